@@ -1,0 +1,47 @@
+# Two commands on a fresh machine: 'make demo' and 'make test'. Both set up .venv by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench lock clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo   set up, run the embedded federation, leave demo/report.html"
+	@echo "make test   set up, then linters, types, the import contract and all tests"
+	@echo "make bench  speed, as ratios against a baseline in the same run"
+	@echo "make lock   write the lock files anew from pyproject.toml"
+
+# A lock is installed only when it, or what the package declares, has changed.
+.venv/core.done: locks/core.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("fedspan needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -r locks/core.txt
+	$(BIN)/python -m pip install --quiet --no-deps -e .
+	@touch $@
+
+.venv/dev.done: .venv/core.done locks/dev.txt
+	$(BIN)/python -m pip install --quiet -r locks/dev.txt
+	@touch $@
+
+demo: .venv/core.done
+	$(BIN)/fedspan demo --out demo
+
+check: .venv/dev.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+bench: .venv/dev.done
+	$(BIN)/python -m benchmarks
+
+lock: .venv/dev.done
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables -o locks/core.txt pyproject.toml
+	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra dev -c locks/core.txt -o locks/dev.txt pyproject.toml
+
+clean:
+	rm -rf .venv demo build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

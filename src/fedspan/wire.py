@@ -1,0 +1,364 @@
+"""The message format: flat dicts of arrays, numbers, strings and ``None``, as bytes and back.
+
+Layout (little-endian)::
+
+    "FSPN"  version u8  pad u8*3  total u64  crc32 u32  entries u32      24 bytes
+    per entry: key (u16 length, UTF-8), kind u8, then the value, or for an array its dtype, ndim u8 and dims u64
+    the arrays' bytes, C order, each starting at a multiple of 8
+
+Nothing in it is code, and nothing is allocated on the word of the sender: every declared size is compared
+with the bytes that are there before it is used. The checksum tells damage on the way from a bad sender; it is
+no protection against an attacker (the transport and the journal's digests are).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import MessageError
+
+#: Array, number, string or None. What comes out of this module holds nothing else.
+Value = NDArray[Any] | int | float | complex | bool | str | None
+Message = dict[str, Value]
+
+MAGIC = b"FSPN"
+VERSION = 1
+DEFAULT_MAX_BYTES = 256 * 2**20
+
+_HEAD = struct.Struct("<4sB3xQII")
+_MAX_NDIM = 32
+_LARGEST_KEY = 1000
+_LARGEST_CODE_POINT = 0x10FFFF
+
+# Kinds of entries. The numbers are part of the format.
+_NONE, _FALSE, _TRUE, _INT, _UINT, _FLOAT, _COMPLEX, _STR, _ARRAY = range(9)
+
+# The dtypes that may travel. Their numbers are part of the format; U and S are followed by a width u32.
+_DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
+_TEXT, _BYTES = len(_DTYPES), len(_DTYPES) + 1
+_DTYPE_OF_CODE = [np.dtype("<" + name) for name in _DTYPES]
+_CODE_OF_DTYPE = {dtype: code for code, dtype in enumerate(_DTYPE_OF_CODE)}
+
+_ALLOWED = (
+    "a message may hold numpy arrays (bool, integers, floats, complex, fixed-width text), numbers, strings and None"
+)
+
+
+def canonical(message: Mapping[str, object], what: str = "message") -> Message:
+    """Return `message` as both sides will see it, or refuse it with a sentence that names the key.
+
+    Arrays are copied to read-only, C-contiguous, little-endian ones; NumPy scalars become Python numbers.
+    The result is what ``decode(encode(message))`` gives, so that a run is the same with and without the wire.
+
+    Examples
+    --------
+    >>> canonical({"n": np.int64(3), "x": [1.0]})
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.MessageError: message key 'x' holds a list, but a message may hold numpy arrays ...
+    """
+    if not isinstance(message, Mapping):
+        raise MessageError(f"a {what} must be a dict of named values, not a {type(message).__name__}")
+    return {_checked_key(key, what): _canonical_value(key, value, what) for key, value in message.items()}
+
+
+def encode(message: Mapping[str, object]) -> bytes:
+    """Turn a flat dict into bytes.
+
+    Examples
+    --------
+    >>> data = encode({"mean": np.zeros(3), "n": 10})
+    >>> decode(data)
+    {'mean': array([0., 0., 0.]), 'n': 10}
+    """
+    parts, total = _layout(canonical(message))
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return b"".join([_HEAD.pack(MAGIC, VERSION, total, crc, len(message)), *parts])
+
+
+def encoded_size(message: Message) -> int:
+    """Return ``len(encode(message))`` for a canonical message, without building the bytes."""
+    size = _HEAD.size
+    bodies = 0
+    for key, value in message.items():
+        size += 3 + (len(key) if key.isascii() else len(key.encode()))
+        if isinstance(value, np.ndarray):
+            size += 2 + 8 * value.ndim + (4 if value.dtype.kind in "US" else 0)
+            bodies += -(-value.nbytes // 8) * 8
+        elif isinstance(value, str):
+            size += 4 + len(value.encode())
+        elif value is None or isinstance(value, bool):
+            pass
+        else:
+            size += 16 if isinstance(value, complex) else 8
+    # The first body starts at a multiple of 8, the last one is not padded at its end.
+    return size + (-size % 8) + bodies - _last_padding(message) if bodies else size
+
+
+def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BYTES) -> Message:
+    """Read bytes from outside. Whatever they are, the result is a message or a `MessageError`.
+
+    Arrays are read-only views into `data` where their alignment allows, so time and memory are bounded by its size.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) > max_bytes:
+        raise MessageError(f"the message has {len(view)} bytes, more than the {max_bytes} allowed")
+    if len(view) < _HEAD.size:
+        raise MessageError(f"the message has {len(view)} bytes, fewer than the {_HEAD.size} of a head")
+    magic, version, total, crc, entries = _HEAD.unpack_from(view)
+    if magic != MAGIC:
+        raise MessageError("these bytes are not a fedspan message: the first four are wrong")
+    if version != VERSION:
+        raise MessageError(f"the message has format version {version}, and this fedspan reads version {VERSION}")
+    if total != len(view):
+        raise MessageError(f"the message says it has {total} bytes and has {len(view)}")
+    if zlib.crc32(view[_HEAD.size :]) != crc:
+        raise MessageError("the message was damaged on the way: its checksum is wrong")
+    reader = _Reader(view, _HEAD.size)
+    message: Message = {}
+    arrays: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
+    for _ in range(entries):
+        key = reader.text("<H", "key")
+        if not key or len(key) > _LARGEST_KEY or key in message:
+            raise MessageError(f"the message has an empty, repeated or overlong key {key[:40]!r}")
+        kind = reader.number("<B")
+        if kind == _ARRAY:
+            dtype, shape = reader.array_head(key)
+            arrays.append((key, dtype, shape))
+            message[key] = None  # keeps the sender's order of keys
+        else:
+            message[key] = reader.value(kind)
+    for key, dtype, shape in arrays:
+        message[key] = reader.array(key, dtype, shape)
+    if reader.at != len(view):
+        raise MessageError(f"the message has {len(view) - reader.at} bytes too many after its last entry")
+    return message
+
+
+def non_finite_key(message: Message) -> str | None:
+    """Return the first key whose value holds NaN or infinity, or ``None``."""
+    for key, value in message.items():
+        if isinstance(value, np.ndarray):
+            # One sum sees any NaN or infinity without a temporary array; only then look at every value,
+            # because a sum of finite values may overflow too.
+            if value.dtype.kind in "fc" and not _sum_is_finite(value) and not np.isfinite(value).all():
+                return key
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                return key
+        elif isinstance(value, complex) and not (math.isfinite(value.real) and math.isfinite(value.imag)):
+            return key
+    return None
+
+
+def _sum_is_finite(array: NDArray[Any]) -> bool:
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(array.sum()))
+
+
+def _checked_key(key: object, what: str) -> str:
+    if type(key) is not str:
+        raise MessageError(f"a {what} has the key {key!r}: keys must be strings")
+    if not key or len(key) > _LARGEST_KEY or not _is_plain_text(key):
+        raise MessageError(f"a {what} has the key {key[:40]!r}: keys must be plain text of 1 to {_LARGEST_KEY} characters")
+    return key
+
+
+def _canonical_value(key: str, value: object, what: str) -> Value:
+    if isinstance(value, np.ndarray):
+        return _canonical_array(key, value, what)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**64:
+            raise MessageError(f"{what} key {key!r} holds an integer of more than 64 bits")
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, complex):
+        return complex(value)
+    if isinstance(value, str):
+        if not _is_plain_text(value):
+            raise MessageError(f"{what} key {key!r} holds text that is not valid Unicode")
+        return str(value)
+    raise MessageError(f"{what} key {key!r} holds a {type(value).__name__}, but {_ALLOWED}")
+
+
+def _canonical_array(key: str, value: NDArray[Any], what: str) -> NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise MessageError(f"{what} key {key!r} holds a masked array, but {_ALLOWED}")
+    dtype = value.dtype.newbyteorder("<")
+    if dtype.kind in "US":
+        dtype = max(dtype, np.dtype(dtype.kind + "1"), key=lambda d: d.itemsize)
+    elif dtype not in _CODE_OF_DTYPE:
+        raise MessageError(f"{what} key {key!r} holds an array of dtype {value.dtype}, but {_ALLOWED}")
+    if value.ndim > _MAX_NDIM:
+        raise MessageError(f"{what} key {key!r} holds an array of {value.ndim} dimensions, at most {_MAX_NDIM} are allowed")
+    if dtype.kind == "U" and not _are_code_points(np.ascontiguousarray(value.astype(dtype))):
+        raise MessageError(f"{what} key {key!r} holds text that is not valid Unicode")
+    array = np.array(value, dtype=dtype, order="C", copy=True, subok=False)
+    array.flags.writeable = False
+    return array
+
+
+def _is_plain_text(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
+def _are_code_points(text: NDArray[Any]) -> bool:
+    """Whether a contiguous ``U`` array holds only Unicode scalar values (no surrogates, nothing past the last plane)."""
+    points = text.reshape(-1).view(np.uint32)
+    return bool(np.all((points <= _LARGEST_CODE_POINT) & ((points < 0xD800) | (points > 0xDFFF))))
+
+
+def _layout(message: Message) -> tuple[list[bytes | memoryview], int]:
+    """Return everything after the head, in order, and the total size."""
+    heads: list[bytes] = []
+    arrays: list[NDArray[Any]] = []
+    for key, value in message.items():
+        name = key.encode()
+        heads.append(struct.pack("<H", len(name)) + name)
+        if isinstance(value, np.ndarray):
+            heads.append(_array_head(value))
+            arrays.append(value)
+        else:
+            heads.append(_scalar(value))
+    header = b"".join(heads)
+    parts: list[bytes | memoryview] = [header]
+    total = _HEAD.size + len(header)
+    for array in arrays:
+        if array.nbytes:
+            parts.append(bytes(-total % 8))
+            parts.append(memoryview(array.reshape(-1).view(np.uint8)))
+            total += -total % 8 + array.nbytes
+    return parts, total
+
+
+def _last_padding(message: Message) -> int:
+    sizes = [value.nbytes for value in message.values() if isinstance(value, np.ndarray) and value.nbytes]
+    return -sizes[-1] % 8
+
+
+def _scalar(value: Value) -> bytes:
+    if value is None:
+        return struct.pack("<B", _NONE)
+    if isinstance(value, bool):
+        return struct.pack("<B", _TRUE if value else _FALSE)
+    if isinstance(value, int):
+        return struct.pack("<Bq", _INT, value) if value < 2**63 else struct.pack("<BQ", _UINT, value)
+    if isinstance(value, float):
+        return struct.pack("<Bd", _FLOAT, value)
+    if isinstance(value, complex):
+        return struct.pack("<Bdd", _COMPLEX, value.real, value.imag)
+    assert isinstance(value, str)
+    text = value.encode()
+    return struct.pack("<BI", _STR, len(text)) + text
+
+
+def _array_head(array: NDArray[Any]) -> bytes:
+    kind = array.dtype.kind
+    if kind in "US":
+        code, width = (_TEXT, array.itemsize // 4) if kind == "U" else (_BYTES, array.itemsize)
+        dtype = struct.pack("<BI", code, width)
+    else:
+        dtype = struct.pack("<B", _CODE_OF_DTYPE[array.dtype])
+    return struct.pack("<B", _ARRAY) + dtype + struct.pack(f"<B{array.ndim}Q", array.ndim, *array.shape)
+
+
+class _Reader:
+    """Reads a message from left to right and never past its end."""
+
+    def __init__(self, view: memoryview, at: int) -> None:
+        self.view = view
+        self.at = at
+
+    def take(self, size: int) -> memoryview:
+        if size > len(self.view) - self.at:
+            raise MessageError(f"the message ends in the middle of an entry, at byte {self.at}")
+        piece = self.view[self.at : self.at + size]
+        self.at += size
+        return piece
+
+    def number(self, form: str) -> int:
+        return int(struct.unpack(form, self.take(struct.calcsize(form)))[0])
+
+    def text(self, length: str, what: str) -> str:
+        raw = self.take(self.number(length))
+        try:
+            return str(raw, "utf-8")
+        except UnicodeDecodeError:
+            raise MessageError(f"the message has a {what} that is not valid UTF-8") from None
+
+    def value(self, kind: int) -> Value:
+        if kind == _NONE:
+            return None
+        if kind in (_FALSE, _TRUE):
+            return kind == _TRUE
+        if kind == _INT:
+            return self.number("<q")
+        if kind == _UINT:
+            return self.number("<Q")
+        if kind == _FLOAT:
+            return float(struct.unpack("<d", self.take(8))[0])
+        if kind == _COMPLEX:
+            return complex(*struct.unpack("<dd", self.take(16)))
+        if kind == _STR:
+            return self.text("<I", "string")
+        raise MessageError(f"the message has an entry of unknown kind {kind}")
+
+    def array_head(self, key: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        code = self.number("<B")
+        if code < len(_DTYPE_OF_CODE):
+            dtype = _DTYPE_OF_CODE[code]
+        elif code in (_TEXT, _BYTES):
+            width = self.number("<I")
+            if not 1 <= width <= len(self.view):
+                self._refuse_array(key)
+            dtype = np.dtype(f"<U{width}" if code == _TEXT else f"S{width}")
+        else:
+            raise MessageError(f"the message's array {key[:40]!r} has the unknown dtype code {code}")
+        ndim = self.number("<B")
+        if ndim > _MAX_NDIM:
+            raise MessageError(f"the message's array {key[:40]!r} has {ndim} dimensions, at most {_MAX_NDIM} are allowed")
+        shape = struct.unpack(f"<{ndim}Q", self.take(8 * ndim))
+        # An empty array may declare any other extent, so bound the product without its zeros too.
+        if math.prod(extent or 1 for extent in shape) * dtype.itemsize >= 2**62:
+            self._refuse_array(key)
+        return dtype, shape
+
+    def array(self, key: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        size = math.prod(shape) * dtype.itemsize
+        if size:
+            if any(self.take(-self.at % 8)):
+                raise MessageError("the message has something between its entries")
+            if size > len(self.view) - self.at:
+                self._refuse_array(key)
+        array: NDArray[Any] = np.frombuffer(self.take(size), dtype=dtype).reshape(shape)
+        if not array.flags.aligned:
+            array = array.copy()
+        if dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+            raise MessageError(f"the message's array {key[:40]!r} has truth values that are neither 0 nor 1")
+        if dtype.kind == "U" and not _are_code_points(array):
+            raise MessageError(f"the message's array {key[:40]!r} has text that is not valid Unicode")
+        array.flags.writeable = False
+        return array
+
+    def _refuse_array(self, key: str) -> NoReturn:
+        raise MessageError(f"the message's array {key[:40]!r} claims to be larger than the message")

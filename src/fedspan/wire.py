@@ -64,7 +64,7 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
         ...
     fedspan.errors.MessageError: message key 'x' holds a list, but a message may hold numpy arrays ...
     """
-    if not isinstance(message, Mapping):
+    if type(message) is not dict and not isinstance(message, Mapping):
         raise MessageError(f"a {what} must be a dict of named values, not a {type(message).__name__}")
     return {_checked_key(key, what): _canonical_value(key, value, what) for key, value in message.items()}
 
@@ -169,11 +169,17 @@ def _checked_key(key: object, what: str) -> str:
     if type(key) is not str:
         raise MessageError(f"a {what} has the key {key!r}: keys must be strings")
     if not key or len(key) > _LARGEST_KEY or not _is_plain_text(key):
-        raise MessageError(f"a {what} has the key {key[:40]!r}: keys must be plain text of 1 to {_LARGEST_KEY} characters")
+        raise MessageError(
+            f"a {what} has the key {key[:40]!r}: keys must be plain text of 1 to {_LARGEST_KEY} characters"
+        )
     return key
 
 
 def _canonical_value(key: str, value: object, what: str) -> Value:
+    if type(value) is np.ndarray and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
+        copy = value.copy()
+        copy.flags.writeable = False
+        return copy
     if isinstance(value, np.ndarray):
         return _canonical_array(key, value, what)
     if isinstance(value, np.generic):
@@ -204,7 +210,9 @@ def _canonical_array(key: str, value: NDArray[Any], what: str) -> NDArray[Any]:
     elif dtype not in _CODE_OF_DTYPE:
         raise MessageError(f"{what} key {key!r} holds an array of dtype {value.dtype}, but {_ALLOWED}")
     if value.ndim > _MAX_NDIM:
-        raise MessageError(f"{what} key {key!r} holds an array of {value.ndim} dimensions, at most {_MAX_NDIM} are allowed")
+        raise MessageError(
+            f"{what} key {key!r} holds an array of {value.ndim} dimensions, at most {_MAX_NDIM} are allowed"
+        )
     if dtype.kind == "U" and not _are_code_points(np.ascontiguousarray(value.astype(dtype))):
         raise MessageError(f"{what} key {key!r} holds text that is not valid Unicode")
     array = np.array(value, dtype=dtype, order="C", copy=True, subok=False)
@@ -223,7 +231,7 @@ def _is_plain_text(text: str) -> bool:
 
 
 def _are_code_points(text: NDArray[Any]) -> bool:
-    """Whether a contiguous ``U`` array holds only Unicode scalar values (no surrogates, nothing past the last plane)."""
+    """Whether a contiguous ``U`` array holds only Unicode scalar values (no surrogates, no number too large)."""
     points = text.reshape(-1).view(np.uint32)
     return bool(np.all((points <= _LARGEST_CODE_POINT) & ((points < 0xD800) | (points > 0xDFFF))))
 
@@ -246,7 +254,7 @@ def _layout(message: Message) -> tuple[list[bytes | memoryview], int]:
     for array in arrays:
         if array.nbytes:
             parts.append(bytes(-total % 8))
-            parts.append(memoryview(array.reshape(-1).view(np.uint8)))
+            parts.append(array.reshape(-1).view(np.uint8).data)
             total += -total % 8 + array.nbytes
     return parts, total
 
@@ -336,7 +344,9 @@ class _Reader:
             raise MessageError(f"the message's array {key[:40]!r} has the unknown dtype code {code}")
         ndim = self.number("<B")
         if ndim > _MAX_NDIM:
-            raise MessageError(f"the message's array {key[:40]!r} has {ndim} dimensions, at most {_MAX_NDIM} are allowed")
+            raise MessageError(
+                f"the message's array {key[:40]!r} has {ndim} dimensions, at most {_MAX_NDIM} are allowed"
+            )
         shape = struct.unpack(f"<{ndim}Q", self.take(8 * ndim))
         # An empty array may declare any other extent, so bound the product without its zeros too.
         if math.prod(extent or 1 for extent in shape) * dtype.itemsize >= 2**62:

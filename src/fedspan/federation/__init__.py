@@ -1,1 +1,35 @@
-"""federation."""
+"""The federation core: sites, steps, replies, policy, faults, journal and record."""
+
+from __future__ import annotations
+
+from fedspan.federation.attack import Attack, AttackedCall
+from fedspan.federation.faults import FaultPlan
+from fedspan.federation.federation import Federation
+from fedspan.federation.journal import Journal
+from fedspan.federation.lens import lens
+from fedspan.federation.policy import Policy
+from fedspan.federation.record import CallRecord, Metrics, RunRecord
+from fedspan.federation.replies import Replies, Total
+from fedspan.federation.run import Observer
+from fedspan.federation.site import Batch, Site, generator
+from fedspan.federation.step import step
+
+__all__ = [
+    "Attack",
+    "AttackedCall",
+    "Batch",
+    "CallRecord",
+    "FaultPlan",
+    "Federation",
+    "Journal",
+    "Metrics",
+    "Observer",
+    "Policy",
+    "Replies",
+    "RunRecord",
+    "Site",
+    "Total",
+    "generator",
+    "lens",
+    "step",
+]

@@ -49,7 +49,8 @@ class Policy:
         good = self.quorum in ("majority", "all") if isinstance(self.quorum, str) else self._is_count_or_fraction()
         if not good:
             raise PolicyError(
-                f"quorum={self.quorum!r} must be 'majority', 'all', a count of at least 1, or a fraction above 0 and up to 1.0"
+                f"quorum={self.quorum!r} must be 'majority', 'all', a count of at least 1, "
+                "or a fraction above 0 and up to 1.0"
             )
 
     def needed(self, asked: int) -> int:

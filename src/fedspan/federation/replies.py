@@ -97,7 +97,9 @@ def total(replies: Mapping[str, Message], step: str, *, mean: bool) -> Message:
 
 def _add(values: list[Value], key: str, step: str) -> Value:
     if any(value is None or isinstance(value, str) for value in values):
-        raise InputError(f"the replies of step {step!r} cannot be added up: {key!r} is not a number or an array of numbers")
+        raise InputError(
+            f"the replies of step {step!r} cannot be added up: {key!r} is not a number or an array of numbers"
+        )
     if not any(isinstance(value, np.ndarray) for value in values):
         return sum(values)  # type: ignore[arg-type]
     arrays = [np.asarray(value) for value in values]
@@ -116,8 +118,9 @@ def _add(values: list[Value], key: str, step: str) -> Value:
         largest = sum(max(abs(int(a.max())), abs(int(a.min()))) for a in arrays if a.size)
         if largest > np.iinfo(wide).max:
             raise InputError(f"the replies of step {step!r} cannot be added up: {key!r} would overflow 64 bits")
-    acc = np.zeros(arrays[0].shape, dtype=wide)
-    for array in arrays:
-        acc += array.astype(wide, copy=False)
+    acc: NDArray[Any] = np.zeros(arrays[0].shape, dtype=wide)
+    with np.errstate(over="ignore"):  # an overflow is told by whoever looks at the total
+        for array in arrays:
+            acc += array.astype(wide, copy=False)
     acc.flags.writeable = False
     return acc

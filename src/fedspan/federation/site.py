@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -96,7 +97,7 @@ class Site:
 
     @property
     def rng(self) -> np.random.Generator:
-        """This call's generator; never for noise that protects privacy, because the coordinator could replay it."""
+        """The generator of this call; not for noise that protects privacy, which the coordinator must not replay."""
         work = self._at_work
         if work.rng is None:
             work.rng = generator(work.seed, self.name, work.call)
@@ -183,7 +184,7 @@ def generator(seed: int, *names: object) -> np.random.Generator:
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return `names` sorted as text, or refuse two that are the same."""
     ordered = tuple(sorted(names))
-    for first, second in zip(ordered, ordered[1:], strict=False):
+    for first, second in pairwise(ordered):
         if first == second:
             raise InputError(f"two sites have the name {first!r}: names must be unique")
     if not ordered:

@@ -17,6 +17,9 @@ class Changes:
     put: Message = field(default_factory=dict)
     deleted: tuple[str, ...] = ()
 
+    def __bool__(self) -> bool:
+        return bool(self.put or self.deleted)
+
     def applied_to(self, state: Mapping[str, Value]) -> Message:
         """Return `state` with these changes."""
         return {key: value for key, value in state.items() if key not in self.deleted} | self.put
@@ -80,7 +83,9 @@ class State(MutableMapping[str, Value]):
         """Return what differs from the state that the call began with."""
         if not self._own and not self._deleted:
             return NO_CHANGES
-        put = {key: value for key, value in self._own.items() if key not in self._base or not _same(value, self._base[key])}
+        put = {
+            key: value for key, value in self._own.items() if key not in self._base or not _same(value, self._base[key])
+        }
         return Changes(canonical(put, "site state"), tuple(sorted(self._deleted)))
 
 

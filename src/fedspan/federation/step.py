@@ -40,7 +40,9 @@ class Step:
             return
         for key in RESERVED:
             if key in payload:
-                raise MessageError(f"the payload of step {self.name!r} has the key {key!r}, which is reserved: rename it")
+                raise MessageError(
+                    f"the payload of step {self.name!r} has the key {key!r}, which is reserved: rename it"
+                )
         signature = inspect.signature(self.function)
         try:
             signature.bind(None, **payload)

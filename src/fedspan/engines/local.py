@@ -1,0 +1,232 @@
+"""The embedded engine: all sites in this process. The default, and the reference for every other engine."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedspan.engines.threads import PinnedThreads, blas_threads
+from fedspan.engines.workers import Batch
+from fedspan.errors import InputError, MessageError
+from fedspan.federation import Federation, Policy, Site
+from fedspan.federation.call import Call, Failure, Outcome
+from fedspan.federation.federation import _Root, _View
+from fedspan.federation.host import SiteHost
+from fedspan.federation.site import checked_names
+from fedspan.federation.state import Changes
+from fedspan.wire import Message, decode, encode
+
+
+class LocalEngine:
+    """Runs calls at sites of this process.
+
+    Parameters
+    ----------
+    sites : sites
+    n_jobs : int, default=1
+        Threads that run steps; -1 for one per processor. Results do not depend on it.
+    wire : bool, default=False
+        Send every message through the wire format, as a real federation does. Results do not depend on it.
+    """
+
+    def __init__(self, sites: Iterable[Site], n_jobs: int = 1, wire: bool = False) -> None:
+        hosts = [SiteHost(site) for site in sites]
+        self.sites = checked_names([host.site.name for host in hosts])
+        self.n_jobs = _checked_jobs(n_jobs)
+        self.wire = wire
+        self._hosts = {host.site.name: host for host in hosts}
+        self._overdue: dict[str, tuple[int, Batch[Outcome]]] = {}
+        self._pinned: dict[str, PinnedThreads] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the sites' data shapes and the number of BLAS threads."""
+        shapes = {name: self._hosts[name].site.fingerprint() for name in self.sites}
+        return {"sites": shapes, "threads": blas_threads()}
+
+    def begin(self, run: str, described: Mapping[str, Any]) -> None:
+        """Fix the number of BLAS threads for the run."""
+        self._pinned[run] = PinnedThreads(described["threads"])
+
+    def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
+        """Run `call` at the sites `to`, each within the deadline."""
+        outcomes: dict[str, Outcome] = {}
+        for name in list(self._overdue):
+            before = self._still_overdue(name)
+            if before is not None and name in to:
+                outcomes[name] = Failure(f"late: still busy with call {before}")
+        ready = [name for name in to if name not in outcomes]
+        late = Failure(f"late: no reply within {policy.deadline:g} s")
+        payload = encode(call.payload) if self.wire else b""
+
+        def perform(name: str) -> Outcome:
+            message = decode(payload) if self.wire else call.payload
+            return self._perform(call, name, message, accepted.get(name, -1), policy)
+
+        batch = Batch(ready, perform, policy.deadline)
+        batch.run(self.n_jobs)
+        for name in ready:
+            outcomes[name] = batch.results.get(name, late)
+        self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
+        return outcomes
+
+    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
+        """Do to a site's state what the journal says that call `number` did."""
+        self._hosts[site].restore(run, number, changes)
+
+    def end(self, run: str, sites: Sequence[str]) -> None:
+        """Forget the run's states, and let the number of BLAS threads be what it was."""
+        for site in sites:
+            self._hosts[site].forget(run)
+        pinned = self._pinned.pop(run, None)
+        if pinned is not None:
+            pinned.release()
+
+    def _perform(self, call: Call, name: str, payload: Message, after: int, policy: Policy) -> Outcome:
+        try:
+            delivery = self._hosts[name].perform(call, payload, after)
+            if self.wire:
+                delivery = replace(delivery, reply=decode(encode(delivery.reply), policy.max_bytes))
+        except MessageError as error:
+            return Failure(str(error), error)
+        except BaseException as error:
+            text = " ".join(str(error).split())[:300]
+            return Failure(f"step {call.step.name!r} raised {type(error).__name__}: {text}", error)
+        return delivery
+
+    def _still_overdue(self, name: str) -> int | None:
+        """Return the call that a site still runs although nobody waits for it any more."""
+        number, batch = self._overdue[name]
+        if name in batch.overdue:
+            return number
+        del self._overdue[name]
+        return None
+
+
+class LocalFederation(Federation):
+    """A federation whose sites are in this process.
+
+    Parameters
+    ----------
+    sites : sequence of Site
+    seed : int, default=0
+        The seed of its runs, unless an estimator has a ``random_state``.
+    n_jobs : int, default=1
+        Threads that run steps; -1 for one per processor.
+    wire : bool, default=False
+        Send every message through the wire format.
+    policy : Policy, optional
+    run_dir : path, optional
+        Keep each run's journal and record here: running the same thing again continues where it stopped.
+
+    Examples
+    --------
+    >>> from fedspan.federation import step
+    >>> @step
+    ... def count(site):
+    ...     return {"n": len(site)}
+    >>> fed = LocalFederation([Site("a", np.zeros((3, 2))), Site("b", np.zeros((4, 2)))])
+    >>> fed.sum(count)["n"]
+    7
+    """
+
+    def __init__(
+        self,
+        sites: Iterable[Site],
+        seed: int = 0,
+        n_jobs: int = 1,
+        wire: bool = False,
+        policy: Policy | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        sites = list(sites)
+        for site in sites:
+            if not isinstance(site, Site):
+                raise InputError(
+                    f"a federation is made of sites, and {type(site).__name__} is not one: use fedspan.Site(name, X)"
+                )
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise InputError(f"seed={seed!r} must be an integer of at least 0")
+        engine = LocalEngine(sites, n_jobs, wire)
+        root = _Root(engine, int(seed), policy or Policy(), None if run_dir is None else Path(run_dir))
+        super().__init__(root, _View(engine.sites))
+
+
+def federate(X: Any, y: Any = None, *, sites: Any, task: Any = None, **kwargs: Any) -> LocalFederation:
+    """Split a table into an embedded federation: one site per label.
+
+    Parameters
+    ----------
+    X : array (n, ...) or data frame
+    y, task : array (n,), optional
+    sites : array (n,)
+        The site of each row. Sites are named by ``str(label)``.
+    **kwargs
+        For `LocalFederation`.
+
+    Examples
+    --------
+    >>> federate(np.eye(3), sites=["b", "a", "b"]).sites
+    ('a', 'b')
+    """
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    parts = [
+        Site(name, _rows(X, index), _rows(y, index), _rows(task, index))
+        for name, index in site_rows(sites, rows).items()
+    ]
+    return LocalFederation(parts, **kwargs)
+
+
+def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """Return the row numbers of each site, by name, in name order."""
+    array = np.asarray(labels)
+    if array.shape != (rows,):
+        raise InputError(f"sites has the shape {array.shape}, and must have one label for each of the {rows} rows")
+    if rows == 0:
+        raise InputError("a federation needs at least one row")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise InputError("sites has NaN among its labels: every row must belong to a site")
+    if array.dtype == object and any(label is None or _is_nan(label) for label in array):
+        raise InputError("sites has a missing value among its labels: every row must belong to a site")
+    distinct, codes = np.unique(array.astype(str) if array.dtype == object else array, return_inverse=True)
+    if array.dtype == object:
+        _refuse_two_labels_with_one_name(array)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(distinct) + 1))
+    named = {str(label): order[bounds[i] : bounds[i + 1]] for i, label in enumerate(distinct)}
+    if "" in named:
+        raise InputError("sites has an empty label: every row must belong to a site with a name")
+    return {name: named[name] for name in sorted(named)}
+
+
+def _refuse_two_labels_with_one_name(labels: np.ndarray[Any, Any]) -> None:
+    by_name: dict[str, Any] = {}
+    for label in labels:
+        first = by_name.setdefault(str(label), label)
+        if first is not label and (type(first) is not type(label) or first != label):
+            raise InputError(
+                f"the labels {first!r} and {label!r} both name the site {str(label)!r}: rename one of them"
+            )
+
+
+def _is_nan(label: object) -> bool:
+    return isinstance(label, float) and math.isnan(label)
+
+
+def _rows(values: Any, index: Any) -> Any:
+    if values is None:
+        return None
+    return values.iloc[index] if hasattr(values, "iloc") else np.asarray(values)[index]
+
+
+def _checked_jobs(n_jobs: int) -> int:
+    if n_jobs == -1:
+        return os.cpu_count() or 1
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs < 1:
+        raise InputError(f"n_jobs={n_jobs!r} must be a number of threads of at least 1, or -1 for one per processor")
+    return int(n_jobs)

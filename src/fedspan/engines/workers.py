@@ -1,0 +1,108 @@
+"""Threads that run one job at many sites, each within its deadline.
+
+A step cannot be killed, so a thread whose step overstays is given up: its site has failed this call, and is overdue
+until the step returns. The threads are daemons, so one that hangs does not keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+R = TypeVar("R")
+
+
+class Batch(Generic[R]):
+    """``job(name)`` for many names, on at most `threads` threads.
+
+    Attributes
+    ----------
+    results : dict of name to result
+        Without the names that took longer than `deadline` seconds.
+    overdue : set of names
+        Those of them whose job still runs.
+    """
+
+    def __init__(self, names: Iterable[str], job: Callable[[str], R], deadline: float) -> None:
+        self.results: dict[str, R] = {}
+        self.overdue: set[str] = set()
+        self._todo = deque(names)
+        self._job = job
+        self._deadline = deadline
+        self._running: dict[_Worker, tuple[str, float]] = {}
+        self._changed = threading.Condition(threading.Lock())
+
+    def run(self, threads: int) -> None:
+        """Return when every job is done or overdue."""
+        with self._changed:
+            for _ in range(min(threads, len(self._todo))):
+                self._start_worker()
+            while self._running:
+                began = min(start for _, start in self._running.values())
+                self._changed.wait(max(0.0, began + self._deadline - time.perf_counter()) + 1e-3)
+                self._give_up_overdue()
+
+    def work(self, worker: _Worker) -> None:
+        """Do jobs until none is left or the worker was given up; what a thread runs."""
+        with self._changed:
+            name = self._next(worker)
+        while name is not None:
+            result = self._job(name)
+            with self._changed:
+                self._keep(worker, name, result)
+                name = self._next(worker)
+
+    def _keep(self, worker: _Worker, name: str, result: R) -> None:
+        self.overdue.discard(name)
+        running = self._running.get(worker)
+        if running is not None and time.perf_counter() - running[1] <= self._deadline:
+            self.results[name] = result
+
+    def _next(self, worker: _Worker) -> str | None:
+        """Return the next name for `worker`, or ``None`` if it is to stop; with the lock held."""
+        if worker not in self._running:
+            return None
+        if self._todo:
+            name = self._todo.popleft()
+            self._running[worker] = (name, time.perf_counter())
+            return name
+        del self._running[worker]
+        self._changed.notify()
+        return None
+
+    def _start_worker(self) -> None:
+        worker = _idle.pop() if _idle else _Worker()
+        self._running[worker] = ("", time.perf_counter())
+        worker.inbox.put(self.work)
+
+    def _give_up_overdue(self) -> None:
+        now = time.perf_counter()
+        for worker, (name, began) in list(self._running.items()):
+            if now - began > self._deadline and name:
+                del self._running[worker]
+                self.overdue.add(name)
+                if self._todo:
+                    self._start_worker()
+
+
+class _Worker:
+    """A daemon thread that does what it finds in its inbox, and waits among the idle ones in between."""
+
+    def __init__(self) -> None:
+        self.inbox: SimpleQueue[Callable[[_Worker], None]] = SimpleQueue()
+        threading.Thread(target=self._loop, daemon=True, name="fedspan-site").start()
+
+    def _loop(self) -> None:
+        while True:
+            self.inbox.get()(self)
+            _idle.append(self)
+
+
+_idle: list[_Worker] = []
+# A forked child has the list but not the threads.
+os.register_at_fork(after_in_child=_idle.clear)

@@ -1,0 +1,103 @@
+"""One call on its way to the sites, and what comes back from each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Protocol
+
+from fedspan.federation.lens import Lens
+from fedspan.federation.policy import Policy
+from fedspan.federation.state import NO_CHANGES, Changes
+from fedspan.federation.step import Step
+from fedspan.wire import Message, encode, encoded_size
+
+
+@dataclass(frozen=True)
+class Call:
+    """A step to run, the same for all recipients.
+
+    `number` counts the calls of its run from 0; together with the run's seed and the site's name it decides what a
+    site draws. `how` says what is wanted of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``. `digest`
+    identifies all of it, so that a journal knows its own calls again.
+    """
+
+    run: str
+    number: int
+    seed: int
+    step: Step
+    payload: Message
+    to: tuple[str, ...]
+    lenses: tuple[Lens, ...] = ()
+    how: str = "ask"
+
+    @cached_property
+    def digest(self) -> str:
+        """What identifies this call: two calls with one digest are the same."""
+        digest = blake2b(digest_size=16)
+        for part in (self.how, self.step.name, *self.to):
+            digest.update(part.encode() + b"\0")
+        for lens in self.lenses:
+            digest.update(lens.digest)
+        digest.update(encode({key: self.payload[key] for key in sorted(self.payload)}))
+        return digest.hexdigest()
+
+    @cached_property
+    def bytes_down(self) -> int:
+        """Bytes of the message to one site."""
+        return encoded_size(self.payload) + sum(lens.size for lens in self.lenses)
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """A site's reply with what binds it to its call: which one it answers and what it did to the site's state.
+
+    `reply` may be anything once an attack or a fault has had it, and `canonical` says that it has not.
+    `per_row` names the keys with one entry per row of the site.
+    """
+
+    number: int
+    reply: Any
+    per_row: frozenset[str] = frozenset()
+    changes: Changes = NO_CHANGES
+    canonical: bool = True
+
+    def with_reply(self, reply: Any) -> Delivery:
+        """Return this delivery carrying something else, to be checked."""
+        return replace(self, reply=reply, canonical=False)
+
+
+@dataclass(slots=True, eq=False)
+class Failure:
+    """Why a site gave no reply, in words; `error` is what it raised, where that happened in this process."""
+
+    reason: str
+    error: BaseException | None = None
+
+
+Outcome = Delivery | Failure
+
+
+class Engine(Protocol):
+    """Carries calls to sites. The only importer of its framework, and the only thing that differs between engines."""
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a journal's head keeps of this engine: the sites' data shapes, the number of BLAS threads."""
+
+    def begin(self, run: str, described: Mapping[str, Any]) -> None:
+        """Prepare for a run; `described` is what the journal's head says, so that a resumed run goes on as it began."""
+
+    def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
+        """Run `call` at the sites `to`; `accepted` names the last call accepted from each (absent: none)."""
+
+    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
+        """Do to a site's state what the journal says that call `number` did."""
+
+    def end(self, run: str, sites: Sequence[str]) -> None:
+        """Forget a run's state."""

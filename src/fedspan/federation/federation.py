@@ -1,0 +1,361 @@
+"""The federation: all that a protocol can do is ask sites to run a step, and look at what comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from fedspan.errors import InputError, MessageError, QuorumError
+from fedspan.federation.attack import Attack, Corruption
+from fedspan.federation.call import Call, Delivery, Engine, Failure, Outcome
+from fedspan.federation.faults import FaultPlan
+from fedspan.federation.journal import Entry
+from fedspan.federation.judge import judge
+from fedspan.federation.lens import Lens
+from fedspan.federation.policy import Policy
+from fedspan.federation.record import CallRecord, RunRecord
+from fedspan.federation.replies import Replies, Total, total
+from fedspan.federation.run import Observer, Run
+from fedspan.federation.step import dotted_name, find_step
+from fedspan.wire import Message, canonical, non_finite_key
+
+StepLike = Callable[..., Any] | str
+
+
+@dataclass
+class _Root:
+    """What all views of one federation share, whatever the run."""
+
+    engine: Engine
+    seed: int
+    policy: Policy
+    run_dir: Path | None
+    observers: tuple[Observer, ...] = ()
+    runs: int = 0
+    open_run: Run | None = None  # of protocols that are called on the federation itself
+
+    def new_run(self, what: str, settings: Mapping[str, Any], seed: int | None, observers: tuple[Observer, ...]) -> Run:
+        record = RunRecord(
+            what, dict(settings), self.runs, self.seed if seed is None else seed, tuple(self.engine.sites)
+        )
+        folder = None if self.run_dir is None else self.run_dir / f"run-{self.runs:03d}"
+        run = Run(self.engine, record, folder, self.observers + observers)
+        self.runs += 1
+        return run
+
+    def close(self) -> None:
+        run, self.open_run = self.open_run, None
+        if run is not None:
+            run.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class _View:
+    """What one view of a federation does to calls on their way."""
+
+    sites: tuple[str, ...]
+    lenses: tuple[Lens, ...] = ()
+    corruptions: tuple[Corruption, ...] = ()
+    faults: tuple[FaultPlan, ...] = ()
+    run: Run | None = field(default=None)
+
+
+class Federation:
+    """What a protocol is given.
+
+    Protocols use `sites`, `rng`, `ask` (or `gather`), `sum`, `mean`, `sample`, `subset`, `rounds`, `log` and `stop`.
+    Whoever runs them uses `begin`, `run`, `apply`, `corrupt` and `with_faults`. All views of a federation that these
+    return share its engine, and within a run its counter, generator and journal.
+    """
+
+    def __init__(self, root: _Root, view: _View) -> None:
+        self._root = root
+        self._view = view
+
+    def __repr__(self) -> str:
+        some = ", ".join(self.sites[:5]) + (", ..." if len(self.sites) > 5 else "")
+        return f"{type(self).__name__}({len(self.sites)} sites: {some})"
+
+    # What a protocol uses.
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted as text."""
+        return self._view.sites
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The coordinator's generator in this run."""
+        return self._run.rng
+
+    @property
+    def policy(self) -> Policy:
+        """The rules for this federation's calls."""
+        return self._root.policy
+
+    @property
+    def record(self) -> RunRecord:
+        """The record of the current run."""
+        return self._run.record
+
+    def ask(self, step: StepLike, to: Iterable[str] | None = None, /, **payload: object) -> Replies:
+        """Run `step` at the sites `to` (default: all) and return every reply.
+
+        Parameters
+        ----------
+        step : function or str
+            A step, or its dotted name.
+        to : names of sites, optional
+        **payload
+            Arrays, numbers, strings and ``None``, the same for all sites.
+
+        Raises
+        ------
+        QuorumError
+            If fewer sites answered than the policy's quorum.
+        """
+        entry = self._call(step, self._recipients(to), payload, None)
+        return Replies(entry.replies, entry.failed)
+
+    gather = ask
+
+    def sum(self, step: StepLike, /, **payload: object) -> Total:
+        """Run `step` at all sites and return, key by key, the sum of the replies: all that the coordinator keeps."""
+        return self._combined(step, payload, "sum")
+
+    def mean(self, step: StepLike, /, **payload: object) -> Total:
+        """Run `step` at all sites and return, key by key, the plain mean of the replies."""
+        return self._combined(step, payload, "mean")
+
+    def sample(self, fraction: float) -> Federation:
+        """Return a view of a random share of the sites, at least one, drawn from this run's generator."""
+        if not 0 < fraction <= 1:
+            raise InputError(f"sample({fraction!r}): the fraction must be above 0 and at most 1")
+        count = max(1, round(fraction * len(self.sites)))
+        chosen = self.rng.choice(len(self.sites), size=count, replace=False)
+        return self.subset([self.sites[i] for i in chosen])
+
+    def subset(self, names: Iterable[str]) -> Federation:
+        """Return a view of the sites `names`."""
+        return self._with(sites=self._recipients(names))
+
+    def rounds(self, n: int) -> Iterator[int]:
+        """Count rounds 0, 1, ... up to `n` of them, until `stop` is called; they show in progress and record."""
+        return self._run.rounds(n)
+
+    def log(self, **metrics: object) -> None:
+        """Keep named numbers or words in the record, with the current round."""
+        self._run.log(metrics)
+
+    def stop(self, reason: str) -> None:
+        """Say in words why the run stops, and end the loop over `rounds` with its current turn."""
+        self._run.stop(reason)
+
+    # What whoever runs a protocol uses.
+
+    @contextmanager
+    def begin(
+        self,
+        what: str,
+        settings: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> Iterator[Federation]:
+        """Begin a run of its own, with a number, a journal and a record, and end it with the block.
+
+        Inside another run it is a part of that one.
+        """
+        if self._view.run is not None:
+            yield self
+            return
+        run = self._root.new_run(what, _as_text(settings or {}), seed, tuple(observers))
+        try:
+            yield self._with(run=run)
+        except BaseException as error:
+            run.end(error)
+            raise
+        run.end()
+
+    def run(self, protocol: Callable[..., Any], /, *, random_state: int | None = None, **settings: Any) -> Any:
+        """Run ``protocol(federation, **settings)`` as a run of its own and return its result."""
+        with self.begin(dotted_name(protocol), settings, random_state) as federation:
+            return protocol(federation, **settings)
+
+    def apply(self, lens: Callable[..., Any], **parameters: object) -> Federation:
+        """Return a federation whose sites see their data through an installed lens (see `fedspan.federation.lens`)."""
+        return self._with(lenses=(*self._view.lenses, Lens.of(lens, parameters)))
+
+    def corrupt(self, attack: Attack, sites: Iterable[str]) -> Federation:
+        """Return a federation in which an attack writes the replies of `sites`.
+
+        An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It sees all honest replies.
+        """
+        corruption = Corruption(attack, frozenset(self._recipients(sites)))
+        return self._with(corruptions=(*self._view.corruptions, corruption))
+
+    def with_faults(self, plan: FaultPlan) -> Federation:
+        """Return a federation whose messages suffer the faults of `plan`."""
+        return self._with(faults=(*self._view.faults, plan))
+
+    def observe(self, observer: Observer) -> None:
+        """Tell `observer` about all runs that begin from now on."""
+        self._root.observers += (observer,)
+
+    def close(self) -> None:
+        """Let go of the files and site states of protocols that were called on the federation itself."""
+        self._root.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # Inside.
+
+    @property
+    def _run(self) -> Run:
+        """The current run; protocols called on the federation itself share one, begun by the first of them."""
+        if self._view.run is not None:
+            return self._view.run
+        if self._root.open_run is None:
+            self._root.open_run = self._root.new_run("protocol", {}, None, ())
+        return self._root.open_run
+
+    def _with(self, **changes: Any) -> Federation:
+        return Federation(self._root, _View(**{**vars(self._view), **changes}))
+
+    def _recipients(self, names: Iterable[str] | None) -> tuple[str, ...]:
+        if names is None:
+            return self.sites
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        unknown = sorted(set(wanted) - set(self.sites))
+        if unknown or not wanted:
+            what = f"no site named {unknown[0]!r} is" if unknown else "no site was named, and one must be"
+            raise InputError(f"{what} in this federation of {', '.join(self.sites[:10])}")
+        return tuple(sorted(set(wanted)))
+
+    def _combined(self, step: StepLike, payload: Mapping[str, object], how: str) -> Total:
+        entry = self._call(step, self.sites, payload, how)
+        return Total(entry.replies[""], entry.answered, entry.failed)
+
+    def _call(self, step: StepLike, to: tuple[str, ...], payload: Mapping[str, object], how: str | None) -> Entry:
+        """Make one call, or take it from the journal; `how` is ``None`` where single replies are wanted."""
+        found = find_step(step)
+        found.check(payload)
+        message = canonical(payload, "payload")
+        run, view = self._run, self._view
+        call = Call(run.id, run.next_number(), run.record.seed, found, message, to, view.lenses, how or "ask")
+        if call.bytes_down > self.policy.max_bytes:
+            raise MessageError(
+                f"the payload of step {found.name!r} has {call.bytes_down} bytes, "
+                f"more than the {self.policy.max_bytes} allowed"
+            )
+        failures: dict[str, Failure] = {}
+        recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.name)
+        if recorded is not None:
+            run.replay_state(call.number, recorded.changes, recorded.answered)
+            entry = recorded
+        else:
+            entry, failures = self._make(call, how)
+        run.called(_recorded(call, entry, run.round, replayed=recorded is not None))
+        self._check_quorum(call, entry, failures)
+        # A call below the quorum is not kept: whoever resumes the run makes it again.
+        if recorded is None and run.journal is not None:
+            run.journal.append(entry)
+        for site in entry.answered:
+            run.accepted[site] = call.number
+        return entry
+
+    def _make(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
+        view = self._view
+        start = time.perf_counter()
+        outcomes = self._deliver(call, call.to)
+        for corruption in view.corruptions:
+            outcomes = corruption.applied(call, outcomes)
+        for plan in view.faults:
+            outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
+        judged = judge(call, outcomes, self.policy)
+        replies = ok = judged.ok
+        changes = {
+            site: o.changes for site, o in outcomes.items() if site in ok and isinstance(o, Delivery) and o.changes
+        }
+        if how is not None and len(ok) >= self.policy.needed(len(call.to)):
+            replies = {"": _checked_total(total(ok, call.step.name, mean=how == "mean"), call.step.name)}
+        entry = Entry(
+            number=call.number,
+            digest=call.digest,
+            answered=tuple(ok),
+            failed={site: failure.reason for site, failure in judged.failed.items()},
+            replies=replies,
+            changes=changes,
+            bytes_up=judged.sizes,
+            seconds=time.perf_counter() - start,
+        )
+        return entry, judged.failed
+
+    def _deliver(self, call: Call, to: tuple[str, ...]) -> dict[str, Outcome]:
+        run = self._run
+        return run.engine.call(call, to, run.accepted, self.policy)
+
+    def _check_quorum(self, call: Call, entry: Entry, failures: Mapping[str, Failure]) -> None:
+        needed = self.policy.needed(len(call.to))
+        if len(entry.answered) >= needed:
+            return
+        reasons = [f"{site}: {why}" for site, why in entry.failed.items()]
+        shown = "; ".join(reasons[:5]) + (f"; and {len(reasons) - 5} more" if len(reasons) > 5 else "")
+        message = (
+            f"{len(entry.answered)} of {len(call.to)} sites answered step {call.step.name!r} (call {call.number}), "
+            f"and the quorum needs {needed}. Failed: {shown}"
+        )
+        cause = next((failure.error for failure in failures.values() if failure.error is not None), None)
+        raise QuorumError(message, entry.failed) from cause
+
+
+def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -> CallRecord:
+    return CallRecord(
+        number=call.number,
+        step=call.step.name,
+        round=round_,
+        asked=call.to,
+        answered=entry.answered,
+        failed=entry.failed,
+        bytes_down=dict.fromkeys(call.to, call.bytes_down),
+        bytes_up=entry.bytes_up,
+        seconds=entry.seconds,
+        replayed=replayed,
+    )
+
+
+def _checked_total(message: Message, step: str) -> Message:
+    key = non_finite_key(message)
+    if key is not None:
+        raise MessageError(f"the sum of {key!r} over the replies of step {step!r} is not finite: it overflows")
+    return message
+
+
+def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings as a journal's head keeps and compares them: arrays by their digest, functions by their name."""
+    return {str(key): _shown(value) for key, value in settings.items()}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape} {value.dtype} #{blake2b(value.tobytes(), digest_size=8).hexdigest()}"
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        return type(value).__name__
+    return (
+        dotted_name(value)
+        if callable(value) and not isinstance(value, type) and hasattr(value, "__qualname__")
+        else repr(value)
+    )

@@ -1,0 +1,98 @@
+"""The site's side of a call: the same code next to the data on every engine.
+
+A call's reply and what it did to the site's state are one record. Each call names the last call that the
+coordinator accepted from this site: if the site went further, because a reply came too late or was refused, it
+takes the state back to that call. A repeated call gets the reply that was given before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedspan.errors import FedspanError
+from fedspan.federation.call import Call, Delivery
+from fedspan.federation.site import Site
+from fedspan.federation.state import Changes, State
+from fedspan.wire import Message, canonical
+
+_NO_KEYS: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Kept:
+    """A site's state in one run: as of the last accepted call, and the one after it that may yet be accepted."""
+
+    number: int = -1
+    state: Message = field(default_factory=dict)
+    pending: Delivery | None = None
+    pending_call: Call | None = None  # the call that `pending` answers; its number stands even if it failed
+
+
+class SiteHost:
+    """Runs calls at one site."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._runs: dict[str, _Kept] = {}
+        self._seen_through: tuple[bytes, Site] = (b"", site)
+
+    def perform(self, call: Call, payload: Message, after: int) -> Delivery:
+        """Run one call and return its reply. Whatever a step raises is raised here."""
+        kept = self._runs.get(call.run)
+        if kept is None:
+            kept = self._runs[call.run] = _Kept()
+        if kept.pending is not None and _is_repeated(kept.pending_call, call):
+            return kept.pending
+        self._settle(kept, after)
+        kept.pending, kept.pending_call = None, call
+        state = State(kept.state)
+        site = self._view(call).at_work(state, call.seed, call.number)
+        reply = canonical(call.step.function(site, **payload), "reply")
+        kept.pending = Delivery(call.number, reply, self._per_row(reply), state.changes())
+        return kept.pending
+
+    def restore(self, run: str, number: int, changes: Changes) -> None:
+        """Do to the state what call `number` of a journal did."""
+        kept = self._runs.setdefault(run, _Kept())
+        kept.number, kept.state, kept.pending = number, changes.applied_to(kept.state), None
+
+    def forget(self, run: str) -> None:
+        """Drop a run's state."""
+        self._runs.pop(run, None)
+
+    def _settle(self, kept: _Kept, after: int) -> None:
+        """Bring the state to the one after call `after`: keep the pending call's changes, or take them back."""
+        pending, kept.pending = kept.pending, None
+        if after == kept.number:
+            return
+        if kept.pending_call is None or kept.pending_call.number != after:
+            raise FedspanError(f"this site has its state as of call {kept.number}, not of call {after}")
+        kept.number = after
+        if pending is not None and pending.changes:
+            kept.state = pending.changes.applied_to(kept.state)
+
+    def _per_row(self, reply: Message) -> frozenset[str]:
+        """Return the keys of arrays with one entry per row of this site."""
+        rows = len(self.site)
+        keys = [
+            key for key, value in reply.items() if isinstance(value, np.ndarray) and value.ndim and len(value) == rows
+        ]
+        return frozenset(keys) if keys else _NO_KEYS
+
+    def _view(self, call: Call) -> Site:
+        """Return the site through the call's lenses; the last such view is kept, with what it has computed."""
+        if not call.lenses:
+            return self.site
+        key = b"".join(lens.digest for lens in call.lenses)
+        if self._seen_through[0] != key:
+            site = self.site
+            for lens in call.lenses:
+                site = site.through(lens.function())
+            self._seen_through = (key, site)
+        return self._seen_through[1]
+
+
+def _is_repeated(before: Call | None, call: Call) -> bool:
+    return before is call or (before is not None and before.number == call.number and before.digest == call.digest)

@@ -1,0 +1,147 @@
+"""Which replies a protocol gets to see: everything from outside is hostile until checked here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedspan.errors import MessageError
+from fedspan.federation.call import Call, Delivery, Failure, Outcome
+from fedspan.federation.policy import Policy
+from fedspan.wire import Message, canonical, encoded_size, non_finite_key
+
+
+@dataclass
+class Judged:
+    """The replies that keep to the policy and their sizes, in name order, and the failures with their reasons."""
+
+    ok: dict[str, Message] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, Failure] = field(default_factory=dict)
+
+
+def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Judged:
+    """Check every reply against the policy and against the others."""
+    judged = Judged()
+    ok, sizes, failed = judged.ok, judged.sizes, judged.failed
+    for name in call.to:
+        outcome = outcomes.get(name, _SILENT)
+        if isinstance(outcome, Failure):
+            failed[name] = outcome
+            continue
+        try:
+            ok[name], sizes[name] = _checked(call, outcome, policy)
+        except MessageError as error:
+            failed[name] = Failure(str(error))
+    for name, reason in _misshapen(call, ok, outcomes).items():
+        del ok[name], sizes[name]
+        failed[name] = Failure(reason)
+    return judged
+
+
+_SILENT = Failure("no reply")
+
+
+def _checked(call: Call, delivery: Delivery, policy: Policy) -> tuple[Message, int]:
+    if delivery.number != call.number:
+        raise MessageError(f"stale: a reply to call {delivery.number} came for call {call.number}")
+    if delivery.reply is None:
+        raise MessageError("no reply")
+    reply: Message = delivery.reply if delivery.canonical else canonical(delivery.reply, "reply")
+    size = encoded_size(reply)
+    if size > policy.max_bytes:
+        raise MessageError(f"oversize: the reply has {size} bytes, more than the {policy.max_bytes} allowed")
+    if policy.finite:
+        key = non_finite_key(reply)
+        if key is not None:
+            raise MessageError(f"non-finite: {key!r} holds NaN or infinity")
+    return reply, size
+
+
+def _misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+    """Return the sites whose reply has not the keys and shapes that most others have, with the reason.
+
+    Shapes are compared but for the step's `ragged` keys and, where most sites say that a key has one entry per
+    row, for its first axis. Where two ways are equally common nobody can be blamed, and all stay.
+    """
+    if len(ok) < 2:
+        return {}
+    replies = list(ok.values())
+    first = replies[0]
+    if all(_alike(reply, first) for reply in replies):
+        return {}
+    per_row = _mostly_per_row(ok, outcomes)
+    forms = {name: _form(reply, call.step.ragged, per_row) for name, reply in ok.items()}
+    (common, most), *others = Counter(forms.values()).most_common(2)
+    if others and others[0][1] == most:
+        return {}
+    return {name: _difference(form, common) for name, form in forms.items() if form != common}
+
+
+def _alike(a: Message, b: Message) -> bool:
+    """Whether two replies have the same keys, kinds and shapes: the quick test for the usual case."""
+    if a.keys() != b.keys():
+        return False
+    for key, value in a.items():
+        other = b[key]
+        if isinstance(value, np.ndarray):
+            if not isinstance(other, np.ndarray) or value.shape != other.shape or value.dtype != other.dtype:
+                return False
+        elif type(value) is not type(other):
+            return False
+    return True
+
+
+def _mostly_per_row(ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> frozenset[str]:
+    votes: Counter[str] = Counter()
+    for name in ok:
+        outcome = outcomes[name]
+        if isinstance(outcome, Delivery):
+            votes.update(outcome.per_row)
+    return frozenset(key for key, count in votes.items() if 2 * count > len(ok))
+
+
+Form = tuple[tuple[str, str, tuple[int, ...] | None], ...]
+
+
+def _form(reply: Message, ragged: frozenset[str], per_row: frozenset[str]) -> Form:
+    parts: list[tuple[str, str, tuple[int, ...] | None]] = []
+    for key in sorted(reply):
+        value = reply[key]
+        shape: tuple[int, ...] | None = np.shape(value)  # type: ignore[arg-type]
+        if key in ragged:
+            shape = None
+        elif key in per_row and shape:
+            shape = (-1, *shape[1:])
+        parts.append((key, "any" if key in ragged else _kind(value), shape))
+    return tuple(parts)
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "None"
+    kind = np.asarray(value).dtype.kind
+    return "text" if kind in "US" else "complex numbers" if kind == "c" else "numbers"
+
+
+def _difference(form: Form, common: Form) -> str:
+    """Say what is wrong with `form`, in words."""
+    keys, common_keys = {part[0] for part in form}, {part[0] for part in common}
+    if keys != common_keys:
+        return f"misshapen: the reply has the keys {sorted(keys)}, most sites sent {sorted(common_keys)}"
+    (key, kind, shape), (_, common_kind, common_shape) = next(
+        (mine, theirs) for mine, theirs in zip(form, common, strict=True) if mine != theirs
+    )
+    if kind != common_kind:
+        return f"misshapen: {key!r} is {kind}, most sites sent {common_kind}"
+    return (
+        f"misshapen: {key!r} has the shape {_shown(shape)}, most sites sent {_shown(common_shape)} "
+        f"(if that is as it should be, declare the step with @step(ragged=[{key!r}]))"
+    )
+
+
+def _shown(shape: tuple[int, ...] | None) -> str:
+    return "(" + ", ".join("rows" if extent == -1 else str(extent) for extent in shape or ()) + ")"

@@ -1,0 +1,183 @@
+"""The record of a run: what was asked, who answered, what it cost and why it ended."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedspan.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal."""
+
+    number: int
+    step: str
+    round: int | None
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+    failed: dict[str, str]
+    bytes_down: dict[str, int]
+    bytes_up: dict[str, int]
+    seconds: float
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a protocol logged, and when."""
+
+    call: int
+    round: int | None
+    values: dict[str, Any]
+
+
+@dataclass
+class RunRecord:
+    """The record of one run.
+
+    Attributes
+    ----------
+    what : str
+        The estimator or protocol that ran.
+    settings : dict
+        Its parameters, as text.
+    number, seed : int
+        The run's number within its federation, and its seed.
+    sites : tuple of str
+        Who was there to be asked.
+    calls : list of CallRecord
+    metrics : list of Metrics
+        What the protocol logged.
+    stopped : str
+        Why the run stopped, in words. Empty while it runs.
+
+    Examples
+    --------
+    >>> record = RunRecord("demo", {}, number=0, seed=0, sites=("a",))
+    >>> record.metrics.append(Metrics(0, 0, {"loss": 0.5}))
+    >>> record.metric("loss")
+    [0.5]
+    """
+
+    what: str
+    settings: dict[str, Any]
+    number: int
+    seed: int
+    sites: tuple[str, ...]
+    calls: list[CallRecord] = field(default_factory=list)
+    metrics: list[Metrics] = field(default_factory=list)
+    stopped: str = ""
+
+    @property
+    def bytes_down(self) -> int:
+        """Bytes sent to all sites."""
+        return sum(sum(call.bytes_down.values()) for call in self.calls)
+
+    @property
+    def bytes_up(self) -> int:
+        """Bytes received from all sites."""
+        return sum(sum(call.bytes_up.values()) for call in self.calls)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in calls."""
+        return sum(call.seconds for call in self.calls)
+
+    @property
+    def failures(self) -> list[tuple[int, str, str]]:
+        """Every failure as (call number, site, reason)."""
+        return [(call.number, site, why) for call in self.calls for site, why in call.failed.items()]
+
+    def metric(self, name: str) -> list[Any]:
+        """Return all values logged under `name`, in order."""
+        return [entry.values[name] for entry in self.metrics if name in entry.values]
+
+    def summary(self) -> str:
+        """Say in one line what the run did."""
+        line = (
+            f"{self.what}: {len(self.calls)} calls to {len(self.sites)} sites, {self.bytes_up:,} bytes up, "
+            f"{self.bytes_down:,} down, {self.seconds:.2f} s"
+        )
+        failed = len(self.failures)
+        return f"{line}{f', {failed} failed replies' if failed else ''}; {self.stopped or 'still running'}"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per call: who was asked, who failed and why, bytes, seconds, metrics logged after it."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError("to_frame() needs pandas: install it with 'pip install fedspan[tables]'") from None
+        rows = []
+        for call in self.calls:
+            logged = [entry.values for entry in self.metrics if entry.call == call.number]
+            rows.append(
+                {
+                    "call": call.number,
+                    "round": call.round,
+                    "step": call.step,
+                    "asked": len(call.asked),
+                    "answered": len(call.answered),
+                    "failed": "; ".join(f"{site}: {why}" for site, why in call.failed.items()),
+                    "bytes_down": sum(call.bytes_down.values()),
+                    "bytes_up": sum(call.bytes_up.values()),
+                    "seconds": call.seconds,
+                    **{name: value for values in logged for name, value in values.items()},
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def lines(self) -> list[str]:
+        """Return the record as JSON Lines: the run, its calls and metrics, its end."""
+        head = {
+            "what": self.what,
+            "settings": self.settings,
+            "number": self.number,
+            "seed": self.seed,
+            "sites": self.sites,
+        }
+        entries: list[tuple[str, Any]] = [("run", head)]
+        entries += [("call", asdict(call)) for call in self.calls]
+        entries += [("metrics", asdict(entry)) for entry in self.metrics]
+        entries += [("stopped", {"why": self.stopped})] if self.stopped else []
+        return [json_line(kind, values) for kind, values in entries]
+
+    @classmethod
+    def from_lines(cls, lines: list[str]) -> RunRecord:
+        """Read a record back from JSON Lines, in whatever order calls and metrics were written."""
+        parsed = [json.loads(line) for line in lines if line.strip()]
+        head = next(entry for entry in parsed if entry["kind"] == "run")
+        record = cls(**{key: head[key] for key in ("what", "settings", "number", "seed")}, sites=tuple(head["sites"]))
+        for entry in parsed:
+            kind = entry.pop("kind")
+            if kind == "call":
+                entry["asked"], entry["answered"] = tuple(entry["asked"]), tuple(entry["answered"])
+                record.calls.append(CallRecord(**entry))
+            elif kind == "metrics":
+                record.metrics.append(Metrics(entry["call"], entry["round"], entry["values"]))
+            elif kind == "stopped":
+                record.stopped = entry["why"]
+        return record
+
+
+def json_line(kind: str, values: Mapping[str, Any]) -> str:
+    """Return one line of a record's file."""
+    return json.dumps(strict_json({"kind": kind, **values}))
+
+
+def strict_json(value: Any) -> Any:
+    """Return `value` with NaN and infinity as text, because JSON has no word for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): strict_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    return value

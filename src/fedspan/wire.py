@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from fedspan.errors import MessageError
 
-#: Array, number, string or None. What comes out of this module holds nothing else.
-Value = NDArray[Any] | int | float | complex | bool | str | None
+#: An array, number, string or None: what comes out of this module holds nothing else. (A union of these would make
+#: every protocol ask for the type of what it knows to be an array.)
+Value = Any
 Message = dict[str, Value]
 
 MAGIC = b"FSPN"

@@ -8,8 +8,7 @@ from fedspan.datasets.bunch import Bunch, Source, dataset
 
 _DIGITS = Source(
     name="Digits, 8 x 8",
-    publisher="UCI Machine Learning Repository, E. Alpaydin and C. Kaynak (1998), as shipped with "
-    "scikit-learn",
+    publisher="UCI Machine Learning Repository, E. Alpaydin and C. Kaynak (1998), as shipped with scikit-learn",
     where="scikit-learn",
     terms="CC BY 4.0 (check with the publisher before redistribution).",
 )

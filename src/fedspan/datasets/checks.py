@@ -25,9 +25,7 @@ def real_number(name: str, value: Any, least: float, *, above: bool = False) -> 
     """Return a finite number of at least ``least``, or above it."""
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < least or (above and value == least):
-        raise InputError(
-            f"{name}={value!r} must be a finite number {'above' if above else 'of at least'} {least:g}."
-        )
+        raise InputError(f"{name}={value!r} must be a finite number {'above' if above else 'of at least'} {least:g}.")
     return float(value)
 
 
@@ -46,9 +44,7 @@ def column(name: str, values: Any) -> NDArray[Any]:
     """Return one value a row, as an array that can be sorted: one axis, not empty, nothing missing."""
     array = np.asarray(values)
     if array.ndim != 1 or array.size == 0:
-        raise InputError(
-            f"{name} has shape {array.shape}, but must hold one value a row, for at least one row."
-        )
+        raise InputError(f"{name} has shape {array.shape}, but must hold one value a row, for at least one row.")
     try:
         missing = bool(np.any(np.not_equal(array, array)))  # true for NaN and NaT alone
         array.argsort(kind="stable")

@@ -13,8 +13,7 @@ ROWS = 20 * 72
 _SOURCE = Source(
     name="COIL-20, 32 x 32",
     publisher="Columbia University Image Library, S. A. Nene, S. K. Nayar and H. Murase (CUCS-005-96, 1996)",
-    where="Columbia University's COIL-20 page (the images reduced to 32 x 32, as arrays images, labels and "
-    "view)",
+    where="Columbia University's COIL-20 page (the images reduced to 32 x 32, as arrays images, labels and view)",
     terms="non-commercial research use (check with the publisher before redistribution).",
 )
 _ABOUT = (

@@ -88,9 +88,7 @@ def reading(path: Path, source: Source) -> Iterator[None]:
         raise damaged(path, source, f"reading it fails with {type(error).__name__}") from error
 
 
-def read_npz(
-    path: Path, source: Source, members: Mapping[str, tuple[str, tuple[int, ...]]]
-) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path, source: Source, members: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, NDArray[Any]]:
     """Read named arrays, each with the expected kind and number of values.
 
     Parameters

@@ -112,9 +112,7 @@ def _setting(
             )
         sizes, proportions = CONFIGURATIONS[configuration]
     if sizes is None:
-        raise InputError(
-            "make_mixed_regression needs a configuration ('C1', 'C2' or 'C3') or the sizes of the sites."
-        )
+        raise InputError("make_mixed_regression needs a configuration ('C1', 'C2' or 'C3') or the sizes of the sites.")
     rows = np.asarray(sizes)
     if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu" or rows.min() < 1:
         raise InputError("sizes must be a list of whole numbers of at least 1, one for each site.")

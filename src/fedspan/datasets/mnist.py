@@ -122,9 +122,7 @@ def _fashion_piece(name: str) -> tuple[Images, Images]:
         x = read_idx(images, _FASHION, (ROWS[name], 28, 28)).reshape(shapes["x"])
     # MNIST's idx files have the same names, but not equally many images of each class.
     if len(set(np.bincount(y, minlength=10))) != 1:
-        raise damaged(
-            path, _FASHION, "its ten classes differ in size, as MNIST's do in files of the same name"
-        )
+        raise damaged(path, _FASHION, "its ten classes differ in size, as MNIST's do in files of the same name")
     return x, y
 
 

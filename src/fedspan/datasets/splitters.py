@@ -166,9 +166,7 @@ def split_blocks(values: ArrayLike, n_sites: int) -> Labels:
     return _named(site, n_sites)
 
 
-def split_heavy_tailed(
-    n_rows: int, n_sites: int, *, exponent: float = 1.0, min_rows: int = 1, seed: int
-) -> Labels:
+def split_heavy_tailed(n_rows: int, n_sites: int, *, exponent: float = 1.0, min_rows: int = 1, seed: int) -> Labels:
     """Deal the rows at random to a few large and many small sites, with sizes that follow Zipf's law.
 
     Every site gets ``min_rows`` rows; the others are shared in proportion to ``rank ** -exponent`` (rounded
@@ -235,9 +233,7 @@ def _rank_within(classes: NDArray[np.intp], sizes: NDArray[np.intp]) -> NDArray[
     return rank
 
 
-def _top_up(
-    site: NDArray[np.intp], n_sites: int, min_rows: int, rng: np.random.Generator
-) -> NDArray[np.intp]:
+def _top_up(site: NDArray[np.intp], n_sites: int, min_rows: int, rng: np.random.Generator) -> NDArray[np.intp]:
     counts = np.bincount(site, minlength=n_sites)
     rows_of: dict[int, list[int]] = {}  # in random order, made only for sites that give
     for needy in np.flatnonzero(counts < min_rows):

@@ -48,9 +48,11 @@ def make_subspace_sites(
         ``X`` (n_sites * rows_per_site, n_features), site after site; ``sites``, one label a row; the truth:
         ``basis`` (n_features, rank), orthonormal, and ``eigenvalues`` (n_features,), falling.
 
-    Notes ----- Time and memory are of order rows x features x rank: the covariance is ``tail I`` plus a part
-    of rank r+1, so no n x n matrix is needed. The span of a QR factor of a Gaussian n x (r+1) matrix is
-    distributed as that of the first r+1 columns of an n x n one.
+    Notes
+    -----
+    Time is of order rows x features x rank: the covariance is ``tail I`` plus a part of rank r+1, so no n x n
+    matrix is needed; memory is that of ``X``, twice with a tail. The span of a QR factor of a Gaussian
+    n x (r+1) matrix is distributed as that of the first r+1 columns of an n x n one.
 
     Examples
     --------

@@ -54,16 +54,14 @@ _CLASSES = np.array(["normal", "attack"])
 _SOURCE = Source(
     name="TON_IoT network flows, 211,043-row release",
     publisher="N. Moustafa and co-authors, UNSW Canberra Cyber and IoT Lab",
-    where="the TON_IoT page of UNSW Canberra (the Train_Test_Network CSV file with 211,043 rows, compressed "
-    "with gzip)",
+    where="the TON_IoT page of UNSW Canberra (the Train_Test_Network CSV file with 211,043 rows, compressed with gzip)",
     terms="free for academic research, the listed papers to be cited; commercial use by agreement "
     "(check with the publisher before redistribution).",
 )
 _FEDPCA_SOURCE = replace(
     _SOURCE,
     name="TON_IoT network flows, FedPCA repository rows",
-    publisher=_SOURCE.publisher
-    + "; prepared by the repository dual-grp/FedPCA_AnomalyDetection (MIT licence)",
+    publisher=_SOURCE.publisher + "; prepared by the repository dual-grp/FedPCA_AnomalyDetection (MIT licence)",
     where="the repository dual-grp/FedPCA_AnomalyDetection (its TON test tables as arrays X_normal, "
     "X_abnormal, X_abnormal_cat, feature_names and feature_names_cat)",
 )

@@ -40,8 +40,7 @@ SAMPLE_CATEGORIES = {
 _SOURCE = Source(
     name="UNSW-NB15, 82,332-row partition",
     publisher="N. Moustafa and J. Slay (MilCIS 2015), UNSW Canberra",
-    where="the UNSW-NB15 page of UNSW Canberra (the partition's CSV file with 82,332 rows, compressed with "
-    "gzip)",
+    where="the UNSW-NB15 page of UNSW Canberra (the partition's CSV file with 82,332 rows, compressed with gzip)",
     terms="free use for academic research in perpetuity; commercial use by agreement with the authors, "
     "whose papers are to be cited.",
 )
@@ -67,9 +66,7 @@ _SAMPLE_ABOUT = (
 )
 
 
-def load_unsw_nb15(
-    *, table: Literal["partition", "training_sample"] = "partition", categorical: bool = False
-) -> Bunch:
+def load_unsw_nb15(*, table: Literal["partition", "training_sample"] = "partition", categorical: bool = False) -> Bunch:
     """Load UNSW-NB15 from the data folder.
 
     Parameters

@@ -111,7 +111,7 @@ def _form(reply: Message, ragged: frozenset[str], per_row: frozenset[str]) -> Fo
     parts: list[tuple[str, str, tuple[int, ...] | None]] = []
     for key in sorted(reply):
         value = reply[key]
-        shape: tuple[int, ...] | None = np.shape(value)  # type: ignore[arg-type]
+        shape: tuple[int, ...] | None = np.shape(value)
         if key in ragged:
             shape = None
         elif key in per_row and shape:

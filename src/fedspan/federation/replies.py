@@ -91,7 +91,7 @@ def total(replies: Mapping[str, Message], step: str, *, mean: bool) -> Message:
         values = [replies[name].get(key) for name in names]
         result[key] = _add(values, key, step)
         if mean:
-            result[key] = result[key] / len(names)  # type: ignore[operator]
+            result[key] = result[key] / len(names)
     return result
 
 
@@ -101,7 +101,7 @@ def _add(values: list[Value], key: str, step: str) -> Value:
             f"the replies of step {step!r} cannot be added up: {key!r} is not a number or an array of numbers"
         )
     if not any(isinstance(value, np.ndarray) for value in values):
-        return sum(values)  # type: ignore[arg-type]
+        return sum(values)
     arrays = [np.asarray(value) for value in values]
     shapes = {array.shape for array in arrays}
     kinds = {array.dtype.kind for array in arrays}

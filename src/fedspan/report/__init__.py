@@ -1,1 +1,8 @@
-"""report."""
+"""The report of a run: one HTML file that opens offline, in any browser, with nothing beside it."""
+
+from __future__ import annotations
+
+from fedspan.report.page import write_report
+from fedspan.report.scatter import Scatter
+
+__all__ = ["Scatter", "write_report"]

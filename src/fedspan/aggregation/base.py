@@ -1,0 +1,162 @@
+"""What all aggregators share: what they take, what they return, and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedspan.aggregation.safe_arithmetic import mixture
+from fedspan.errors import InputError
+
+Points = NDArray[np.float64]  # (L, d)
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate:
+    """What an aggregator returns.
+
+    Attributes
+    ----------
+    value : array
+        The combined value, of the shape that a single one has; float64, or complex128 for complex values.
+    weights : array (L,)
+        Whom it trusted: non-negative, sums to 1. Where a rule looks at every entry on its own, the mean over the
+        entries of the share that each site had.
+    certificate : float or None
+        For rules that solve an optimisation problem (`GeometricMedian`, `MedianOfMeans`), a proven bound on how far
+        the objective at `value` is above its minimum. ``None`` for rules with a closed form: nothing is to be proven.
+    """
+
+    value: NDArray[Any]
+    weights: Vector
+    certificate: float | None = None
+
+
+class Aggregator(Protocol):
+    """A rule that makes one value out of the sites' values.
+
+    `believes_reported_weights` says whether a protocol may hand it the sample counts that the sites report. Only
+    `Mean` does: a bad site would report a huge count, and no median survives that. All rules take weights that the
+    coordinator sets.
+    """
+
+    believes_reported_weights: ClassVar[bool]
+
+    def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
+        """Combine `values` (L, ...) with the optional `weights` (L,)."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Checked values as the rules see them: rows of real numbers, and what leads back from those.
+
+    Complex values are pairs of real ones. Sites of weight zero are not among the rows, as if they had not answered.
+
+    Attributes
+    ----------
+    points : array (L, d)
+        One row for each value that has a weight. May be a view of the caller's array.
+    weights : array (L,)
+        Positive, as the coordinator gave them; all 1 where none were given.
+    """
+
+    points: Points
+    weights: Vector
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    present: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, values: ArrayLike, weights: ArrayLike | None) -> Given:
+        """Check what an aggregator was called with, or refuse it with a sentence.
+
+        Examples
+        --------
+        >>> Given.of([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [1, 0, 2]).points
+        array([[1., 2.], [5., 6.]])
+        """
+        array = _checked_values(values)
+        shape = array.shape[1:]
+        rows = array.reshape(len(array), int(np.prod(shape)))
+        points = np.ascontiguousarray(rows).view(np.float64)
+        if weights is None:
+            return cls(points, np.ones(len(points)), shape, array.dtype, np.ones(len(points), dtype=bool))
+        given = _checked_weights(weights, len(points))
+        present = given > 0.0
+        return cls(points if present.all() else points[present], given[present], shape, array.dtype, present)
+
+    def values(self, points: Points) -> NDArray[Any]:
+        """Return rows like `points` as values of the shape and kind that came."""
+        return np.ascontiguousarray(points).view(self.dtype).reshape(len(points), *self.shape)
+
+    def aggregate(self, point: Vector, trust: Vector, certificate: float | None = None) -> Aggregate:
+        """Return the row `point` (d,) and the trust (L,), which need not sum to 1, as a rule's result."""
+        weights = np.zeros(len(self.present))
+        weights[self.present] = trust / trust.sum()
+        return Aggregate(self.values(point[None])[0, ...], weights, certificate)
+
+    def mixed(self, shares: Points) -> Aggregate:
+        """Return the mixture of the rows that `shares` says: (L, d) for every entry, or (L, 1) for all entries alike.
+
+        Shares are non-negative and need not sum to 1; every column has a positive one.
+        """
+        if shares.shape[1] == 0:  # values without entries
+            return self.aggregate(np.zeros(0), self.weights / self.weights.max())
+        shares = shares / shares.max(axis=0)  # weights may be huge
+        trust = (shares / shares.sum(axis=0)).mean(axis=1)
+        return self.aggregate(mixture(self.points, shares), trust)
+
+
+def whole_number(name: str, value: object, least: int) -> int:
+    """Return the parameter `value` as a Python int, or refuse it.
+
+    Examples
+    --------
+    >>> whole_number("f", -1, 0)
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: f=-1 must be an integer of at least 0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{name}={value!r} must be an integer of at least {least}")
+    return int(value)
+
+
+def _checked_values(values: ArrayLike) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of unequal lengths
+        raise InputError(
+            "values must be one array (L, ...): the values of all sites must have the same shape"
+        ) from None
+    if array.dtype.kind not in "iufc":
+        raise InputError(f"values must be numbers, not {array.dtype}")
+    if array.ndim == 0 or len(array) == 0:
+        raise InputError(f"values has the shape {array.shape}, and must have at least one value along its first axis")
+    array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
+    finite = np.isfinite(array)
+    if not finite.all():
+        index = int(np.argmin(finite.reshape(len(array), -1).all(axis=1)))
+        raise InputError(f"values[{index}] holds NaN or infinity: drop what is not finite before aggregating")
+    return array
+
+
+def _checked_weights(weights: ArrayLike, count: int) -> Vector:
+    array = np.asarray(weights)
+    if array.shape != (count,) or array.dtype.kind not in "iuf":
+        raise InputError(
+            f"weights has the shape {array.shape} and holds {array.dtype}, "
+            f"and must have one number for each of the {count} values"
+        )
+    array = array.astype(np.float64)
+    wrong = ~(np.isfinite(array) & (array >= 0.0))
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        raise InputError(f"weights[{index}]={array[index]} must be finite and at least 0")
+    if not array.any():
+        raise InputError("weights are all 0, and at least one must be above 0")
+    return array

@@ -1,0 +1,88 @@
+"""Clipping before aggregating."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedspan.aggregation.base import Aggregate, Aggregator, Given, Vector
+from fedspan.aggregation.safe_arithmetic import norms, shrunk
+from fedspan.errors import InputError
+
+
+@dataclass(frozen=True)
+class ClipNorm:
+    """Shorten the values whose Euclidean norm is above a bound, ``x -> x min(1, bound / ||x||)``, then aggregate.
+
+    It limits what a bad site can do to any rule, also to `Mean`; but it also shortens honest values where the bound is
+    too small, and unlike the other rules it depends on where zero is.
+
+    The bound is `norm`, or `factor` times the median of the norms. That is the lower weighted median: the smallest
+    norm such that the values up to it have at least half of the weight. While bad sites have less than half, there
+    are honest norms both below and above it. Values that are not finite are refused, and never clipped.
+
+    Value, trust and certificate are those of `aggregator` for the clipped values. Reported weights are not believed,
+    not even with `Mean` inside: a clipped value with a huge weight would again count for all.
+
+    Parameters
+    ----------
+    aggregator : aggregator
+        What combines the clipped values.
+    norm : float, optional
+        The bound, where one is known.
+    factor : float, default=10
+        The bound in units of the median norm; not used where `norm` is given.
+
+    References
+    ----------
+    A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024: gradients are
+    thresholded before their geometric median.
+
+    Examples
+    --------
+    >>> from fedspan.aggregation import Mean
+    >>> ClipNorm(Mean(), factor=2)([[3.0, 4.0], [0.0, 5.0], [6e8, 8e8]]).value     # the last one becomes (6, 8)
+    array([3.        , 5.66666667])
+    """
+
+    aggregator: Aggregator
+    norm: float | None = None
+    factor: float = 10.0
+    believes_reported_weights: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.aggregator) or isinstance(self.aggregator, type):
+            raise InputError(f"aggregator={self.aggregator!r} must be an aggregator, such as Mean()")
+        if self.norm is not None:
+            object.__setattr__(self, "norm", _positive("norm", self.norm))
+        object.__setattr__(self, "factor", _positive("factor", self.factor))
+
+    def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
+        """Combine `values` (L, ...) with the optional `weights` (L,)."""
+        given = Given.of(values, weights)
+        small, scale = shrunk(given.points)
+        lengths = norms(small)
+        bound = self.factor * _lower_median(lengths, given.weights) if self.norm is None else self.norm * scale
+        shorter = np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
+        combined = self.aggregator(given.values(given.points * shorter[:, None]), given.weights)
+        trust = np.zeros(len(given.present))
+        trust[given.present] = combined.weights
+        return Aggregate(combined.value, trust, combined.certificate)
+
+
+def _lower_median(lengths: Vector, weights: Vector) -> float:
+    order = np.argsort(lengths, kind="stable")
+    held = np.cumsum(weights[order] / weights.max())
+    half = held[-1] * (0.5 - 4.0 * len(lengths) * np.finfo(np.float64).eps)  # rounding must not hide a half
+    return float(lengths[order[np.argmax(held >= half)]])
+
+
+def _positive(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+        raise InputError(f"{name}={value!r} must be a finite number above 0")
+    return float(value)

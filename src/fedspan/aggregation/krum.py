@@ -1,0 +1,121 @@
+"""Krum and Multi-Krum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedspan.aggregation.base import Aggregate, Given, Points, whole_number
+from fedspan.aggregation.safe_arithmetic import distances, norms
+from fedspan.errors import InputError
+
+_SAME = 1e-12  # relative: scores that are closer than this differ by rounding
+
+
+@dataclass(frozen=True)
+class Krum:
+    """The value with the best score: the smallest sum of squared distances to its ``L - f - 2`` nearest others.
+
+    With at most f bad sites among L, an honest value has only honest neighbours in its score at worst, and the chosen
+    one is within ``sqrt(L - f - 2)`` honest diameters of an honest value.
+
+    Values with the same score share the place (the paper takes the first of them, so that the result depends on the
+    order): equal values do so without effect, otherwise their mean is returned.
+
+    Weights do not enter the scores. A site of weight 0 does not count as one that came.
+
+    Trust is all on the chosen value.
+
+    Parameters
+    ----------
+    f : int
+        How many sites may be bad. At least ``2 f + 3`` values must come.
+
+    References
+    ----------
+    P. Blanchard, E. M. El Mhamdi, R. Guerraoui and J. Stainer, "Machine learning with adversaries: Byzantine tolerant
+    gradient descent", NeurIPS 2017.
+
+    Examples
+    --------
+    >>> Krum(f=1)([0.0, 1.0, 1.5, 3.0, 1e9])
+    Aggregate(value=array(1.), weights=array([0., 1., 0., 0., 0.]), certificate=None)
+    """
+
+    f: int
+    believes_reported_weights: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "f", whole_number("f", self.f, 0))
+
+    def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
+        """Combine `values` (L, ...) with the optional `weights` (L,)."""
+        given = Given.of(values, weights)
+        return given.mixed(_chosen(given.points, self.f, 1) * given.weights[:, None])
+
+
+@dataclass(frozen=True)
+class MultiKrum:
+    """The mean of the `m` values with the best Krum scores.
+
+    At most ``L - f`` may be chosen: then none of them scores worse than the worst honest value, so that a bad one
+    among them is near to honest ones. (The paper lets m be anything up to L, where it is the mean of all.)
+
+    Of values with the same score that compete for fewer places, all are taken with the same part. Weights do not enter
+    the scores; the chosen values are averaged with them.
+
+    Trust is shared by the chosen values.
+
+    Parameters
+    ----------
+    f : int
+        How many sites may be bad. At least ``2 f + 3`` values must come.
+    m : int
+        How many to average. At least ``f + m`` values must come. 1 is `Krum`.
+
+    References
+    ----------
+    P. Blanchard, E. M. El Mhamdi, R. Guerraoui and J. Stainer, "Machine learning with adversaries: Byzantine tolerant
+    gradient descent", NeurIPS 2017.
+
+    Examples
+    --------
+    >>> MultiKrum(f=1, m=2)([0.0, 1.0, 1.5, 3.0, 1e9])
+    Aggregate(value=array(1.25), weights=array([0. , 0.5, 0.5, 0. , 0. ]), certificate=None)
+    """
+
+    f: int
+    m: int
+    believes_reported_weights: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "f", whole_number("f", self.f, 0))
+        object.__setattr__(self, "m", whole_number("m", self.m, 1))
+
+    def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
+        """Combine `values` (L, ...) with the optional `weights` (L,)."""
+        given = Given.of(values, weights)
+        count = len(given.points)
+        if self.m > count - self.f:
+            raise InputError(
+                f"m={self.m} is too many for f={self.f} and the {count} values that came: at most L - f may be chosen, "
+                "or bad values would be among them"
+            )
+        return given.mixed(_chosen(given.points, self.f, self.m) * given.weights[:, None])
+
+
+def _chosen(points: Points, f: int, m: int) -> Points:
+    """Return which part (L, 1) of each row is among the m best."""
+    count = len(points)
+    if count < 2 * f + 3:
+        raise InputError(f"f={f} is too many for the {count} values that came: Krum needs at least 2 f + 3 of them")
+    nearest = np.sort(distances(points), axis=1)[:, 1 : count - f - 1]  # the first is the distance to itself
+    scores = norms(nearest)  # the root of the paper's score: the same order, and it cannot overflow
+    last = np.sort(scores)[m - 1]
+    tied = np.abs(scores - last) <= _SAME * last
+    better = (scores < last) & ~tied
+    part: Points = np.where(tied, (m - better.sum()) / tied.sum(), better)
+    return part[:, None]

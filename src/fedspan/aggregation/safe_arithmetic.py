@@ -1,0 +1,91 @@
+"""Means, norms and distances that stay right for any finite numbers, also for those that a bad site makes huge."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_HUGE = 2.0**980
+_SHRINK = 2.0**-40
+
+
+def shrunk(points: Array) -> tuple[Array, float]:
+    """Return `points` times a power of two, and that power: 1, unless sums or norms of such numbers may overflow.
+
+    Examples
+    --------
+    >>> shrunk(np.array([1.0, 2.0]))
+    (array([1., 2.]), 1.0)
+    >>> shrunk(np.array([1.0, 2.0**1000]))[1] == 2.0**-40
+    True
+    """
+    if points.size == 0 or max(points.max(), -points.min()) < _HUGE:
+        return points, 1.0
+    return points * _SHRINK, _SHRINK
+
+
+def mixture(points: Array, shares: Array) -> Array:
+    """Return ``sum_l shares_l points_l / sum_l shares_l``, never outside of the points that have a share.
+
+    Rounding could lead out by a last digit, and then equal points would not have themselves as their mean.
+
+    Parameters
+    ----------
+    points : array (L, d)
+    shares : array (L, d) or (L, 1)
+        Not negative and at most 1; in every column at least one is above 0.
+
+    Examples
+    --------
+    >>> mixture(np.array([[0.0], [1e308], [1.7e308]]), np.array([[0.0], [1.0], [1.0]]))
+    array([1.35e+308])
+    """
+    if shares.shape[1] == 1:
+        has_share = shares[:, 0] > 0.0
+        points, shares = points[has_share], shares[has_share]
+        low, high = points.min(axis=0), points.max(axis=0)
+    else:
+        low = np.where(shares > 0.0, points, np.inf).min(axis=0)
+        high = np.where(shares > 0.0, points, -np.inf).max(axis=0)
+    small, scale = shrunk(points)
+    with np.errstate(over="ignore"):  # of a mean next to the largest number, which is then cut off
+        mean = np.einsum("ld,ld->d", np.broadcast_to(shares, small.shape), small) / shares.sum(axis=0) / scale
+    return np.asarray(np.clip(mean, low, high))
+
+
+def norms(rows: Array) -> Array:
+    """Return the Euclidean norm of each row (L, d), also where squares overflow or vanish.
+
+    Examples
+    --------
+    >>> norms(np.array([[3.0, 4.0], [3e200, 4e200], [3e-200, 4e-200]]))
+    array([5.e+000, 5.e+200, 5.e-200])
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.einsum("ld,ld->l", rows, rows)
+    result: Array = np.sqrt(squares)
+    for i in np.flatnonzero(~((squares > 1e-280) & (squares < 1e300))):
+        exponent = np.frexp(np.abs(rows[i]).max(initial=0.0))[1]
+        unit = np.ldexp(rows[i], -exponent)  # entries of at most 1, one of them at least 1/2, or all 0
+        result[i] = np.ldexp(np.sqrt(unit @ unit), exponent)
+    return result
+
+
+def distances(points: Array) -> Array:
+    """Return all distances (L, L) between rows (L, d), up to a common power of two. Time O(L^2 d), memory O(L d).
+
+    They are norms of differences: the quicker way over inner products loses all digits where the points have a large
+    offset in common.
+
+    Examples
+    --------
+    >>> distances(np.array([[1e9, 0.0], [1e9 + 3.0, 4.0]]))
+    array([[0., 5.], [5., 0.]])
+    """
+    small, _ = shrunk(points)
+    between = np.zeros((len(small), len(small)))
+    for i in range(len(small) - 1):
+        between[i, i + 1 :] = between[i + 1 :, i] = norms(small[i + 1 :] - small[i])
+    return between

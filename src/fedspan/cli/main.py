@@ -1,0 +1,112 @@
+"""``fedspan``: the command line. Bad input is one sentence on standard error and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import fedspan
+from fedspan.errors import FedspanError, InputError, JournalError
+
+RUN_HELP = """\
+Run the study that a TOML file describes, on an embedded federation: one site per file, or per value of a site column.
+
+A study:
+
+    seed = 0                          # optional, default 0
+    output = "results"                # optional, default: the study's name without .toml
+
+    [data]                            # paths are relative to the study file
+    file = "all.csv"                  # one table (CSV, Parquet or NPZ) with ...
+    site_column = "hospital"          # ... a column that names each row's site
+    # or one table per site:
+    # sites = { north = "north.csv", south = "south.parquet" }
+    features = ["age", "dose"]        # optional, default: all columns but the named ones below
+    drop = ["id"]                     # optional: columns to leave out
+    label = "outcome"                 # optional: shown as colour in the report, not learned from
+
+    [[preprocess]]                    # optional, any number, in order
+    name = "FedStandardScaler"
+
+    [model]
+    name = "FedPCA"                   # any estimator; the other keys are its parameters
+    n_components = 5
+
+    [federation]                      # optional
+    n_jobs = 1
+    wire = false
+    deadline = 60.0
+    quorum = "majority"               # or "all", a count, a fraction
+
+An NPZ file holds X (rows x columns) and optionally feature_names, label and, in a file for all sites, site.
+
+Written to the output folder: model.fedspan (and one file for each preprocessing step), report.html, summary.json,
+and for each run its record (record.jsonl) and journal. A run that was interrupted continues with --resume.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.command(arguments))
+    except (InputError, JournalError) as error:
+        print(f"fedspan: {error}", file=sys.stderr)
+        return 2
+    except FedspanError as error:
+        print(f"fedspan: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fedspan: interrupted; what was done is kept, continue with --resume", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fedspan",
+        description="Learn the shared structure of data that cannot be pooled.",
+        epilog="'fedspan COMMAND --help' explains a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"fedspan {fedspan.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    demo = commands.add_parser(
+        "demo",
+        help="run an embedded federation on scikit-learn's digits and breast cancer tables",
+        description=(
+            "Split scikit-learn's digits and breast cancer tables over sites, scale them, learn an exact federated "
+            "PCA, compare it with PCA on the pooled rows, and leave a report. Needs no files and no network."
+        ),
+    )
+    demo.add_argument("--out", type=Path, default=Path("demo"), metavar="FOLDER", help="where to write (default: demo)")
+    demo.add_argument("--seed", type=int, default=0, help="seed of the split and of the runs (default: 0)")
+    demo.set_defaults(command=_demo)
+
+    run = commands.add_parser(
+        "run",
+        help="run the study that a TOML file describes",
+        description=RUN_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
+    run.add_argument("--out", type=Path, metavar="FOLDER", help="output folder, instead of the study's own")
+    run.add_argument("--resume", action="store_true", help="continue in a used output folder where the run stopped")
+    run.set_defaults(command=_run)
+    return parser
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from fedspan.cli.demo import run_demo
+
+    run_demo(arguments.out, arguments.seed)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fedspan.cli.run import run_study
+    from fedspan.cli.study import read_study
+
+    run_study(read_study(arguments.study, arguments.out), resume=arguments.resume)
+    return 0

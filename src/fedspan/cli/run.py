@@ -1,0 +1,160 @@
+"""``fedspan run``: fit a study's models, and leave models, records and a report in its output folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from sklearn.base import clone
+
+import fedspan
+from fedspan.cli.study import Study
+from fedspan.cli.tables import SiteTable, read_tables
+from fedspan.engines.local import LocalFederation
+from fedspan.errors import InputError
+from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.progress import ProgressBar
+from fedspan.federation import Federation, RunRecord
+from fedspan.report import Scatter, write_report
+
+#: Most points that a report's scatter shows.
+MOST_POINTS = 100_000
+
+
+def run_study(study: Study, *, resume: bool = False) -> Path:
+    """Run `study` and return its report. Nothing is written before everything is read and checked."""
+    output = study.output
+    if output.exists() and (not output.is_dir() or any(output.iterdir())) and not resume:
+        raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
+    tables = read_tables(study.data)
+    output.mkdir(parents=True, exist_ok=True)
+    _write(output / "study.toml", study.text)
+    fed = LocalFederation(
+        [table.site() for table in tables],
+        seed=study.seed,
+        n_jobs=study.n_jobs,
+        wire=study.wire,
+        policy=study.policy,
+        run_dir=output,
+    )
+    with fed:
+        models = fit_all([*study.preprocess, study.model], fed)
+    settings = {"study": str(study.path), "seed": str(study.seed), **versions()}
+    return finish(output, study.path.stem, models, tables, settings)
+
+
+def fit_all(models: Sequence[FedEstimator], fed: Federation) -> list[Any]:
+    """Fit each model on the federation as the ones before it transform it."""
+    fed.observe(ProgressBar())
+    fitted: list[Any] = []
+    for model in models:
+        if fitted:
+            fed = fitted[-1].transform(fed)
+        fitted.append(clone(model).fit(fed))
+    return fitted
+
+
+def finish(
+    output: Path, title: str, models: Sequence[Any], tables: Sequence[SiteTable], settings: dict[str, str]
+) -> Path:
+    """Save the models, write summary and report, and print a table of what was done."""
+    for number, model in enumerate(models[:-1]):
+        model.save(output / f"preprocess-{number}-{type(model).__name__}.fedspan")
+    models[-1].save(output / "model.fedspan")
+    records = [model.run_ for model in models]
+    _write(output / "summary.json", json.dumps([_summary(record) for record in records], indent=2))
+    sites = {table.name: {"rows": len(table.frame), "columns": table.frame.shape[1]} for table in tables}
+    report = write_report(
+        output / "report.html",
+        title=title,
+        records=records,
+        models=models,
+        sites=sites,
+        scatter=scatter_of(models, tables),
+        settings=settings,
+    )
+    _print_summary(title, records, report)
+    return report
+
+
+def scatter_of(models: Sequence[Any], tables: Sequence[SiteTable]) -> Scatter | None:
+    """Return the first two coordinates of the rows, where the last model gives any; at most `MOST_POINTS` of them."""
+    if not hasattr(models[-1], "transform"):
+        return None
+    total = sum(len(table.frame) for table in tables)
+    step = -(-total // MOST_POINTS)
+    points, names, rows, labels = [], [], [], []
+    for table in tables:
+        coordinates: Any = table.frame.iloc[::step]
+        for model in models:
+            coordinates = model.transform(coordinates)
+        if coordinates.shape[1] < 2:
+            return None
+        points.append(coordinates[:, :2])
+        names.append(np.full(len(coordinates), table.name))
+        rows.append(np.arange(0, len(table.frame), step))
+        labels.append(table.labels[::step] if table.labels is not None else np.full(len(coordinates), ""))
+    labelled = all(table.labels is not None for table in tables)
+    return Scatter(
+        np.concatenate(points),
+        np.concatenate(names),
+        np.concatenate(rows),
+        labels=np.concatenate(labels) if labelled else None,
+        x_label="component 1",
+        y_label="component 2",
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that decide a result's bytes."""
+    import scipy
+    import sklearn
+
+    return {
+        "fedspan": fedspan.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+
+
+def _summary(record: RunRecord) -> dict[str, Any]:
+    return {
+        "what": record.what,
+        "settings": record.settings,
+        "seed": record.seed,
+        "sites": list(record.sites),
+        "calls": len(record.calls),
+        "bytes_up": record.bytes_up,
+        "bytes_down": record.bytes_down,
+        "failed_replies": len(record.failures),
+        "stopped": record.stopped,
+    }
+
+
+def _print_summary(title: str, records: Sequence[RunRecord], report: Path) -> None:
+    table = Table(title=title, title_justify="left")
+    for column in ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped"):
+        table.add_column(column, justify="left" if column in ("run", "stopped") else "right")
+    for record in records:
+        numbers = (len(record.sites), len(record.calls), record.bytes_up, record.bytes_down, len(record.failures))
+        table.add_row(record.what, *(f"{number:,}" for number in numbers), record.stopped)
+    console = Console(file=sys.stdout)
+    console.print(table)
+    console.print(f"report: {report}", soft_wrap=True, highlight=False)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

@@ -1,0 +1,155 @@
+"""A study: what a TOML file asks for, checked before anything is read or written."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedspan import estimators
+from fedspan.errors import InputError, PolicyError
+from fedspan.estimators.base import FedEstimator
+from fedspan.federation import Policy
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """Where the rows are: `files` by site, or one `file` with a `site_column`."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    file: Path | None = None
+    site_column: str | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study file."""
+
+    path: Path
+    text: str
+    seed: int
+    output: Path
+    data: DataPlan
+    preprocess: tuple[FedEstimator, ...]
+    model: FedEstimator
+    n_jobs: int
+    wire: bool
+    policy: Policy
+
+
+def read_study(path: Path, output: Path | None = None) -> Study:
+    """Read and check a study file; `output` takes the place of the folder that it names."""
+    text, raw = _parsed(path)
+    _check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation"}, path, "")
+    federation = _table(raw, "federation", path)
+    _check_keys(federation, {"n_jobs", "wire", "deadline", "quorum", "max_bytes"}, path, "[federation] ")
+    preprocess = raw.get("preprocess", [])
+    if not isinstance(preprocess, list) or not all(isinstance(entry, dict) for entry in preprocess):
+        raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
+    if "model" not in raw:
+        raise InputError(f"{path}: a [model] table with a name is missing")
+    return Study(
+        path=path,
+        text=text,
+        seed=_typed(raw, "seed", int, 0, path),
+        output=output or path.parent / _typed(raw, "output", str, path.stem, path),
+        data=_data_plan(_table(raw, "data", path), path),
+        preprocess=tuple(_estimator(entry, path, "[[preprocess]]", "transform") for entry in preprocess),
+        model=_estimator(_table(raw, "model", path), path, "[model]", "fit"),
+        n_jobs=_typed(federation, "n_jobs", int, 1, path),
+        wire=_typed(federation, "wire", bool, False, path),
+        policy=_policy(federation, path),
+    )
+
+
+def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path} cannot be read: {reason}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+
+
+def _data_plan(raw: Mapping[str, Any], path: Path) -> DataPlan:
+    if not raw:
+        raise InputError(f"{path}: a [data] table with 'file' and 'site_column', or with 'sites', is missing")
+    _check_keys(raw, {"file", "site_column", "sites", "features", "drop", "label"}, path, "[data] ")
+    if ("file" in raw) == ("sites" in raw):
+        raise InputError(f"{path}: [data] must have either 'file' (one table) or 'sites' (one table per site)")
+    sites = raw.get("sites", {})
+    if not isinstance(sites, dict) or not all(isinstance(name, str) for name in sites.values()):
+        raise InputError(f'{path}: [data] sites must be a table of files, such as {{ north = "north.csv" }}')
+    if ("file" in raw) != ("site_column" in raw):
+        raise InputError(f"{path}: [data] 'site_column' names the sites of the rows of 'file', and goes with it")
+    return DataPlan(
+        files={name: _existing(path.parent / file, path) for name, file in sites.items()},
+        file=_existing(path.parent / _typed(raw, "file", str, "", path), path) if "file" in raw else None,
+        site_column=_typed(raw, "site_column", str, None, path),
+        features=_names(raw, "features", path),
+        drop=_names(raw, "drop", path) or (),
+        label=_typed(raw, "label", str, None, path),
+    )
+
+
+def _estimator(raw: Mapping[str, Any], path: Path, where: str, method: str) -> FedEstimator:
+    known = {name: getattr(estimators, name) for name in estimators.__all__ if name.startswith(("Fed", "Local"))}
+    known = {name: kind for name, kind in known.items() if hasattr(kind, method)}
+    name = raw.get("name")
+    if name not in known:
+        raise InputError(f"{path}: {where} name = {name!r} must be one of {', '.join(sorted(known))}")
+    allowed = set(inspect.signature(known[name].__init__).parameters) - {"self"}
+    _check_keys(raw, allowed | {"name"}, path, f"{where} ")
+    estimator: FedEstimator = known[name](**{key: value for key, value in raw.items() if key != "name"})
+    return estimator
+
+
+def _policy(raw: Mapping[str, Any], path: Path) -> Policy:
+    try:
+        return Policy(**{key: raw[key] for key in ("deadline", "quorum", "max_bytes") if key in raw})
+    except PolicyError as error:
+        raise InputError(f"{path}: [federation] {error}") from None
+
+
+def _table(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    value = raw.get(key, {})
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: {key} must be a table, written as [{key}]")
+    return value
+
+
+def _check_keys(raw: Mapping[str, Any], allowed: set[str], path: Path, where: str) -> None:
+    for key in raw:
+        if key not in allowed:
+            raise InputError(f"{path}: {where}{key!r} is not a known key; known are {', '.join(sorted(allowed))}")
+
+
+def _typed(raw: Mapping[str, Any], key: str, kind: type, default: Any, path: Path) -> Any:
+    value = raw.get(key, default)
+    if value is not default and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        words = {int: "a whole number", str: "text", bool: "true or false"}
+        raise InputError(f"{path}: {key} = {value!r} must be {words[kind]}")
+    return value
+
+
+def _names(raw: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...] | None:
+    value = raw.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InputError(f"{path}: [data] {key} must be a list of column names")
+    return tuple(value)
+
+
+def _existing(file: Path, path: Path) -> Path:
+    if not file.is_file():
+        raise InputError(f"{path}: the file {file} does not exist")
+    return file

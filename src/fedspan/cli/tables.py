@@ -1,0 +1,134 @@
+"""Reading a study's tables: CSV, Parquet and NPZ, one per site or one with a site column."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.cli.study import DataPlan
+from fedspan.engines.local import site_rows
+from fedspan.errors import InputError
+from fedspan.federation import Site
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """One site's rows as a data frame of numbers, and their labels if the study names some."""
+
+    name: str
+    frame: pd.DataFrame
+    labels: NDArray[Any] | None
+
+    def site(self) -> Site:
+        """Return the site."""
+        return Site(self.name, self.frame)
+
+
+def read_tables(plan: DataPlan) -> list[SiteTable]:
+    """Read and check all tables: the same numeric columns everywhere, nothing missing."""
+    if plan.file is not None:
+        parts = _split(_read(plan.file), plan)
+    else:
+        parts = {name: (_read(file), str(file)) for name, file in sorted(plan.files.items())}
+    columns: list[str] | None = None
+    tables = []
+    for name, (frame, where) in parts.items():
+        table = _site_table(name, frame, where, plan)
+        if columns is None:
+            columns, first = list(table.frame.columns), name
+        _check_columns(table, columns, first, where)
+        tables.append(table)
+    if not tables:
+        raise InputError("the study has no sites")
+    return tables
+
+
+def _split(frame: pd.DataFrame, plan: DataPlan) -> dict[str, tuple[pd.DataFrame, str]]:
+    if plan.site_column not in frame.columns:
+        raise InputError(f"{plan.file} has no column {plan.site_column!r} to tell its sites by")
+    labels = frame[plan.site_column]
+    if labels.isna().any():
+        raise InputError(f"{plan.file}: {int(labels.isna().sum())} rows have no value in {plan.site_column!r}")
+    frame = frame.drop(columns=[plan.site_column])
+    rows = site_rows(labels.to_numpy(), len(frame))
+    return {name: (frame.iloc[index], str(plan.file)) for name, index in rows.items()}
+
+
+def _read(file: Path) -> pd.DataFrame:
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InputError("reading tables needs pandas: install it with 'pip install fedspan[tables]'") from None
+    kind = file.suffix.lower()
+    try:
+        if kind == ".csv" or file.name.lower().endswith(".csv.gz"):
+            return pd.read_csv(file)
+        if kind == ".parquet":
+            return pd.read_parquet(file)
+        if kind == ".npz":
+            return _read_npz(file)
+    except (ValueError, OSError, zipfile.BadZipFile, ImportError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{file} cannot be read as {kind[1:].upper()}: {str(error).splitlines()[0]}") from None
+    raise InputError(f"{file}: tables are read from .csv, .csv.gz, .parquet and .npz files")
+
+
+def _read_npz(file: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    with np.load(file, allow_pickle=False) as arrays:
+        if "X" not in arrays or arrays["X"].ndim != 2:
+            raise InputError(f"{file} must hold an array X of rows and columns; it holds {', '.join(arrays.files)}")
+        X = arrays["X"]
+        names = arrays["feature_names"] if "feature_names" in arrays else [f"x{i}" for i in range(X.shape[1])]
+        if len(names) != X.shape[1]:
+            raise InputError(f"{file}: feature_names has {len(names)} names for {X.shape[1]} columns")
+        frame = pd.DataFrame(X, columns=[str(name) for name in names])
+        for key in arrays.files:
+            if key not in ("X", "feature_names") and arrays[key].shape == (len(X),):
+                frame[key] = arrays[key]
+    return frame
+
+
+def _site_table(name: str, frame: pd.DataFrame, where: str, plan: DataPlan) -> SiteTable:
+    labels = None
+    if plan.label is not None:
+        if plan.label not in frame.columns:
+            raise InputError(f"site {name!r} ({where}) has no column {plan.label!r} for the label")
+        labels = frame[plan.label].astype(str).to_numpy()
+        frame = frame.drop(columns=[plan.label])
+    missing = [column for column in (*plan.drop, *(plan.features or ())) if column not in frame.columns]
+    if missing:
+        raise InputError(f"site {name!r} ({where}) has no column {missing[0]!r}")
+    frame = frame.drop(columns=list(plan.drop))
+    if plan.features is not None:
+        frame = frame[list(plan.features)]
+    for column in frame.columns:
+        if frame[column].dtype.kind not in "buif":
+            raise InputError(
+                f"site {name!r} ({where}): column {str(column)!r} holds {frame[column].dtype}, not numbers; "
+                "leave it out with 'drop', or name the columns to use with 'features'"
+            )
+    if not len(frame):
+        raise InputError(f"site {name!r} ({where}) has no rows")
+    return SiteTable(name, frame, labels)
+
+
+def _check_columns(table: SiteTable, columns: list[str], first: str, where: str) -> None:
+    own = list(table.frame.columns)
+    if own == columns:
+        return
+    lacking, extra = [c for c in columns if c not in own], [c for c in own if c not in columns]
+    if lacking or extra:
+        what = f"lacks {lacking[0]!r}" if lacking else f"also has {extra[0]!r}"
+        raise InputError(f"site {table.name!r} ({where}) has other columns than site {first!r}: it {what}")
+    raise InputError(f"site {table.name!r} ({where}) has the columns of site {first!r} in another order")

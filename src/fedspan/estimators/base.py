@@ -1,0 +1,90 @@
+"""What all faces share: data or a federation in, one run, and a file without pickle out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from fedspan.engines.local import LocalFederation, federate
+from fedspan.errors import InputError
+from fedspan.estimators.progress import ProgressBar
+from fedspan.federation import Federation, Site
+from fedspan.protocols.columns import agree_on_columns
+
+
+class FedEstimator(BaseEstimator):
+    """Base of the estimators.
+
+    ``fit`` takes a table, with ``sites`` naming the site of each row (none: one site), or a federation.
+    """
+
+    run_: Any
+    sites_: tuple[str, ...]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`."""
+        from fedspan.estimators.files import save
+
+        save(self, path)
+
+    @contextmanager
+    def _fitting(self, X: Any, y: Any, sites: Any, **checks: Any) -> Iterator[Federation]:
+        """Run the block as one run on the federation that `X` is or becomes.
+
+        Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
+        """
+        fed = self._as_federation(X, y, sites, **checks)
+        settings = {**self.get_params(deep=False), "random_state": self._seed()}
+        observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
+        with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
+            agreed = run
+            if isinstance(X, Federation):
+                columns, agreed = agree_on_columns(run)
+                self.n_features_in_ = columns.count
+                if columns.names is not None:
+                    self.feature_names_in_ = np.array(columns.names, dtype=object)
+                elif hasattr(self, "feature_names_in_"):
+                    del self.feature_names_in_
+            self.sites_ = agreed.sites
+            yield agreed
+            self.run_ = run.record
+
+    def _as_federation(self, X: Any, y: Any, sites: Any, **checks: Any) -> Federation:
+        if isinstance(X, Federation):
+            if sites is not None:
+                raise InputError("sites=... goes with a table: a federation has its sites already")
+            return X
+        table = self._validated(X, reset=True, **checks)
+        if sites is None:
+            return LocalFederation([Site("site", table, y)])
+        return federate(table, y, sites=sites)
+
+    def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
+        """Return `X` as scikit-learn checks it: numbers, finite, the columns that the estimator was fitted on."""
+        table: NDArray[Any] = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], **checks)
+        return table
+
+    def _names(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names)
+
+    def _seed(self) -> int | None:
+        """Return `random_state` as a seed; ``None`` leaves it to the federation."""
+        random_state = getattr(self, "random_state", None)
+        if random_state is None or isinstance(random_state, int | np.integer):
+            return None if random_state is None else int(random_state)
+        return int(check_random_state(random_state).randint(2**31))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

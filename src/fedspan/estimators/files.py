@@ -1,0 +1,169 @@
+"""Saved models: one file of JSON and arrays, nothing that could run.
+
+A zip archive, not compressed: ``model.json`` describes the estimator, ``0.npy``, ``1.npy``, ... are its arrays. Only
+fedspan's own classes are made again, by name, from the list of those that may be.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import tempfile
+import zipfile
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.estimators.base import FedEstimator
+from fedspan.federation import RunRecord
+
+FORMAT = 1
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # so that the same model is the same bytes
+
+
+def save(estimator: FedEstimator, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator to `path`, whole or not at all."""
+    arrays: list[NDArray[Any]] = []
+    described = {"format": FORMAT, "estimator": _described(estimator, type(estimator).__name__, arrays)}
+    target = Path(path)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(zipfile.ZipInfo("model.json", _LONG_AGO), json.dumps(described, allow_nan=False))
+            for number, array in enumerate(arrays):
+                archive.writestr(zipfile.ZipInfo(f"{number}.npy", _LONG_AGO), _npy(array))
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read an estimator that ``save`` wrote.
+
+    Examples
+    --------
+    >>> import tempfile, fedspan as fs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fs.FedStandardScaler().fit([[1.0], [3.0]]).save(f"{folder}/scaler.fedspan")
+    ...     fs.load(f"{folder}/scaler.fedspan").mean_
+    array([2.])
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise InputError(f"{path} is not a fedspan model: its members are compressed")
+            described = json.loads(archive.read("model.json"))
+            if described.get("format") != FORMAT:
+                raise InputError(f"{path} has model format {described.get('format')!r}, this fedspan reads {FORMAT}")
+            arrays = [_read_npy(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
+        return _made(described["estimator"], arrays)
+    except FileNotFoundError:
+        raise InputError(f"there is no model file {path}") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, IndexError, OSError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not a fedspan model, or is damaged: {error}") from None
+
+
+def _npy(array: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _read_npy(data: bytes) -> NDArray[Any]:
+    array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    return array
+
+
+def _described(value: Any, where: str, arrays: list[NDArray[Any]]) -> Any:
+    """Return `value` as JSON; arrays go to `arrays`. What cannot be kept is refused, with where it stands."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, np.ndarray):
+        return _described_array(value, where, arrays)
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_described(item, f"{where}[{i}]", arrays) for i, item in enumerate(value)]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _described(item, f"{where}[{key!r}]", arrays) for key, item in value.items()}}
+    if isinstance(value, RunRecord):
+        return {"record": value.lines()}
+    if isinstance(value, FedEstimator):
+        parts = {name: value.get_params(deep=False)[name] for name in sorted(value.get_params(deep=False))}
+        fitted = {name: item for name, item in sorted(vars(value).items()) if name.endswith("_") and name not in parts}
+        return {
+            "estimator": type(value).__name__,
+            "params": {name: _described(item, f"{where}.{name}", arrays) for name, item in parts.items()},
+            "fitted": {name: _described(item, f"{where}.{name}", arrays) for name, item in fitted.items()},
+        }
+    if is_dataclass(value) and type(value).__name__ in _known_values():
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        described = {name: _described(item, f"{where}.{name}", arrays) for name, item in parts.items()}
+        return {"value": type(value).__name__, "fields": described}
+    raise InputError(
+        f"{where} is a {type(value).__name__}, which a model file cannot keep: set it to a number, a string or an array"
+    )
+
+
+def _described_array(array: NDArray[Any], where: str, arrays: list[NDArray[Any]]) -> Any:
+    if array.dtype == object:
+        if not all(isinstance(item, str) for item in array.flat):
+            raise InputError(f"{where} is an array of Python objects, which a model file cannot keep")
+        return {"names": array.tolist()}
+    arrays.append(array)
+    return {"array": len(arrays) - 1}
+
+
+def _made(described: Any, arrays: list[NDArray[Any]]) -> Any:
+    if not isinstance(described, dict):
+        return described
+    kind = next(iter(described))
+    content = described[kind]
+    if kind == "float":
+        return float(content)
+    if kind == "array":
+        return arrays[content]
+    if kind == "names":
+        return np.array(content, dtype=object)
+    if kind in ("tuple", "list"):
+        items = [_made(item, arrays) for item in content]
+        return tuple(items) if kind == "tuple" else items
+    if kind == "dict":
+        return {key: _made(item, arrays) for key, item in content.items()}
+    if kind == "record":
+        return RunRecord.from_lines(content)
+    if kind == "estimator":
+        params = {name: _made(item, arrays) for name, item in described["params"].items()}
+        estimator = _known_estimators()[content](**params)
+        vars(estimator).update({name: _made(item, arrays) for name, item in described["fitted"].items()})
+        return estimator
+    if kind == "value":
+        return _known_values()[content](**{name: _made(item, arrays) for name, item in described["fields"].items()})
+    raise InputError(f"the model file holds something of the unknown kind {kind!r}")
+
+
+def _known_estimators() -> dict[str, Any]:
+    from fedspan import estimators
+
+    found = {name: getattr(estimators, name) for name in estimators.__all__}
+    return {name: kind for name, kind in found.items() if isinstance(kind, type) and issubclass(kind, FedEstimator)}
+
+
+def _known_values() -> dict[str, Any]:
+    """Return the parameter objects that a file may hold: aggregators."""
+    from fedspan import aggregation
+
+    found = {name: getattr(aggregation, name) for name in getattr(aggregation, "__all__", ())}
+    return {name: kind for name, kind in found.items() if isinstance(kind, type) and is_dataclass(kind)}

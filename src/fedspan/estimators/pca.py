@@ -1,0 +1,251 @@
+"""FedPCA: principal component analysis of rows that stay at their sites."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.errors import InputError
+from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.scaler import deviations
+from fedspan.federation import Federation
+from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.protocols.lenses import project, standardize
+from fedspan.protocols.moments import Moments, moments
+from fedspan.protocols.principal_axes import PrincipalAxes
+from fedspan.protocols.stack_pca import stack_pca
+from fedspan.protocols.subspace_iteration import subspace_iteration
+
+Array = NDArray[Any]
+
+SOLVERS = ("auto", "covariance", "subspace_iteration", "stack")
+
+#: Rounds that subspace iteration is reckoned with when "auto" compares bytes.
+_EXPECTED_ROUNDS = 20
+
+
+class FedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FedEstimator):
+    """Principal component analysis.
+
+    Parameters
+    ----------
+    n_components : int, float or None, default=None
+        How many components: a number, a share of the variance between 0 and 1 (solver ``"covariance"``), or all.
+    solver : str, default="auto"
+        ``"covariance"``: exact, one round, d (d + 1) / 2 numbers up per site; only sums are needed.
+        ``"subspace_iteration"``: exact to `tol`, d (k + oversampling) numbers each way per round; only sums are needed.
+        ``"stack"``: one shot, d k numbers up per site, an approximation; needs single replies.
+        ``"auto"``: the first or the second, whichever needs fewer bytes; the record says which and why.
+    center : bool, default=True
+        Subtract the mean of all rows.
+    scale : bool, default=False
+        Divide by the deviation of each column.
+    oversampling, max_rounds, tol
+        Of subspace iteration: extra columns, most rounds, and the relative residual at which it stops.
+    random_state : int, optional
+        Seed of the run: the start of subspace iteration.
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    components_ : array (k, d)
+        Orthonormal rows; the largest entry of each by magnitude is positive, as in scikit-learn.
+    explained_variance_, explained_variance_ratio_, singular_values_ : array (k,)
+    mean_ : array (d,)
+    scale_ : array (d,) or None
+    noise_variance_ : float
+    n_components_, n_samples_ : int
+    solver_ : str
+        The one that was used.
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Notes
+    -----
+    Three calls before the solver's own: columns, sums, centred sums. Memory at the coordinator is d^2 for
+    ``"covariance"``, d times the number of columns asked for otherwise.
+
+    Examples
+    --------
+    >>> X = np.array([[2.0, 0.1], [-2.0, -0.1], [4.0, 0.3], [-4.0, -0.3]])
+    >>> FedPCA(1).fit(X, sites=["a", "b", "a", "b"]).components_
+    array([[0.9975..., 0.0698...]])
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        solver: str = "auto",
+        center: bool = True,
+        scale: bool = False,
+        oversampling: int = 8,
+        max_rounds: int = 200,
+        tol: float = 1e-8,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.center = center
+        self.scale = scale
+        self.oversampling = oversampling
+        self.max_rounds = max_rounds
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Learn the components from a table (with ``sites``) or a federation."""
+        self._check_parameters()
+        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
+            found = moments(fed, self._names())
+            rank = self._rank(found)
+            self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
+            self.scale_ = deviations(found) if self.scale else None
+            prepared = fed.apply(standardize, mean=self.mean_ if self.center else None, scale=self.scale_)
+            self.solver_ = self._chosen_solver(fed, rank)
+            axes = self._solve(prepared, rank)
+        self._keep(axes, found.n)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the coordinates of rows; of a federation, the one whose sites compute them locally."""
+        check_is_fitted(self)
+        if isinstance(X, Federation):
+            return X.apply(standardize, **self._lens()).apply(project, components=self.components_)
+        return project(standardize(self._validated(X), **self._lens()), components=self.components_)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return the rows that have the coordinates `X` (n, k)."""
+        check_is_fitted(self)
+        rows = np.asarray(X) @ self.components_
+        rows = rows if self.scale_ is None else rows * self.scale_
+        return cast(Array, rows + self.mean_)
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return the log-likelihood of each row under probabilistic PCA, as scikit-learn does."""
+        check_is_fitted(self)
+        D = standardize(self._validated(X), **self._lens()).astype(np.float64)
+        d, k = self.n_features_in_, self.n_components_
+        noise = self.noise_variance_
+        spread = self.explained_variance_
+        if (noise <= 0 and k < d) or spread[-1] <= 0:
+            raise InputError(
+                f"score_samples needs some variance outside the {k} components, and there is none: keep fewer"
+            )
+        T = D @ self.components_.T
+        inside = np.sum(T**2 / spread, axis=1)
+        R = D - T @ self.components_
+        outside = np.sum(R**2, axis=1) / noise if k < d else 0.0
+        log_det = float(np.sum(np.log(spread))) + ((d - k) * np.log(noise) if k < d else 0.0)
+        if self.scale_ is not None:
+            log_det += 2 * float(np.sum(np.log(self.scale_)))
+        return cast(NDArray[np.float64], -0.5 * (d * np.log(2 * np.pi) + log_det + inside + outside))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-likelihood of the rows."""
+        return float(np.mean(self.score_samples(X)))
+
+    def get_covariance(self) -> NDArray[np.float64]:
+        """Return the covariance (d, d) of the model, in the units of the (scaled) data."""
+        check_is_fitted(self)
+        excess = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
+        covariance = (self.components_.T * excess) @ self.components_
+        covariance.flat[:: len(covariance) + 1] += self.noise_variance_
+        return covariance
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def _lens(self) -> dict[str, Any]:
+        return {"mean": self.mean_ if self.center else None, "scale": self.scale_}
+
+    def _check_parameters(self) -> None:
+        if self.solver not in SOLVERS:
+            raise InputError(f"solver={self.solver!r} must be one of {', '.join(SOLVERS)}")
+        k = self.n_components
+        if isinstance(k, float | np.floating):
+            if not 0 < k < 1:
+                raise InputError(
+                    f"n_components={k!r} must be a whole number, or a share of the variance between 0 and 1"
+                )
+            if self.solver not in ("auto", "covariance"):
+                raise InputError(
+                    f"n_components={k!r} is a share of the variance, which solver={self.solver!r} cannot know"
+                )
+        for name, least in (("oversampling", 0), ("max_rounds", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise InputError(f"{name}={value!r} must be a whole number of at least {least}")
+        if not self.tol > 0:
+            raise InputError(f"tol={self.tol!r} must be above 0")
+
+    def _rank(self, found: Moments) -> int:
+        """Return how many axes to ask for, at most as many as there are."""
+        most = min(found.n, len(found.mean))
+        if found.n < 2:
+            raise InputError(f"n_samples={found.n}: PCA needs at least two rows")
+        k = self.n_components
+        if k is None or isinstance(k, float | np.floating):
+            return most
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
+            raise InputError(f"n_components={k!r} must be between 1 and min(n_samples, n_features)={most}")
+        return int(k)
+
+    def _chosen_solver(self, fed: Federation, rank: int) -> str:
+        if self.solver != "auto":
+            return self.solver
+        d = self.n_features_in_
+        whole = 8 * d * (d + 1) // 2
+        rounds = 8 * 2 * d * min(rank + self.oversampling, d) * _EXPECTED_ROUNDS
+        if isinstance(self.n_components, float | np.floating):
+            chosen, why = "covariance", "a share of the variance needs all of it"
+        elif whole > fed.policy.max_bytes:
+            chosen, why = (
+                "subspace_iteration",
+                f"a covariance of {whole} bytes is larger than the policy's largest message",
+            )
+        elif whole <= rounds:
+            chosen, why = "covariance", f"{whole} bytes per site once, against {rounds} in {_EXPECTED_ROUNDS} rounds"
+        else:
+            chosen, why = "subspace_iteration", f"{rounds} bytes per site in {_EXPECTED_ROUNDS} rounds, against {whole}"
+        fed.log(solver=chosen, why=why)
+        return chosen
+
+    def _solve(self, fed: Federation, rank: int) -> PrincipalAxes:
+        if self.solver_ == "covariance":
+            return covariance_pca(fed, rank=None if isinstance(self.n_components, float | np.floating) else rank)
+        if self.solver_ == "stack":
+            return stack_pca(fed, rank=rank)
+        return subspace_iteration(
+            fed,
+            rank=rank,
+            n_columns=self.n_features_in_,
+            oversampling=self.oversampling,
+            max_rounds=self.max_rounds,
+            tol=self.tol,
+        )
+
+    def _keep(self, axes: PrincipalAxes, n: int) -> None:
+        """Set the fitted attributes, in scikit-learn's units."""
+        free = n - 1 if self.center else n
+        most = min(n, self.n_features_in_)
+        k = min(len(axes.scatter), most)
+        variance, total = axes.scatter[:k] / free, axes.total / free
+        ratio = variance / total if total > 0 else np.zeros(k)
+        if isinstance(self.n_components, float | np.floating):
+            k = min(k, int(np.searchsorted(np.cumsum(ratio), self.n_components, side="right")) + 1)
+        self.n_samples_ = n
+        self.n_components_ = k
+        self.components_ = axes.components[:k]
+        self.explained_variance_ = variance[:k]
+        self.explained_variance_ratio_ = ratio[:k]
+        self.singular_values_ = np.sqrt(axes.scatter[:k])
+        self.noise_variance_ = max(0.0, total - float(variance[:k].sum())) / (most - k) if k < most else 0.0

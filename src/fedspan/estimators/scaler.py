@@ -1,0 +1,88 @@
+"""FedStandardScaler: zero mean and unit variance for every column, from sums alone."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.estimators.base import FedEstimator
+from fedspan.federation import Federation
+from fedspan.protocols.lenses import standardize
+from fedspan.protocols.moments import Moments, moments
+
+
+class FedStandardScaler(OneToOneFeatureMixin, TransformerMixin, FedEstimator):
+    """Standardise columns by the exact mean and deviation of all rows of all sites.
+
+    Leaves a site: number of rows, sum and sum of squares about the common mean of each column, and how many values
+    are not finite. Three calls (columns, sums, centred sums), each of O(d) numbers; only sums are needed.
+
+    Parameters
+    ----------
+    with_mean, with_std : bool, default=True
+        Whether to subtract the mean, and to divide by the deviation.
+    random_state : int, optional
+        Seed of the run. Nothing here is random.
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    mean_, var_, scale_ : array (d,)
+        As in scikit-learn: columns without variance have ``scale_`` 1.
+    n_samples_seen_ : int
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Examples
+    --------
+    >>> scaler = FedStandardScaler().fit([[1.0, 5.0], [3.0, 5.0]], sites=["a", "b"])
+    >>> scaler.mean_, scaler.scale_
+    (array([2., 5.]), array([1., 1.]))
+    """
+
+    def __init__(
+        self, *, with_mean: bool = True, with_std: bool = True, random_state: Any = None, verbose: int = 0
+    ) -> None:
+        self.with_mean = with_mean
+        self.with_std = with_std
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Learn means and deviations from a table (with ``sites``) or a federation."""
+        with self._fitting(X, y, sites) as fed:
+            found = moments(fed, self._names())
+        self.n_samples_seen_ = found.n
+        self.mean_, self.var_ = found.mean, found.variance
+        self.scale_ = deviations(found)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Standardise a table; of a federation, return the one whose sites do so locally."""
+        check_is_fitted(self)
+        if isinstance(X, Federation):
+            return X.apply(standardize, **self._lens())
+        return standardize(self._validated(X), **self._lens())
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
+        """Undo `transform`."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        scaled = X * self.scale_ if self.with_std else X
+        shifted = scaled + self.mean_ if self.with_mean else scaled
+        return cast(NDArray[Any], shifted.astype(X.dtype))
+
+    def _lens(self) -> dict[str, Any]:
+        return {"mean": self.mean_ if self.with_mean else None, "scale": self.scale_ if self.with_std else None}
+
+
+def deviations(found: Moments) -> NDArray[np.float64]:
+    """Return the standard deviations, 1 for columns that are constant up to rounding (scikit-learn's rule)."""
+    eps = np.finfo(np.float64).eps
+    rounding = found.n * eps * found.variance + (found.n * found.mean * eps) ** 2
+    return np.where(found.variance <= rounding, 1.0, np.sqrt(found.variance))

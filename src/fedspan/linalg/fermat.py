@@ -1,0 +1,196 @@
+"""The Fermat point of a few points: the solver behind both medians.
+
+The geometric median of L points minimises ``f(z) = sum_l w_l ||x_l - z||``. It lies in the convex hull of the
+points, so L points of any dimension may be replaced by L isometric coordinates of dimension at most L: the solver
+never sees anything larger. What it returns is not trusted but measured, see `fedspan.linalg.certificate`.
+
+References
+----------
+H. W. Kuhn, "A note on Fermat's problem", Mathematical Programming 4 (1973).
+Y. Vardi and C.-H. Zhang, "The multivariate L1-median and associated data depth", PNAS 97 (2000).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array
+
+VERTEX_TOLERANCE = 1e-14  # of the total weight: less than this is not enough to leave a data point
+TIE_TOLERANCE = 1e-13  # two data points whose objectives differ by less per unit of distance are a tie
+MAX_NEWTON = 100
+WEISZFELD_STEPS = 3
+
+
+@dataclass(frozen=True)
+class FermatPoint:
+    """A minimiser of ``sum_l w_l ||x_l - z||``, told by what its optimality rests on.
+
+    Attributes
+    ----------
+    pulls : (L,) array
+        ``w_l / ||x_l - z||``, and 0 for the points that coincide with z.
+    coincide : (L,) array of bool
+        The points that coincide with z; all False unless z is a data point.
+    nearest : int
+        The data point nearest to z.
+    """
+
+    pulls: Array
+    coincide: NDArray[np.bool_]
+    nearest: int
+
+
+def isometric_coordinates(gram: Array) -> Array:
+    """Points with the given inner products, accurate relative to the length of each.
+
+    The Gram matrix is scaled to a unit diagonal first: a point of length 1e8 then costs one of length 1e-8 none of
+    its digits.
+
+    Parameters
+    ----------
+    gram : (L, L) array
+        Inner products, positive semi-definite up to rounding.
+
+    Returns
+    -------
+    coordinates : (L, k) array, k <= L
+
+    Examples
+    --------
+    >>> X = isometric_coordinates(np.array([[4.0, 0.0], [0.0, 1e-16]]))
+    >>> np.linalg.norm(X, axis=1)
+    array([2.e+00, 1.e-08])
+    """
+    length = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+    scale = np.where(length > 0.0, length, 1.0)
+    values, vectors = scipy.linalg.eigh(gram / scale[:, None] / scale)
+    kept = values > len(gram) * UNIT_ROUNDOFF * max(values[-1], 0.0)
+    directions = vectors[:, kept] * np.sqrt(values[kept])
+    return np.asarray(length[:, None] * directions, dtype=np.float64)
+
+
+def at_vertex(X: Array, weights: Array, vertex: int, tolerance: float = 0.0) -> FermatPoint:
+    """Describe data point `vertex` as the solution; points within `tolerance` of it coincide with it."""
+    distances = _norms(X - X[vertex])
+    coincide = distances <= tolerance
+    pulls = np.where(coincide, 0.0, weights / np.where(coincide, 1.0, distances))
+    return FermatPoint(pulls, coincide, vertex)
+
+
+def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoint:
+    """Minimise ``sum_l w_l ||x_l - z||``.
+
+    The best data point is tested first (Kuhn): it is the optimum exactly when the others pull on it with no more than
+    its own weight. Otherwise a Vardi-Zhang step leaves it, a few Weiszfeld steps follow, then damped Newton steps.
+    Where the minimisers form a segment, its midpoint is taken.
+
+    Parameters
+    ----------
+    X : (L, k) array
+        One of the points, or something near to the minimiser, should be the origin: it is where digits are.
+    weights : (L,) array
+        Positive.
+    tolerance : float
+        Points closer than this to the best data point are taken to coincide with it.
+
+    Returns
+    -------
+    solution : FermatPoint
+
+    Examples
+    --------
+    >>> triangle = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.75**0.5]])
+    >>> fermat_point(triangle, np.ones(3)).pulls      # three times 1 / (1 / sqrt 3)
+    array([1.73205081, 1.73205081, 1.73205081])
+    """
+    vertex = 0
+    for _ in range(2):  # again about the point just found, where differences are accurate
+        excess = _excess_over_origin(X - X[vertex], weights)
+        if excess.min() < 0.0:
+            vertex = int(np.argmin(excess))
+    candidate = at_vertex(X, weights, vertex, tolerance)
+    X = X - X[vertex]
+    pull = candidate.pulls @ X
+    strength = float(np.linalg.norm(pull))
+    surplus = strength - float(weights[candidate.coincide].sum())
+    if surplus <= VERTEX_TOLERANCE * weights.sum():
+        distances = _norms(X)
+        excess = _excess_over_origin(X, weights)
+        ties = ~candidate.coincide & (excess <= TIE_TOLERANCE * weights.sum() * distances)
+        if not ties.any():
+            return candidate
+        end = int(np.argmax(np.where(ties, distances, -1.0)))
+        return _away_from_vertices(X, weights, X[end] / 2.0) or candidate
+    z = pull * (surplus / strength / candidate.pulls.sum())
+    return _away_from_vertices(X, weights, _descend(X, weights, z)) or candidate
+
+
+def _norms(rows: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+
+
+def _excess_over_origin(X: Array, weights: Array) -> Array:
+    """``f(x_i) - f(0)`` for every i, without subtracting one large sum from another."""
+    gram = X @ X.T
+    square = np.diagonal(gram)
+    between = np.sqrt(np.maximum(square[:, None] + square - 2.0 * gram, 0.0))
+    total = between + np.sqrt(square)  # ||x_j - x_i|| + ||x_j||, and below the difference of their squares
+    return np.asarray(((square[:, None] - 2.0 * gram) / np.where(total > 0.0, total, 1.0)) @ weights)
+
+
+def _away_from_vertices(X: Array, weights: Array, z: Array) -> FermatPoint | None:
+    distances = _norms(X - z)
+    if not distances.all():
+        return None
+    return FermatPoint(weights / distances, np.zeros(len(X), dtype=bool), int(np.argmin(distances)))
+
+
+def _descend(X: Array, weights: Array, z: Array) -> Array:
+    """Weiszfeld, then damped Newton, until the gradient is rounding error or no step makes f smaller."""
+    for iteration in range(MAX_NEWTON):
+        difference = X - z
+        distances = _norms(difference)
+        if not distances.all():
+            break
+        pulls = weights / distances
+        gradient = pulls @ difference  # of -f
+        if np.linalg.norm(gradient) <= 4.0 * UNIT_ROUNDOFF * weights.sum():
+            break
+        step = gradient / pulls.sum()
+        if iteration >= WEISZFELD_STEPS:
+            step = _newton_step(difference / distances[:, None], pulls, gradient, distances.max(), step)
+        length = _step_length(difference, distances, weights, step, float(gradient @ step))
+        if length == 0.0:
+            break
+        z = z + length * step
+    return z
+
+
+def _newton_step(units: Array, pulls: Array, gradient: Array, longest: float, otherwise: Array) -> Array:
+    hessian = -(units.T * pulls) @ units
+    hessian[np.diag_indices_from(hessian)] += pulls.sum() * (1.0 + 4.0 * UNIT_ROUNDOFF)
+    try:
+        step = scipy.linalg.cho_solve(scipy.linalg.cho_factor(hessian), gradient)
+    except scipy.linalg.LinAlgError:  # a line of points, to rounding
+        return otherwise
+    if not gradient @ step > 0.0:
+        return otherwise
+    return np.asarray(step * min(1.0, longest / np.linalg.norm(step)))  # z* is in the convex hull
+
+
+def _step_length(difference: Array, distances: Array, weights: Array, step: Array, slope: float) -> float:
+    """Halve the step until f falls as it should; the change of f is a sum of small terms, not of distances."""
+    along, square = difference @ step, float(step @ step)
+    length = 1.0
+    while length > 1e-12:
+        moved = _norms(difference - length * step)
+        change = weights @ (length * (length * square - 2.0 * along) / (moved + distances))
+        if change <= -1e-4 * length * slope:
+            return length
+        length /= 2.0
+    return 0.0

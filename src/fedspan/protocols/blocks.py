@@ -1,0 +1,30 @@
+"""Rows in blocks that fit a processor's cache: how steps go through data of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import Site
+
+_BLOCK_BYTES = 2**22
+
+
+def blocks(site: Site) -> Iterator[NDArray[np.float64]]:
+    """Yield the site's rows as float64 blocks of about 4 MiB; memory beyond the data is one block."""
+    width = n_columns(site)
+    for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, width)))):
+        yield np.asarray(batch.X, dtype=np.float64)
+
+
+def n_columns(site: Site) -> int:
+    """Return the number of columns of a site whose data must be a table of numbers."""
+    X = next(site.batches(1)).X if len(site) else site.X
+    if X.ndim != 2:
+        raise InputError(f"site {site.name!r}: X has {X.ndim} dimensions, and must be a table of rows and columns")
+    if X.dtype.kind not in "buif":
+        raise InputError(f"site {site.name!r}: X has the dtype {X.dtype}, and must hold numbers")
+    return int(X.shape[1])

@@ -1,0 +1,27 @@
+"""The transforms that sites apply to their own rows on behalf of fitted models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.federation import lens
+
+Array = NDArray[Any]
+
+
+@lens
+def standardize(X: Array, mean: Array | None, scale: Array | None) -> Array:
+    """Return ``(X - mean) / scale``; what is ``None`` is left out. float32 stays float32."""
+    result = X if mean is None else X - mean  # in double precision, where a large mean keeps its digits
+    result = result if scale is None else result / scale
+    return result.astype(np.float32 if X.dtype == np.float32 else np.float64)
+
+
+@lens
+def project(X: Array, components: Array) -> Array:
+    """Return the coordinates of rows along `components` (k, d)."""
+    projected: Array = X @ components.T.astype(np.float32 if X.dtype == np.float32 else np.float64)
+    return projected

@@ -1,0 +1,81 @@
+"""Exact federated mean and variance: two rounds of sums, the second one centred.
+
+The second round is taken about the mean of the first, and then corrected by its own sum. So the result is accurate
+when means are many times the deviations, and it is exactly that of the sites that answered the second round, even
+if others answered the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step
+from fedspan.protocols.blocks import blocks, n_columns
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Number of rows, and mean and (population) variance of each column (d,)."""
+
+    n: int
+    mean: Vector
+    variance: Vector
+
+
+@step
+def local_sums(site: Site) -> dict[str, Any]:
+    """Leaves the site: its number of rows, the sum of each column, how many of its values are not finite."""
+    total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
+    for X in blocks(site):
+        finite = np.isfinite(X)
+        bad += len(X) - finite.sum(axis=0)
+        total += np.where(finite, X, 0.0).sum(axis=0) if bad.any() else X.sum(axis=0)
+    return {"n": len(site), "sum": total, "bad": bad}
+
+
+@step
+def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
+    """Leaves the site: its number of rows, and sum and sum of squares of each column about `centre`."""
+    total, squares = np.zeros(len(centre)), np.zeros(len(centre))
+    for X in blocks(site):
+        D = X - centre
+        total += D.sum(axis=0)
+        squares += np.einsum("ij,ij->j", D, D)
+    return {"n": len(site), "sum": total, "squares": squares}
+
+
+@step
+def local_bad_values(site: Site) -> dict[str, Any]:
+    """Leaves the site: how many values of each column are not finite."""
+    return {"bad": local_sums(site)["bad"]}
+
+
+def moments(fed: Federation, names: tuple[str, ...] | None = None) -> Moments:
+    """Return the moments of all rows. Values that are not finite are refused, by feature and site."""
+    first = fed.sum(local_sums)
+    if first["bad"].any():
+        _refuse_bad_values(fed, names)
+    if first["n"] == 0:
+        raise InputError("the sites have no rows: there is nothing to learn from")
+    centre = first["sum"] / first["n"]
+    second = fed.sum(local_centred_sums, centre=centre)
+    n = second["n"]
+    variance = (second["squares"] - second["sum"] ** 2 / n) / n
+    return Moments(n, centre + second["sum"] / n, np.maximum(variance, 0.0))
+
+
+def _refuse_bad_values(fed: Federation, names: tuple[str, ...] | None) -> None:
+    found = []
+    for site, reply in fed.ask(local_bad_values).ok.items():
+        for column in np.flatnonzero(reply["bad"]):
+            feature = names[column] if names else f"number {column}"
+            found.append(f"feature {feature} at site {site!r} ({reply['bad'][column]} values)")
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    raise InputError(f"X contains NaN or infinity: {', '.join(found[:5])}{more}; fill or drop them first")

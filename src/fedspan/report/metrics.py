@@ -1,0 +1,139 @@
+"""The section on what the protocols logged: a chart for every number that changes, a list for the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+from fedspan.federation.record import RunRecord
+from fedspan.report.axes import drawable
+from fedspan.report.charts import Line, line_chart
+from fedspan.report.markup import Html, count, note, number, plural, section, table
+from fedspan.report.svg import SERIES, charts, figure
+from fedspan.report.tally import run_names
+from fedspan.report.thinning import thinned
+
+MOST_CHARTS = 12
+MOST_LINES = 8
+MOST_TEXTS = 30
+POINTS = 240
+# A record that was read back from its file has these as text, because JSON has no word for them.
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+@dataclass
+class Logged:
+    """The values of one metric in one run: numbers with their round or call, and texts."""
+
+    run: str
+    x: list[float] = field(default_factory=list)
+    y: list[float] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    skipped: int = 0
+    x_label: str = "round"
+
+
+def metrics_section(records: Sequence[RunRecord]) -> Html:
+    """Return the metrics: numbers as charts, one a name, and what was logged once or as text in a table."""
+    names = list(dict.fromkeys(name for record in records for entry in record.metrics for name in entry.values))
+    if not names:
+        return section("metrics", "Metrics", lead="Nothing was logged.")
+    figures: list[Html] = []
+    rows: list[list[object]] = []
+    left_out = 0
+    for name in names:
+        logged = [
+            one for run, record in zip(run_names(records), records, strict=True) if (one := read(record, run, name))
+        ]
+        lines = [one for one in logged if len(one.y) > 1]
+        if lines and len(figures) < MOST_CHARTS:
+            figures.append(_figure(name, lines))
+            skipped_elsewhere = [one for one in logged if one not in lines]
+        else:
+            left_out += bool(lines)
+            skipped_elsewhere = logged
+        rows += [[name, one.run, _words(one)] for one in skipped_elsewhere]
+    parts = [charts(figures)] if figures else []
+    if left_out:
+        parts.append(note(f"{plural(left_out, 'more metric')} would make a chart; the last values are in the table."))
+    if rows:
+        parts.append(table(["metric", "run", "value"], rows[:MOST_TEXTS], texts=3))
+    if len(rows) > MOST_TEXTS:
+        parts.append(note(f"and {plural(len(rows) - MOST_TEXTS, 'more value')}"))
+    return section("metrics", "Metrics", *parts, lead="What the protocols logged along the way.")
+
+
+def read(record: RunRecord, run: str, name: str) -> Logged | None:
+    """Return what a run logged under `name`, or None. Over rounds where each value has one, else over calls.
+
+    Examples
+    --------
+    >>> from fedspan.federation.record import Metrics
+    >>> record = RunRecord("demo", {}, number=0, seed=0, sites=())
+    >>> record.metrics += [Metrics(0, 0, {"loss": 2.0}), Metrics(1, 1, {"loss": float("nan")})]
+    >>> read(record, "demo", "loss")
+    Logged(run='demo', x=[0.0], y=[2.0], texts=[], skipped=1, x_label='round')
+    """
+    entries = [entry for entry in record.metrics if name in entry.values]
+    if not entries:
+        return None
+    in_rounds = all(entry.round is not None for entry in entries)
+    logged = Logged(run, x_label="round" if in_rounds else "call")
+    for entry in entries:
+        value = _float(entry.values[name])
+        if value is None:
+            logged.texts.append(str(entry.values[name]))
+        elif drawable(value):
+            logged.x.append(float((entry.round if in_rounds else entry.call) or 0))
+            logged.y.append(value)
+        else:
+            logged.skipped += 1
+    return logged
+
+
+def _float(value: Any) -> float | None:
+    if isinstance(value, str):
+        return _NOT_FINITE.get(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a whole number with more than 308 digits
+        return math.inf
+
+
+def _figure(name: str, logged: Sequence[Logged]) -> Html:
+    shown = logged[:MOST_LINES]
+    points = max(40, POINTS // len(shown))
+    lines = [Line(one.run, *thinned(one.x, one.y, points), colour=i % SERIES) for i, one in enumerate(shown)]
+    values = [y for line in lines for y in line.y]
+    log = min(values) > 0 and max(values) / min(values) >= 1000
+    labels = {one.x_label for one in shown}
+    chart = line_chart(
+        lines, label=f"{name} over time", x_label=labels.pop() if len(labels) == 1 else "round or call", log=log
+    )
+    remarks = ["logarithmic axis"] if log else []
+    skipped = sum(one.skipped for one in shown)
+    if skipped:
+        values_were = "value that is" if skipped == 1 else "values that are"
+        remarks.append(f"{count(skipped)} {values_were} not finite {'is' if skipped == 1 else 'are'} not drawn")
+    if len(logged) > MOST_LINES:
+        remarks.append(f"the first {MOST_LINES} of {count(len(logged))} runs")
+    last = f"{number(shown[-1].y[-1])} at the end"
+    key = [(i % SERIES, one.run) for i, one in enumerate(shown)] if len(shown) > 1 else []
+    return figure(name, chart, remark="; ".join([last, *remarks]), key=key)
+
+
+def _words(logged: Logged) -> str:
+    parts = [number(logged.y[-1])] if logged.y else []
+    distinct = list(dict.fromkeys(logged.texts))
+    parts += (
+        [", ".join(distinct[:5]) + (f" and {count(len(distinct) - 5)} others" if len(distinct) > 5 else "")]
+        if distinct
+        else []
+    )
+    parts += [f"{plural(logged.skipped, 'value')} not finite"] if logged.skipped else []
+    return "; ".join(parts)

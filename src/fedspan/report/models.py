@@ -1,0 +1,127 @@
+"""The models' own pictures, chosen by what a fitted model has.
+
+A new kind of model adds a function to `PICTURES`, which is the one place: from a model to a figure, or to None where
+the model is of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.report.blocks import heat_map
+from fedspan.report.charts import bar_chart
+from fedspan.report.markup import Html, count, esc, join, note, number, section, table
+from fedspan.report.svg import charts, figure
+
+MOST_BARS = 40
+MOST_COMPONENTS = 6
+MOST_LOADINGS = 12
+MOST_FEATURES = 12
+
+Picture = Callable[[Any], Html | None]
+
+
+def models_section(models: Sequence[Any]) -> Html:
+    """Return the pictures of every model; of a pipeline, those of its steps."""
+    parts = []
+    for model in (step for given in models for step in _steps(given)):
+        found = [drawn for picture in PICTURES if (drawn := picture(model)) is not None]
+        body = charts(found) if found else note("This kind of model has no picture of its own.")
+        parts.append(Html(f"<h3>{esc(type(model).__name__)}</h3>{body}"))
+    return section("models", "Models", join(parts))
+
+
+def explained_variance(model: Any) -> Html | None:
+    """Draw the share of variance of each component, and of all up to it (``explained_variance_ratio_``)."""
+    ratio = _array(model, "explained_variance_ratio_", 1)
+    if ratio is None or not len(ratio):
+        return None
+    shown = ratio[:MOST_BARS]
+    so_far = np.cumsum(shown)
+    chart = bar_chart(
+        shown.tolist(),
+        [str(i + 1) for i in range(len(shown))],
+        label="share of variance by component",
+        x_label="component",
+        line=so_far.tolist(),
+        show=_percent,
+    )
+    bad = int(np.count_nonzero(~np.isfinite(ratio)))
+    remark = f"{bad} not finite" if bad else f"{_percent(float(ratio.sum()))} in {count(len(ratio))} components"
+    if len(ratio) > len(shown):
+        remark += f"; the first {len(shown)} are shown"
+    return figure("Explained variance", chart, remark=remark, key=[(0, "each"), (6, "all so far")])
+
+
+def loadings(model: Any) -> Html | None:
+    """Draw the largest loadings of the first components (``components_``, of shape (components, features))."""
+    components = _array(model, "components_", 2)
+    if components is None or not components.size:
+        return None
+    first = components[:MOST_COMPONENTS]
+    sizes = np.where(np.isfinite(first), np.abs(first), 0.0)
+    largest = np.argsort(-sizes.max(axis=0), kind="stable")[:MOST_LOADINGS]
+    # Features of one component stand together, the largest first, so that the blocks can be seen.
+    order = largest[np.lexsort((-sizes.max(axis=0)[largest], sizes.argmax(axis=0)[largest]))]
+    names = _feature_names(model, components.shape[1])
+    chart = heat_map(
+        first[:, order].T,
+        [names[j] for j in order],
+        [str(i + 1) for i in range(len(first))],
+        label="largest loadings by feature and component",
+    )
+    total = components.shape[1]
+    remark = f"The {len(order)} of {count(total)} features with the largest loadings." if len(order) < total else ""
+    return figure("Loadings of the first components", chart, remark=remark, key=[(0, "positive"), (6, "negative")])
+
+
+def centre_and_scale(model: Any) -> Html | None:
+    """List the mean and scale of the first features (``mean_`` and ``scale_``, either may be None)."""
+    if not (hasattr(model, "mean_") and hasattr(model, "scale_")):
+        return None
+    columns = {name: _array(model, name, 1) for name in ("mean_", "scale_")}
+    given = {name.rstrip("_"): values for name, values in columns.items() if values is not None}
+    if not given:
+        return None
+    total = min(map(len, given.values()))
+    names = _feature_names(model, total)
+    rows = [[names[j], *(number(float(v[j])) for v in given.values())] for j in range(min(total, MOST_FEATURES))]
+    remark = f"The first {MOST_FEATURES} of {count(total)} features." if total > MOST_FEATURES else ""
+    return figure("Centre and scale", table(["feature", *given], rows), remark=remark)
+
+
+PICTURES: list[Picture] = [explained_variance, loadings, centre_and_scale]
+
+
+def _steps(model: Any) -> list[Any]:
+    named = getattr(model, "named_steps", None)
+    if named is None:
+        return [model]
+    return [step for step in dict(named).values() if step is not None and not isinstance(step, str)]
+
+
+def _array(model: Any, name: str, ndim: int) -> NDArray[np.float64] | None:
+    """Return an attribute as an array of numbers, or None where it is not there or is something else."""
+    value = getattr(model, name, None)
+    if value is None:
+        return None
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return array if array.ndim == ndim else None
+
+
+def _feature_names(model: Any, total: int) -> list[str]:
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None and len(names) == total:
+        return [str(name) for name in names]
+    return [f"feature {j}" for j in range(total)]
+
+
+def _percent(value: float) -> str:
+    return f"{number(100 * value, 3)} %"

@@ -1,0 +1,158 @@
+"""The page: the sections in order, style and script inlined, written in one go."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fedspan.errors import InputError
+from fedspan.federation.record import RunRecord
+from fedspan.report.markup import Html, esc, join
+from fedspan.report.metrics import metrics_section
+from fedspan.report.models import models_section
+from fedspan.report.scatter import Scatter, scatter_section
+from fedspan.report.sections import asked_section, failures_section, header, sites_section, stopped_section
+from fedspan.report.traffic import traffic_section
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    records: Sequence[RunRecord],
+    models: Sequence[Any] = (),
+    sites: Mapping[str, Mapping[str, Any]] | None = None,
+    scatter: Scatter | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> Path:
+    """Write the report of a few runs as one HTML file that opens offline.
+
+    The file is replaced in one go: whoever opens it sees the old report or the new one. Only its owner may read it
+    (mode 0600), because a map shows every row. The same input gives the same bytes.
+
+    Parameters
+    ----------
+    path : path
+        The file to write; its folder must be there.
+    title : str
+    records : sequence of RunRecord
+        One per fit, in order: a scaler's, then a PCA's.
+    models : sequence of estimators
+        Fitted models, or pipelines of them, whose pictures are drawn.
+    sites : mapping of site name to dict(rows=int, columns=int), optional
+    scatter : Scatter, optional
+        The map of rows.
+    settings : mapping of name to text, optional
+        What was asked: files, seed, anything to be kept beside the result.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> record = RunRecord("demo", {}, number=0, seed=0, sites=("a", "b"), stopped="finished")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_report(f"{folder}/report.html", title="A demo", records=[record])
+    ...     path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    True
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise InputError(f"path={str(path)!r} cannot be written: its folder is not there")
+    for record in records:
+        if not isinstance(record, RunRecord):
+            raise InputError(
+                f"records must hold RunRecord objects (an estimator's run_), not a {type(record).__name__}"
+            )
+    if scatter is not None and not isinstance(scatter, Scatter):
+        raise InputError(f"scatter must be a fedspan.report.Scatter, not a {type(scatter).__name__}")
+    page = render(title, records, models, sites, scatter, settings)
+    # Half of a surrogate pair, as in a file name that is not UTF-8, has no bytes: it becomes a question mark.
+    _replace(path, page.encode("utf-8", "replace"))
+    return path
+
+
+def render(
+    title: str,
+    records: Sequence[RunRecord],
+    models: Sequence[Any] = (),
+    sites: Mapping[str, Mapping[str, Any]] | None = None,
+    scatter: Scatter | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> str:
+    """Return the page as text."""
+    parts: dict[str, Html] = {
+        "asked": asked_section(records, settings),
+        "sites": sites_section(records, sites),
+        "rounds": traffic_section(records),
+        "stopped": stopped_section(records),
+        "metrics": metrics_section(records),
+        "failures": failures_section(records),
+    }
+    if models:
+        parts["models"] = models_section(models)
+    if scatter is not None:
+        parts["map"] = scatter_section(scatter)
+    links = join(Html(f'<a href="#{key}">{_LINKS[key]}</a>') for key in parts)
+    style, script = _part("report.css"), _part("scatter.js") if scatter is not None else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{esc(title)}</title><style>{style}</style></head>\n"
+        f'<body><main>{header(title, records, sites)}<nav aria-label="Sections">{links}</nav>\n'
+        f"{join(parts.values(), chr(10))}\n"
+        "<footer>Written by fedspan. This file needs nothing beside it.</footer></main>"
+        f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
+    )
+
+
+_LINKS = {
+    "asked": "Asked",
+    "sites": "Sites",
+    "rounds": "Rounds and bytes",
+    "stopped": "Why it stopped",
+    "metrics": "Metrics",
+    "failures": "Failures",
+    "models": "Models",
+    "map": "Map",
+}
+
+
+def _policy(style: str, script: str) -> str:
+    """Allow our own style and script and nothing else: a second lock, should a hostile name get past the escaping."""
+
+    def source(text: str) -> str:
+        digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+        return f"'sha256-{digest}'" if text else "'none'"
+
+    allowed = f"style-src {source(style)}; script-src {source(script)}"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _part(name: str) -> str:
+    return files("fedspan.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file beside `path`, then put it in its place."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,147 @@
+"""The map of rows: points by site or label, packed into the page for the canvas that draws them."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.report.markup import Html, count, esc, number, plural, script_json, section
+
+MOST_LABELS = 20  # more different real numbers than that are a quantity, shown in steps
+STEPS = 8
+FLATTEST = 4.0  # a cloud longer than that gets a scale for each axis
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Points in the plane with the site and the row that each belongs to.
+
+    Parameters
+    ----------
+    points : array of shape (n, 2)
+        What is not finite in single precision is not drawn, and the report says so.
+    sites : array of shape (n,)
+        Site names.
+    rows : array of shape (n,)
+        Row numbers within the site, from 0.
+    labels : array of shape (n,), optional
+        A second way to colour the points. More than 20 different real numbers are taken as a quantity
+        and shown in 8 steps with as many points in each.
+    x_label, y_label : str
+        What the axes are.
+
+    Examples
+    --------
+    >>> Scatter([[0.0, 1.0], [2.0, 3.0]], ["a", "b"], [0, 0]).points.shape
+    (2, 2)
+    """
+
+    points: NDArray[np.floating[Any]]
+    sites: NDArray[Any]
+    rows: NDArray[np.integer[Any]]
+    labels: NDArray[Any] | None = None
+    x_label: str = "first component"
+    y_label: str = "second component"
+
+    def __post_init__(self) -> None:
+        points = np.asarray(self.points)
+        if points.ndim != 2 or points.shape[1] != 2 or points.dtype.kind not in "fiu":
+            raise InputError(f"points has the shape {points.shape}, but must be real numbers of shape (n, 2)")
+        object.__setattr__(self, "points", points)
+        for name in ("sites", "rows") if self.labels is None else ("sites", "rows", "labels"):
+            values = np.asarray(getattr(self, name))
+            if values.shape != (len(points),):
+                raise InputError(f"{name} has the shape {values.shape}, but there are {len(points)} points")
+            object.__setattr__(self, name, values)
+        if len(points) and (self.rows.dtype.kind not in "iu" or self.rows.min() < 0 or self.rows.max() >= 2**32):
+            raise InputError("rows must be whole numbers from 0 to 4294967295: the place of each point within its site")
+
+
+def scatter_section(scatter: Scatter) -> Html:
+    """Return the map: the packed points and the frame that the script fills."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        points = np.asarray(scatter.points, dtype=np.float32)
+    drawn = np.isfinite(points[:, 0]) & np.isfinite(points[:, 1])
+    points = points[drawn]
+    lead = f"{plural(len(points), 'row')} of {plural(len(set(map(str, scatter.sites[drawn]))), 'site')}."
+    if len(points) < len(drawn):
+        lead += f" {count(int(np.count_nonzero(~drawn)))} not finite, not drawn."
+    if not len(points):
+        return section("map", "Map", lead="There is no point to draw.")
+    extent = np.ptp(points.astype(np.float64), axis=0)
+    equal = bool(FLATTEST * extent.min() >= extent.max())
+    lead += " Both axes have the same scale." if equal else " Each axis has its own scale."
+    ways = {"site": _categories(scatter.sites[drawn].astype(str))}
+    if scatter.labels is not None:
+        ways["label"] = _categories(scatter.labels[drawn])
+    data = {
+        "points": packed(points.ravel()),
+        "rows": packed(scatter.rows[drawn].astype(np.uint32)),
+        "ways": ways,
+        "axes": [scatter.x_label, scatter.y_label],
+        "equal": equal,
+    }
+    options = "".join(f"<option>{way}</option>" for way in ways)
+    choice = (
+        f'<label>Colour by <select id="map-colour">{options}</select></label>' if len(ways) > 1 else "<span></span>"
+    )
+    what = esc(f"{scatter.y_label} against {scatter.x_label}, {plural(len(points), 'point')}")
+    frame = Html(
+        f'<div class="map" id="map-box"><div class="tools">{choice}<span class="buttons">'
+        '<button type="button" id="map-in" aria-label="Zoom in">+</button>'
+        '<button type="button" id="map-out" aria-label="Zoom out">−</button>'
+        '<button type="button" id="map-all">Show all</button></span></div>'
+        f'<div class="plot"><canvas id="map-canvas" tabindex="0" role="img" aria-label="{what}"></canvas>'
+        '<div class="ring" id="map-ring" hidden></div><div class="tip" id="map-tip" role="status" hidden></div></div>'
+        '<ul class="legend" id="map-legend" tabindex="0" aria-label="Legend: choose one to show it alone"></ul></div>'
+        '<p class="note">Drag to move, turn the wheel or pinch to zoom, point at a dot to see its site and row. '
+        "Choose a name in the legend to see it alone.</p>"
+        "<noscript><p>This map needs JavaScript, which is part of this file.</p></noscript>"
+        f'<script type="application/json" id="map-data">{script_json(data)}</script>'
+    )
+    return section("map", "Map", frame, lead=lead)
+
+
+def packed(values: NDArray[Any]) -> dict[str, str]:
+    """Return an array as base64 of its little-endian bytes, with its kind: f4, u1, u2 or u4.
+
+    Examples
+    --------
+    >>> packed(np.array([1, 2], dtype=np.uint8))
+    {'kind': 'u1', 'data': 'AQI='}
+    """
+    kind = f"{values.dtype.kind}{values.dtype.itemsize}"
+    return {"kind": kind, "data": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode("ascii")}
+
+
+def _categories(values: NDArray[Any]) -> dict[str, Any]:
+    """Return names, codes (the smallest kind that holds them) and whether the names have an order, as steps have."""
+    if values.dtype.kind == "f" and len(np.unique(values)) > MOST_LABELS:
+        return _steps(values)
+    if values.dtype.kind == "O":
+        values = values.astype(str)
+    names, codes = np.unique(values, return_inverse=True)
+    texts = [number(float(name)) if values.dtype.kind == "f" else str(name) for name in names]
+    return _coded(texts, codes, ordered=False)
+
+
+def _steps(values: NDArray[Any]) -> dict[str, Any]:
+    """Cut a quantity into steps with as many points in each; what is not finite is a step of its own."""
+    finite = np.isfinite(values)
+    inside = values[finite].astype(np.float64)
+    edges = np.unique(np.quantile(inside, np.linspace(0, 1, STEPS + 1))) if len(inside) else np.zeros(2)
+    codes = np.full(len(values), len(edges) - 1)
+    codes[finite] = np.clip(np.searchsorted(edges, inside, side="right") - 1, 0, len(edges) - 2)
+    texts = [f"{number(a, 3)} to {number(b, 3)}" for a, b in pairwise(edges)]
+    return _coded(texts if finite.all() else [*texts, "not finite"], codes, ordered=True)
+
+
+def _coded(names: list[str], codes: NDArray[Any], *, ordered: bool) -> dict[str, Any]:
+    kind = np.uint8 if len(names) <= 2**8 else np.uint16 if len(names) <= 2**16 else np.uint32
+    return {"names": names, "codes": packed(codes.ravel().astype(kind)), "ordered": ordered}

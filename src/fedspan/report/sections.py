@@ -1,0 +1,165 @@
+"""The sections on who and why: what was asked, the sites, why the runs stopped, the failures."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fedspan.federation.record import RunRecord
+from fedspan.report.markup import Html, count, duration, esc, join, note, pairs, panel, plural, section, size, table
+from fedspan.report.tally import SiteTotals, by_reason, by_site, run_names
+
+MOST_SITES = 30
+MOST_RUNS = 12
+MOST_REASONS = 20
+PACKAGES = ("numpy", "scipy", "scikit-learn", "fedspan")
+
+
+def header(title: str, records: Sequence[RunRecord], sites: Mapping[str, Mapping[str, Any]] | None) -> Html:
+    """Return the head of the page: what was run, its result in one line, and the few numbers that matter."""
+    totals = by_site(records, sites or ())
+    calls = sum(len(record.calls) for record in records)
+    failed = sum(total.failed for total in totals.values())
+    tiles = [("sites", count(len(totals)))]
+    if sites:
+        tiles.append(("rows", count(sum(int(site.get("rows", 0)) for site in sites.values()))))
+    tiles += [
+        ("calls", count(calls)),
+        ("bytes up", size(sum(total.up for total in totals.values()))),
+        ("bytes down", size(sum(total.down for total in totals.values()))),
+        ("time in calls", duration(sum(record.seconds for record in records))),
+        ("failed replies", count(failed)),
+    ]
+    bad = ' class="bad"' if failed else ""
+    shown = join(
+        Html(f"<div{bad if name == 'failed replies' else ''}><dt>{name}</dt><dd>{esc(value)}</dd></div>")
+        for name, value in tiles
+    )
+    said = Html(f'<h1>{esc(title)}</h1><p class="result">{esc(_result(records))}</p>')
+    return Html(f'<header>{said}<dl class="tiles">{shown}</dl></header>')
+
+
+def _result(records: Sequence[RunRecord]) -> str:
+    if not records:
+        return "No run was recorded."
+    names = run_names(records)
+    what = ", then ".join(names) if len(names) <= 4 else f"{count(len(names))} runs, the last of them {names[-1]}"
+    asked = sum(len(call.asked) for record in records for call in record.calls)
+    answered = sum(len(call.answered) for record in records for call in record.calls)
+    replies = f"{count(answered)} of {count(asked)} replies came back" if asked else "no site was asked"
+    return f"{what}: {replies}; {records[-1].stopped or 'still running'}."
+
+
+def asked_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Html:
+    """Return what was asked: the caller's own settings, the parameters and seed of every run, the versions."""
+    panels = [panel("Settings", pairs(settings.items()))] if settings else []
+    for name, record in list(zip(run_names(records), records, strict=True))[:MOST_RUNS]:
+        panels.append(panel(name, pairs([("seed", str(record.seed)), *record.settings.items()])))
+    panels.append(panel("Versions where this report was written", pairs(versions().items())))
+    hidden = len(records) - MOST_RUNS
+    rest = note(f"and {plural(hidden, 'more run')}") if hidden > 0 else Html("")
+    return section("asked", "What was asked", Html(f'<div class="panels">{join(panels)}</div>'), rest)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of what the numbers depend on.
+
+    Examples
+    --------
+    >>> list(versions())
+    ['python', 'numpy', 'scipy', 'scikit-learn', 'fedspan']
+    """
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def sites_section(records: Sequence[RunRecord], sites: Mapping[str, Mapping[str, Any]] | None) -> Html:
+    """Return the table of sites: their data's size, what they answered, what travelled."""
+    sites = sites or {}
+    totals = by_site(records, sites)
+    names = list(totals)
+    head = ["site", *(["rows", "columns"] if sites else []), "answered", "failed", "bytes up", "bytes down"]
+
+    def line(name: object, total: SiteTotals, rows: object, columns: object) -> list[object]:
+        failed = Html(f'<span class="bad">{count(total.failed)}</span>') if total.failed else total.failed
+        data = [rows, columns] if sites else []
+        return [name, *data, f"{count(total.answered)} of {count(total.asked)}", failed, total.up, total.down]
+
+    def rows_of(some: Iterable[str]) -> int:
+        return sum(int(sites[name].get("rows", 0)) for name in some if name in sites)
+
+    shown, hidden = names[:MOST_SITES], names[MOST_SITES:]
+    body = [line(n, totals[n], *(sites.get(n, {}).get(key, "–") for key in ("rows", "columns"))) for n in shown]
+    if hidden:
+        body.append(line(f"and {plural(len(hidden), 'more site')}", _sum(totals, hidden), rows_of(hidden), ""))
+    foot = line("all", _sum(totals, names), rows_of(names), "")
+    silent = [name for name, total in totals.items() if total.asked and not total.answered]
+    lead = plural(len(names), "site") if names else "No site was there to be asked."
+    if names and not silent:
+        lead += ", each with at least one answer." if any(t.asked for t in totals.values()) else ", none of them asked."
+    elif silent:
+        lead += f", of which {count(len(silent))} never answered."
+    return section("sites", "Who took part", *([table(head, body, foot=foot)] if names else []), lead=lead)
+
+
+def _sum(totals: Mapping[str, SiteTotals], names: Iterable[str]) -> SiteTotals:
+    total = SiteTotals()
+    for name in names:
+        total += totals[name]
+    return total
+
+
+def stopped_section(records: Sequence[RunRecord]) -> Html:
+    """Return why each run stopped, in its own words."""
+    lines = []
+    for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
+        rounds = {call.round for call in record.calls if call.round is not None}
+        after = f"after {plural(len(record.calls), 'call')}" + (f" in {plural(len(rounds), 'round')}" if rounds else "")
+        kind = "bad" if record.stopped.startswith("failed") else "good" if record.stopped else "open"
+        why = record.stopped or "still running"
+        lines.append(
+            Html(
+                f'<li class="{kind}"><b>{esc(name)}</b> <span>{esc(why, 1000)}</span> <small>{esc(after)}</small></li>'
+            )
+        )
+    hidden = len(records) - MOST_RUNS
+    rest = note(f"{plural(hidden, 'earlier run')} not shown") if hidden > 0 else Html("")
+    body = Html(f'<ul class="stopped">{join(lines)}</ul>') if lines else note("No run was recorded.")
+    return section("stopped", "Why it stopped", body, rest)
+
+
+def failures_section(records: Sequence[RunRecord]) -> Html:
+    """Return the reasons of failures, the most frequent first, with who gave them and where."""
+    reasons = by_reason(records)
+    if not reasons:
+        asked = any(call.asked for record in records for call in record.calls)
+        lead = "Every site that was asked gave a usable reply." if asked else "No site was asked."
+        return section("failures", "Failures", lead=lead)
+    rows = [
+        [r.text, _few(r.sites), _few(step.rpartition(".")[2] for step in r.steps), r.count]
+        for r in reasons[:MOST_REASONS]
+    ]
+    hidden = reasons[MOST_REASONS:]
+    rest = Html("")
+    if hidden:
+        rest = note(
+            f"and {plural(len(hidden), 'other reason')} for {count(sum(r.count for r in hidden))} failed replies"
+        )
+    lead = (
+        f"{plural(sum(r.count for r in reasons), 'failed reply', 'failed replies')}. "
+        "Reasons that differ in numbers alone are counted as one and shown as they first came."
+    )
+    return section("failures", "Failures", table(["reason", "sites", "steps", "times"], rows, texts=3), rest, lead=lead)
+
+
+def _few(names: Iterable[str], most: int = 4) -> str:
+    distinct = list(dict.fromkeys(names))
+    more = f" and {count(len(distinct) - most)} more" if len(distinct) > most else ""
+    return ", ".join(name if len(name) <= 60 else name[:59] + "…" for name in distinct[:most]) + more

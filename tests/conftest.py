@@ -1,0 +1,22 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# Timings do not belong into tests: a busy machine is no failure. The same examples on every run.
+settings.register_profile("fedspan", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("fedspan")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Where everything is supposed to be installed, a skipped test is a failure."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("FEDSPAN_NO_SKIPS"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped where nothing may be skipped: {call.excinfo.value if call.excinfo else ''}"

@@ -1,0 +1,257 @@
+"""The journal: a run that was killed at any moment ends with the same bytes as one that never was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.errors import JournalError, QuorumError
+from fedspan.federation.journal import Journal
+
+from .conftest import make_sites, walk, wander
+
+PROGRAM = Path(__file__).with_name("killed_run.py")
+
+
+def federation(folder, wire=False, **options):
+    return fs.LocalFederation(make_sites(), seed=3, wire=wire, run_dir=folder, **options)
+
+
+def frames(path):
+    """Return where the journal's frames start, and where the last one ends."""
+    data = path.read_bytes()
+    starts, at = [], 0
+    while at < len(data):
+        starts.append(at)
+        at += 24 + int.from_bytes(data[at + 12 : at + 20], "little") + 16
+    return [*starts, at]
+
+
+@pytest.fixture
+def expected():
+    return fs.LocalFederation(make_sites(), seed=3).run(wander).tobytes()
+
+
+@pytest.fixture
+def journal(tmp_path):
+    federation(tmp_path).run(wander)
+    return tmp_path / "run-000" / "journal"
+
+
+def test_a_journal_changes_nothing(tmp_path, wire, expected):
+    assert federation(tmp_path, wire).run(wander).tobytes() == expected
+
+
+def test_files_are_private(journal):
+    for path in (journal, journal.with_name("record.jsonl")):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_finished_run_returns_its_result_without_asking_anybody(journal, expected):
+    folder = journal.parent.parent
+    size = journal.stat().st_size
+    asked = []
+    fed = federation(folder).corrupt(lambda *a: asked.append(1) or {}, sites=["s0"])
+    assert fed.run(wander).tobytes() == expected
+    assert asked == []
+    assert journal.stat().st_size == size
+
+
+def test_cut_at_every_byte_of_the_last_frames_and_between_all(journal, expected, wire):
+    """Whatever a kill leaves of the file, the run resumes to the same bytes, with sites made anew."""
+    whole = journal.read_bytes()
+    bounds = frames(journal)
+    cuts = [*bounds, *range(bounds[-3], bounds[-1], 29), *(start + 7 for start in bounds[:-1])]
+    for cut in cuts:
+        journal.write_bytes(whole[:cut])
+        assert federation(journal.parent.parent, wire).run(wander).tobytes() == expected
+        assert len(frames(journal)) == len(bounds)
+
+
+def test_a_damaged_last_entry_is_dropped(journal, expected):
+    start = frames(journal)[-2]
+    data = bytearray(journal.read_bytes())
+    for position in (start, start + 30, len(data) - 1):
+        damaged = bytearray(data)
+        damaged[position] ^= 0xFF
+        journal.write_bytes(damaged)
+        assert federation(journal.parent.parent).run(wander).tobytes() == expected
+
+
+def test_a_damaged_earlier_entry_is_an_error_that_names_it(journal):
+    starts = frames(journal)
+    data = journal.read_bytes()
+    for number in (0, 1, 4):
+        for offset in (0, 5, 14, 21, 40, starts[number + 1] - starts[number] - 1):
+            damaged = bytearray(data)
+            damaged[starts[number] + offset] ^= 0x01
+            journal.write_bytes(damaged)
+            name = "head" if number == 0 else rf"entry {number} \(call {number - 1}\)"
+            with pytest.raises(JournalError, match=f"damaged: its {name}"):
+                federation(journal.parent.parent).run(wander)
+            assert journal.read_bytes() == damaged  # nothing is lost
+
+
+def test_a_missing_entry_is_noticed(journal):
+    starts, data = frames(journal), journal.read_bytes()
+    journal.write_bytes(data[: starts[3]] + data[starts[4] :])
+    with pytest.raises(JournalError, match="entry 3"):
+        federation(journal.parent.parent).run(wander)
+
+
+def test_a_journal_of_something_else_is_refused_with_a_sentence(journal):
+    folder = journal.parent.parent
+
+    def other(fed, *, rounds=6):
+        return fed.ask(walk, pull=0.5).stack("steps")
+
+    with pytest.raises(JournalError, match="its what was .*wander.* and is now .*other"):
+        federation(folder).run(other)
+    with pytest.raises(JournalError, match="settings was rounds=absent and is now rounds=7"):
+        federation(folder).run(wander, rounds=7)
+    with pytest.raises(JournalError, match="seed was 3 and is now 4"):
+        federation(folder).run(wander, random_state=4)
+    with pytest.raises(JournalError, match="sites was s0="):
+        fs.LocalFederation(make_sites(rows=9), seed=3, run_dir=folder).run(wander)
+    with pytest.raises(JournalError, match="sites was s0="):  # same shapes, other values
+        fs.LocalFederation(make_sites(seed=1), seed=3, run_dir=folder).run(wander)
+    with pytest.raises(JournalError, match="sites was s6="):
+        fs.LocalFederation(make_sites(6), seed=3, run_dir=folder).run(wander)
+
+
+def test_a_call_that_does_not_fit_is_refused(tmp_path):
+    def one(fed):
+        return fed.ask(walk, pull=0.5), fed.ask(walk, pull=0.5)
+
+    one(federation(tmp_path))
+    fed = federation(tmp_path)
+    fed.ask(walk, pull=0.5)
+    with pytest.raises(JournalError, match="another payload than this run's call 1"):
+        fed.ask(walk, pull=0.6)
+    with pytest.raises(JournalError, match="call 0"):
+        federation(tmp_path).sum(walk, pull=0.5)
+    with pytest.raises(JournalError, match="call 0"):
+        federation(tmp_path).ask(walk, ["s0"], pull=0.5)
+
+
+def test_a_shorter_or_longer_run_than_the_recorded_one_is_refused(tmp_path):
+    calls = [3]
+
+    def some(fed):
+        for _ in range(calls[0]):
+            fed.ask(walk, pull=0.5)
+
+    federation(tmp_path).run(some)
+    calls[0] = 2
+    with pytest.raises(JournalError, match="1 recorded calls are left over"):
+        federation(tmp_path).run(some)
+    calls[0] = 4
+    with pytest.raises(JournalError, match="finished run that made 3 calls"):
+        federation(tmp_path).run(some)
+
+
+def test_a_call_below_the_quorum_is_made_again_on_resume(tmp_path):
+    ill = [True]
+
+    @fs.step
+    def sometimes(site):
+        site.state["n"] = site.state.get("n", 0) + 1
+        if ill[0] and site.state["n"] == 2:
+            raise OSError("the power is off")
+        return {"n": site.state["n"]}
+
+    def three(fed):
+        return [fed.sum(sometimes)["n"] for _ in range(3)]
+
+    with pytest.raises(QuorumError, match="power is off"):
+        federation(tmp_path).run(three)
+    ill[0] = False
+    assert federation(tmp_path).run(three) == [7, 14, 21]
+
+
+def test_sums_keep_the_total_and_not_the_parts(tmp_path):
+    secrets = {f"s{i}": 1234.5 + i for i in range(7)}
+
+    @fs.step
+    def secret(site):
+        return {"x": secrets[site.name]}
+
+    fed = federation(tmp_path)
+    total = fed.run(lambda f: f.sum(secret)["x"])
+    kept = (tmp_path / "run-000" / "journal").read_bytes()
+    assert np.float64(total).tobytes() in kept
+    for part in secrets.values():
+        assert np.float64(part).tobytes() not in kept
+    fed.run(lambda f: f.ask(secret))
+    asked = (tmp_path / "run-001" / "journal").read_bytes()
+    assert all(np.float64(part).tobytes() in asked for part in secrets.values())
+
+
+def test_two_runs_of_one_federation_have_a_journal_each(tmp_path, expected):
+    for _ in range(2):
+        fed = federation(tmp_path)
+        assert fed.run(wander).tobytes() == expected
+        assert fed.run(wander, rounds=2).shape == (3,)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run-000", "run-001"]
+
+
+def test_a_federation_that_is_still_open_passes_its_journal_on(tmp_path, expected):
+    first = federation(tmp_path)
+    wander(first)
+    assert wander(federation(tmp_path)).tobytes() == expected
+    with pytest.raises(JournalError, match="another federation of this process"):
+        first.ask(walk, pull=0.1)
+
+
+def test_a_journal_in_use_by_another_process_is_refused(tmp_path):
+    held = Journal(tmp_path / "journal", {"a": 1})
+    code = "import sys; from pathlib import Path; from fedspan.federation import Journal; Journal(Path(sys.argv[1]), {'a': 1})"
+    run = [sys.executable, "-c", code, str(held.path)]
+    refused = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert "is in use by another process" in refused.stderr
+    held.close()
+    assert subprocess.run(run, check=False).returncode == 0
+
+
+def test_the_record_of_a_resumed_run_is_whole(journal):
+    bounds = frames(journal)
+    journal.write_bytes(journal.read_bytes()[: bounds[6]])
+    fed = federation(journal.parent.parent)
+    with fed.begin(f"{wander.__module__}.wander", {}) as run:
+        wander(run)
+    record = run.record
+    assert [call.replayed for call in record.calls] == [True] * 5 + [False] * 5
+    assert [call.number for call in record.calls] == list(range(10))
+    lines = journal.with_name("record.jsonl").read_text().splitlines()
+    assert fs.RunRecord.from_lines(lines) == record
+
+
+@pytest.mark.parametrize(("wire", "faults"), [(0, 0), (1, 1)])
+def test_killed_again_and_again_the_bytes_at_the_end_are_the_same(tmp_path, wire, faults):
+    def start(folder, pause):
+        command = [sys.executable, str(PROGRAM), str(folder), str(wire), str(faults), str(pause)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    undisturbed = start(tmp_path / "whole", 0.0).communicate()[0]
+    journal = tmp_path / "killed" / "run-000" / "journal"
+    kills = 0
+    for wanted in (1, 5, 9, 14, 18):
+        process = start(tmp_path / "killed", 0.02)
+        while process.poll() is None and not (journal.exists() and len(frames(journal)) > wanted + 2):
+            time.sleep(0.005)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.communicate()
+    assert kills >= 4
+    assert start(tmp_path / "killed", 0.0).communicate()[0] == undisturbed
+    assert undisturbed.strip()

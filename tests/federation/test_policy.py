@@ -1,0 +1,194 @@
+"""Policy: deadlines, quorum, sizes, finite values and shapes, each with the reason in the record."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.errors import PolicyError, QuorumError
+
+from .conftest import count, make_sites
+
+release = threading.Event()
+
+
+@fs.step
+def misbehave(site, how):
+    reply = {"x": np.ones(3), "n": 1}
+    if site.name == "s2":
+        if how == "late":
+            release.wait(20)
+        elif how == "oversize":
+            reply["x"] = np.ones(100_000)
+        elif how == "nan":
+            reply["x"] = np.array([1.0, np.nan, 1.0])
+        elif how == "inf scalar":
+            reply["n"] = float("inf")
+        elif how == "shape":
+            reply["x"] = np.ones(4)
+        elif how == "transposed":
+            reply["x"] = np.ones((3, 1))
+        elif how == "key":
+            reply["extra"] = 1
+        elif how == "missing key":
+            del reply["n"]
+        elif how == "text":
+            reply["x"] = np.array(["a", "b", "c"])
+        elif how == "none":
+            reply["n"] = None
+        elif how == "complex":
+            reply["x"] = np.ones(3) * 1j
+        elif how == "error":
+            raise ZeroDivisionError("the instrument\nis off")
+        elif how == "not a dict":
+            return [1, 2]
+        elif how == "exit":
+            raise SystemExit(3)
+    return reply
+
+
+REASONS = {
+    "late": "late: no reply within 0.3 s",
+    "oversize": "more than the 50000 allowed",
+    "nan": "non-finite: 'x'",
+    "inf scalar": "non-finite: 'n'",
+    "shape": r"misshapen: 'x' has the shape \(4\), most sites sent \(3\)",
+    "transposed": r"misshapen: 'x' has the shape \(3, 1\)",
+    "key": "misshapen: the reply has the keys",
+    "missing key": "misshapen: the reply has the keys",
+    "text": "misshapen: 'x' is text",
+    "none": "misshapen: 'n' is None",
+    "complex": "misshapen: 'x' is complex",
+    "error": "raised ZeroDivisionError: the instrument is off",
+    "not a dict": "must be a dict",
+    "exit": "raised SystemExit",
+}
+
+
+@pytest.mark.parametrize("how", sorted(REASONS))
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_a_bad_reply_is_a_failed_site_with_its_reason(how, n_jobs, wire):
+    release.clear()
+    policy = fs.Policy(deadline=0.3 if how == "late" else 20, max_bytes=50_000)
+    fed = fs.LocalFederation(make_sites(), wire=wire, n_jobs=n_jobs, policy=policy)
+    replies = fed.ask(misbehave, how=how)
+    release.set()
+    assert list(replies.ok) == ["s0", "s1", "s3", "s4", "s5", "s6"]
+    pytest.raises(KeyError, lambda: replies["s2"]).match(REASONS[how])
+    assert fed.record.calls[0].failed == replies.failed
+    assert fed.record.calls[0].answered == tuple(replies.ok)
+    assert "s2" not in fed.record.calls[0].bytes_up
+    total = fed.sum(misbehave, how="none" if how == "late" else how)
+    assert total["n"] == 6
+
+
+def test_below_the_quorum_the_run_stops_and_says_who_failed_and_why(fed):
+    @fs.step
+    def most_fail(site):
+        if site.name != "s0":
+            raise OSError("disk full")
+        return {"n": 1}
+
+    with pytest.raises(QuorumError, match=r"1 of 7 sites answered .*quorum needs 4.*s1: .*OSError: disk full") as caught:
+        fed.ask(most_fail)
+    assert sorted(caught.value.failed) == [f"s{i}" for i in range(1, 7)]
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+@pytest.mark.parametrize(
+    ("quorum", "asked", "needed"),
+    [
+        ("majority", 7, 4),
+        ("majority", 8, 5),
+        ("majority", 1, 1),
+        ("all", 7, 7),
+        (3, 7, 3),
+        (9, 7, 7),
+        (0.5, 7, 4),
+        (1.0, 7, 7),
+        (0.1, 30, 3),
+        (0.01, 7, 1),
+    ],
+)
+def test_quorum_counts(quorum, asked, needed):
+    assert fs.Policy(quorum=quorum).needed(asked) == needed
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"deadline": float("inf")},
+        {"deadline": 0},
+        {"deadline": float("nan")},
+        {"deadline": None},
+        {"quorum": 0},
+        {"quorum": 1.5},
+        {"quorum": 0.0},
+        {"quorum": "most"},
+        {"quorum": True},
+        {"max_bytes": 0},
+        {"max_bytes": 1.5},
+        {"secure_sum": True},
+    ],
+    ids=str,
+)
+def test_impossible_policies_are_refused(bad):
+    with pytest.raises(PolicyError, match=next(iter(bad))):
+        fs.Policy(**bad)
+
+
+def test_non_finite_values_may_be_allowed(wire):
+    @fs.step
+    def nan(site):
+        return {"x": float("nan")}
+
+    fed = fs.LocalFederation(make_sites(), wire=wire, policy=fs.Policy(finite=False))
+    assert np.isnan(fed.ask(nan).stack("x")).all()
+
+
+def test_a_payload_that_is_too_large_is_refused_before_it_is_sent(wire):
+    fed = fs.LocalFederation(make_sites(), wire=wire, policy=fs.Policy(max_bytes=1000))
+
+    @fs.step
+    def take(site, x):
+        return {}
+
+    with pytest.raises(fs.errors.MessageError, match="more than the 1000 allowed"):
+        fed.ask(take, x=np.zeros(1000))
+    assert fed.record.calls == []
+
+
+def test_a_hung_site_costs_one_deadline_and_comes_back(wire):
+    release.clear()
+    fed = fs.LocalFederation(make_sites(), wire=wire, policy=fs.Policy(deadline=0.3))
+    assert list(fed.ask(misbehave, how="late").failed) == ["s2"]
+    assert fed.ask(count).failed == {"s2": "late: still busy with call 0"}
+    release.set()
+    for _ in range(1000):
+        if not fed.ask(count).failed:
+            break
+    else:
+        pytest.fail("the site never came back")
+
+
+def test_ragged_keys_may_have_any_shape(wire):
+    @fs.step(ragged=["tasks"])
+    def tasks(site):
+        k = 1 if site.name == "s3" else 2
+        return {"tasks": np.zeros((k, 2)) if k == 1 else np.zeros(2), "n": k}
+
+    assert fs.LocalFederation(make_sites(), wire=wire).ask(tasks).failed == {}
+
+
+def test_where_two_shapes_are_equally_common_nobody_is_blamed(wire):
+    @fs.step
+    def halves(site):
+        return {"x": np.zeros(100 + int(site.name[1]) % 2)}
+
+    fed = fs.LocalFederation(make_sites(4), wire=wire)
+    assert fed.ask(halves).failed == {}
+    with pytest.raises(fs.errors.InputError, match="shapes"):
+        fed.sum(halves)

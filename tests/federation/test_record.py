@@ -1,0 +1,72 @@
+"""The record of a run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import fedspan as fs
+from fedspan.wire import encode
+
+from .conftest import count, make_sites, wander
+
+
+@pytest.fixture
+def record(wire):
+    fed = fs.LocalFederation(make_sites(), wire=wire, policy=fs.Policy(quorum=1))
+    with fed.with_faults(fs.FaultPlan(seed=2, drop=0.2)).begin("test", {"rounds": 6}) as run:
+        wander(run)
+    return run.record
+
+
+def test_it_says_who_was_asked_what_it_cost_and_why_it_stopped(record):
+    assert record.what == "test"
+    assert record.settings == {"rounds": "6"}
+    assert record.stopped == "five rounds are enough"
+    assert len(record.calls) == 10
+    for call in record.calls:
+        assert call.step.endswith(".walk")
+        assert set(call.answered) | set(call.failed) == set(call.asked)
+        assert set(call.bytes_up) == set(call.answered)
+        assert set(call.bytes_down) == set(call.asked)
+        assert call.seconds > 0
+    assert [call.round for call in record.calls] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert record.failures
+    assert all("lost" in why for _, _, why in record.failures)
+
+
+def test_bytes_are_those_of_the_messages(fed):
+    fed.ask(count)
+    call = fed.record.calls[0]
+    assert call.bytes_up["s0"] == len(encode({"n": 4}))
+    assert call.bytes_down["s0"] == len(encode({}))
+    assert fed.record.bytes_up == 7 * len(encode({"n": 4}))
+
+
+def test_frame(record):
+    frame = record.to_frame()
+    assert frame["call"].tolist() == list(range(10))
+    assert frame["bytes_up"].sum() == record.bytes_up
+    assert frame["norm"].notna().sum() == 5
+    assert (frame["asked"] == 7).sum() == 5
+
+
+def test_json_lines_round_trip(record):
+    lines = record.lines()
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+    assert fs.RunRecord.from_lines(lines) == record
+
+
+def test_infinities_are_still_json(fed):
+    fed.log(a=float("nan"), b=float("inf"))
+    line = fed.record.lines()[-1]
+    assert json.loads(line, parse_constant=pytest.fail)["values"] == {"a": "nan", "b": "inf"}
+
+
+def test_a_failed_run_says_so():
+    fed = fs.LocalFederation(make_sites())
+    with pytest.raises(RuntimeError), fed.begin("test") as run:
+        raise RuntimeError("out of luck")
+    assert run.record.stopped == "failed: RuntimeError: out of luck"
+    assert "out of luck" in run.record.summary()

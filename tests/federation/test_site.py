@@ -1,0 +1,159 @@
+"""Sites: data, state and generators."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedspan as fs
+from fedspan.errors import InputError, MessageError
+from fedspan.federation.state import State
+
+
+def test_a_site_takes_arrays_lists_memory_maps_and_frames(tmp_path):
+    X = np.arange(6.0).reshape(3, 2)
+    np.save(tmp_path / "x.npy", X)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    for given in (X, X.tolist(), np.load(tmp_path / "x.npy", mmap_mode="r"), frame):
+        np.testing.assert_array_equal(fs.Site("s", given).X, X)
+    site = fs.Site("s", frame)
+    assert site.feature_names == ("a", "b")
+    assert site.frame is frame
+    assert fs.Site("s", X).feature_names is None
+
+
+def test_a_memory_map_stays_one(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((5, 2)))
+    site = fs.Site("s", np.load(tmp_path / "x.npy", mmap_mode="r"))
+    assert isinstance(site.X, np.memmap)
+
+
+def test_batches_cover_all_rows_in_order():
+    X, y = np.arange(10.0).reshape(5, 2), np.arange(5)
+    site = fs.Site("s", X, y=y, task=y + 1)
+    for rows in (1, 2, 5, 9):
+        parts = list(site.batches(rows))
+        np.testing.assert_array_equal(np.concatenate([part.X for part in parts]), X)
+        np.testing.assert_array_equal(np.concatenate([part.y for part in parts]), y)
+        np.testing.assert_array_equal(np.concatenate([part.task for part in parts]), y + 1)
+    with pytest.raises(InputError, match="rows=0"):
+        next(site.batches(0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("", np.eye(2)), "non-empty string"),
+        ((3, np.eye(2)), "non-empty string"),
+        (("s", 5.0), "must have rows"),
+        (("s", np.eye(2), [1]), r"y has shape \(1,\), but X has 2 rows"),
+        (("s", np.eye(2), None, [1, 2, 3]), "task has shape"),
+    ],
+)
+def test_bad_sites_are_refused(arguments, reason):
+    with pytest.raises(InputError, match=reason):
+        fs.Site(*arguments)
+
+
+def test_sparse_matrices_are_refused():
+    from scipy.sparse import csr_array
+
+    with pytest.raises(InputError, match="sparse"):
+        fs.Site("s", csr_array(np.eye(2)))
+
+
+def test_state_and_rng_exist_only_inside_a_step():
+    site = fs.Site("s", np.eye(2))
+    with pytest.raises(InputError, match="only inside a step"):
+        _ = site.state
+    with pytest.raises(InputError, match="only inside a step"):
+        _ = site.rng
+
+
+def test_what_goes_into_state_is_copied_and_what_comes_out_may_be_changed():
+    base = {"w": np.zeros(2)}
+    state = State(base)
+    given = np.ones(2)
+    state["new"] = given
+    given[0] = 5.0
+    assert state["new"].tolist() == [1.0, 1.0]
+    state["w"] += 1.0
+    w = state["w"]
+    w += 1.0
+    assert state["w"].tolist() == [2.0, 2.0]
+    assert base["w"].tolist() == [0.0, 0.0]
+    changes = state.changes()
+    assert sorted(changes.put) == ["new", "w"]
+    assert changes.applied_to(base)["w"].tolist() == [2.0, 2.0]
+
+
+def test_state_is_a_mapping():
+    state = State({"a": 1, "b": 2})
+    del state["a"]
+    state["c"] = 3
+    assert dict(state) == {"b": 2, "c": 3}
+    assert len(state) == 2
+    assert "a" not in state
+    assert state.pop("b") == 2
+    assert state.get("b", 9) == 9
+    assert state.changes().deleted == ("a", "b")
+    assert state.changes().applied_to({"a": 1, "b": 2}) == {"c": 3}
+    state["a"] = 7
+    assert state.changes().applied_to({"a": 1, "b": 2}) == {"a": 7, "c": 3}
+    for missing in ("zz", "b"):
+        with pytest.raises(KeyError):
+            _ = state[missing]
+        with pytest.raises(KeyError):
+            del state[missing]
+
+
+def test_reading_state_changes_nothing():
+    base = {"w": np.array([np.nan, -0.0]), "n": 1}
+    state = State(base)
+    _ = state["w"], state["n"], state.get("x")
+    assert not state.changes()
+
+
+def test_state_holds_only_what_may_travel():
+    with pytest.raises(MessageError, match="site state key 'model'"):
+        State({})["model"] = object()
+
+
+def test_what_a_site_computes_once_is_kept_across_calls():
+    made = []
+
+    @fs.step
+    def use_gram(site):
+        return {"gram": site.cached("gram", lambda: made.append(site.name) or site.X.T @ site.X)}
+
+    fed = fs.LocalFederation([fs.Site("a", np.eye(2)), fs.Site("b", np.ones((2, 2)))])
+    first, second = fed.ask(use_gram), fed.ask(use_gram)
+    assert made == ["a", "b"]
+    np.testing.assert_array_equal(first["b"]["gram"], second["b"]["gram"])
+
+
+def test_lenses_apply_in_order_and_to_batches_too():
+    @fs.lens
+    def plus(X, by):
+        return X + by
+
+    @fs.lens
+    def times(X, by):
+        return X * by
+
+    @fs.step
+    def both_ways(site):
+        blocks = np.concatenate([batch.X for batch in site.batches(2)])
+        return {"X": site.X, "blocks": blocks, "same": site.X is site.X}
+
+    X = np.arange(6.0).reshape(3, 2)
+    fed = fs.federate(X, sites=["a"] * 3)
+    through = fed.apply(plus, by=np.ones(2)).apply(times, by=10.0)
+    reply = through.ask(both_ways)["a"]
+    np.testing.assert_array_equal(reply["X"], (X + 1) * 10)
+    np.testing.assert_array_equal(reply["blocks"], (X + 1) * 10)
+    assert reply["same"]
+    np.testing.assert_array_equal(fed.ask(both_ways)["a"]["X"], X)
+    with pytest.raises(fs.errors.QuorumError, match="not an installed lens"):
+        fed.apply(lambda X: X).ask(both_ways)

@@ -27,7 +27,7 @@ def slow_wander(fed, *, rounds):
     centre = np.zeros(3)
     for _ in fed.rounds(rounds):
         total = fed.sum(slow_walk, pull=1.0 + abs(centre[0]))
-        replies = fed.sample(0.5).ask(slow_walk, pull=0.5)
+        replies = fed.sample(0.8).ask(slow_walk, pull=0.5)
         centre = total["position"] / total["steps"] + replies.stack("position").mean(axis=0) + fed.rng.normal(size=3)
         fed.log(norm=float(np.linalg.norm(centre)))
     return centre

@@ -42,10 +42,10 @@ class CoordinateMedian:
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
         given = Given.of(values, weights)
-        weights = given.weights / given.weights.max()
+        weight = given.weights / given.weights.max()
         shares = np.zeros(given.points.shape)
-        for middle in _middle_values(given.points, weights):
-            tied = weights[:, None] * (given.points == middle)
+        for middle in _middle_values(given.points, weight):
+            tied = weight[:, None] * (given.points == middle)
             shares += tied / tied.sum(axis=0)
         return given.mixed(shares)
 

@@ -17,7 +17,7 @@ from fedspan.federation.attack import Attack, Corruption
 from fedspan.federation.call import Call, Delivery, Engine, Failure, Outcome
 from fedspan.federation.faults import FaultPlan
 from fedspan.federation.journal import Entry
-from fedspan.federation.judge import judge
+from fedspan.federation.judge import form_of, judge
 from fedspan.federation.lens import Lens
 from fedspan.federation.policy import Policy
 from fedspan.federation.record import CallRecord, RunRecord
@@ -275,17 +275,19 @@ class Federation:
             run.journal.append(entry)
         for site in entry.answered:
             run.accepted[site] = call.number
+        if entry.form is not None:
+            run.forms[found.name, form_of(message)] = entry.form
         return entry
 
     def _make(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
-        view = self._view
+        run, view = self._run, self._view
         start = time.perf_counter()
         outcomes = self._deliver(call, call.to)
         for corruption in view.corruptions:
             outcomes = corruption.applied(call, outcomes)
         for plan in view.faults:
             outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
-        judged = judge(call, outcomes, self.policy)
+        judged = judge(call, outcomes, self.policy, run.forms.get((call.step.name, form_of(call.payload))))
         replies = ok = judged.ok
         changes = {
             site: o.changes for site, o in outcomes.items() if site in ok and isinstance(o, Delivery) and o.changes
@@ -301,6 +303,7 @@ class Federation:
             changes=changes,
             bytes_up=judged.sizes,
             seconds=time.perf_counter() - start,
+            form=judged.form,
         )
         return entry, judged.failed
 

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 from weakref import WeakValueDictionary
 
 from fedspan.errors import JournalError, MessageError
+from fedspan.federation.judge import Form
 from fedspan.federation.state import Changes
 from fedspan.wire import Message, decode, encode
 
@@ -44,6 +45,7 @@ class Entry:
     changes: dict[str, Changes]
     bytes_up: dict[str, int]
     seconds: float
+    form: Form | None = None
 
 
 class Journal:
@@ -114,6 +116,7 @@ class Journal:
             "changes": {site: list(changes.deleted) for site, changes in entry.changes.items()},
             "bytes_up": entry.bytes_up,
             "seconds": entry.seconds,
+            "form": entry.form,
         }
         parts = [json.dumps(head).encode(), *map(encode, entry.replies.values())]
         parts += [encode(changes.put) for changes in entry.changes.values()]
@@ -260,7 +263,14 @@ def _parse_call(parts: list[memoryview], path: Path) -> Entry | None:
         changes=changes,
         bytes_up=head["bytes_up"],
         seconds=head["seconds"],
+        form=_as_form(head["form"]),
     )
+
+
+def _as_form(parts: list[list[Any]] | None) -> Form | None:
+    if parts is None:
+        return None
+    return tuple((key, kind, None if shape is None else tuple(shape)) for key, kind, shape in parts)
 
 
 def _compare_heads(found: Mapping[str, Any], wanted: Mapping[str, Any], advice: Sequence[str], path: Path) -> None:

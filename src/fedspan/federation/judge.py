@@ -13,18 +13,25 @@ from fedspan.federation.call import Call, Delivery, Failure, Outcome
 from fedspan.federation.policy import Policy
 from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 
+#: What a reply looks like: key, kind and shape of each value (shape ``None``: any; first extent -1: one per row).
+Form = tuple[tuple[str, str, tuple[int, ...] | None], ...]
+
 
 @dataclass
 class Judged:
-    """The replies that keep to the policy and their sizes, in name order, and the failures with their reasons."""
+    """The replies that keep to the policy and their sizes, in name order, and the failures with their reasons.
+
+    `form` is what the accepted replies have in common, where that could be told.
+    """
 
     ok: dict[str, Message] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
+    form: Form | None = None
 
 
-def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Judged:
-    """Check every reply against the policy and against the others."""
+def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy, known: Form | None = None) -> Judged:
+    """Check every reply against the policy and against the others; `known` is the form of such replies before."""
     judged = Judged()
     ok, sizes, failed = judged.ok, judged.sizes, judged.failed
     for name in call.to:
@@ -36,7 +43,7 @@ def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Judged
             ok[name], sizes[name] = _checked(call, outcome, policy)
         except MessageError as error:
             failed[name] = Failure(str(error))
-    for name, reason in _misshapen(call, ok, outcomes).items():
+    for name, reason in _misshapen(judged, call, outcomes, known).items():
         del ok[name], sizes[name]
         failed[name] = Failure(reason)
     return judged
@@ -61,24 +68,31 @@ def _checked(call: Call, delivery: Delivery, policy: Policy) -> tuple[Message, i
     return reply, size
 
 
-def _misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+def _misshapen(judged: Judged, call: Call, outcomes: Mapping[str, Outcome], known: Form | None) -> dict[str, str]:
     """Return the sites whose reply has not the keys and shapes that most others have, with the reason.
 
     Shapes are compared but for the step's `ragged` keys and, where most sites say that a key has one entry per
-    row, for its first axis. Where two ways are equally common nobody can be blamed, and all stay.
+    row, for its first axis. Where no form is the most common one, the one that was accepted last decides; where
+    there is none either, nobody can be blamed, and all stay.
     """
-    if len(ok) < 2:
+    replies = list(judged.ok.values())
+    if not replies:
         return {}
-    replies = list(ok.values())
-    first = replies[0]
-    if all(_alike(reply, first) for reply in replies):
+    if len(replies) > 1 and all(_alike(reply, replies[0]) for reply in replies):
+        judged.form = _form(replies[0], call.step.ragged, _mostly_per_row(judged.ok, outcomes))
         return {}
-    per_row = _mostly_per_row(ok, outcomes)
-    forms = {name: _form(reply, call.step.ragged, per_row) for name, reply in ok.items()}
-    (common, most), *others = Counter(forms.values()).most_common(2)
-    if others and others[0][1] == most:
+    per_row = _mostly_per_row(judged.ok, outcomes)
+    forms = {name: _form(reply, call.step.ragged, per_row) for name, reply in judged.ok.items()}
+    ranked = [*Counter(forms.values()).most_common(2), (None, 1)]  # one reply alone is no majority
+    if ranked[0][1] > ranked[1][1]:
+        judged.form = ranked[0][0]
+    elif known is not None:
+        per_row = frozenset(key for key, _, shape in known if shape and shape[0] == -1)
+        forms = {name: _form(reply, call.step.ragged, per_row) for name, reply in judged.ok.items()}
+        judged.form = known
+    if judged.form is None:
         return {}
-    return {name: _difference(form, common) for name, form in forms.items() if form != common}
+    return {name: _difference(form, judged.form) for name, form in forms.items() if form != judged.form}
 
 
 def _alike(a: Message, b: Message) -> bool:
@@ -104,19 +118,19 @@ def _mostly_per_row(ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) 
     return frozenset(key for key, count in votes.items() if 2 * count > len(ok))
 
 
-Form = tuple[tuple[str, str, tuple[int, ...] | None], ...]
+def form_of(message: Message) -> Form:
+    """Return what a message looks like."""
+    return _form(message, frozenset(), frozenset())
 
 
 def _form(reply: Message, ragged: frozenset[str], per_row: frozenset[str]) -> Form:
     parts: list[tuple[str, str, tuple[int, ...] | None]] = []
     for key in sorted(reply):
-        value = reply[key]
-        shape: tuple[int, ...] | None = np.shape(value)
         if key in ragged:
-            shape = None
-        elif key in per_row and shape:
-            shape = (-1, *shape[1:])
-        parts.append((key, "any" if key in ragged else _kind(value), shape))
+            parts.append((key, "any", None))
+            continue
+        shape = np.shape(reply[key])
+        parts.append((key, _kind(reply[key]), (-1, *shape[1:]) if shape and key in per_row else shape))
     return tuple(parts)
 
 

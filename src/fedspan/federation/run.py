@@ -12,6 +12,7 @@ import numpy as np
 from fedspan.errors import InputError
 from fedspan.federation.call import Engine
 from fedspan.federation.journal import Journal
+from fedspan.federation.judge import Form
 from fedspan.federation.record import CallRecord, Metrics, RunRecord, json_line
 from fedspan.federation.site import generator
 from fedspan.federation.state import NO_CHANGES
@@ -51,7 +52,8 @@ class Run:
         self.observers = observers
         self.id = f"{record.what}#{record.number}"
         self.rng: np.random.Generator = generator(record.seed, "coordinator")
-        self.accepted: dict[str, int] = {}
+        self.accepted: dict[str, int] = {}  # by site: the last call whose reply was taken
+        self.forms: dict[tuple[str, Form], Form] = {}  # by step and payload: what the replies looked like
         self.round: int | None = None
         self.journal: Journal | None = None
         self._calls = 0

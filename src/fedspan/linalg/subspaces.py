@@ -143,7 +143,7 @@ def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Array, Array]:
     if np.abs(S - S.T).max() > ASYMMETRIC * np.abs(S).max():
         raise InputError("S must be symmetric, but differs from its transpose")
     n = len(S)
-    if 3 * k < n:  # fewer vectors than this are found faster one by one
+    if 8 * k < n:  # so few are found faster one by one
         values, vectors = scipy.linalg.eigh(S, subset_by_index=(n - k, n - 1), check_finite=False)
     else:
         values, vectors = scipy.linalg.eigh(S, driver="evd", check_finite=False)
@@ -207,10 +207,11 @@ def _unit_columns(name: str, A: ArrayLike) -> Array:
 
 
 def _refuse_deficient(singular_values: Array) -> None:
-    if not singular_values[-1] > DEFICIENT * singular_values[0]:
+    small = int(np.sum(singular_values <= DEFICIENT * singular_values[0]))
+    if small:
         raise InputError(
-            f"A must have linearly independent columns, but {int(np.sum(singular_values <= DEFICIENT * singular_values[0]))}"
-            f" of its {len(singular_values)} singular values are below {DEFICIENT:g} of the largest"
+            f"A must have linearly independent columns, but {small} of its {len(singular_values)} singular values"
+            f" are below {DEFICIENT:g} of the largest"
         )
 
 

@@ -82,14 +82,27 @@ def ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -> lis
     >>> ticks(0, 10), ticks(0, 3, whole=True)
     ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [0.0, 1.0, 2.0, 3.0])
     """
+    step = _step(low, high, most, whole)
+    return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def up_to_ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -> list[float]:
+    """Return round values from just below `low` to just above `high`: for axes that begin and end with a tick.
+
+    Examples
+    --------
+    >>> up_to_ticks(0, 9.5)
+    [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    """
+    step = _step(low, high, most, whole)
+    return [i * step for i in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
+
+
+def _step(low: float, high: float, most: int, whole: bool) -> float:
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    if whole:
-        step = max(1.0, step)
-    slack = 1e-9 * step
-    first, last = math.ceil((low - slack) / step), math.floor((high + slack) / step)
-    return [i * step for i in range(first, last + 1)]
+    step = next((factor * power for factor in (1, 2, 5) if factor * power >= rough * (1 - 1e-9)), 10 * power)
+    return max(1.0, step) if whole else step
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.report.axes import Scale, drawable
+from fedspan.report.axes import Scale, drawable, number_with
 from fedspan.report.markup import Html, esc, join, number
 from fedspan.report.svg import LETTER, WIDTH, pixels, rect, svg
 
@@ -82,7 +82,7 @@ def heat_map(values: NDArray[np.float64], rows: Sequence[str], columns: Sequence
             if not drawable(value):
                 continue
             x, shade = left + j * cell, 0.75 * abs(value) / largest
-            text = f"{value:.2f}".replace("-", "−") if cell >= 34 and 0.01 <= largest < 100 else ""
+            text = number_with(value, 2) if cell >= 34 and 0.01 <= largest < 100 else ""
             body += [
                 rect(
                     x + 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedspan.report.axes import Scale, drawable, log_ticks, span, tick_texts, ticks
+from fedspan.report.axes import Scale, drawable, log_ticks, span, tick_texts, ticks, up_to_ticks
 from fedspan.report.markup import Html, esc, join, number
 from fedspan.report.svg import HEIGHT, LETTER, SERIES, WIDTH, dot, pixels, points, rect, svg
 
@@ -60,15 +60,16 @@ def line_chart(
     if log:
         grid = log_ticks(low, high)
     else:
-        places = ticks(low, high, 4)
-        low, high = (min(low, places[0]), max(high, places[-1])) if places else (low, high)
+        whole = all(y == int(y) for line in lines for y in line.y)
+        places = (up_to_ticks if zero else ticks)(low, high, 4, whole=whole)
+        low, high = min([low, *places]), max([high, *places])
         grid = list(zip(places, map(show, places) if show else tick_texts(places), strict=True))
     left = _left([text for _, text in grid])
     across = Scale(*span([x for line in lines for x in line.x]), left, WIDTH - RIGHT)
     up = Scale(low, high, HEIGHT - BOTTOM, TOP, log)
     below = ticks(across.low, across.high, 6, whole=True)
     body = [_horizontal_grid(grid, up, left), _x_texts(list(zip(map(across, below), tick_texts(below), strict=True)))]
-    body += [_mark(across(x), text, until) for (x, text), until in zip(marks, _ends(marks, across), strict=True)]
+    body += [_mark(across(x), text, until, left) for (x, text), until in zip(marks, _ends(marks, across), strict=True)]
     body += [_line(line, across, up, show or number) for line in lines]
     return svg(join(body), label, x_label)
 
@@ -90,8 +91,8 @@ def bar_chart(
     2
     """
     low, high = span([v for v in (*values, *line) if drawable(v)], zero=True)
-    places = ticks(low, high, 4)
-    low, high = min(low, places[0]), max(high, places[-1])
+    places = up_to_ticks(low, high, 4)
+    low, high = places[0], places[-1]
     grid = list(zip(places, map(show, places), strict=True))
     left = _left([text for _, text in grid])
     up = Scale(low, high, HEIGHT - BOTTOM, TOP)
@@ -147,7 +148,9 @@ def _ends(marks: Sequence[tuple[float, str]], across: Scale) -> list[float]:
     return [*(across(x) for x, _ in marks[1:]), WIDTH - RIGHT][: len(marks)]
 
 
-def _mark(x: float, text: str, until: float) -> Html:
+def _mark(x: float, text: str, until: float, left: float) -> Html:
     fits = LETTER * len(text) + 8 <= until - x
     words = f'<text class="mark" x="{pixels(x + 4)}" y="{TOP + 8}">{esc(text)}</text>' if fits else ""
+    if x <= left:  # the axis itself
+        return Html(words)
     return Html(f'<path class="mark" d="M{pixels(x)} {TOP}V{HEIGHT - BOTTOM}"><title>{esc(text)}</title></path>{words}')

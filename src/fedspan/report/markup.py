@@ -159,8 +159,9 @@ def table(
 
     def cells(tag: str, row: Sequence[object]) -> Html:
         shown = (esc(count(c) if isinstance(c, int) and not isinstance(c, bool) else c) for c in row)
+        boxes = (Html(f'<div class="text">{c}</div>') if tag == "td" and i < texts else c for i, c in enumerate(shown))
         kinds = ("" if i < texts else ' class="n"' for i in range(len(row)))
-        return join(Html(f"<{tag}{kind}>{cell}</{tag}>") for kind, cell in zip(kinds, shown, strict=True))
+        return join(Html(f"<{tag}{kind}>{cell}</{tag}>") for kind, cell in zip(kinds, boxes, strict=True))
 
     def line(row: Sequence[object]) -> Html:
         if len(row) == 1:

@@ -1,13 +1,13 @@
 """The models' own pictures, chosen by what a fitted model has.
 
-A new kind of model adds a function to `PICTURES`, which is the one place: from a model to a figure, or to None where
+A new kind of model adds a function to `PICTURES`, which is the one place: from a model to a picture, or to None where
 the model is of another kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +22,30 @@ MOST_COMPONENTS = 6
 MOST_LOADINGS = 12
 MOST_FEATURES = 12
 
-Picture = Callable[[Any], Html | None]
+
+class Picture(NamedTuple):
+    """A picture with its title, a remark and what its colours mean."""
+
+    title: str
+    body: Html
+    remark: str = ""
+    key: Sequence[tuple[int, str]] = ()
 
 
 def models_section(models: Sequence[Any]) -> Html:
     """Return the pictures of every model; of a pipeline, those of its steps."""
-    parts = []
+    figures: list[Html] = []
+    without: list[str] = []
     for model in (step for given in models for step in _steps(given)):
+        name = type(model).__name__
         found = [drawn for picture in PICTURES if (drawn := picture(model)) is not None]
-        body = charts(found) if found else note("This kind of model has no picture of its own.")
-        parts.append(Html(f"<h3>{esc(type(model).__name__)}</h3>{body}"))
-    return section("models", "Models", join(parts))
+        figures += [figure(title, body, over=name, remark=remark, key=key) for title, body, remark, key in found]
+        without += [] if found else [name]
+    rest = note(f"No picture for this kind of model: {', '.join(without)}.") if without else Html("")
+    return section("models", "Models", charts(figures), rest, lead="What was learned.")
 
 
-def explained_variance(model: Any) -> Html | None:
+def explained_variance(model: Any) -> Picture | None:
     """Draw the share of variance of each component, and of all up to it (``explained_variance_ratio_``)."""
     ratio = _array(model, "explained_variance_ratio_", 1)
     if ratio is None or not len(ratio):
@@ -54,10 +64,10 @@ def explained_variance(model: Any) -> Html | None:
     remark = f"{bad} not finite" if bad else f"{_percent(float(ratio.sum()))} in {count(len(ratio))} components"
     if len(ratio) > len(shown):
         remark += f"; the first {len(shown)} are shown"
-    return figure("Explained variance", chart, remark=remark, key=[(0, "each"), (6, "all so far")])
+    return Picture("Explained variance", chart, remark, [(0, "each"), (6, "all so far")])
 
 
-def loadings(model: Any) -> Html | None:
+def loadings(model: Any) -> Picture | None:
     """Draw the largest loadings of the first components (``components_``, of shape (components, features))."""
     components = _array(model, "components_", 2)
     if components is None or not components.size:
@@ -76,10 +86,10 @@ def loadings(model: Any) -> Html | None:
     )
     total = components.shape[1]
     remark = f"The {len(order)} of {count(total)} features with the largest loadings." if len(order) < total else ""
-    return figure("Loadings of the first components", chart, remark=remark, key=[(0, "positive"), (6, "negative")])
+    return Picture("Loadings of the first components", chart, remark, [(0, "positive"), (6, "negative")])
 
 
-def centre_and_scale(model: Any) -> Html | None:
+def centre_and_scale(model: Any) -> Picture | None:
     """List the mean and scale of the first features (``mean_`` and ``scale_``, either may be None)."""
     if not (hasattr(model, "mean_") and hasattr(model, "scale_")):
         return None
@@ -91,10 +101,10 @@ def centre_and_scale(model: Any) -> Html | None:
     names = _feature_names(model, total)
     rows = [[names[j], *(number(float(v[j])) for v in given.values())] for j in range(min(total, MOST_FEATURES))]
     remark = f"The first {MOST_FEATURES} of {count(total)} features." if total > MOST_FEATURES else ""
-    return figure("Centre and scale", table(["feature", *given], rows), remark=remark)
+    return Picture("Centre and scale", table(["feature", *given], rows), remark)
 
 
-PICTURES: list[Picture] = [explained_variance, loadings, centre_and_scale]
+PICTURES: list[Callable[[Any], Picture | None]] = [explained_variance, loadings, centre_and_scale]
 
 
 def _steps(model: Any) -> list[Any]:

@@ -15,12 +15,15 @@ LETTER = 6.3  # the width of a letter, roughly: leaves room for the texts on the
 SERIES = 10  # colours in the style sheet
 
 
-def figure(title: object, chart: Html, *, remark: str = "", key: Sequence[tuple[int, str]] = ()) -> Html:
-    """Return a chart with its title, what the colours mean, and a remark."""
+def figure(
+    title: object, chart: Html, *, over: str = "", remark: str = "", key: Sequence[tuple[int, str]] = ()
+) -> Html:
+    """Return a chart with its title and what it belongs to over it, what the colours mean, and a remark."""
     names = join(Html(f'<li class="s{colour}">{esc(name, 60)}</li>') for colour, name in key)
     legend = f'<ul class="key">{names}</ul>' if key else ""
+    whose = f"<small>{esc(over)}</small>" if over else ""
     said = f'<p class="note">{esc(remark)}</p>' if remark else ""
-    return Html(f"<figure><figcaption>{esc(title)}</figcaption>{legend}{chart}{said}</figure>")
+    return Html(f"<figure><figcaption>{whose}{esc(title)}</figcaption>{legend}{chart}{said}</figure>")
 
 
 def charts(figures: Sequence[Html]) -> Html:

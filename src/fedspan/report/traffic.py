@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from fedspan.federation.record import CallRecord, RunRecord
+from fedspan.report.axes import number_with
 from fedspan.report.blocks import row_bars
 from fedspan.report.charts import Line, line_chart
-from fedspan.report.markup import Html, count, esc, note, number, plural, section, size, table
+from fedspan.report.markup import Html, count, duration, esc, note, plural, section, size, table
 from fedspan.report.svg import charts, figure
 from fedspan.report.tally import StepTotals, by_step, run_names
 from fedspan.report.thinning import thinned
@@ -18,7 +19,7 @@ MOST_CALLS = 50
 MOST_STEPS = 50
 MOST_BARS = 5
 POINTS = 240
-UP, DOWN = 0, 6  # colours
+UP, DOWN, TIME = 0, 6, 4  # colours
 
 
 def traffic_section(records: Sequence[RunRecord]) -> Html:
@@ -30,7 +31,7 @@ def traffic_section(records: Sequence[RunRecord]) -> Html:
     within = f" in {plural(rounds, 'round')}" if rounds else ""
     lead = f"{plural(len(calls), 'call')}{within}. Bytes are those of the messages: up from the sites, down to them."
     body = _calls_table(records) if len(calls) <= MOST_CALLS else _steps_table(records)
-    return section("rounds", "Rounds and bytes", charts([_so_far(records), _bars(records)]), body, lead=lead)
+    return section("rounds", "Rounds and bytes", charts([_so_far(records), *_bars(records)]), body, lead=lead)
 
 
 def _so_far(records: Sequence[RunRecord]) -> Html:
@@ -49,47 +50,61 @@ def _so_far(records: Sequence[RunRecord]) -> Html:
     return figure("Bytes so far", chart, key=[(UP, "up"), (DOWN, "down")])
 
 
-def _bars(records: Sequence[RunRecord]) -> Html:
-    """Draw the steps that moved the most bytes."""
+def _bars(records: Sequence[RunRecord]) -> list[Html]:
+    """Draw the steps that moved the most bytes, and those that took the most time."""
     up: Counter[str] = Counter()
     down: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for record in records:
         for total in by_step(record):
             up[total.step] += total.up
             down[total.step] += total.down
-    steps = [step for step, _ in (up + down).most_common(MOST_BARS)] or list(up)[:MOST_BARS]
-    chart = row_bars(
-        [step.rpartition(".")[2] for step in steps],
-        [[up[step], down[step]] for step in steps],
-        label="bytes by step",
-        show=size,
-        colours=[UP, DOWN],
-    )
-    hidden = len(up) - len(steps)
-    remark = f"and {plural(hidden, 'step')} with fewer bytes" if hidden else ""
-    return figure("Bytes by step", chart, key=[(UP, "up"), (DOWN, "down")], remark=remark)
+            seconds[total.step] += total.seconds
+
+    def drawn(
+        title: str, values: dict[str, list[float]], show: Callable[[float], str], key: list[tuple[int, str]]
+    ) -> Html:
+        steps = sorted(values, key=lambda step: -sum(values[step]))[:MOST_BARS]
+        chart = row_bars(
+            [step.rpartition(".")[2] for step in steps],
+            [values[step] for step in steps],
+            label=title,
+            show=show,
+            colours=[colour for colour, _ in key],
+        )
+        hidden = len(values) - len(steps)
+        return figure(title, chart, remark=f"and {plural(hidden, 'step')} with less" if hidden else "", key=key)
+
+    return [
+        drawn("Bytes by step", {step: [up[step], down[step]] for step in up}, size, [(UP, "up"), (DOWN, "down")]),
+        drawn(
+            "Time by step", {step: [seconds[step]] for step in up}, duration, [(TIME, "from asking to the last answer")]
+        ),
+    ]
 
 
 def _calls_table(records: Sequence[RunRecord]) -> Html:
     head = ["call", "step", "round", "answered", "bytes up", "bytes down", "seconds"]
+    digits = _decimals(records)
     rows: list[Sequence[object]] = []
     for name, record in zip(run_names(records), records, strict=True):
         rows += [[name]] if len(records) > 1 and record.calls else []
-        rows += [_call_row(call) for call in record.calls]
+        rows += [_call_row(call, digits) for call in record.calls]
     totals = [total for record in records for total in by_step(record)]
-    return table(head, rows, texts=2, foot=["all", "", "", *_totals(totals)])
+    return table(head, rows, texts=2, foot=["all", "", "", *_totals(totals, digits)])
 
 
-def _call_row(call: CallRecord) -> list[object]:
+def _call_row(call: CallRecord, digits: int) -> list[object]:
     total = StepTotals(call.step)
     total.add(call)
     journal = Html(' <span class="tag">from the journal</span>') if call.replayed else ""
     turn = "–" if call.round is None else call.round
-    return [str(call.number), Html(f"{step_name(call.step)}{journal}"), turn, *_totals([total])]
+    return [str(call.number), Html(f"{step_name(call.step)}{journal}"), turn, *_totals([total], digits)]
 
 
 def _steps_table(records: Sequence[RunRecord]) -> Html:
     head = ["step", "calls", "answered", "bytes up", "bytes down", "seconds"]
+    digits = _decimals(records)
     rows: list[Sequence[object]] = []
     every = [(name, total) for name, r in zip(run_names(records), records, strict=True) for total in by_step(r)]
     last = ""
@@ -98,19 +113,26 @@ def _steps_table(records: Sequence[RunRecord]) -> Html:
             rows.append([name])
             last = name
         journal = f' <span class="tag">{count(total.replayed)} from the journal</span>' if total.replayed else ""
-        rows.append([Html(f"{step_name(total.step)}{journal}"), total.calls, *_totals([total])])
+        rows.append([Html(f"{step_name(total.step)}{journal}"), total.calls, *_totals([total], digits)])
     totals = [total for _, total in every]
     hidden = len(every) - MOST_STEPS
     rest = note(f"and {plural(hidden, 'more step')}, counted in the last line") if hidden > 0 else ""
-    foot = ["all", sum(total.calls for total in totals), *_totals(totals)]
+    foot = ["all", sum(total.calls for total in totals), *_totals(totals, digits)]
     return Html(f"{table(head, rows, foot=foot)}{rest}")
 
 
-def _totals(totals: Sequence[StepTotals]) -> list[object]:
+def _decimals(records: Sequence[RunRecord]) -> int:
+    """Return how many decimals the seconds need, one number for the whole column."""
+    total = sum(record.seconds for record in records)
+    return 4 if total < 10 else 2 if total < 1000 else 0
+
+
+def _totals(totals: Sequence[StepTotals], digits: int) -> list[object]:
     answered, asked = sum(t.answered for t in totals), sum(t.asked for t in totals)
     of = Html(f"{count(answered)} of {count(asked)}")
     replies = of if answered == asked else Html(f'<span class="bad">{of}</span>')
-    return [replies, sum(t.up for t in totals), sum(t.down for t in totals), number(sum(t.seconds for t in totals), 3)]
+    seconds = number_with(sum(t.seconds for t in totals), digits)
+    return [replies, sum(t.up for t in totals), sum(t.down for t in totals), seconds]
 
 
 def step_name(step: str) -> Html:

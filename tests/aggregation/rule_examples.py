@@ -1,0 +1,101 @@
+"""An example of every aggregation rule and the laws that hold for it: whoever adds a rule adds a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+
+from fedspan import aggregation
+from fedspan.aggregation import (
+    Aggregator,
+    ClipNorm,
+    CoordinateMedian,
+    GeometricMedian,
+    Krum,
+    Mean,
+    MedianOfMeans,
+    MultiKrum,
+    TrimmedMean,
+)
+
+RULES = [name for name in aggregation.__all__ if name not in ("Aggregate", "Aggregator")]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A rule, and what may be asked of it.
+
+    `least` is the smallest number of values that it takes. `tolerates(L)` is how many of L values may be bad, and
+    `bound(L, bad, d)` how far it may then be from the centre of a unit ball that holds the honest ones.
+    """
+
+    rule: Aggregator
+    least: int = 1
+    any_order: bool = True
+    translates: bool = True
+    scales: bool = True
+    in_hull: bool = True
+    tolerates: Callable[[int], int] = lambda L: 0
+    bound: Callable[[int, int, int], float] = lambda L, bad, d: 1.0
+
+    def __repr__(self) -> str:
+        return repr(self.rule)
+
+
+def minority(L: int) -> int:
+    return (L - 1) // 2
+
+
+def by_entry(L: int, bad: int, d: int) -> float:
+    """Every entry lies between honest ones."""
+    return sqrt(d)
+
+
+def median_bound(L: int, bad: int, d: int) -> float:
+    """2 (1 - a) / (1 - 2 a) for a part a of bad values."""
+    return 2 * (L - bad) / (L - 2 * bad)
+
+
+def krum_bound(L: int, bad: int, d: int) -> float:
+    """An honest score is at most (L - f - 2) squared diameters, and a chosen value has an honest neighbour within."""
+    return 1 + 2 * sqrt(L - bad - 2)
+
+
+EXAMPLES: dict[str, list[Example]] = {
+    "Mean": [Example(Mean())],
+    "CoordinateMedian": [Example(CoordinateMedian(), tolerates=minority, bound=by_entry)],
+    "TrimmedMean": [
+        Example(TrimmedMean(0)),
+        Example(TrimmedMean(2), least=5, tolerates=lambda L: 2, bound=by_entry),
+    ],
+    "GeometricMedian": [Example(GeometricMedian(), tolerates=minority, bound=median_bound)],
+    "MedianOfMeans": [
+        Example(MedianOfMeans(1)),
+        Example(
+            MedianOfMeans(3),
+            least=3,
+            any_order=False,
+            tolerates=lambda L: 1,
+            bound=lambda L, b, d: median_bound(3, b, d),
+        ),
+    ],
+    "Krum": [Example(Krum(1), least=5, tolerates=lambda L: 1, bound=krum_bound)],
+    "MultiKrum": [
+        Example(MultiKrum(1, 2), least=5, tolerates=lambda L: 1, bound=krum_bound),
+        Example(MultiKrum(2, 5), least=7, tolerates=lambda L: 2, bound=krum_bound),
+    ],
+    "ClipNorm": [
+        Example(ClipNorm(Mean()), translates=False, in_hull=False, tolerates=minority, bound=lambda L, b, d: 10.0),
+        Example(
+            ClipNorm(GeometricMedian(), factor=2.0),
+            translates=False,
+            in_hull=False,
+            tolerates=minority,
+            bound=median_bound,
+        ),
+        Example(ClipNorm(TrimmedMean(1), norm=1e6), least=3, translates=False, scales=False, in_hull=False),
+    ],
+}
+
+ALL = [example for name in RULES for example in EXAMPLES.get(name, [])]

@@ -152,7 +152,7 @@ def test_a_shorter_or_longer_run_than_the_recorded_one_is_refused(tmp_path):
 
     federation(tmp_path).run(some)
     calls[0] = 2
-    with pytest.raises(JournalError, match="1 recorded calls are left over"):
+    with pytest.raises(JournalError, match="recorded calls are left over"):
         federation(tmp_path).run(some)
     calls[0] = 4
     with pytest.raises(JournalError, match="finished run that made 3 calls"):

@@ -88,7 +88,7 @@ def test_a_reply_nobody_took_leaves_no_trace_in_the_state(wire):
     from .conftest import walk
 
     fed = fs.LocalFederation(make_sites(), wire=wire, policy=fs.Policy(quorum=1))
-    plan = fs.FaultPlan(seed=2, drop=0.15, delay=0.15, stale=0.1, nonfinite=0.1, malformed=0.05, duplicate=0.2)
+    plan = fs.FaultPlan(seed=2, drop=0.1, delay=0.1, stale=0.05, nonfinite=0.05, malformed=0.05, duplicate=0.2)
     accepted = dict.fromkeys(fed.sites, 0)
     with fed.begin("run") as run:
         faulty = run.with_faults(plan)

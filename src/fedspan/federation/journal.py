@@ -130,10 +130,7 @@ class Journal:
             self._next = len(self._offsets)
             os.fsync(self._file.fileno())
         elif _parse_call(self._body(self._next), self.path) is not None:
-            left = len(self._offsets) - self._next
-            raise JournalError(
-                f"{self.path} does not fit: this run has stopped and {left} recorded calls are left over"
-            )
+            raise JournalError(f"{self.path} does not fit: this run has stopped, and recorded calls are left over")
 
     def close(self) -> None:
         """Close the file and give up its lock."""

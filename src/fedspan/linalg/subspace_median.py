@@ -16,8 +16,8 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from fedspan.errors import InputError
-from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array, gap_bound
-from fedspan.linalg.fermat import fermat_point, isometric_coordinates
+from fedspan.linalg.certificate import Array
+from fedspan.linalg.projector_median import ProjectorMedian, median_of_projectors
 from fedspan.linalg.projectors import (
     Geometry,
     orthonormality_defect,
@@ -29,8 +29,7 @@ from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, orthonormalize, top_
 
 Output = Literal["eigenspace", "node", "trimmed"]
 
-GOOD_GAP = 5e-11  # of the objective: a larger gap is worth computing the distances from residuals
-MAX_REFERENCES = 2
+MAX_REFERENCES = 2  # geometries from residuals, when the one from overlaps is not sharp
 TRIM = 1.5  # times the median distance: sites farther from P_gm than this are left out
 
 
@@ -61,16 +60,6 @@ class SubspaceMedianResult:
     gap: float
     spectrum: Array
     kept: NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class _Median:
-    weights: Array
-    distances: Array
-    low: Array  # bounds of the distances
-    high: Array
-    gap: float
-    nearest: int
 
 
 def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> SubspaceMedianResult:
@@ -118,15 +107,15 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
         raise InputError(f"output={output!r} must be 'eigenspace', 'node' or 'trimmed'")
     U, defect = _validated(bases)
     geometry, inner = overlap_geometry(U, defect)
-    median = _median_of(geometry)
+    median = median_of_projectors(geometry)
     for _ in range(MAX_REFERENCES):
-        if median.gap <= GOOD_GAP * median.distances.sum():
+        if median.is_sharp():
             break
-        finer = residual_geometry(U, defect, median.nearest)
-        found = _median_of(finer)
-        if found.gap >= median.gap:
+        reference = median.nearest
+        geometry = residual_geometry(U, defect, reference)
+        median = median_of_projectors(geometry)
+        if median.nearest == reference:
             break
-        geometry, median = finer, found
 
     kept = _kept(geometry, median, output)
     values, basis = _leading(U, inner, median.weights)
@@ -192,38 +181,7 @@ def _validated(bases: ArrayLike) -> tuple[Array, float]:
     return U, float(defect.max()) + error
 
 
-def _median_of(geometry: Geometry) -> _Median:
-    """Solve, then certify with distances whose errors are bounded by those of the geometry."""
-    gram, L = geometry.gram, len(geometry.gram)
-    ones = np.ones(L)
-    solution = fermat_point(isometric_coordinates(gram), ones, geometry.tolerance)
-    at_site = bool(solution.coincide.any())
-    share = np.eye(L)[solution.nearest] if at_site else solution.pulls / solution.pulls.sum()
-
-    def squared_norms(coefficients: Array) -> tuple[Array, Array]:  # rows of coefficients of projectors, sum 0
-        size = np.abs(coefficients)
-        error = geometry.error + 4.0 * (L + 4) * UNIT_ROUNDOFF * np.abs(gram)
-        return (
-            np.einsum("ij,ij->i", coefficients @ gram, coefficients),
-            np.einsum("ij,ij->i", size @ error, size),
-        )
-
-    square, error = squared_norms(np.eye(L) - share)
-    low, high = np.sqrt(np.maximum(square - error, 0.0)), np.sqrt(np.maximum(square + error, 0.0))
-    pull, pull_error = squared_norms((solution.pulls - solution.pulls.sum() * share)[None, :])
-    weights = solution.coincide / solution.coincide.sum() if at_site else share
-    gap = gap_bound(
-        ones,
-        (low, high),
-        (solution.pulls * low * (1.0 - 1e-15), solution.pulls * high * (1.0 + 1e-15)),
-        float(np.sqrt(max(0.0, pull[0] + pull_error[0]))),
-        solution.coincide,
-        float(weights @ high) if at_site else 0.0,
-    )
-    return _Median(weights, np.sqrt(np.maximum(square, 0.0)), low, high, gap, solution.nearest)
-
-
-def _kept(geometry: Geometry, median: _Median, output: Output) -> NDArray[np.intp]:
+def _kept(geometry: Geometry, median: ProjectorMedian, output: Output) -> NDArray[np.intp]:
     """Choose the sites to make the basis from; one that is not known to be too far away is near enough."""
     if output == "eigenspace":
         return np.flatnonzero(median.weights)

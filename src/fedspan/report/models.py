@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedspan.report.blocks import heat_map
 from fedspan.report.charts import bar_chart
-from fedspan.report.markup import Html, count, esc, join, note, number, section, table
+from fedspan.report.markup import Html, count, note, number, section, table
 from fedspan.report.svg import charts, figure
 
 MOST_BARS = 40

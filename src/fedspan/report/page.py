@@ -103,7 +103,8 @@ def render(
     if scatter is not None:
         parts["map"] = scatter_section(scatter)
     links = join(Html(f'<a href="#{key}">{_LINKS[key]}</a>') for key in parts)
-    style, script = _part("report.css"), _part("scatter.js") if scatter is not None else ""
+    style = _part("report.css")
+    script = _part("points.js") + _part("scatter.js") if "map" in parts else ""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">'

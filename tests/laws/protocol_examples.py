@@ -1,0 +1,56 @@
+"""One example for every protocol of the package. A protocol without one is a failing test."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import numpy as np
+
+import fedspan as fs
+from fedspan import protocols
+
+from .protocol_laws import Example
+
+
+def spiked_sites():
+    """Nine sites of unequal size, with three strong directions in eight columns."""
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(8, 3)))[0]
+    sites = []
+    for i in range(9):
+        n = 20 + 3 * i
+        X = rng.normal(size=(n, 3)) * [5.0, 3.0, 2.0] @ axes.T + 0.3 * rng.normal(size=(n, 8)) + i / 10
+        sites.append(fs.Site(f"site-{i}", X))
+    return sites
+
+
+SETTINGS = {
+    "columns.agree_on_columns": {},
+    "moments.moments": {},
+    "covariance_pca.covariance_pca": {"rank": 3},
+    "subspace_iteration.subspace_iteration": {"rank": 3, "n_columns": 8, "max_rounds": 15},
+    "stack_pca.stack_pca": {"rank": 3},
+}
+
+SITES = {}
+
+
+def discovered():
+    """Return every public protocol by its short name: functions of the package that take a federation first."""
+    found = {}
+    for module in pkgutil.iter_modules(protocols.__path__):
+        loaded = importlib.import_module(f"{protocols.__name__}.{module.name}")
+        for name, function in inspect.getmembers(loaded, inspect.isfunction):
+            first = next(iter(inspect.signature(function).parameters), None)
+            if function.__module__ == loaded.__name__ and first == "fed" and not name.startswith("_"):
+                found[f"{module.name}.{name}"] = function
+    return found
+
+
+EXAMPLES = {
+    name: Example(function, SETTINGS[name], SITES.get(name, spiked_sites))
+    for name, function in discovered().items()
+    if name in SETTINGS
+}

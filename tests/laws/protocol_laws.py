@@ -1,0 +1,113 @@
+"""Laws that every protocol keeps, whatever it computes. Each ``check_*`` takes an `Example`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+import fedspan as fs
+from fedspan.errors import JournalError, QuorumError
+from fedspan.federation.faults import KINDS
+from fedspan.wire import canonical, encode
+
+
+@dataclass(frozen=True)
+class Example:
+    """A protocol with parameters that suit the sites that `sites()` makes."""
+
+    protocol: Callable[..., Any]
+    settings: Mapping[str, Any]
+    sites: Callable[[], list[fs.Site]]
+
+    def run(self, transform=lambda fed: fed, reverse=False, **options) -> bytes:
+        """Run it on a fresh federation and return its result as bytes."""
+        sites = self.sites()
+        fed = fs.LocalFederation(sites[::-1] if reverse else sites, **{"seed": 1, **options})
+        return as_bytes(transform(fed).run(self.protocol, **self.settings))
+
+
+def as_bytes(result: Any) -> bytes:
+    """Return a protocol's result as bytes that are equal only for results that are equal to the last bit."""
+    if is_dataclass(result) and not isinstance(result, type):
+        return b"|".join(as_bytes(getattr(result, field.name)) for field in fields(result))
+    if isinstance(result, tuple | list):
+        return b"|".join(map(as_bytes, result))
+    if isinstance(result, Mapping):
+        return b"|".join(str(key).encode() + b"=" + as_bytes(result[key]) for key in sorted(result))
+    if isinstance(result, fs.Federation):
+        return repr(result.sites).encode()
+    return encode(canonical({"value": result}))
+
+
+def check_repeatable_by_seed(example: Example) -> None:
+    assert example.run() == example.run()
+
+
+def check_site_order_is_irrelevant(example: Example) -> None:
+    assert example.run(reverse=True) == example.run()
+
+
+def check_wire_and_threads_change_nothing(example: Example) -> None:
+    expected = example.run()
+    assert example.run(wire=True) == expected
+    assert example.run(n_jobs=3) == expected
+    assert example.run(wire=True, n_jobs=3) == expected
+
+
+def check_data_is_not_modified(example: Example) -> None:
+    sites = example.sites()
+    before = [site.X.copy() for site in sites]
+    fs.LocalFederation(sites, seed=1).run(example.protocol, **example.settings)
+    for site, X in zip(sites, before, strict=True):
+        np.testing.assert_array_equal(site.X, X)
+
+
+def check_resumes_after_any_call(example: Example, folder) -> None:
+    """Cut the journal after each call, as a kill would, and compare the bytes at the end."""
+    expected = example.run(run_dir=folder)
+    journal = folder / "run-000" / "journal"
+    whole = journal.read_bytes()
+    bounds, at = [], 0
+    while at < len(whole):
+        at += 24 + int.from_bytes(whole[at + 12 : at + 20], "little") + 16
+        bounds.append(at)
+    for cut in [bound + extra for bound in bounds[:-1] for extra in (0, 10)][:40]:
+        journal.write_bytes(whole[:cut])
+        assert example.run(run_dir=folder) == expected
+
+
+def check_other_settings_do_not_resume(example: Example, folder) -> None:
+    example.run(run_dir=folder)
+    try:
+        example.run(run_dir=folder, seed=2)
+    except JournalError as error:
+        assert "seed was 1 and is now 2" in str(error)
+    else:
+        raise AssertionError("a journal of another seed was accepted")
+
+
+def check_survives_faults(example: Example, kind: str, wire: bool) -> None:
+    """With a fifth of the replies spoilt a run ends with a result, or stops and says who failed and why."""
+    fed = fs.LocalFederation(example.sites(), seed=1, wire=wire)
+    faulty = fed.with_faults(fs.FaultPlan(seed=3, **{kind: 0.2}))
+    try:
+        with faulty.begin("faulty") as run:
+            result = as_bytes(example.protocol(run, **example.settings))
+    except QuorumError as error:
+        assert error.failed
+        assert str(len(run.record.calls[-1].asked)) in str(error)
+    else:
+        assert kind != "duplicate" or result == example.run()
+    if kind == "duplicate":
+        assert run.record.failures == []
+    assert all(why for _, _, why in run.record.failures)
+
+
+def check_faults_are_repeatable(example: Example) -> None:
+    plan = fs.FaultPlan(seed=5, **dict.fromkeys(KINDS, 0.02))
+    policy = fs.Policy(quorum=1)
+    runs = [example.run(lambda fed: fed.with_faults(plan), wire=wire, policy=policy) for wire in (False, True)]
+    assert runs[0] == runs[1]

@@ -1,0 +1,58 @@
+"""Every protocol of the package, found by itself, against every law."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedspan.federation.faults import KINDS
+
+from . import protocol_laws as laws
+from .protocol_examples import EXAMPLES, SETTINGS, discovered
+
+every_protocol = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+
+
+def test_every_protocol_has_an_example():
+    assert set(discovered()) == set(SETTINGS)
+
+
+@every_protocol
+def test_repeatable_by_seed(example):
+    laws.check_repeatable_by_seed(example)
+
+
+@every_protocol
+def test_site_order_is_irrelevant(example):
+    laws.check_site_order_is_irrelevant(example)
+
+
+@every_protocol
+def test_wire_and_threads_change_nothing(example):
+    laws.check_wire_and_threads_change_nothing(example)
+
+
+@every_protocol
+def test_data_is_not_modified(example):
+    laws.check_data_is_not_modified(example)
+
+
+@every_protocol
+def test_resumes_after_any_call(example, tmp_path):
+    laws.check_resumes_after_any_call(example, tmp_path)
+
+
+@every_protocol
+def test_other_settings_do_not_resume(example, tmp_path):
+    laws.check_other_settings_do_not_resume(example, tmp_path)
+
+
+@every_protocol
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wire", [False, True], ids=["direct", "wire"])
+def test_survives_faults(example, kind, wire):
+    laws.check_survives_faults(example, kind, wire)
+
+
+@every_protocol
+def test_faults_are_repeatable(example):
+    laws.check_faults_are_repeatable(example)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+# Before SciPy is imported: scikit-learn's checks skip those of array API input otherwise.
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
 import pytest
 from hypothesis import settings
 

@@ -211,7 +211,9 @@ def test_mutated_messages_raise_only_our_error_and_leak_nothing():
     rng = random.Random(0)
     seeds = [
         encode({"x": np.arange(6.0).reshape(2, 3), "n": 3, "who": "é", "none": None, "z": 1j}),
-        encode({"t": np.array(["ab", "c"]), "b": np.array([b"x", b"yz"]), "flag": np.array([True]), "e": np.zeros((0, 3))}),
+        encode(
+            {"t": np.array(["ab", "c"]), "b": np.array([b"x", b"yz"]), "flag": np.array([True]), "e": np.zeros((0, 3))}
+        ),
         encode({"u": 2**63, "i": -1, "f": float("nan"), "s": "text", "small": np.arange(3, dtype="i2")}),
     ]
     decoded = 0

@@ -86,7 +86,7 @@ def test_an_attack_can_answer_for_a_site_whose_own_step_failed(wire):
         return {"n": 1}
 
     fed = fs.LocalFederation(make_sites(), wire=wire)
-    bad = fed.corrupt(lambda replies, bad, rng, call: dict.fromkeys(bad, {"n": 100}), sites=["s0"])
+    bad = fed.corrupt(lambda replies, bad, rng, call: {name: {"n": 100} for name in bad}, sites=["s0"])
     assert [bad.sum(broken_at_s0)["n"] for _ in range(3)] == [106, 106, 106]
 
 

@@ -140,7 +140,13 @@ def test_sums_and_means_by_hand(wire):
     @fs.step
     def parts(site):
         X = site.X
-        return {"sum": X.sum(axis=0).astype(np.float32), "n": len(X), "f": 0.5, "flags": X[:1, 0] > 5, "u": np.uint8([200])}
+        return {
+            "sum": X.sum(axis=0).astype(np.float32),
+            "n": len(X),
+            "f": 0.5,
+            "flags": X[:1, 0] > 5,
+            "u": np.uint8([200]),
+        }
 
     fed = fs.LocalFederation(sites, wire=wire)
     total = fed.sum(parts)
@@ -258,5 +264,5 @@ def test_bad_federation_parameters_are_refused(bad):
         fs.LocalFederation(make_sites(), **bad)
     with pytest.raises(InputError, match="at least one site"):
         fs.LocalFederation([])
-    with pytest.raises(InputError, match="use fedspan.Site"):
+    with pytest.raises(InputError, match=r"use fedspan\.Site"):
         fs.LocalFederation([np.eye(2)])  # type: ignore[list-item]

@@ -68,7 +68,7 @@ def test_a_fault_finds_something_to_spoil_in_any_reply(wire):
 
 
 def test_impossible_plans_are_refused():
-    with pytest.raises(InputError, match="drop=1.5"):
+    with pytest.raises(InputError, match=r"drop=1\.5"):
         fs.FaultPlan(drop=1.5)
     with pytest.raises(InputError, match="add up"):
         fs.FaultPlan(drop=0.6, error=0.6)

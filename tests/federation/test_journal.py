@@ -114,7 +114,7 @@ def test_a_journal_of_something_else_is_refused_with_a_sentence(journal):
     def other(fed, *, rounds=6):
         return fed.ask(walk, pull=0.5).stack("steps")
 
-    with pytest.raises(JournalError, match="its what was .*wander.* and is now .*other"):
+    with pytest.raises(JournalError, match=r"its what was .*wander.* and is now .*other"):
         federation(folder).run(other)
     with pytest.raises(JournalError, match="settings was rounds=absent and is now rounds=7"):
         federation(folder).run(wander, rounds=7)
@@ -214,7 +214,7 @@ def test_a_federation_that_is_still_open_passes_its_journal_on(tmp_path, expecte
 
 def test_a_journal_in_use_by_another_process_is_refused(tmp_path):
     held = Journal(tmp_path / "journal", {"a": 1})
-    code = "import sys; from pathlib import Path; from fedspan.federation import Journal; Journal(Path(sys.argv[1]), {'a': 1})"
+    code = "import sys, pathlib, fedspan.federation as f; f.Journal(pathlib.Path(sys.argv[1]), {'a': 1})"
     run = [sys.executable, "-c", code, str(held.path)]
     refused = subprocess.run(run, capture_output=True, text=True, check=False)
     assert "is in use by another process" in refused.stderr

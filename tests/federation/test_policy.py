@@ -77,7 +77,8 @@ def test_a_bad_reply_is_a_failed_site_with_its_reason(how, n_jobs, wire):
     replies = fed.ask(misbehave, how=how)
     release.set()
     assert list(replies.ok) == ["s0", "s1", "s3", "s4", "s5", "s6"]
-    pytest.raises(KeyError, lambda: replies["s2"]).match(REASONS[how])
+    with pytest.raises(KeyError, match=REASONS[how]):
+        _ = replies["s2"]
     assert fed.record.calls[0].failed == replies.failed
     assert fed.record.calls[0].answered == tuple(replies.ok)
     assert "s2" not in fed.record.calls[0].bytes_up
@@ -92,7 +93,9 @@ def test_below_the_quorum_the_run_stops_and_says_who_failed_and_why(fed):
             raise OSError("disk full")
         return {"n": 1}
 
-    with pytest.raises(QuorumError, match=r"1 of 7 sites answered .*quorum needs 4.*s1: .*OSError: disk full") as caught:
+    with pytest.raises(
+        QuorumError, match=r"1 of 7 sites answered .*quorum needs 4.*s1: .*OSError: disk full"
+    ) as caught:
         fed.ask(most_fail)
     assert sorted(caught.value.failed) == [f"s{i}" for i in range(1, 7)]
     assert isinstance(caught.value.__cause__, OSError)

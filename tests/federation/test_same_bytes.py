@@ -96,5 +96,5 @@ def test_a_reply_nobody_took_leaves_no_trace_in_the_state(wire):
             for name, reply in faulty.ask(walk, pull=0.1).ok.items():
                 accepted[name] += 1
                 assert reply["steps"] == accepted[name]
-    assert 5 < min(accepted.values())
+    assert min(accepted.values()) > 5
     assert max(accepted.values()) < 30

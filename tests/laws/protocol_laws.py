@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fedspan as fs
 from fedspan.errors import JournalError, QuorumError
@@ -81,28 +83,23 @@ def check_resumes_after_any_call(example: Example, folder) -> None:
 
 def check_other_settings_do_not_resume(example: Example, folder) -> None:
     example.run(run_dir=folder)
-    try:
+    with pytest.raises(JournalError, match="seed was 1 and is now 2"):
         example.run(run_dir=folder, seed=2)
-    except JournalError as error:
-        assert "seed was 1 and is now 2" in str(error)
-    else:
-        raise AssertionError("a journal of another seed was accepted")
 
 
 def check_survives_faults(example: Example, kind: str, wire: bool) -> None:
     """With a fifth of the replies spoilt a run ends with a result, or stops and says who failed and why."""
     fed = fs.LocalFederation(example.sites(), seed=1, wire=wire)
     faulty = fed.with_faults(fs.FaultPlan(seed=3, **{kind: 0.2}))
-    try:
-        with faulty.begin("faulty") as run:
-            result = as_bytes(example.protocol(run, **example.settings))
-    except QuorumError as error:
-        assert error.failed
-        assert str(len(run.record.calls[-1].asked)) in str(error)
-    else:
-        assert kind != "duplicate" or result == example.run()
+    result = b""
+    with suppress(QuorumError), faulty.begin("faulty") as run:
+        result = as_bytes(example.protocol(run, **example.settings))
     if kind == "duplicate":
         assert run.record.failures == []
+        assert result == example.run()
+    elif not result:
+        assert run.record.calls[-1].failed
+        assert all(name in run.record.stopped for name in list(run.record.calls[-1].failed)[:5])
     assert all(why for _, _, why in run.record.failures)
 
 

@@ -6,12 +6,13 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.scaler import deviations
+from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.lenses import project, standardize
@@ -28,7 +29,7 @@ SOLVERS = ("auto", "covariance", "subspace_iteration", "stack")
 _EXPECTED_ROUNDS = 20
 
 
-class FedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FedEstimator):
+class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     """Principal component analysis.
 
     Parameters

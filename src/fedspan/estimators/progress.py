@@ -1,32 +1,37 @@
-"""A progress bar for runs that take longer than two seconds."""
+"""Progress of runs that take longer than two seconds: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from fedspan.federation import CallRecord, Metrics, Observer, RunRecord
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
-_PATIENCE = 2.0
+#: Seconds that a run may take before it shows anything, and between two lines where there is no terminal.
+PATIENCE = 2.0
+BETWEEN_LINES = 10.0
 
 
 class ProgressBar(Observer):
-    """Shows rounds, calls and the last metrics on standard error, once a run has lasted two seconds."""
+    """Shows rounds or calls and the last metrics on standard error."""
 
-    def __init__(self, title: str = "", patience: float = _PATIENCE) -> None:
-        self.title = title
-        self._patience = patience
-        self._began = time.perf_counter()
-        self._bar: Progress | None = None
-        self._of: int | None = None
+    def __init__(self) -> None:
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def began(self, record: RunRecord) -> None:
+        """Begin to count."""
+        self._what = record.what
+        self._next_time = time.perf_counter() + PATIENCE
         self._done = 0
+        self._of: int | None = None
         self._metrics = ""
 
     def round(self, number: int, of: int) -> None:
-        """Move the bar to round `number`."""
+        """Move on to round `number`."""
         self._done, self._of = number, of
         self._show()
 
@@ -37,24 +42,29 @@ class ProgressBar(Observer):
         self._show()
 
     def logged(self, metrics: Metrics) -> None:
-        """Show what the protocol logged last."""
-        shown = [f"{k} {v:.3g}" for k, v in metrics.values.items() if isinstance(v, float)]
+        """Keep what the protocol logged last."""
+        shown = [f"{name} {value:.3g}" for name, value in metrics.values.items() if isinstance(value, float)]
         self._metrics = ", ".join(shown[:3])
 
     def ended(self, record: RunRecord) -> None:
         """Take the bar away."""
         if self._bar is not None:
-            self._bar.stop()
+            self._bar[0].stop()
             self._bar = None
 
     def _show(self) -> None:
-        if self._bar is None:
-            if time.perf_counter() - self._began < self._patience:
-                return
-            self._bar = self._start()
-        self._bar.update(self._task, completed=self._done, total=self._of, metrics=self._metrics)
+        if self._bar is not None:
+            bar, task = self._bar
+            bar.update(task, completed=self._done, total=self._of, metrics=self._metrics)
+        elif time.perf_counter() >= self._next_time:
+            if sys.stderr.isatty():
+                self._bar = self._start_bar()
+            else:
+                self._next_time = time.perf_counter() + BETWEEN_LINES
+                where = f"call {self._done}" if self._of is None else f"round {self._done} of {self._of}"
+                print(f"{self._what}: {where}{', ' if self._metrics else ''}{self._metrics}", file=sys.stderr)
 
-    def _start(self) -> Progress:
+    def _start_bar(self) -> tuple[Progress, TaskID]:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -67,6 +77,6 @@ class ProgressBar(Observer):
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = bar.add_task(self.title or "fitting", total=self._of, metrics="")
+        task = bar.add_task(self._what, total=self._of, metrics="")
         bar.start()
-        return bar
+        return bar, task

@@ -6,16 +6,17 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.lenses import standardize
 from fedspan.protocols.moments import Moments, moments
 
 
-class FedStandardScaler(OneToOneFeatureMixin, TransformerMixin, FedEstimator):
+class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     """Standardise columns by the exact mean and deviation of all rows of all sites.
 
     Leaves a site: number of rows, sum and sum of squares about the common mean of each column, and how many values

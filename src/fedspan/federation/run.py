@@ -22,6 +22,9 @@ from fedspan.wire import canonical
 class Observer:
     """Is told what a run does, as it does it: progress bars are made of this."""
 
+    def began(self, record: RunRecord) -> None:
+        """Take note that a run begins."""
+
     def round(self, number: int, of: int) -> None:
         """Take note that round `number` (from 0) of at most `of` begins."""
 
@@ -63,6 +66,8 @@ class Run:
         if folder is not None:
             described = self._open_files(folder, described)
         engine.begin(self.id, described)
+        for observer in observers:
+            observer.began(record)
 
     def next_number(self) -> int:
         """Count a call."""

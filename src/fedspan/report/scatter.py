@@ -98,7 +98,7 @@ def scatter_section(scatter: Scatter) -> Html:
         '<button type="button" id="map-out" aria-label="Zoom out">−</button>'
         '<button type="button" id="map-all">Show all</button></span></div>'
         f'<div class="plot"><canvas id="map-canvas" tabindex="0" role="img" aria-label="{what}"></canvas>'
-        '<div class="ring" id="map-ring" hidden></div><div class="tip" id="map-tip" role="status" hidden></div></div>'
+        '<div class="ring" id="map-ring" hidden></div><div class="tip" id="map-tip" hidden></div></div>'
         '<ul class="legend" id="map-legend" tabindex="0" aria-label="Legend: choose one to show it alone"></ul></div>'
         '<p class="note">Drag to move and turn the wheel to zoom, or use two fingers. Point at a dot to see its site '
         "and row. Choose a name in the legend to see it alone.</p>"

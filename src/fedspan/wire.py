@@ -37,6 +37,7 @@ _HEAD = struct.Struct("<4sB3xQII")
 _MAX_NDIM = 32
 _LARGEST_KEY = 1000
 _LARGEST_CODE_POINT = 0x10FFFF
+_SMALL = 2**62
 
 # Kinds of entries. The numbers are part of the format.
 _NONE, _FALSE, _TRUE, _INT, _UINT, _FLOAT, _COMPLEX, _STR, _ARRAY = range(9)
@@ -67,7 +68,14 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
     """
     if type(message) is not dict and not isinstance(message, Mapping):
         raise MessageError(f"a {what} must be a dict of named values, not a {type(message).__name__}")
-    return {_checked_key(key, what): _canonical_value(key, value, what) for key, value in message.items()}
+    result: Message = {}
+    for key, value in message.items():
+        if key not in _seen_keys:
+            _check_key(key, what)
+        kind = type(value)
+        plain = kind is float or kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL)  # type: ignore[operator]
+        result[key] = value if plain else _canonical_value(key, value, what)
+    return result
 
 
 def encode(message: Mapping[str, object]) -> bytes:
@@ -166,14 +174,20 @@ def _sum_is_finite(array: NDArray[Any]) -> bool:
         return bool(np.isfinite(array.sum()))
 
 
-def _checked_key(key: object, what: str) -> str:
+# Keys that were found good: the same few come again and again.
+_seen_keys: set[str] = set()
+_MOST_SEEN_KEYS = 10_000
+
+
+def _check_key(key: object, what: str) -> None:
     if type(key) is not str:
         raise MessageError(f"a {what} has the key {key!r}: keys must be strings")
     if not key or len(key) > _LARGEST_KEY or not _is_plain_text(key):
         raise MessageError(
             f"a {what} has the key {key[:40]!r}: keys must be plain text of 1 to {_LARGEST_KEY} characters"
         )
-    return key
+    if len(_seen_keys) < _MOST_SEEN_KEYS:
+        _seen_keys.add(key)
 
 
 def _canonical_value(key: str, value: object, what: str) -> Value:

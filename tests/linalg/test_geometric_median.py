@@ -174,8 +174,8 @@ def test_bad_input_gets_one_sentence(points, weights, message):
 
 
 def test_a_reference_far_from_the_median_is_replaced():
-    # All vectors are equal in the coordinates that the first reference is chosen by, so the first vector is taken. It is
-    # far away, and seen from there the others, which agree to 1e-6, are one point.
+    # All vectors are equal in the coordinates that the first reference is chosen by, so the first vector is taken. It
+    # is far away, and seen from there the others, which agree to 1e-6, are one point.
     rng = np.random.default_rng(4)
     points = np.zeros((7, 4096))
     unseen = np.arange(4096) % 4 != 0

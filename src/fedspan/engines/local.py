@@ -20,7 +20,7 @@ from fedspan.federation.federation import _Root, _View
 from fedspan.federation.host import SiteHost
 from fedspan.federation.site import checked_names
 from fedspan.federation.state import Changes
-from fedspan.wire import Message, decode, encode
+from fedspan.wire import decode, encode
 
 
 class LocalEngine:
@@ -65,8 +65,7 @@ class LocalEngine:
         payload = encode(call.payload) if self.wire else b""
 
         def perform(name: str) -> Outcome:
-            message = decode(payload) if self.wire else call.payload
-            return self._perform(call, name, message, accepted.get(name, -1), policy)
+            return self._perform(call, name, payload, accepted.get(name, -1), policy)
 
         batch = Batch(ready, perform, policy.deadline)
         batch.run(self.n_jobs)
@@ -87,9 +86,9 @@ class LocalEngine:
         if pinned is not None:
             pinned.release()
 
-    def _perform(self, call: Call, name: str, payload: Message, after: int, policy: Policy) -> Outcome:
+    def _perform(self, call: Call, name: str, payload: bytes, after: int, policy: Policy) -> Outcome:
         try:
-            delivery = self._hosts[name].perform(call, payload, after)
+            delivery = self._hosts[name].perform(call, decode(payload) if self.wire else call.payload, after)
             if self.wire:
                 delivery = replace(delivery, reply=decode(encode(delivery.reply), policy.max_bytes))
         except MessageError as error:

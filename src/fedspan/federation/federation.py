@@ -14,7 +14,7 @@ import numpy as np
 
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.federation.attack import Attack, Corruption
-from fedspan.federation.call import Call, Delivery, Engine, Failure, Outcome
+from fedspan.federation.call import Call, Engine, Failure, Outcome
 from fedspan.federation.faults import FaultPlan
 from fedspan.federation.journal import Entry
 from fedspan.federation.judge import form_of, judge
@@ -23,6 +23,7 @@ from fedspan.federation.policy import Policy
 from fedspan.federation.record import CallRecord, RunRecord
 from fedspan.federation.replies import Replies, Total, total
 from fedspan.federation.run import Observer, Run
+from fedspan.federation.state import NO_CHANGES
 from fedspan.federation.step import dotted_name, find_step
 from fedspan.wire import Message, canonical, non_finite_key
 
@@ -273,8 +274,7 @@ class Federation:
         # A call below the quorum is not kept: whoever resumes the run makes it again.
         if recorded is None and run.journal is not None:
             run.journal.append(entry)
-        for site in entry.answered:
-            run.accepted[site] = call.number
+        run.accepted.update(dict.fromkeys(entry.answered, call.number))
         if entry.form is not None:
             run.forms[found.name, form_of(message)] = entry.form
         return entry
@@ -289,9 +289,7 @@ class Federation:
             outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
         judged = judge(call, outcomes, self.policy, run.forms.get((call.step.name, form_of(call.payload))))
         replies = ok = judged.ok
-        changes = {
-            site: o.changes for site, o in outcomes.items() if site in ok and isinstance(o, Delivery) and o.changes
-        }
+        changes = {site: outcomes[site].changes for site in ok if outcomes[site].changes is not NO_CHANGES}  # type: ignore[union-attr]
         if how is not None and len(ok) >= self.policy.needed(len(call.to)):
             replies = {"": _checked_total(total(ok, call.step.name, mean=how == "mean"), call.step.name)}
         entry = Entry(

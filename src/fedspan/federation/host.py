@@ -14,7 +14,7 @@ import numpy as np
 from fedspan.errors import FedspanError
 from fedspan.federation.call import Call, Delivery
 from fedspan.federation.site import Site
-from fedspan.federation.state import Changes, State
+from fedspan.federation.state import Changes
 from fedspan.wire import Message, canonical
 
 _NO_KEYS: frozenset[str] = frozenset()
@@ -47,10 +47,9 @@ class SiteHost:
             return kept.pending
         self._settle(kept, after)
         kept.pending, kept.pending_call = None, call
-        state = State(kept.state)
-        site = self._view(call).at_work(state, call.seed, call.number)
+        site = self._view(call).at_work(kept.state, call.seed, call.number)
         reply = canonical(call.step.function(site, **payload), "reply")
-        kept.pending = Delivery(call.number, reply, self._per_row(reply), state.changes())
+        kept.pending = Delivery(call.number, reply, self._per_row(reply), site.changes())
         return kept.pending
 
     def restore(self, run: str, number: int, changes: Changes) -> None:

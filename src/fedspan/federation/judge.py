@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,16 +34,17 @@ def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy, known: Fo
     """Check every reply against the policy and against the others; `known` is the form of such replies before."""
     judged = Judged()
     ok, sizes, failed = judged.ok, judged.sizes, judged.failed
+    sizer = _Sizer()
     for name in call.to:
         outcome = outcomes.get(name, _SILENT)
         if isinstance(outcome, Failure):
             failed[name] = outcome
             continue
         try:
-            ok[name], sizes[name] = _checked(call, outcome, policy)
+            ok[name], sizes[name] = _checked(call, outcome, policy, sizer)
         except MessageError as error:
             failed[name] = Failure(str(error))
-    for name, reason in _misshapen(judged, call, outcomes, known).items():
+    for name, reason in _misshapen(judged, call, outcomes, known, sizer.all_alike).items():
         del ok[name], sizes[name]
         failed[name] = Failure(reason)
     return judged
@@ -52,13 +53,31 @@ def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy, known: Fo
 _SILENT = Failure("no reply")
 
 
-def _checked(call: Call, delivery: Delivery, policy: Policy) -> tuple[Message, int]:
+class _Sizer:
+    """Sizes of replies: those that look like the first one, as most do, have its size."""
+
+    def __init__(self) -> None:
+        self.first: Message | None = None
+        self.size = 0
+        self.all_alike = True
+
+    def __call__(self, reply: Message) -> int:
+        if self.first is None:
+            self.first, self.size = reply, encoded_size(reply)
+            return self.size
+        if _alike(reply, self.first):
+            return self.size
+        self.all_alike = False
+        return encoded_size(reply)
+
+
+def _checked(call: Call, delivery: Delivery, policy: Policy, size_of: _Sizer) -> tuple[Message, int]:
     if delivery.number != call.number:
         raise MessageError(f"stale: a reply to call {delivery.number} came for call {call.number}")
     if delivery.reply is None:
         raise MessageError("no reply")
     reply: Message = delivery.reply if delivery.canonical else canonical(delivery.reply, "reply")
-    size = encoded_size(reply)
+    size = size_of(reply)
     if size > policy.max_bytes:
         raise MessageError(f"oversize: the reply has {size} bytes, more than the {policy.max_bytes} allowed")
     if policy.finite:
@@ -68,18 +87,20 @@ def _checked(call: Call, delivery: Delivery, policy: Policy) -> tuple[Message, i
     return reply, size
 
 
-def _misshapen(judged: Judged, call: Call, outcomes: Mapping[str, Outcome], known: Form | None) -> dict[str, str]:
+def _misshapen(
+    judged: Judged, call: Call, outcomes: Mapping[str, Outcome], known: Form | None, all_alike: bool
+) -> dict[str, str]:
     """Return the sites whose reply has not the keys and shapes that most others have, with the reason.
 
     Shapes are compared but for the step's `ragged` keys and, where most sites say that a key has one entry per
     row, for its first axis. Where no form is the most common one, the one that was accepted last decides; where
     there is none either, nobody can be blamed, and all stay.
     """
-    replies = list(judged.ok.values())
-    if not replies:
+    if not judged.ok:
         return {}
-    if len(replies) > 1 and all(_alike(reply, replies[0]) for reply in replies):
-        judged.form = _form(replies[0], call.step.ragged, _mostly_per_row(judged.ok, outcomes))
+    if len(judged.ok) > 1 and all_alike:
+        first = next(iter(judged.ok))
+        judged.form = _form(judged.ok[first], call.step.ragged, _mostly_per_row([first], outcomes))
         return {}
     per_row = _mostly_per_row(judged.ok, outcomes)
     forms = {name: _form(reply, call.step.ragged, per_row) for name, reply in judged.ok.items()}
@@ -96,7 +117,7 @@ def _misshapen(judged: Judged, call: Call, outcomes: Mapping[str, Outcome], know
 
 
 def _alike(a: Message, b: Message) -> bool:
-    """Whether two replies have the same keys, kinds and shapes: the quick test for the usual case."""
+    """Whether two replies have the same keys, kinds, shapes and size: the quick test for the usual case."""
     if a.keys() != b.keys():
         return False
     for key, value in a.items():
@@ -104,18 +125,18 @@ def _alike(a: Message, b: Message) -> bool:
         if isinstance(value, np.ndarray):
             if not isinstance(other, np.ndarray) or value.shape != other.shape or value.dtype != other.dtype:
                 return False
-        elif type(value) is not type(other):
+        elif type(value) is not type(other) or (type(value) is str and value != other):
             return False
     return True
 
 
-def _mostly_per_row(ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> frozenset[str]:
+def _mostly_per_row(names: Collection[str], outcomes: Mapping[str, Outcome]) -> frozenset[str]:
     votes: Counter[str] = Counter()
-    for name in ok:
+    for name in names:
         outcome = outcomes[name]
         if isinstance(outcome, Delivery):
             votes.update(outcome.per_row)
-    return frozenset(key for key, count in votes.items() if 2 * count > len(ok))
+    return frozenset(key for key, count in votes.items() if 2 * count > len(names))
 
 
 def form_of(message: Message) -> Form:

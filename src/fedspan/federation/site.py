@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-
-if TYPE_CHECKING:
-    from fedspan.federation.state import State
+from fedspan.federation.state import NO_CHANGES, Changes, State
+from fedspan.wire import Message
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -93,7 +92,10 @@ class Site:
     @property
     def state(self) -> State:
         """What this site keeps from call to call within a run."""
-        return self._at_work.state
+        work = self._at_work
+        if work.state is None:
+            work.state = State(work.base)
+        return work.state
 
     @property
     def rng(self) -> np.random.Generator:
@@ -141,12 +143,17 @@ class Site:
         site.frame = site.feature_names = None
         return site
 
-    def at_work(self, state: State, seed: int, call: int) -> Site:
-        """Return this site as one call sees it, with `state` and `rng`."""
+    def at_work(self, base: Message, seed: int, call: int) -> Site:
+        """Return this site as one call sees it, with `state` (a working copy of `base`) and `rng`."""
         site = object.__new__(Site)
         site.__dict__.update(self.__dict__)
-        site._work = _Work(state, seed, call)
+        site._work = _Work(base, seed, call)
         return site
+
+    def changes(self) -> Changes:
+        """Return what the call that this site is at work for did to its state."""
+        state = self._at_work.state
+        return NO_CHANGES if state is None else state.changes()
 
     @property
     def _at_work(self) -> _Work:
@@ -166,12 +173,14 @@ class Site:
 class _Work:
     """What a site has during one call only."""
 
-    __slots__ = ("call", "rng", "seed", "state")
+    __slots__ = ("base", "call", "rng", "seed", "state")
 
-    def __init__(self, state: State, seed: int, call: int) -> None:
-        self.state = state
+    def __init__(self, base: Message, seed: int, call: int) -> None:
+        self.base = base
         self.seed = seed
         self.call = call
+        # Both are made on first use: most steps need neither.
+        self.state: State | None = None
         self.rng: np.random.Generator | None = None
 
 

@@ -86,7 +86,8 @@ class State(MutableMapping[str, Value]):
         put = {
             key: value for key, value in self._own.items() if key not in self._base or not _same(value, self._base[key])
         }
-        return Changes(canonical(put, "site state"), tuple(sorted(self._deleted)))
+        deleted = tuple(sorted(self._deleted))
+        return Changes(canonical(put, "site state"), deleted) if put or deleted else NO_CHANGES
 
 
 def _own_copy(value: Value) -> Value:

@@ -79,11 +79,49 @@ def gap_bound(
     """
     low, high = distance
     away = ~coincide
-    misfit = np.maximum(np.abs(weights - dual[0]), np.abs(weights - dual[1]))[away]
-    subgradient = max(0.0, residual + float(misfit.sum()) - float(weights[coincide].sum()))
+    subgradient = max(0.0, residual + float(_misfit(weights, dual)[away].sum()) - float(weights[coincide].sum()))
     with np.errstate(divide="ignore", invalid="ignore"):
         bend = np.minimum(2.0 * shift, shift * (shift / (2.0 * low[away]))) if shift > 0.0 else 0.0
     gap = subgradient * (reach(high, weights) + shift) if subgradient > 0.0 else 0.0
     gap += float(np.sum(weights[away] * bend))
     gap += 2.0 * float(np.sum(weights[coincide] * (high[coincide] + shift)))
     return gap * (1.0 + 2.0**-20)  # pays for the rounding of these few lines
+
+
+def cluster_gap_bound(
+    weights: Array, high: Array, dual: Bounds, residual: float, cluster: NDArray[np.bool_], pull: float
+) -> float:
+    """Bound the same gap at ``z = z'`` where the directions inside a tight cluster round z are badly known.
+
+    If the others pull on the cluster F with less than its weight w(F), a subgradient g that is not 0 can be made up for
+    inside F: replace its dual vectors y_l by ``(1 - t) y_l + t w_l v / w(F)`` with a common ``||v|| <= w(F)``. With
+    ``t = ||g|| / (w(F) - ||sum_F y_l||)`` there is a v for which all sum to 0, and the gap is no more than what that
+    costs, ``2 t sum_F w_l d_l``. The farther points count with nothing but their pull.
+
+    Parameters
+    ----------
+    weights, high : (L,) arrays
+        Weights and upper bounds of the distances.
+    dual : pair of (L,) arrays
+    residual : float
+        As in `gap_bound`, no point coinciding with z.
+    cluster : (L,) array of bool
+    pull : float
+        Upper bound of ``||sum y_l||`` over the points outside of the cluster.
+
+    Returns
+    -------
+    gap : float
+        Infinite where the cluster cannot hold the pull.
+    """
+    misfit = _misfit(weights, dual)
+    subgradient = residual + float(misfit.sum())
+    slack = float(weights[cluster].sum()) - pull - float(misfit[~cluster].sum()) - subgradient
+    if slack <= 1e-9 * float(weights.sum()):  # less could be a rounding error
+        return np.inf
+    gap = 2.0 * min(1.0, subgradient / slack) * float(weights[cluster] @ high[cluster])
+    return gap * (1.0 + 2.0**-20)
+
+
+def _misfit(weights: Array, dual: Bounds) -> Array:
+    return np.asarray(np.maximum(np.abs(weights - dual[0]), np.abs(weights - dual[1])))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array, gap_bound
+from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array, cluster_gap_bound, gap_bound
 from fedspan.linalg.fermat import fermat_point, isometric_coordinates
 from fedspan.linalg.projectors import Geometry
 
@@ -64,27 +64,22 @@ def median_of_projectors(geometry: Geometry) -> ProjectorMedian:
     square, error = squared_norms(np.eye(L) - share)
     low, high = np.sqrt(np.maximum(square - error, 0.0)), np.sqrt(np.maximum(square + error, 0.0))
 
-    def gap_if(coincide: NDArray[np.bool_]) -> float:
-        pulls = np.where(coincide, 0.0, solution.pulls)
-        residual, residual_error = squared_norms((pulls - pulls.sum() * share)[None, :])
-        return gap_bound(
-            ones,
-            (low, high),
-            (pulls * low * (1.0 - 1e-15), pulls * high * (1.0 + 1e-15)),
-            float(np.sqrt(max(0.0, residual[0] + residual_error[0]))),
-            coincide,
-            float(weights @ high) if at_site else 0.0,
-        )
+    def pull_of(sites: NDArray[np.bool_]) -> float:
+        pulls = np.where(sites, solution.pulls, 0.0)
+        pull, pull_error = squared_norms((pulls - pulls.sum() * share)[None, :])
+        return float(np.sqrt(max(0.0, pull[0] + pull_error[0])))
 
-    # a tight cluster may be certified as one point: the directions inside it need not be known then
-    gap = min(gap_if(solution.coincide), gap_if(solution.coincide | _inner_cluster(high)))
+    dual = solution.pulls * low * (1.0 - 1e-15), solution.pulls * high * (1.0 + 1e-15)
+    residual = pull_of(~solution.coincide)
+    gap = gap_bound(ones, (low, high), dual, residual, solution.coincide, float(weights @ high) if at_site else 0.0)
+    if not at_site:
+        cluster = _inner_cluster(high)
+        gap = min(gap, cluster_gap_bound(ones, high, dual, residual, cluster, pull_of(~cluster)))
     return ProjectorMedian(weights, np.sqrt(np.maximum(square, 0.0)), low, high, gap, solution.nearest)
 
 
 def _inner_cluster(distances: Array) -> NDArray[np.bool_]:
     """Mark the sites before the largest jump in the distances to the median."""
     ordered = np.sort(distances)
-    if len(ordered) < 2 or ordered[0] == 0.0:
-        return np.asarray(distances <= ordered[0])
     jump = int(np.argmax(ordered[1:] / ordered[:-1]))
     return np.asarray(distances <= ordered[jump])

@@ -6,6 +6,7 @@ import html
 import json
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 LONGEST_TEXT = 300
@@ -158,7 +159,7 @@ def table(
     """
 
     def cells(tag: str, row: Sequence[object]) -> Html:
-        shown = (esc(count(c) if isinstance(c, int) and not isinstance(c, bool) else c) for c in row)
+        shown = (esc(count(int(c)) if isinstance(c, Integral) else c) for c in row)
         boxes = (Html(f'<div class="text">{c}</div>') if tag == "td" and i < texts else c for i, c in enumerate(shown))
         kinds = ("" if i < texts else ' class="n"' for i in range(len(row)))
         return join(Html(f"<{tag}{kind}>{cell}</{tag}>") for kind, cell in zip(kinds, boxes, strict=True))

@@ -49,13 +49,11 @@ def metrics_section(records: Sequence[RunRecord]) -> Html:
             one for run, record in zip(run_names(records), records, strict=True) if (one := read(record, run, name))
         ]
         lines = [one for one in logged if len(one.y) > 1]
-        if lines and len(figures) < MOST_CHARTS:
+        room = len(figures) < MOST_CHARTS
+        if lines and room:
             figures.append(_figure(name, lines))
-            skipped_elsewhere = [one for one in logged if one not in lines]
-        else:
-            left_out += bool(lines)
-            skipped_elsewhere = logged
-        rows += [[name, one.run, _words(one)] for one in skipped_elsewhere]
+        left_out += bool(lines) and not room
+        rows += [[name, one.run, _words(one)] for one in logged if len(one.y) <= 1 or not room]
     parts = [charts(figures)] if figures else []
     if left_out:
         parts.append(note(f"{plural(left_out, 'more metric')} would make a chart; the last values are in the table."))
@@ -120,6 +118,9 @@ def _figure(name: str, logged: Sequence[Logged]) -> Html:
     if skipped:
         values_were = "value that is" if skipped == 1 else "values that are"
         remarks.append(f"{count(skipped)} {values_were} not finite {'is' if skipped == 1 else 'are'} not drawn")
+    texts = sum(len(one.texts) for one in shown)
+    if texts:
+        remarks.append(f"{plural(texts, 'value')} in words not drawn")
     if len(logged) > MOST_LINES:
         remarks.append(f"the first {MOST_LINES} of {count(len(logged))} runs")
     last = f"{number(shown[-1].y[-1])} at the end"

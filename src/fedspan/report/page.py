@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def write_report(
     path: str | os.PathLike[str],
     *,
     title: str,
-    records: Sequence[RunRecord],
+    records: Sequence[RunRecord] | RunRecord,
     models: Sequence[Any] = (),
     sites: Mapping[str, Mapping[str, Any]] | None = None,
     scatter: Scatter | None = None,
@@ -42,7 +43,7 @@ def write_report(
         The file to write; its folder must be there.
     title : str
     records : sequence of RunRecord
-        One per fit, in order: a scaler's, then a PCA's.
+        One per fit, in order: a scaler's, then a PCA's. A single record will do.
     models : sequence of estimators
         Fitted models, or pipelines of them, whose pictures are drawn.
     sites : mapping of site name to dict(rows=int, columns=int), optional
@@ -68,14 +69,13 @@ def write_report(
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"path={str(path)!r} cannot be written: its folder is not there")
+    records = [records] if isinstance(records, RunRecord) else list(records)
     for record in records:
         if not isinstance(record, RunRecord):
-            raise InputError(
-                f"records must hold RunRecord objects (an estimator's run_), not a {type(record).__name__}"
-            )
+            raise InputError(f"records must be RunRecord objects (an estimator's run_), not a {type(record).__name__}")
     if scatter is not None and not isinstance(scatter, Scatter):
         raise InputError(f"scatter must be a fedspan.report.Scatter, not a {type(scatter).__name__}")
-    page = render(title, records, models, sites, scatter, settings)
+    page = render(title, records, list(models), _checked(sites), scatter, settings)
     # Half of a surrogate pair, as in a file name that is not UTF-8, has no bytes: it becomes a question mark.
     _replace(path, page.encode("utf-8", "replace"))
     return path
@@ -128,6 +128,16 @@ _LINKS = {
     "models": "Models",
     "map": "Map",
 }
+
+
+def _checked(sites: Mapping[str, Mapping[str, Any]] | None) -> Mapping[str, Mapping[str, Any]] | None:
+    for name, site in (sites or {}).items():
+        for key, value in site.items():
+            if key not in ("rows", "columns") or not isinstance(value, Integral) or value < 0:
+                raise InputError(
+                    f"sites[{name!r}] has {key}={value!r}, but may have rows and columns, as whole numbers"
+                )
+    return sites
 
 
 def _policy(style: str, script: str) -> str:

@@ -49,7 +49,7 @@ def _result(records: Sequence[RunRecord]) -> str:
     asked = sum(len(call.asked) for record in records for call in record.calls)
     answered = sum(len(call.answered) for record in records for call in record.calls)
     replies = f"{count(answered)} of {count(asked)} replies came back" if asked else "no site was asked"
-    return f"{what}: {replies}; {records[-1].stopped or 'still running'}."
+    return f"{what}: {replies}; {records[-1].stopped.rstrip('.') or 'still running'}."
 
 
 def asked_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Html:

@@ -66,7 +66,7 @@ def _bars(records: Sequence[RunRecord]) -> list[Html]:
     ) -> Html:
         steps = sorted(values, key=lambda step: -sum(values[step]))[:MOST_BARS]
         chart = row_bars(
-            [step.rpartition(".")[2] for step in steps],
+            _short_names(steps),
             [values[step] for step in steps],
             label=title,
             show=show,
@@ -133,6 +133,12 @@ def _totals(totals: Sequence[StepTotals], digits: int) -> list[object]:
     replies = of if answered == asked else Html(f'<span class="bad">{of}</span>')
     seconds = number_with(sum(t.seconds for t in totals), digits)
     return [replies, sum(t.up for t in totals), sum(t.down for t in totals), seconds]
+
+
+def _short_names(steps: Sequence[str]) -> list[str]:
+    """Return the last parts of the steps' names, or the whole names where two would be the same."""
+    short = [step.rpartition(".")[2] for step in steps]
+    return short if len(set(short)) == len(short) else list(steps)
 
 
 def step_name(step: str) -> Html:

@@ -1,0 +1,236 @@
+"""``fedspan run``: studies that work, and one sentence for each that cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import PCA
+
+import fedspan as fs
+from fedspan.cli import main
+
+COLUMNS = ["age", "dose", "weight"]
+
+STUDY = """
+seed = 4
+output = "results"
+
+[data]
+file = "all.csv"
+site_column = "hospital"
+label = "outcome"
+drop = ["id"]
+
+[[preprocess]]
+name = "FedStandardScaler"
+
+[model]
+name = "FedPCA"
+n_components = 2
+"""
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 3)) * [10, 1, 5] + 50, columns=COLUMNS)
+    frame["hospital"] = np.array(["north", "south", "east"])[np.arange(60) % 3]
+    frame["outcome"] = np.arange(60) % 2
+    frame["id"] = [f"patient {i}" for i in range(60)]
+    return frame
+
+
+@pytest.fixture
+def study(tmp_path, table):
+    table.to_csv(tmp_path / "all.csv", index=False)
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def pooled(table):
+    X = table[COLUMNS].to_numpy()
+    return PCA(2).fit((X - X.mean(axis=0)) / X.std(axis=0))
+
+
+def test_a_study_runs_and_leaves_everything(study, table, capsys):
+    assert main(["run", str(study)]) == 0
+    results = study.parent / "results"
+    assert sorted(path.name for path in results.iterdir()) == [
+        "model.fedspan",
+        "preprocess-0-FedStandardScaler.fedspan",
+        "report.html",
+        "run-000",
+        "run-001",
+        "study.toml",
+        "summary.json",
+    ]
+    model = fs.load(results / "model.fedspan")
+    np.testing.assert_allclose(model.components_, pooled(table).components_, atol=1e-8)
+    assert fs.load(results / "preprocess-0-FedStandardScaler.fedspan").feature_names_in_.tolist() == COLUMNS
+    assert model.sites_ == ("east", "north", "south")
+    summary = json.loads((results / "summary.json").read_text())
+    assert [run["what"] for run in summary] == ["FedStandardScaler", "FedPCA"]
+    shown = capsys.readouterr().out
+    assert "FedPCA" in shown
+    assert str(results / "report.html") in shown
+    page = (results / "report.html").read_text()
+    assert all(name in page for name in ("north", "south", "east"))
+
+
+def test_one_file_per_site_in_every_format(study, table, tmp_path):
+    parts = {name: part.drop(columns="hospital") for name, part in table.groupby("hospital")}
+    parts["north"].to_csv(tmp_path / "north.csv.gz", index=False)
+    parts["south"].to_parquet(tmp_path / "south.parquet")
+    np.savez(
+        tmp_path / "east.npz",
+        X=parts["east"][COLUMNS].to_numpy(),
+        feature_names=COLUMNS,
+        outcome=parts["east"]["outcome"].to_numpy(),
+    )
+    text = STUDY.replace('file = "all.csv"\nsite_column = "hospital"', "").replace('drop = ["id"]', "")
+    study.write_text(
+        text.replace(
+            "[data]",
+            '[data]\nfeatures = ["age", "dose", "weight"]\n'
+            'sites = { north = "north.csv.gz", south = "south.parquet", east = "east.npz" }',
+        )
+    )
+    assert main(["run", str(study), "--out", str(tmp_path / "elsewhere")]) == 0
+    model = fs.load(tmp_path / "elsewhere" / "model.fedspan")
+    np.testing.assert_allclose(model.components_, pooled(table).components_, atol=1e-8)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_used_folder_is_refused_without_resume_and_gives_the_same_bytes_with_it(study, capsys):
+    assert main(["run", str(study)]) == 0
+    model = (study.parent / "results" / "model.fedspan").read_bytes()
+    assert main(["run", str(study)]) == 2
+    assert "is used already" in capsys.readouterr().err
+    assert main(["run", str(study), "--resume"]) == 0
+    first, again = fs.load(study.parent / "results" / "model.fedspan"), model
+    assert first.components_.tobytes() in again
+    study.write_text(STUDY.replace("n_components = 2", "n_components = 1"))
+    assert main(["run", str(study), "--resume"]) == 2
+    assert "n_components=2" in capsys.readouterr().err
+
+
+BAD = {
+    "not TOML": (lambda text: text.replace("[model]", "[model"), "is not valid TOML"),
+    "unknown key": (lambda text: "colour = 3\n" + text, "'colour' is not a known key; known are"),
+    "unknown data key": (lambda text: text.replace("drop =", "dorp ="), "[data] 'dorp' is not a known key"),
+    "unknown parameter": (lambda text: text + "n_parts = 2\n", "[model] 'n_parts' is not a known key"),
+    "unknown model": (lambda text: text.replace("FedPCA", "FedMagic"), "name = 'FedMagic' must be one of FedPCA"),
+    "not a transformer": (lambda text: text.replace('"FedStandardScaler"', "3"), "[[preprocess]] name = 3"),
+    "missing file": (lambda text: text.replace("all.csv", "none.csv"), "none.csv does not exist"),
+    "missing site column": (lambda text: text.replace('"hospital"', '"clinic"'), "no column 'clinic'"),
+    "missing label": (lambda text: text.replace('"outcome"', '"result"'), "no column 'result' for the label"),
+    "missing feature": (lambda text: text.replace("drop", 'features = ["height"]\ndrop'), "no column 'height'"),
+    "text column": (lambda text: text.replace('drop = ["id"]', ""), "column 'id' holds"),
+    "no data": (lambda text: text.replace("[data]", "[federation]"), "'file' is not a known key"),
+    "no model": (lambda text: text[: text.index("[model]")], "a [model] table"),
+    "both kinds of data": (lambda text: text.replace("[data]", "[data]\nsites = {}"), "either 'file'"),
+    "bad parameter": (lambda text: text.replace("n_components = 2", "n_components = 9"), "n_components=9 must be"),
+    "bad seed": (lambda text: text.replace("seed = 4", 'seed = "four"'), "seed = 'four' must be a whole number"),
+    "bad quorum": (lambda text: text + "[federation]\nquorum = 2.5\n", "quorum=2.5 must be"),
+    "bad jobs": (lambda text: text + "[federation]\nn_jobs = 0\n", "n_jobs=0 must be"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(BAD))
+def test_a_bad_study_is_one_sentence_and_exit_code_2_and_nothing_is_written(what, study, capsys):
+    change, sentence = BAD[what]
+    study.write_text(change(STUDY))
+    assert main(["run", str(study)]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.startswith("fedspan: ")
+    assert error.count("\n") == 1
+    if what != "bad parameter":  # known only to the model, when it sees the data
+        assert not (study.parent / "results").exists()
+
+
+def test_sites_with_other_columns_are_told_apart(tmp_path, study, table, capsys):
+    text = STUDY.replace('file = "all.csv"\nsite_column = "hospital"', 'sites = { a = "a.csv", b = "b.csv" }')
+    study.write_text(text)
+    frame = table.drop(columns="hospital")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    cases = {
+        "it lacks 'dose'": frame.drop(columns="dose"),
+        "it also has 'height'": frame.assign(height=1.0),
+        "in another order": frame[["outcome", "id", *COLUMNS[::-1]]],
+        "has no rows": frame.iloc[:0],
+    }
+    for sentence, other in cases.items():
+        other.to_csv(tmp_path / "b.csv", index=False)
+        assert main(["run", str(study)]) == 2
+        error = capsys.readouterr().err
+        assert sentence in error
+        assert "site 'b'" in error
+
+
+@pytest.mark.parametrize("file", ["all.parquet", "all.npz", "all.xls"])
+def test_damaged_files_are_one_sentence(study, file, capsys):
+    (study.parent / file).write_bytes(b"not a table at all")
+    study.write_text(STUDY.replace("all.csv", file))
+    assert main(["run", str(study)]) == 2
+    error = capsys.readouterr().err
+    assert file in error
+    assert error.count("\n") == 1
+
+
+def test_missing_study(tmp_path, capsys):
+    assert main(["run", str(tmp_path / "none.toml")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_missing_values_are_named(study, table, capsys):
+    table.loc[4, "dose"] = np.nan
+    table.to_csv(study.parent / "all.csv", index=False)
+    assert main(["run", str(study)]) == 2
+    assert "feature dose at site 'south' (1 values)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["demo", "--help"], ["--version"]])
+def test_help_is_there(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 0
+    assert "fedspan" in capsys.readouterr().out
+
+
+def test_the_study_of_the_help_text_is_a_study(tmp_path, table, capsys):
+    """Whoever copies the example out of ``fedspan run --help`` gets a run."""
+    from fedspan.cli.main import RUN_HELP
+
+    example = "\n".join(line[4:] for line in RUN_HELP.splitlines() if line.startswith("    "))
+    (tmp_path / "study.toml").write_text(example.replace("n_components = 5", "n_components = 2"))
+    table.to_csv(tmp_path / "all.csv", index=False)
+    assert main(["run", str(tmp_path / "study.toml")]) == 0
+    assert (tmp_path / "results" / "report.html").exists()
+
+
+def test_a_killed_study_resumes_to_the_same_model(tmp_path, study):
+    slow = STUDY.replace("n_components = 2", 'n_components = 2\nsolver = "subspace_iteration"\ntol = 1e-300\nmax_rounds = 150')
+    study.write_text(slow)
+    command = [sys.executable, "-m", "fedspan", "run", str(study)]
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
+    process = subprocess.Popen([*command, "--resume"], stdout=subprocess.DEVNULL)
+    record = tmp_path / "results" / "run-001" / "record.jsonl"
+    while process.poll() is None and not (record.exists() and record.read_text().count('"call"') > 20):
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "results" / "model.fedspan").exists()
+    subprocess.run([*command, "--resume"], check=True, capture_output=True)
+    whole, resumed = (fs.load(tmp_path / name / "model.fedspan") for name in ("whole", "results"))
+    np.testing.assert_array_equal(whole.components_, resumed.components_)
+    assert any(call.replayed for call in resumed.run_.calls)

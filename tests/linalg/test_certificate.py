@@ -1,0 +1,93 @@
+"""The certificate by itself: true for any point, any dual vectors, and tight at the optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedspan.linalg import geometric_median
+from fedspan.linalg.certificate import cluster_gap_bound, gap_bound, reach, rounding
+from tests.linalg.long_double import distances, excess
+
+seeds = st.integers(0, 2**32)
+
+
+def some_points(rng):
+    L, d = rng.integers(2, 8), rng.integers(1, 5)
+    return rng.normal(size=(L, d)) * 10.0 ** rng.integers(-3, 4, size=(L, 1)), rng.uniform(0.1, 2.0, size=L)
+
+
+def test_reach_by_hand():
+    # all within 1, hull; then two of three at 1: 2 (1 + 1) / (4 - 3)
+    assert reach(np.array([1.0, 1.0, 1.0]), np.ones(3)) == 1.0
+    assert reach(np.array([1.0, 50.0, 1.0]), np.ones(3)) == 4.0
+    assert reach(np.array([0.0, 0.0, 7.0]), np.ones(3)) == 0.0
+
+
+def test_gap_bound_by_hand():
+    # points -1 and 1 with weights 1 and 3, seen from 0: the pull is 2, the median 1 is at distance 1, the gap 2
+    ones = np.ones(2)
+    weights = np.array([1.0, 3.0])
+    gap = gap_bound(weights, (ones, ones), (weights, weights), 2.0, np.zeros(2, dtype=bool))
+    np.testing.assert_allclose(gap, 2.0, rtol=1e-5)
+    # seen from the point with weight 3, which is 2 from the other: its weight holds any pull of 1
+    at = (np.array([2.0, 0.0]),) * 2
+    assert gap_bound(weights, at, (np.array([1.0, 0.0]),) * 2, 1.0, np.array([False, True])) == 0.0
+
+
+@given(seeds)
+def test_every_minimiser_is_within_reach(seed):
+    rng = np.random.default_rng(seed)
+    points, weights = some_points(rng)
+    z = points[0] + rng.normal(size=points.shape[1])
+    radius = reach(distances(points, z).astype(float), weights)
+    median = geometric_median(points, weights).point
+    assert np.linalg.norm(median - z) <= radius * (1 + 1e-9)
+
+
+@given(seeds, st.sampled_from([0.0, 1e-9, 1e-3, 0.5]), st.sampled_from([0.0, 1e-12, 1e-3]))
+def test_true_for_any_point_and_any_dual_vectors(seed, noise, shift):
+    rng = np.random.default_rng(seed)
+    points, weights = some_points(rng)
+    near = rng.integers(len(points))
+    z = points[near] + rng.normal(size=points.shape[1]) * 10.0 ** rng.integers(-9, 2)
+    away = distances(points, z).astype(float)
+    pulls = weights / away * (1 + noise * rng.uniform(-1, 1, size=len(points)))
+    coincide = np.arange(len(points)) == near if rng.random() < 0.5 else np.zeros(len(points), dtype=bool)
+    pulls[coincide] = 0.0
+    residual = float(np.linalg.norm(pulls @ (points - z)))
+    bounds = away * (1 - 1e-12), away * (1 + 1e-12)
+    gap = gap_bound(weights, bounds, (pulls * bounds[0], pulls * bounds[1]), residual, coincide, shift)
+    direction = rng.normal(size=points.shape[1])
+    moved = z + shift * direction / np.linalg.norm(direction) * (1 - 1e-9)
+    assert excess(points, weights, moved) <= gap + 1e-12 * float(weights @ away)
+
+
+@given(seeds, st.sampled_from([1e-9, 1e-3, 0.1]))
+def test_true_for_a_cluster_of_which_the_directions_are_badly_known(seed, noise):
+    rng = np.random.default_rng(seed)
+    inside, outside, d = rng.integers(1, 5), rng.integers(1, 5), rng.integers(1, 4)
+    spread = 10.0 ** rng.integers(-9, 0)
+    points = np.vstack([spread * rng.normal(size=(inside, d)), rng.normal(size=(outside, d))])
+    weights = rng.uniform(0.5, 1.0, size=len(points))
+    z = geometric_median(points, weights).point + spread * noise * rng.normal(size=d)
+    away = distances(points, z).astype(float)
+    pulls = weights / np.maximum(away, 1e-30)
+    bounds = away * (1 - 1e-12), away * (1 + 1e-12)
+    dual = pulls * bounds[0], pulls * bounds[1]
+    cluster = np.arange(len(points)) < inside
+    pull = np.linalg.norm(pulls[~cluster] @ (points - z)[~cluster])
+    gap = cluster_gap_bound(weights, bounds[1], dual, float(np.linalg.norm(pulls @ (points - z))), cluster, float(pull))
+    assert excess(points, weights, z) <= gap + 1e-15
+    if weights[cluster].sum() > 1.5 * pull and noise < 1e-2 and away.min() > 0.1 * spread:
+        assert gap <= 100 * noise * spread * len(points)  # and of the size of the cluster, not of the whole
+
+
+def test_rounding_bounds_a_long_sum_in_single_steps():
+    values = np.random.default_rng(0).normal(size=3000).astype(np.float64)
+    total = 0.0
+    for value in values:
+        total += value * value
+    exact = (values.astype(np.longdouble) ** 2).sum()
+    assert 0 < abs(total - exact) <= rounding(3000) * exact

@@ -164,7 +164,8 @@ def test_script_finds_the_nearest_point_as_a_full_search_does():
 def test_script_draws_every_point_of_the_view_once():
     points = np.random.default_rng(2).uniform(size=(1000, 2)).astype(np.float32)
     order, spans = run_points(
-        "const g = Points.grid(Float32Array.from(given.points)); return [Array.from(g.order), g.spans([0.2, 0.4, 0.5, 0.9])]",
+        "const grid = Points.grid(Float32Array.from(given.points));"
+        "return [Array.from(grid.order), grid.spans([0.2, 0.4, 0.5, 0.9])]",
         points=points.ravel().tolist(),
     )
     assert sorted(order) == list(range(1000))
@@ -180,7 +181,8 @@ def test_script_blends_by_opacity():
         "const stamp = { places: Int32Array.of(0, 1), opacities: Int32Array.of(128, 64) };"
         "const target = { data, stride: 5, pad: 1, right: 4, bottom: 4 };"
         "const points = Float32Array.of(2, 2, 9, 9, 2, 3);"
-        "Points.paint(target, points, [0, 1, 2], [0, 3], [0, 0, 1], { ax: 1, bx: 0, ay: 1, by: 0 }, [0x3f90da, 0], [stamp, null]);"
+        "const place = { ax: 1, bx: 0, ay: 1, by: 0 };"
+        "Points.paint(target, points, [0, 1, 2], [0, 3], [0, 0, 1], place, [0x3f90da, 0], [stamp, null]);"
         "return Array.from(data, (v) => v >>> 0)"
     )
     assert pixels[12] == 0xFF3F90DA

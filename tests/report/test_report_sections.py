@@ -102,8 +102,8 @@ def test_sites_table_has_data_sizes_answers_and_bytes():
 
 def test_sites_that_never_answered_are_counted():
     record = a_record(sites=SITES, calls=[a_call(0, "f", SITES, failed={"a": "no reply", "c": "no reply"})])
-    assert "3 sites, of which 2 never answered" in Page(sites_section([record], None)).text
-    assert "none of them asked" in Page(sites_section([a_record(sites=SITES)], None)).text
+    assert "3 sites; 2 of those asked never answered" in Page(sites_section([record], None)).text
+    assert "3 sites; none was asked" in Page(sites_section([a_record(sites=SITES)], None)).text
 
 
 def test_thirty_sites_are_shown_and_the_rest_is_summed():
@@ -228,6 +228,8 @@ def test_numbers_over_three_decades_get_a_logarithmic_axis():
     assert np.allclose(np.diff(heights), heights[1] - heights[0], atol=0.02)
     assert "logarithmic" not in Page(metrics_section([logging([{"loss": 1.0 + i} for i in range(5)])])).text
     assert "logarithmic" not in Page(metrics_section([logging([{"loss": i * 1e6} for i in range(5)])])).text
+    ramp = [{"loss": 0.1 + i} for i in range(1001)]
+    assert "logarithmic" not in Page(metrics_section([logging(ramp)])).text
 
 
 def test_runs_that_log_the_same_metric_share_a_chart():

@@ -62,5 +62,6 @@ class Orthogonal(KeyAttack):
         draw = rng.standard_normal((n, r)).astype(agreed.dtype)
         if np.iscomplexobj(agreed):
             draw += 1j * rng.standard_normal((n, r))
-        basis = np.linalg.qr(np.hstack([directions, draw]))[0][:, directions.shape[1] :]
-        return self.scale * basis.reshape(1, *shape)
+        Q, R = np.linalg.qr(np.hstack([directions, draw]))
+        sign = R.diagonal() / np.abs(R.diagonal())  # which QR leaves to chance, or to its authors
+        return self.scale * (Q * sign)[:, directions.shape[1] :].reshape(1, *shape)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from sklearn.base import clone
@@ -35,8 +37,6 @@ def run_study(study: Study, *, resume: bool = False) -> Path:
     if output.exists() and (not output.is_dir() or any(output.iterdir())) and not resume:
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     tables = read_tables(study.data)
-    output.mkdir(parents=True, exist_ok=True)
-    _write(output / "study.toml", study.text)
     fed = LocalFederation(
         [table.site() for table in tables],
         seed=study.seed,
@@ -45,8 +45,16 @@ def run_study(study: Study, *, resume: bool = False) -> Path:
         policy=study.policy,
         run_dir=output,
     )
-    with fed:
-        models = fit_all([*study.preprocess, study.model], fed)
+    fresh = not output.exists()
+    output.mkdir(parents=True, exist_ok=True)
+    _write(output / "study.toml", study.text)
+    try:
+        with fed:
+            models = fit_all([*study.preprocess, study.model], fed)
+    except InputError:
+        if fresh:  # the study is to be mended, and shall find its folder free
+            shutil.rmtree(output)
+        raise
     settings = {"study": str(study.path), "seed": str(study.seed), **versions()}
     return finish(output, study.path.stem, models, tables, settings)
 
@@ -142,9 +150,9 @@ def _summary(record: RunRecord) -> dict[str, Any]:
 
 
 def _print_summary(title: str, records: Sequence[RunRecord], report: Path) -> None:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
     for column in ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped"):
-        table.add_column(column, justify="left" if column in ("run", "stopped") else "right")
+        table.add_column(column, justify="left" if column in ("run", "stopped") else "right", no_wrap=column == "run")
     for record in records:
         numbers = (len(record.sites), len(record.calls), record.bytes_up, record.bytes_down, len(record.failures))
         table.add_row(record.what, *(f"{number:,}" for number in numbers), record.stopped)

@@ -112,14 +112,14 @@ def _site_table(name: str, frame: pd.DataFrame, where: str, plan: DataPlan) -> S
     frame = frame.drop(columns=list(plan.drop))
     if plan.features is not None:
         frame = frame[list(plan.features)]
+    if not len(frame):
+        raise InputError(f"site {name!r} ({where}) has no rows")
     for column in frame.columns:
         if frame[column].dtype.kind not in "buif":
             raise InputError(
                 f"site {name!r} ({where}): column {str(column)!r} holds {frame[column].dtype}, not numbers; "
                 "leave it out with 'drop', or name the columns to use with 'features'"
             )
-    if not len(frame):
-        raise InputError(f"site {name!r} ({where}) has no rows")
     return SiteTable(name, frame, labels)
 
 

@@ -83,7 +83,9 @@ def ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -> lis
     ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [0.0, 1.0, 2.0, 3.0])
     """
     step = _step(low, high, most, whole)
-    return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    slack = 1e-9 * (high - low)
+    every = (i * step for i in range(math.floor(low / step), math.ceil(high / step) + 1))
+    return [tick for tick in every if low - slack <= tick <= high + slack]
 
 
 def up_to_ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -> list[float]:

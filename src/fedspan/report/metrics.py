@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
+from statistics import median
 from typing import Any
 
 from fedspan.federation.record import RunRecord
@@ -108,7 +109,8 @@ def _figure(name: str, logged: Sequence[Logged]) -> Html:
     points = max(40, POINTS // len(shown))
     lines = [Line(one.run, *thinned(one.x, one.y, points), colour=i % SERIES) for i, one in enumerate(shown)]
     values = [y for line in lines for y in line.y]
-    log = min(values) > 0 and max(values) / min(values) >= 1000
+    # A ramp from 0.1 to 1000 is fine as it is; a decay, whose values are mostly small, is not.
+    log = min(values) > 0 and max(values) >= 1000 * min(values) and max(values) >= 20 * median(values)
     labels = {one.x_label for one in shown}
     chart = line_chart(
         lines, label=f"{name} over time", x_label=labels.pop() if len(labels) == 1 else "round or call", log=log

@@ -126,7 +126,7 @@
     context.font = "12px " + getComputedStyle(document.body).fontFamily;
     context.beginPath();
     context.textAlign = "center";
-    for (const [x, text] of Points.ticks(fromX(LEFT + 14), fromX(right - 14), Math.max(2, wide / 80))) {
+    for (const [x, text] of Points.ticks(fromX(LEFT + 14), fromX(right - 14), Math.max(3, wide / 70))) {
       const px = Math.round(toX(x)) + 0.5;
       context.moveTo(px, bottom);
       context.lineTo(px, bottom + 5);
@@ -161,7 +161,7 @@
     if (i < 0) return hide();
     if (i === looked) return;
     looked = i;
-    const name = (which) => which.names[which.codes[i]];
+    const name = (which) => which.names[which.codes[i]].replace(/^(.{79}).{2,}$/s, "$1\u2026");
     tip.textContent = `${name(ways.site)}\nrow ${rows[i]}` + (ways.label ? `\nlabel ${name(ways.label)}` : "");
     ring.hidden = tip.hidden = false;
     const x = toX(points[2 * i]), y = toY(points[2 * i + 1]);
@@ -236,7 +236,7 @@
       const [button, path, what, count] = ["button", "path", ".what", ".many"].map((part) => item.querySelector(part));
       path.setAttribute("d", SHAPES[shape(code)]);
       path.style.fill = `var(${colourName(code)})`;
-      what.textContent = name;
+      what.textContent = what.title = name;
       count.textContent = String(many[code]).replace(/\B(?=(\d{3})+$)/g, "\u202f");
       button.addEventListener("click", () => {
         alone = alone === code ? -1 : code;

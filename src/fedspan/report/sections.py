@@ -19,16 +19,15 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "fedspan")
 
 def header(title: str, records: Sequence[RunRecord], sites: Mapping[str, Mapping[str, Any]] | None) -> Html:
     """Return the head of the page: what was run, its result in one line, and the few numbers that matter."""
-    totals = by_site(records, sites or ())
-    calls = sum(len(record.calls) for record in records)
-    failed = sum(total.failed for total in totals.values())
-    tiles = [("sites", count(len(totals)))]
+    names = set(sites or ()).union(*(record.sites for record in records))
+    failed = sum(len(call.failed) for record in records for call in record.calls)
+    tiles = [("sites", count(len(names)))]
     if sites:
         tiles.append(("rows", count(sum(int(site.get("rows", 0)) for site in sites.values()))))
     tiles += [
-        ("calls", count(calls)),
-        ("bytes up", size(sum(total.up for total in totals.values()))),
-        ("bytes down", size(sum(total.down for total in totals.values()))),
+        ("calls", count(sum(len(record.calls) for record in records))),
+        ("bytes up", size(sum(record.bytes_up for record in records))),
+        ("bytes down", size(sum(record.bytes_down for record in records))),
         ("time in calls", duration(sum(record.seconds for record in records))),
         ("failed replies", count(failed)),
     ]
@@ -96,16 +95,19 @@ def sites_section(records: Sequence[RunRecord], sites: Mapping[str, Mapping[str,
         return sum(int(sites[name].get("rows", 0)) for name in some if name in sites)
 
     shown, hidden = names[:MOST_SITES], names[MOST_SITES:]
-    body = [line(n, totals[n], *(sites.get(n, {}).get(key, "–") for key in ("rows", "columns"))) for n in shown]
+    body = [
+        line(esc(n, 80), totals[n], *(sites.get(n, {}).get(key, "–") for key in ("rows", "columns"))) for n in shown
+    ]
     if hidden:
         body.append(line(f"and {plural(len(hidden), 'more site')}", _sum(totals, hidden), rows_of(hidden), ""))
     foot = line("all", _sum(totals, names), rows_of(names), "")
     silent = [name for name, total in totals.items() if total.asked and not total.answered]
     lead = plural(len(names), "site") if names else "No site was there to be asked."
     if names and not silent:
-        lead += ", each with at least one answer." if any(t.asked for t in totals.values()) else ", none of them asked."
+        asked = any(total.asked for total in totals.values())
+        lead += "; each of those asked answered at least once." if asked else "; none was asked."
     elif silent:
-        lead += f", of which {count(len(silent))} never answered."
+        lead += f"; {count(len(silent))} of those asked never answered."
     return section("sites", "Who took part", *([table(head, body, foot=foot)] if names else []), lead=lead)
 
 

@@ -97,4 +97,4 @@ def same(a: Any, b: Any) -> bool:
     """Whether two values are alike in kind, type and every bit."""
     if isinstance(a, np.ndarray):
         return isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-    return type(a) is type(b) and (a == b or (isinstance(a, float) and np.isnan(a) and np.isnan(b)))
+    return type(a) is type(b) and repr(a) == repr(b)

@@ -218,8 +218,8 @@ def test_the_study_of_the_help_text_is_a_study(tmp_path, table, capsys):
 
 
 def test_a_killed_study_resumes_to_the_same_model(tmp_path, study):
-    slow = STUDY.replace("n_components = 2", 'n_components = 2\nsolver = "subspace_iteration"\ntol = 1e-300\nmax_rounds = 150')
-    study.write_text(slow)
+    many_rounds = 'n_components = 2\nsolver = "subspace_iteration"\ntol = 1e-300\nmax_rounds = 150'
+    study.write_text(STUDY.replace("n_components = 2", many_rounds))
     command = [sys.executable, "-m", "fedspan", "run", str(study)]
     subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
     process = subprocess.Popen([*command, "--resume"], stdout=subprocess.DEVNULL)

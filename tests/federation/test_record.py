@@ -70,3 +70,27 @@ def test_a_failed_run_says_so():
         raise RuntimeError("out of luck")
     assert run.record.stopped == "failed: RuntimeError: out of luck"
     assert "out of luck" in run.record.summary()
+
+
+def test_what_a_protocol_refuses_is_a_failed_site_too(fed, tmp_path):
+    def check(reply):
+        if reply["n"] > 9:
+            raise fs.errors.InputError("too many")
+        return {"n": 10 * reply["n"]}
+
+    fed = fs.LocalFederation(make_sites(), run_dir=tmp_path)
+    with fed.begin("test") as run:
+        accepted = run.accept(run.ask(count), check)
+        assert accepted.stack("n").tolist() == [40, 50, 60, 70, 80, 90]
+        assert accepted.failed == {"s6": "refused: too many"}
+        assert run.record.calls[0].failed == accepted.failed
+        assert run.record.calls[0].answered == tuple(accepted.ok)
+        assert run.accept(run.ask(count), lambda reply: reply).failed == {}
+    lines = (tmp_path / "run-000" / "record.jsonl").read_text().splitlines()
+    assert fs.RunRecord.from_lines(lines) == run.record
+
+    def refuse(reply):
+        raise fs.errors.InputError("no")
+
+    with pytest.raises(fs.errors.QuorumError, match=r"0 of 7 sites answered .*s0: refused: no"):
+        fed.accept(fed.ask(count), refuse)

@@ -192,3 +192,13 @@ def test_nothing_is_lost_to_underflow():
     assert np.array_equal(geometric_median(points).point, points[1])
     triangle = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 1.0]]) * 1e-200
     np.testing.assert_allclose(geometric_median(triangle).point, [1e-200, 1e-200 / np.sqrt(3)], rtol=1e-13)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-15, 1e-12, 1e-6])
+def test_two_against_two(apart):
+    # each pair holds exactly half of the weight, so that f is nearly flat on the line between them
+    rng = np.random.default_rng(10)
+    for _ in range(30):
+        points = np.repeat(rng.integers(-9, 10, size=(2, 6)), 2, axis=0) + apart * rng.normal(size=(4, 6))
+        result = geometric_median(points)
+        assert_true_and_small(points, np.ones(4), result)

@@ -116,7 +116,7 @@ def test_numbers_that_are_not_finite_are_left_out_and_said():
 
 
 def test_new_picture_is_added_in_one_place(monkeypatch):
-    def landmarks(model):
+    def landmarks(model, names):
         return Picture("Landmarks", Html("<b>here</b>")) if hasattr(model, "landmarks_") else None
 
     monkeypatch.setattr(models, "PICTURES", [*PICTURES, landmarks])

@@ -39,7 +39,7 @@ def full_page(tmp_path) -> Page:
 def test_page_has_every_section_and_a_link_to_each(tmp_path):
     page = full_page(tmp_path)
     sections = [a["id"] for a in page.all("section")]
-    assert sections == [*SECTIONS, "models", "map"]
+    assert sections == ["map", "models", *SECTIONS]
     assert [a["href"] for a in page.all("a")] == [f"#{key}" for key in sections]
     for heading in (
         "What was asked",

@@ -64,4 +64,5 @@ class Orthogonal(KeyAttack):
             draw += 1j * rng.standard_normal((n, r))
         Q, R = np.linalg.qr(np.hstack([directions, draw]))
         sign = R.diagonal() / np.abs(R.diagonal())  # which QR leaves to chance, or to its authors
-        return self.scale * (Q * sign)[:, directions.shape[1] :].reshape(1, *shape)
+        basis: Array = (Q * sign)[:, directions.shape[1] :]
+        return self.scale * basis.reshape(1, *shape)

@@ -11,41 +11,61 @@ from rich.console import Console
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from fedspan.cli.run import finish, fit_all, versions
+from fedspan.cli.run import finish, fit_all
 from fedspan.cli.tables import SiteTable
 from fedspan.datasets import load_breast_cancer, load_digits, split_dirichlet, split_heavy_tailed
 from fedspan.engines.local import LocalFederation, site_rows
 from fedspan.estimators import FedPCA, FedStandardScaler
 from fedspan.linalg import subspace_distance
+from fedspan.report import write_index
+
+#: Name, what is said of the split, the table, and its split over sites.
+Part = tuple[str, str, Any, Any]
 
 
-def run_demo(output: Path, seed: int) -> list[Path]:
-    """Run both tables and return the reports."""
+def run_demo(output: Path, seed: int) -> Path:
+    """Run both tables and return the page that leads to their reports."""
     digits, cancer = load_digits(), load_breast_cancer()
-    labels = {
-        "digits": split_dirichlet(digits.target, 10, alpha=0.5, seed=seed),
-        "breast cancer": split_heavy_tailed(len(cancer.data), 6, min_rows=20, seed=seed),
-    }
-    said = {
-        "digits": "ten sites with very unequal mixes of digits (Dirichlet 0.5)",
-        "breast cancer": "six sites of very unequal size",
-    }
-    reports = []
-    for name, bunch in (("digits", digits), ("breast cancer", cancer)):
-        reports.append(_run(output / name.replace(" ", "-"), name, bunch, labels[name], said[name], seed))
-    return reports
+    uneven_mix = split_dirichlet(digits.target, 10, alpha=0.5, seed=seed)
+    uneven_size = split_heavy_tailed(len(cancer.data), 6, min_rows=20, seed=seed)
+    parts: list[Part] = [
+        ("digits", "ten sites with very unequal mixes of digits (Dirichlet 0.5)", digits, uneven_mix),
+        ("breast cancer", "six sites of very unequal size", cancer, uneven_size),
+    ]
+    reports = {}
+    for part in parts:
+        folder = part[0].replace(" ", "-")
+        reports[f"{folder}/report.html"] = _run(output / folder, part, seed)
+    lead = "Each table is split over sites, scaled and analysed without a row leaving its site."
+    index = write_index(output / "report.html", title="fedspan demo", lead=lead, reports=reports)
+    Console().print(f"both reports: {index}", soft_wrap=True, highlight=False)
+    return index
 
 
-def _run(output: Path, name: str, bunch: Any, labels: Any, said: str, seed: int) -> Path:
+def _run(output: Path, part: Part, seed: int) -> dict[str, str]:
+    """Run one table, leave its report in `output`, and return what the index says of it."""
+    name, split, bunch, labels = part
     output.mkdir(parents=True, exist_ok=True)
     tables = _tables(bunch, labels)
-    models = fit_all([FedStandardScaler(), FedPCA(10)], LocalFederation([table.site() for table in tables], seed=seed))
-    settings = {"data": f"{name}, from scikit-learn", "split": said, "seed": str(seed), **versions()}
-    report = finish(output, f"Federated PCA of {name}", models, tables, settings)
+    fed = LocalFederation([table.site() for table in tables], seed=seed)
+    models = fit_all([FedStandardScaler(), FedPCA(10)], fed)
+    settings = {"data": f"{name}, from scikit-learn", "split": split, "seed": str(seed)}
+    title = f"Federated PCA of {name}"
+    finish(output, title, models, tables, settings)
     pooled = PCA(10, svd_solver="full").fit(StandardScaler().fit_transform(bunch.data))
     angle = subspace_distance(models[-1].components_.T, pooled.components_.T, norm="spectral")
     Console().print(f"sine of the largest angle to PCA of the pooled rows: {angle:.1e}\n", highlight=False)
-    return report
+    record = models[-1].run_
+    return {
+        "title": title,
+        "split": split,
+        "rows, columns": f"{len(bunch.data):,}, {bunch.data.shape[1]}",
+        "variance in ten components": f"{models[-1].explained_variance_ratio_.sum():.1%}",
+        "sine of the largest angle to PCA of the pooled rows": f"{angle:.1e}",
+        "bytes up, all sites": f"{sum(model.run_.bytes_up for model in models):,}",
+        "calls": str(sum(len(model.run_.calls) for model in models)),
+        "stopped": record.stopped,
+    }
 
 
 def _tables(bunch: Any, labels: Any) -> list[SiteTable]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.base import clone
 
-import fedspan
 from fedspan.cli.study import Study
 from fedspan.cli.tables import SiteTable, read_tables
 from fedspan.engines.local import LocalFederation
@@ -55,7 +53,7 @@ def run_study(study: Study, *, resume: bool = False) -> Path:
         if fresh:  # the study is to be mended, and shall find its folder free
             shutil.rmtree(output)
         raise
-    settings = {"study": str(study.path), "seed": str(study.seed), **versions()}
+    settings = {"study": str(study.path), "seed": str(study.seed)}
     return finish(output, study.path.stem, models, tables, settings)
 
 
@@ -119,20 +117,6 @@ def scatter_of(models: Sequence[Any], tables: Sequence[SiteTable]) -> Scatter | 
         x_label="component 1",
         y_label="component 2",
     )
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that decide a result's bytes."""
-    import scipy
-    import sklearn
-
-    return {
-        "fedspan": fedspan.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-    }
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:

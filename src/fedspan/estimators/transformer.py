@@ -20,7 +20,7 @@ class FedTransformer(TransformerMixin):
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
         """Fit to `X` and return what `transform` makes of it."""
-        return self.fit(X, y, sites=sites).transform(X)  # type: ignore[attr-defined]
+        return self.fit(X, y, sites=sites).transform(X)
 
 
 def _let_federations_pass(cls: type) -> None:

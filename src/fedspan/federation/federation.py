@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedspan.errors import InputError, MessageError, QuorumError
+from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.federation.attack import Attack, Corruption
 from fedspan.federation.call import Call, Engine, Failure, Outcome
 from fedspan.federation.faults import FaultPlan
@@ -137,6 +137,27 @@ class Federation:
     def mean(self, step: StepLike, /, **payload: object) -> Total:
         """Run `step` at all sites and return, key by key, the plain mean of the replies."""
         return self._combined(step, payload, "mean")
+
+    def accept(self, replies: Replies, check: Callable[[Message], Message]) -> Replies:
+        """Return the replies of the last call as `check` makes them; where it raises, the site has failed.
+
+        For what a protocol knows of its replies and a policy cannot: that a basis has full rank, say. The failures are
+        in the record, and the quorum counts.
+        """
+        ok: dict[str, Message] = {}
+        failures: dict[str, Failure] = {}
+        for site, reply in replies.ok.items():
+            try:
+                ok[site] = check(reply)
+            except FedspanError as error:
+                failures[site] = Failure(f"refused: {error}", error)
+        if not failures:
+            return Replies(ok, replies.failed)
+        reasons = {site: failure.reason for site, failure in failures.items()}
+        self._run.refused(reasons)
+        checked = Replies(ok, {**replies.failed, **reasons})
+        self._check_quorum(self._run.record.calls[-1], checked, failures)
+        return checked
 
     def sample(self, fraction: float) -> Federation:
         """Return a view of a random share of the sites, at least one, drawn from this run's generator."""
@@ -269,8 +290,9 @@ class Federation:
             entry = recorded
         else:
             entry, failures = self._make(call, how)
-        run.called(_recorded(call, entry, run.round, replayed=recorded is not None))
-        self._check_quorum(call, entry, failures)
+        record = _recorded(call, entry, run.round, replayed=recorded is not None)
+        run.called(record)
+        self._check_quorum(record, Replies({site: {} for site in entry.answered}, entry.failed), failures)
         # A call below the quorum is not kept: whoever resumes the run makes it again.
         if recorded is None and run.journal is not None:
             run.journal.append(entry)
@@ -309,18 +331,18 @@ class Federation:
         run = self._run
         return run.engine.call(call, to, run.accepted, self.policy)
 
-    def _check_quorum(self, call: Call, entry: Entry, failures: Mapping[str, Failure]) -> None:
-        needed = self.policy.needed(len(call.to))
-        if len(entry.answered) >= needed:
+    def _check_quorum(self, call: CallRecord, replies: Replies, failures: Mapping[str, Failure]) -> None:
+        needed = self.policy.needed(len(call.asked))
+        if len(replies.ok) >= needed:
             return
-        reasons = [f"{site}: {why}" for site, why in entry.failed.items()]
+        reasons = [f"{site}: {why}" for site, why in replies.failed.items()]
         shown = "; ".join(reasons[:5]) + (f"; and {len(reasons) - 5} more" if len(reasons) > 5 else "")
         message = (
-            f"{len(entry.answered)} of {len(call.to)} sites answered step {call.step.name!r} (call {call.number}), "
+            f"{len(replies.ok)} of {len(call.asked)} sites answered step {call.step!r} (call {call.number}), "
             f"and the quorum needs {needed}. Failed: {shown}"
         )
         cause = next((failure.error for failure in failures.values() if failure.error is not None), None)
-        raise QuorumError(message, entry.failed) from cause
+        raise QuorumError(message, replies.failed) from cause
 
 
 def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -> CallRecord:

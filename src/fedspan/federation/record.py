@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fedspan.errors import InputError
@@ -96,6 +96,13 @@ class RunRecord:
         """Every failure as (call number, site, reason)."""
         return [(call.number, site, why) for call in self.calls for site, why in call.failed.items()]
 
+    def refuse(self, number: int, reasons: Mapping[str, str]) -> None:
+        """Take note that replies to call `number`, which had been accepted, were refused by the protocol."""
+        index = next(i for i in range(len(self.calls) - 1, -1, -1) if self.calls[i].number == number)
+        call = self.calls[index]
+        answered = tuple(site for site in call.answered if site not in reasons)
+        self.calls[index] = replace(call, answered=answered, failed={**call.failed, **reasons})
+
     def metric(self, name: str) -> list[Any]:
         """Return all values logged under `name`, in order."""
         return [entry.values[name] for entry in self.metrics if name in entry.values]
@@ -164,6 +171,8 @@ class RunRecord:
                 record.metrics.append(Metrics(entry["call"], entry["round"], entry["values"]))
             elif kind == "stopped":
                 record.stopped = entry["why"]
+            elif kind == "refused":
+                record.refuse(entry["number"], entry["failed"])
         return record
 
 

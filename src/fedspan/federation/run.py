@@ -114,6 +114,11 @@ class Run:
         for observer in self.observers:
             observer.called(call)
 
+    def refused(self, reasons: Mapping[str, str]) -> None:
+        """Put into the record that the protocol itself refused replies of the last call."""
+        self.record.refuse(self.record.calls[-1].number, reasons)
+        self._write("refused", {"number": self.record.calls[-1].number, "failed": dict(reasons)})
+
     def replay_state(self, number: int, changes: Mapping[str, Any], answered: tuple[str, ...]) -> None:
         """Bring the sites' states to where call `number` of the journal left them."""
         for site in answered:

@@ -92,7 +92,7 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
     Parameters
     ----------
     X : (L, k) array
-        One of the points, or something near to the minimiser, should be the origin: it is where digits are.
+        One of them, the nearer to the minimiser the better, should be the origin: there the digits are.
     weights : (L,) array
         Positive.
     tolerance : float
@@ -108,20 +108,22 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
     >>> fermat_point(triangle, np.ones(3)).pulls      # three times 1 / (1 / sqrt 3)
     array([1.73205081, 1.73205081, 1.73205081])
     """
-    vertex = 0
+    total = weights.sum()
+    vertex = int(np.argmin(_norms(X)))
     for _ in range(2):  # again about the point just found, where differences are accurate
         excess = _excess_over_origin(X - X[vertex], weights)
-        if excess.min() < 0.0:
-            vertex = int(np.argmin(excess))
+        better = int(np.argmin(excess))
+        if excess[better] < -TIE_TOLERANCE * total * np.linalg.norm(X[better] - X[vertex]):  # not by rounding errors
+            vertex = better
     candidate = at_vertex(X, weights, vertex, tolerance)
     X = X - X[vertex]
     pull = candidate.pulls @ X
     strength = float(np.linalg.norm(pull))
     surplus = strength - float(weights[candidate.coincide].sum())
-    if surplus <= VERTEX_TOLERANCE * weights.sum():
+    if surplus <= VERTEX_TOLERANCE * total:
         distances = _norms(X)
         excess = _excess_over_origin(X, weights)
-        ties = ~candidate.coincide & (excess <= TIE_TOLERANCE * weights.sum() * distances)
+        ties = ~candidate.coincide & (excess <= TIE_TOLERANCE * total * distances)
         if not ties.any():
             return candidate
         end = int(np.argmax(np.where(ties, distances, -1.0)))
@@ -161,10 +163,12 @@ def _descend(X: Array, weights: Array, z: Array) -> Array:
         gradient = pulls @ difference  # of -f
         if np.linalg.norm(gradient) <= 4.0 * UNIT_ROUNDOFF * weights.sum():
             break
-        step = gradient / pulls.sum()
+        step = weiszfeld = gradient / pulls.sum()
         if iteration >= WEISZFELD_STEPS:
-            step = _newton_step(difference / distances[:, None], pulls, gradient, distances.max(), step)
-        length = _step_length(difference, distances, weights, step, float(gradient @ step))
+            step = _newton_step(difference / distances[:, None], pulls, gradient, distances.max(), weiszfeld)
+        length = _step_length(difference, distances, weights, step, gradient)
+        if length == 0.0:  # where points lie nearly on a line, the Newton step may point along it into the void
+            step, length = weiszfeld, _step_length(difference, distances, weights, weiszfeld, gradient)
         if length == 0.0:
             break
         z = z + length * step
@@ -183,9 +187,9 @@ def _newton_step(units: Array, pulls: Array, gradient: Array, longest: float, ot
     return np.asarray(step * min(1.0, longest / np.linalg.norm(step)))  # z* is in the convex hull
 
 
-def _step_length(difference: Array, distances: Array, weights: Array, step: Array, slope: float) -> float:
+def _step_length(difference: Array, distances: Array, weights: Array, step: Array, gradient: Array) -> float:
     """Halve the step until f falls as it should; the change of f is a sum of small terms, not of distances."""
-    along, square = difference @ step, float(step @ step)
+    along, square, slope = difference @ step, float(step @ step), float(gradient @ step)
     length = 1.0
     while length > 1e-12:
         moved = _norms(difference - length * step)

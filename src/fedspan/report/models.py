@@ -1,7 +1,7 @@
 """The models' own pictures, chosen by what a fitted model has.
 
-A new kind of model adds a function to `PICTURES`, which is the one place: from a model to a picture, or to None where
-the model is of another kind.
+A new kind of model adds a function to `PICTURES`, which is the one place: from a model and the names of its features,
+where these are known, to a picture, or to None where the model is of another kind.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ MOST_LOADINGS = 12
 MOST_FEATURES = 12
 
 
+Names = Sequence[str] | None
+
+
 class Picture(NamedTuple):
     """A picture with its title, a remark and what its colours mean."""
 
@@ -36,16 +39,19 @@ def models_section(models: Sequence[Any]) -> Html:
     """Return the pictures of every model; of a pipeline, those of its steps."""
     figures: list[Html] = []
     without: list[str] = []
+    names: Names = None
     for model in (step for given in models for step in _steps(given)):
         name = type(model).__name__
-        found = [drawn for picture in PICTURES if (drawn := picture(model)) is not None]
+        names = _names_in(model, names)
+        found = [drawn for picture in PICTURES if (drawn := picture(model, names)) is not None]
+        names = _names_out(model, names)
         figures += [figure(title, body, over=name, remark=remark, key=key) for title, body, remark, key in found]
         without += [] if found else [name]
     rest = note(f"No picture for this kind of model: {', '.join(without)}.") if without else Html("")
     return section("models", "Models", charts(figures), rest, lead="What was learned.")
 
 
-def explained_variance(model: Any) -> Picture | None:
+def explained_variance(model: Any, names: Names = None) -> Picture | None:
     """Draw the share of variance of each component, and of all up to it (``explained_variance_ratio_``)."""
     ratio = _array(model, "explained_variance_ratio_", 1)
     if ratio is None or not len(ratio):
@@ -67,7 +73,7 @@ def explained_variance(model: Any) -> Picture | None:
     return Picture("Explained variance", chart, remark, [(0, "each"), (6, "all so far")])
 
 
-def loadings(model: Any) -> Picture | None:
+def loadings(model: Any, names: Names = None) -> Picture | None:
     """Draw the largest loadings of the first components (``components_``, of shape (components, features))."""
     components = _array(model, "components_", 2)
     if components is None or not components.size:
@@ -77,10 +83,10 @@ def loadings(model: Any) -> Picture | None:
     largest = np.argsort(-sizes.max(axis=0), kind="stable")[:MOST_LOADINGS]
     # Features of one component stand together, the largest first, so that the blocks can be seen.
     order = largest[np.lexsort((-sizes.max(axis=0)[largest], sizes.argmax(axis=0)[largest]))]
-    names = _feature_names(model, components.shape[1])
+    shown = _shown_names(names, components.shape[1])
     chart = heat_map(
         first[:, order].T,
-        [names[j] for j in order],
+        [shown[j] for j in order],
         [str(i + 1) for i in range(len(first))],
         label="largest loadings by feature and component",
     )
@@ -89,22 +95,22 @@ def loadings(model: Any) -> Picture | None:
     return Picture("Loadings of the first components", chart, remark, [(0, "positive"), (6, "negative")])
 
 
-def centre_and_scale(model: Any) -> Picture | None:
-    """List the mean and scale of the first features (``mean_`` and ``scale_``, either may be None)."""
-    if not (hasattr(model, "mean_") and hasattr(model, "scale_")):
+def centre_and_scale(model: Any, names: Names = None) -> Picture | None:
+    """List the mean and scale of the first features (``mean_`` and ``scale_``, either may be None) of a scaler."""
+    if not (hasattr(model, "mean_") and hasattr(model, "scale_")) or hasattr(model, "components_"):
         return None
     columns = {name: _array(model, name, 1) for name in ("mean_", "scale_")}
     given = {name.rstrip("_"): values for name, values in columns.items() if values is not None}
     if not given:
         return None
     total = min(map(len, given.values()))
-    names = _feature_names(model, total)
-    rows = [[names[j], *(number(float(v[j])) for v in given.values())] for j in range(min(total, MOST_FEATURES))]
+    shown = _shown_names(names, total)
+    rows = [[shown[j], *(number(float(v[j])) for v in given.values())] for j in range(min(total, MOST_FEATURES))]
     remark = f"The first {MOST_FEATURES} of {count(total)} features." if total > MOST_FEATURES else ""
     return Picture("Centre and scale", table(["feature", *given], rows), remark)
 
 
-PICTURES: list[Callable[[Any], Picture | None]] = [explained_variance, loadings, centre_and_scale]
+PICTURES: list[Callable[[Any, Names], Picture | None]] = [explained_variance, loadings, centre_and_scale]
 
 
 def _steps(model: Any) -> list[Any]:
@@ -126,11 +132,22 @@ def _array(model: Any, name: str, ndim: int) -> NDArray[np.float64] | None:
     return array if array.ndim == ndim else None
 
 
-def _feature_names(model: Any, total: int) -> list[str]:
-    names = getattr(model, "feature_names_in_", None)
-    if names is not None and len(names) == total:
-        return [str(name) for name in names]
-    return [f"feature {j}" for j in range(total)]
+def _names_in(model: Any, before: Names) -> Names:
+    """Return the names of a model's features: its own, or what the step before it calls its results."""
+    own = getattr(model, "feature_names_in_", None)
+    names = before if own is None else [str(name) for name in own]
+    return names if names is not None and len(names) == getattr(model, "n_features_in_", len(names)) else None
+
+
+def _names_out(model: Any, names: Names) -> Names:
+    try:
+        return [str(name) for name in model.get_feature_names_out(names)]
+    except (AttributeError, ValueError):
+        return None
+
+
+def _shown_names(names: Names, total: int) -> Sequence[str]:
+    return names if names is not None and len(names) == total else [f"feature {j}" for j in range(total)]
 
 
 def _percent(value: float) -> str:

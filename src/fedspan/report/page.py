@@ -76,8 +76,7 @@ def write_report(
     if scatter is not None and not isinstance(scatter, Scatter):
         raise InputError(f"scatter must be a fedspan.report.Scatter, not a {type(scatter).__name__}")
     page = render(title, records, list(models), _checked(sites), scatter, settings)
-    # Half of a surrogate pair, as in a file name that is not UTF-8, has no bytes: it becomes a question mark.
-    _replace(path, page.encode("utf-8", "replace"))
+    write_page(path, page)
     return path
 
 
@@ -90,7 +89,12 @@ def render(
     settings: Mapping[str, object] | None = None,
 ) -> str:
     """Return the page as text."""
-    parts: dict[str, Html] = {
+    parts: dict[str, Html] = {}
+    if scatter is not None:
+        parts["map"] = scatter_section(scatter)
+    if models:
+        parts["models"] = models_section(models)
+    parts |= {
         "asked": asked_section(records, settings),
         "sites": sites_section(records, sites),
         "rounds": traffic_section(records),
@@ -98,21 +102,22 @@ def render(
         "metrics": metrics_section(records),
         "failures": failures_section(records),
     }
-    if models:
-        parts["models"] = models_section(models)
-    if scatter is not None:
-        parts["map"] = scatter_section(scatter)
     links = join(Html(f'<a href="#{key}">{_LINKS[key]}</a>') for key in parts)
-    style = _part("report.css")
     script = _part("points.js") + _part("scatter.js") if "map" in parts else ""
+    navigation = Html(f'<nav aria-label="Sections">{links}</nav>')
+    return shell(title, join([header(title, records, sites), navigation, *parts.values()], chr(10)), script)
+
+
+def shell(title: str, body: Html, script: str = "") -> str:
+    """Return a whole page around its body: style and script inlined, and allowed by their digests alone."""
+    style = _part("report.css")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{esc(title)}</title><style>{style}</style></head>\n"
-        f'<body><main>{header(title, records, sites)}<nav aria-label="Sections">{links}</nav>\n'
-        f"{join(parts.values(), chr(10))}\n"
+        f"<body><main>{body}\n"
         "<footer>Written by fedspan. This file needs nothing beside it.</footer></main>"
         f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
     )
@@ -155,8 +160,10 @@ def _part(name: str) -> str:
     return files("fedspan.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _replace(path: Path, content: bytes) -> None:
+def write_page(path: Path, page: str) -> None:
     """Write a file beside `path`, then put it in its place."""
+    # Half of a surrogate pair, as in a file name that is not UTF-8, has no bytes: it becomes a question mark.
+    content = page.encode("utf-8", "replace")
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:

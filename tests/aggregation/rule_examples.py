@@ -27,12 +27,14 @@ class Example:
     """A rule, and what may be asked of it.
 
     `least` is the smallest number of values that it takes. `tolerates(L)` is how many of L values may be bad, and
-    `bound(L, bad, d)` how far it may then be from the centre of a unit ball that holds the honest ones.
+    `bound(L, bad, d)` how far it may then be from the centre of a unit ball that holds the honest ones. Where ties
+    are not exact, rounding decides which of two equal means is trusted.
     """
 
     rule: Aggregator
     least: int = 1
     any_order: bool = True
+    exact_ties: bool = True
     translates: bool = True
     scales: bool = True
     in_hull: bool = True
@@ -76,6 +78,7 @@ EXAMPLES: dict[str, list[Example]] = {
             MedianOfMeans(3),
             least=3,
             any_order=False,
+            exact_ties=False,
             tolerates=lambda L: 1,
             bound=lambda L, b, d: median_bound(3, b, d),
         ),

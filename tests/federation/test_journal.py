@@ -178,6 +178,32 @@ def test_a_call_below_the_quorum_is_made_again_on_resume(tmp_path):
     assert federation(tmp_path).run(three) == [7, 14, 21]
 
 
+def test_a_protocol_that_goes_on_without_a_quorum_resumes_too(tmp_path):
+    @fs.step
+    def never_at_s0(site):
+        site.state["n"] = site.state.get("n", 0) + 1
+        if site.name == "s0":
+            raise OSError("gone")
+        return {"n": site.state["n"]}
+
+    def patient(fed):
+        found = []
+        for names in (["s0"], ["s1", "s2"], ["s0"], ["s1"]):
+            try:
+                found.append(int(fed.ask(never_at_s0, names).stack("n").sum()))
+            except QuorumError as error:
+                found.append(-len(error.failed))
+        return found
+
+    expected = [-1, 2, -1, 2]
+    assert federation(tmp_path).run(patient) == expected
+    journal = tmp_path / "run-000" / "journal"
+    whole = journal.read_bytes()
+    for cut in frames(journal)[1:]:
+        journal.write_bytes(whole[:cut])
+        assert federation(tmp_path).run(patient) == expected
+
+
 def test_sums_keep_the_total_and_not_the_parts(tmp_path):
     secrets = {f"s{i}": 1234.5 + i for i in range(7)}
 

@@ -19,8 +19,9 @@ _SAME = 1e-12  # relative: scores that are closer than this differ by rounding
 class Krum:
     """The value with the best score: the smallest sum of squared distances to its ``L - f - 2`` nearest others.
 
-    With at most f bad sites among L, an honest value has only honest neighbours in its score at worst, and the chosen
-    one is within ``sqrt(L - f - 2)`` honest diameters of an honest value.
+    With at most f bad sites among L, the best score is at most ``L - f - 2`` squared diameters of the honest values, and
+    some honest ones are among the neighbours of any value: so the chosen one is within ``sqrt(L - f - 2)`` diameters
+    of an honest value.
 
     Values with the same score share the place (the paper takes the first of them, so that the result depends on the
     order): equal values do so without effect, otherwise their mean is returned.

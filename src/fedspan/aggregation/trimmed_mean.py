@@ -50,7 +50,7 @@ class TrimmedMean:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
         given = Given.of(values, weights)
         count = len(given.points)
-        if 2 * self.f >= count:
+        if 2 * self.f > count:
             raise InputError(
                 f"f={self.f} is too many for the {count} values that came: 2 f must be below their number, "
                 "or nothing is left to average"

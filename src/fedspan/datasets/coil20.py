@@ -40,8 +40,10 @@ def load_coil20() -> Bunch:
 
     Examples
     --------
-    >>> objects = load_coil20()  # doctest: +SKIP
-    >>> print(objects.describe())  # doctest: +SKIP
+    ::
+
+        objects = load_coil20()
+        print(objects.describe())
     """
     path = find_file(COIL20_FILE, _SOURCE)
     members = {"images": ("u", (ROWS, 32, 32)), "labels": ("u", (ROWS,)), "view": ("u", (ROWS,))}

@@ -58,8 +58,10 @@ def load_mice_protein(*, missing: Literal["keep", "drop", "mean"] = "keep") -> B
 
     Examples
     --------
-    >>> mice = load_mice_protein(missing="mean")  # doctest: +SKIP
-    >>> print(mice.describe())  # doctest: +SKIP
+    ::
+
+        mice = load_mice_protein(missing="mean")
+        print(mice.describe())
     """
     one_of("missing", missing, ("keep", "drop", "mean"))
     path = find_file(MICE_FILE, _SOURCE)

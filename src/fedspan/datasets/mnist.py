@@ -68,8 +68,10 @@ def load_mnist(*, part: Part = "train") -> Bunch:
 
     Examples
     --------
-    >>> digits = load_mnist(part="test")  # doctest: +SKIP
-    >>> print(digits.describe())  # doctest: +SKIP
+    ::
+
+        digits = load_mnist(part="test")
+        print(digits.describe())
     """
     wanted = _parts(part)
     path = find_file(MNIST_FILE, _MNIST)
@@ -102,8 +104,10 @@ def load_fashion_mnist(*, part: Part = "test") -> Bunch:
 
     Examples
     --------
-    >>> clothes = load_fashion_mnist()  # doctest: +SKIP
-    >>> print(clothes.describe())  # doctest: +SKIP
+    ::
+
+        clothes = load_fashion_mnist()
+        print(clothes.describe())
     """
     pieces = [_fashion_piece(name) for name in _parts(part)]
     return _bunch(_FASHION, _FASHION_ABOUT, pieces, _CLOTHES)

@@ -104,8 +104,10 @@ def load_ton_iot(*, table: Literal["network", "fedpca"] = "network") -> Bunch:
 
     Examples
     --------
-    >>> ton = load_ton_iot()  # doctest: +SKIP
-    >>> print(ton.describe())  # doctest: +SKIP
+    ::
+
+        ton = load_ton_iot()
+        print(ton.describe())
     """
     one_of("table", table, ("network", "fedpca"))
     return _load_network() if table == "network" else _load_fedpca()

@@ -92,10 +92,12 @@ def load_unsw_nb15(*, table: Literal["partition", "training_sample"] = "partitio
 
     Examples
     --------
-    >>> unsw = load_unsw_nb15(categorical=True)  # doctest: +SKIP
-    >>> print(unsw.describe())  # doctest: +SKIP
-    >>> sample = load_unsw_nb15(table="training_sample")  # doctest: +SKIP
-    >>> shared = unsw.data[:, np.isin(unsw.feature_names, sample.feature_names)]  # doctest: +SKIP
+    ::
+
+        unsw = load_unsw_nb15(categorical=True)
+        print(unsw.describe())
+        sample = load_unsw_nb15(table="training_sample")
+        shared = unsw.data[:, np.isin(unsw.feature_names, sample.feature_names)]
     """
     one_of("table", table, ("partition", "training_sample"))
     return _load_partition(categorical) if table == "partition" else _load_sample(categorical)

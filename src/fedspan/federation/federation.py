@@ -156,7 +156,9 @@ class Federation:
         reasons = {site: failure.reason for site, failure in failures.items()}
         self._run.refused(reasons)
         checked = Replies(ok, {**replies.failed, **reasons})
-        self._check_quorum(self._run.record.calls[-1], checked, failures)
+        call = self._run.record.calls[-1]
+        if len(ok) < self.policy.needed(len(call.asked)):
+            raise self._quorum_error(call, checked.failed, failures)
         return checked
 
     def sample(self, fraction: float) -> Federation:
@@ -286,16 +288,17 @@ class Federation:
         failures: dict[str, Failure] = {}
         recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.name)
         if recorded is not None:
-            run.replay_state(call.number, recorded.changes, recorded.answered)
             entry = recorded
         else:
             entry, failures = self._make(call, how)
+            if run.journal is not None:
+                run.journal.append(entry)
         record = _recorded(call, entry, run.round, replayed=recorded is not None)
         run.called(record)
-        self._check_quorum(record, Replies({site: {} for site in entry.answered}, entry.failed), failures)
-        # A call below the quorum is not kept: whoever resumes the run makes it again.
-        if recorded is None and run.journal is not None:
-            run.journal.append(entry)
+        if not entry.quorum:  # nobody's reply is taken: the sites go back to where they were
+            raise self._quorum_error(record, entry.failed, failures)
+        if recorded is not None:
+            run.replay_state(call.number, entry.changes, entry.answered)
         run.accepted.update(dict.fromkeys(entry.answered, call.number))
         if entry.form is not None:
             run.forms[found.name, form_of(message)] = entry.form
@@ -311,9 +314,14 @@ class Federation:
             outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
         judged = judge(call, outcomes, self.policy, run.forms.get((call.step.name, form_of(call.payload))))
         replies = ok = judged.ok
+        quorum = len(ok) >= self.policy.needed(len(call.to))
         changes = {site: outcomes[site].changes for site in ok if outcomes[site].changes is not NO_CHANGES}  # type: ignore[union-attr]
-        if how is not None and len(ok) >= self.policy.needed(len(call.to)):
-            replies = {"": _checked_total(total(ok, call.step.name, mean=how == "mean"), call.step.name)}
+        if how is not None:
+            replies = (
+                {"": {}}
+                if not quorum
+                else {"": _checked_total(total(ok, call.step.name, mean=how == "mean"), call.step.name)}
+            )
         entry = Entry(
             number=call.number,
             digest=call.digest,
@@ -324,6 +332,7 @@ class Federation:
             bytes_up=judged.sizes,
             seconds=time.perf_counter() - start,
             form=judged.form,
+            quorum=quorum,
         )
         return entry, judged.failed
 
@@ -331,18 +340,19 @@ class Federation:
         run = self._run
         return run.engine.call(call, to, run.accepted, self.policy)
 
-    def _check_quorum(self, call: CallRecord, replies: Replies, failures: Mapping[str, Failure]) -> None:
-        needed = self.policy.needed(len(call.asked))
-        if len(replies.ok) >= needed:
-            return
-        reasons = [f"{site}: {why}" for site, why in replies.failed.items()]
+    def _quorum_error(
+        self, call: CallRecord, failed: Mapping[str, str], failures: Mapping[str, Failure]
+    ) -> QuorumError:
+        """Return the error that says who failed and why; its cause is what a site of this process raised."""
+        reasons = [f"{site}: {why}" for site, why in failed.items()]
         shown = "; ".join(reasons[:5]) + (f"; and {len(reasons) - 5} more" if len(reasons) > 5 else "")
-        message = (
-            f"{len(replies.ok)} of {len(call.asked)} sites answered step {call.step!r} (call {call.number}), "
-            f"and the quorum needs {needed}. Failed: {shown}"
+        error = QuorumError(
+            f"{len(call.asked) - len(failed)} of {len(call.asked)} sites answered step {call.step!r} "
+            f"(call {call.number}), and the quorum needs {self.policy.needed(len(call.asked))}. Failed: {shown}",
+            failed,
         )
-        cause = next((failure.error for failure in failures.values() if failure.error is not None), None)
-        raise QuorumError(message, replies.failed) from cause
+        error.__cause__ = next((failure.error for failure in failures.values() if failure.error is not None), None)
+        return error
 
 
 def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -> CallRecord:

@@ -46,6 +46,7 @@ class Entry:
     bytes_up: dict[str, int]
     seconds: float
     form: Form | None = None
+    quorum: bool = True
 
 
 class Journal:
@@ -102,6 +103,9 @@ class Journal:
                 f"{self.path} does not fit: its call {entry.number} went to another step or had other recipients or "
                 f"another payload than this run's call {number} of {step!r}; give this run a folder of its own"
             )
+        if not entry.quorum and self._next == len(self._offsets) - 1:
+            self._drop_last()  # the run stopped here because too few answered: ask again
+            return None
         self._next += 1
         return entry
 
@@ -117,6 +121,7 @@ class Journal:
             "bytes_up": entry.bytes_up,
             "seconds": entry.seconds,
             "form": entry.form,
+            "quorum": entry.quorum,
         }
         parts = [json.dumps(head).encode(), *map(encode, entry.replies.values())]
         parts += [encode(changes.put) for changes in entry.changes.values()]
@@ -135,6 +140,12 @@ class Journal:
     def close(self) -> None:
         """Close the file and give up its lock."""
         self._file.close()
+
+    def _drop_last(self) -> None:
+        self._end = self._offsets.pop()
+        self._file.seek(self._end - _DIGEST)
+        self._last_digest = self._file.read(_DIGEST)
+        self._file.truncate(self._end)
 
     def _lock(self) -> None:
         try:
@@ -261,6 +272,7 @@ def _parse_call(parts: list[memoryview], path: Path) -> Entry | None:
         bytes_up=head["bytes_up"],
         seconds=head["seconds"],
         form=_as_form(head["form"]),
+        quorum=head["quorum"],
     )
 
 

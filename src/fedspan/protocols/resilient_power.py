@@ -1,0 +1,31 @@
+"""The resilient power method (ResPowMeth): the power method with a geometric median of the sites' products.
+
+A baseline: M. Hardt and E. Price, "The noisy power method", 2014, with the mean replaced. It takes finite replies as
+they come. Per iteration and site, each way: d r numbers. Single replies are needed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.aggregation import Aggregator, GeometricMedian
+from fedspan.federation import Federation
+from fedspan.linalg import orthonormalize
+from fedspan.protocols.power import random_start
+from fedspan.protocols.subspace_iteration import local_product
+
+
+def resilient_power(
+    fed: Federation, *, rank: int, n_columns: int, iterations: int = 10, aggregator: Aggregator | None = None
+) -> tuple[NDArray[np.float64], dict[str, float]]:
+    """Return an orthonormal basis (d, rank) and the weight that each site had in the last iteration."""
+    aggregator = aggregator or GeometricMedian()
+    U, trust = random_start(fed, n_columns, rank), {}
+    for _ in fed.rounds(iterations):
+        replies = fed.ask(local_product, V=U)
+        products = replies.stack("product") / np.maximum(replies.stack("n"), 1)[:, None, None]  # Phi_l U
+        combined = aggregator(products)
+        U = orthonormalize(combined.value, complete=True)
+        trust = dict(zip(replies, combined.weights.tolist(), strict=True))
+    return U, trust

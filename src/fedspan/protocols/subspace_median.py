@@ -1,0 +1,110 @@
+"""Subspace Median: a principal subspace that almost half of the sites cannot spoil, in one shot.
+
+A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation", ISIT 2024, Algorithm 1.
+Rows are samples here, columns in the paper. Up per site: d r numbers, once. Single replies are needed. Never a d x d
+matrix at the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step
+from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank
+from fedspan.linalg import subspace_median as median_of_subspaces
+from fedspan.linalg.subspace_median import Output
+from fedspan.protocols.blocks import n_columns
+
+Matrix = NDArray[np.float64]
+
+#: A site is trusted if its subspace is not farther from the median than this many times the median distance.
+TRUSTED_WITHIN = 1.5
+
+
+@dataclass(frozen=True)
+class ResilientSubspace:
+    """A subspace, and how far the sites' own ones are from the median that it was made of.
+
+    Attributes
+    ----------
+    basis : array (d, r)
+        Orthonormal.
+    sites : tuple of str
+        The sites whose replies counted.
+    weights, distances : array (one per site)
+        Their weights in the median projector, and their distances from it.
+    trusted : tuple of str
+        The sites within 1.5 times the median distance.
+    spectrum : array
+        Leading eigenvalues of the median projector: about 1 for directions that most sites share.
+    """
+
+    basis: Matrix
+    sites: tuple[str, ...]
+    weights: NDArray[np.float64]
+    distances: NDArray[np.float64]
+    trusted: tuple[str, ...]
+    spectrum: NDArray[np.float64]
+
+
+@step
+def local_basis(site: Site, rank: int) -> dict[str, Any]:
+    """Lines 2 and 3. Leaves the site: the `rank` leading eigenvectors of ``Phi = X'X / q`` (d, rank)."""
+    return {"basis": leading_eigenvectors(site, rank)}
+
+
+def subspace_median(
+    fed: Federation, *, rank: int, output: Output = "eigenspace", complete: bool = False, choose: bool = False
+) -> ResilientSubspace:
+    """Return the subspace median of the sites' leading subspaces of the rows as they are: centre them first.
+
+    Parameters
+    ----------
+    output : "eigenspace", "node" or "trimmed"
+        See `fedspan.linalg.subspace_median`; "node" is the paper's.
+    complete : bool
+        What to do with a reply of too low a rank: complete it by arbitrary directions, as the paper's QR does, instead
+        of refusing it.
+    choose : bool
+        Take `rank` as what the sites send, and return only the directions that most of them share.
+    """
+    # Lines 4 and 5: orthonormalise. What has no rank, or not this shape, is a failed site and never a failed run.
+    replies = fed.accept(fed.ask(local_basis, rank=rank), lambda reply: _orthonormal(reply, rank, complete))
+    # Lines 6 to 9: the median projector, and what is put out of it.
+    return median_of_bases(replies.stack("basis"), tuple(replies), output, choose)
+
+
+def median_of_bases(bases: Matrix, sites: tuple[str, ...], output: Output, choose: bool = False) -> ResilientSubspace:
+    """Return the subspace median of `bases` (L, d, r)."""
+    found: SubspaceMedianResult = median_of_subspaces(bases, output=output)
+    r = max(1, stable_rank(found.spectrum)) if choose else found.basis.shape[1]
+    near = found.distances <= TRUSTED_WITHIN * np.median(found.distances)
+    trusted = tuple(name for name, is_near in zip(sites, near, strict=True) if is_near)
+    return ResilientSubspace(found.basis[:, :r], sites, found.weights, found.distances, trusted, found.spectrum)
+
+
+def leading_eigenvectors(site: Site, rank: int) -> Matrix:
+    """Return the leading eigenvectors (d, rank) of ``X'X``, from it or from ``X X'``, whichever is smaller."""
+    d, q = n_columns(site), len(site)
+    if q < rank:
+        raise InputError(f"site {site.name!r} has {q} rows, and needs at least {rank} for as many directions")
+    X = np.asarray(site.X, dtype=np.float64)
+    if d <= q:
+        vectors: Matrix = eigh(X.T @ X, subset_by_index=[d - rank, d - 1])[1]
+    else:
+        vectors = X.T @ eigh(X @ X.T, subset_by_index=[q - rank, q - 1])[1]
+    return orthonormalize(vectors[:, ::-1], complete=True)
+
+
+def _orthonormal(reply: Mapping[str, Any], rank: int, complete: bool) -> dict[str, Any]:
+    basis = np.asarray(reply.get("basis"))
+    if basis.ndim != 2 or basis.shape[1] != rank or basis.dtype.kind not in "iuf":
+        raise InputError(f"a basis must be a matrix of {rank} columns of real numbers, not {basis.dtype}{basis.shape}")
+    return {"basis": orthonormalize(basis, complete=complete)}

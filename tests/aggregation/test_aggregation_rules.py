@@ -20,6 +20,7 @@ from fedspan.aggregation import (
     MultiKrum,
     TrimmedMean,
 )
+from fedspan.linalg.geometric_median import geometric_median
 
 quick = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 2**32)
@@ -53,7 +54,7 @@ def test_coordinate_median_with_weights_by_hand() -> None:
     assert half.weights.tolist() == [0.0, 0.0, 0.5, 0.5]
     # Three tenths are half of six tenths, whatever floating-point sums say.
     assert CoordinateMedian()([1.0, 2.0, 3.0], weights=[0.1, 0.2, 0.3]).value == 2.5
-    assert CoordinateMedian()([3.0, 2.0, 1.0], weights=[0.3, 0.2, 0.1]).value == 2.5
+    assert CoordinateMedian()([1.0] * 8 + [2.0], weights=[0.1] * 8 + [0.8]).value == 1.5
 
 
 def test_coordinate_median_shares_its_trust_among_ties() -> None:
@@ -93,7 +94,7 @@ def test_trimmed_mean_keeps_a_part_of_ties_on_the_edge() -> None:
     upper = TrimmedMean(2)([0.0, 1.0, 2.0, 3.0, 3.0, 3.0])  # 0 and 1 leave, and two of the three 3
     assert upper.value == pytest.approx(2.5)
     np.testing.assert_allclose(upper.weights, [0, 0, 1 / 2, 1 / 6, 1 / 6, 1 / 6])
-    assert TrimmedMean(1)([2.0, 2.0, 2.0, 7.0]).weights.tolist() == [1 / 3, 1 / 3, 1 / 3, 0.0]
+    np.testing.assert_allclose(TrimmedMean(1)([2.0, 2.0, 2.0, 7.0]).weights, [1 / 3, 1 / 3, 1 / 3, 0])
 
 
 @quick
@@ -132,6 +133,17 @@ def test_geometric_median_minimises_and_its_certificate_is_true(seed: int) -> No
     assert result.certificate < 1e-9
     mixed = np.tensordot(result.weights, values, axes=1)
     np.testing.assert_allclose(result.value, mixed, atol=1e-12)
+
+
+def test_the_certificate_is_in_the_units_of_the_values_and_weights() -> None:
+    rng = np.random.default_rng(8)
+    values, weights = rng.normal(size=(6, 4)), rng.uniform(0.5, 2, size=6)
+    proven = GeometricMedian()(values, weights).certificate
+    assert proven == geometric_median(values, weights).gap > 0
+    assert GeometricMedian()(values * 2.0**1000, weights).certificate == pytest.approx(proven * 2.0**1000)
+    assert GeometricMedian()(values, weights * 8).certificate == pytest.approx(proven * 8)
+    means = values.reshape(3, 2, 4).mean(axis=1)
+    assert MedianOfMeans(3)(values).certificate == pytest.approx(geometric_median(means).gap, rel=1e-3)
 
 
 def test_geometric_median_of_complex_values_is_that_of_points_in_the_plane() -> None:
@@ -181,6 +193,13 @@ def test_equal_scores_share_a_place() -> None:
     two = MultiKrum(1, 2)([0.0, 2.0, 3.0, 4.0, 6.0])
     assert two.value == 3.0
     np.testing.assert_allclose(two.weights, [0, 0.25, 0.5, 0.25, 0])
+
+
+def test_scores_that_differ_by_rounding_are_equal() -> None:
+    for shift in (0.0, 0.1, 0.3, 1 / 3):
+        result = Krum(0)(np.arange(6.0) + shift)
+        assert result.value == pytest.approx(2.5 + shift)
+        assert result.weights.tolist() == [0.0, 0.0, 0.5, 0.5, 0.0, 0.0]
 
 
 @quick

@@ -124,6 +124,13 @@ def test_orthogonal_to_a_vector_is_a_direction_orthogonal_to_the_mean(shape: tup
     assert not np.allclose(lie, other)
 
 
+def test_orthogonal_to_a_complex_vector_is_drawn_from_all_complex_directions() -> None:
+    replies = {site: {"x": np.array([1.0, 0.0, 0.0], dtype=complex)} for site in "abcd"}
+    lie = sent(Orthogonal(1), replies)["c"]["x"]
+    assert abs(lie[0]) < 1e-12
+    assert min(abs(lie[1:].real).min(), abs(lie[1:].imag).min()) > 1e-3
+
+
 def test_orthogonal_without_room_avoids_the_leading_directions() -> None:
     # n = 3, r = 2: one direction can be avoided, and the first axis is the one that all agree on.
     replies = {

@@ -10,6 +10,7 @@ import numpy as np
 
 import fedspan as fs
 from fedspan import protocols
+from fedspan.aggregation import CoordinateMedian, GeometricMedian
 
 from .protocol_laws import Example
 
@@ -26,12 +27,21 @@ def spiked_sites():
     return sites
 
 
+U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
+
 SETTINGS = {
     "columns.agree_on_columns": {},
     "moments.moments": {},
     "covariance_pca.covariance_pca": {"rank": 3},
     "subspace_iteration.subspace_iteration": {"rank": 3, "n_columns": 8, "max_rounds": 15},
     "stack_pca.stack_pca": {"rank": 3},
+    "power.power": {"rank": 3, "n_columns": 8, "iterations": 4},
+    "axis_variances.axis_variances": {"U": U, "aggregator": GeometricMedian()},
+    "resilient_moments.resilient_moments": {"aggregator": CoordinateMedian()},
+    "subspace_median.subspace_median": {"rank": 3},
+    "median_of_means.median_of_means": {"rank": 3, "n_columns": 8, "groups": 4, "iterations": 4},
+    "resilient_power.resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
+    "resilient_covariance.resilient_covariance": {"rank": 3},
 }
 
 SITES = {}

@@ -99,7 +99,7 @@ def check_survives_faults(example: Example, kind: str, wire: bool) -> None:
         assert result == example.run()
     elif not result:
         assert run.record.calls[-1].failed
-        assert all(name in run.record.stopped for name in list(run.record.calls[-1].failed)[:5])
+        assert run.record.stopped.startswith("failed: QuorumError")
     assert all(why for _, _, why in run.record.failures)
 
 

@@ -200,5 +200,17 @@ def test_two_against_two(apart):
     rng = np.random.default_rng(10)
     for _ in range(30):
         points = np.repeat(rng.integers(-9, 10, size=(2, 6)), 2, axis=0) + apart * rng.normal(size=(4, 6))
+        points = rng.permutation(points)
         result = geometric_median(points)
         assert_true_and_small(points, np.ones(4), result)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_two_against_two_at_magnitudes_that_cannot_be_squared_together(seed):
+    rng = np.random.default_rng(seed)
+    far = rng.normal(size=(2, 3)) * [[1e105], [1e107]]
+    near = rng.normal(size=(3, 3)) * [[1e-126], [1e-96], [10.0 ** rng.integers(-60, -50)]]
+    points, weights = np.vstack([near, far]), np.array([3.0, 1.0, 1.0, 2.0, 3.0])
+    result = geometric_median(points, weights)
+    assert excess(points, weights, result.point) <= result.gap <= 100 * np.abs(near).max()
+    np.testing.assert_allclose(result.distances, distances(points, result.point).astype(float), rtol=1e-12)

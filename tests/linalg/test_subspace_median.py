@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fedspan.errors import InputError
 from fedspan.linalg import geometric_median, stable_rank, subspace_distance, subspace_median
+from fedspan.linalg.projectors import orthonormality_defect, overlap_geometry, residual_geometry
 from tests.linalg import long_double
 
 
@@ -122,6 +123,7 @@ def test_bases_do_not_matter_only_spans(seed, spread):
     np.testing.assert_allclose(first.weights, second.weights, atol=1e-13 / spread)
     np.testing.assert_allclose(first.distances, second.distances, atol=1e-14)
     np.testing.assert_allclose(first.spectrum, second.spectrum, atol=1e-13)
+    assert ((first.spectrum >= 0) & (first.spectrum <= 1)).all()
     assert subspace_distance(first.basis, second.basis) <= 1e-13
 
 
@@ -166,6 +168,32 @@ def test_distances_of_sites_that_nearly_agree(spread, liars):
     assert 0.1 * spread < away.max() < 10 * spread
 
 
+@pytest.mark.parametrize("unit", [1e-2, 1e-5, 1e-7, 1e-9])
+def test_distances_are_sharp_where_the_median_is_a_site_for_sure(unit):
+    angles = unit * np.array([0.0, 1.0, 3.0])
+    bases = np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, :, None]
+    result = subspace_median(bases)
+    np.testing.assert_array_equal(result.weights, [0.0, 1.0, 0.0])
+    np.testing.assert_allclose(
+        result.distances, np.sqrt(2) * np.sin(unit * np.array([1.0, 0.0, 2.0])), rtol=1e-15 / unit
+    )
+
+
+@given(st.integers(0, 2**32), st.integers(-12, 0))
+def test_both_geometries_know_their_errors(seed, exponent):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 6))
+    bases = sites(rng, n, int(rng.integers(1, n + 1)), 3, 2, 10.0**exponent)
+    P = long_double.projectors(bases)
+    defect = orthonormality_defect(bases)
+    defect = defect[1].max() + defect[2]
+    reference = int(rng.integers(5))
+    for geometry in (overlap_geometry(bases, defect)[0], residual_geometry(bases, defect, reference)):
+        own = int(np.argmin(np.abs(geometry.gram).sum(axis=1)))  # the reference is at the origin
+        V = P - P[own]
+        assert (np.abs(geometry.gram - V @ V.T) <= geometry.error + 1e-35).all()
+
+
 def test_agrees_with_the_geometric_median_of_vectorised_projectors():
     bases = sites(np.random.default_rng(4), 9, 2, 6, 3, 0.4)
     vectors = geometric_median(projectors(bases).reshape(9, -1))
@@ -189,6 +217,24 @@ def test_trimmed_is_the_mean_of_the_closest_pair_of_three():
     np.testing.assert_array_equal(result.kept, [0, 2])
     mean = projectors(bases[[0, 2]]).mean(axis=0)
     assert subspace_distance(result.basis, np.linalg.eigh(mean)[1][:, -3:]) <= 1e-12
+
+
+def test_trimmed_takes_two_of_three_lines_even_if_none_is_far_away():
+    angles = np.array([0.0, 0.45, 0.95])  # the line in the middle is the median: 126 degrees, seen from there
+    result = subspace_median(np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, :, None], output="trimmed")
+    np.testing.assert_allclose(result.distances, np.sqrt(2) * np.sin([0.45, 0.0, 0.5]), atol=1e-15)
+    np.testing.assert_array_equal(result.kept, [0, 1])
+    np.testing.assert_allclose(result.basis[:, 0], [np.cos(0.225), np.sin(0.225)], atol=1e-14)
+
+
+def test_trimmed_draws_the_line_at_one_and_a_half():
+    # lines that leave the first axis each in a direction of their own
+    angles = np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.14, 0.2])
+    bases = (np.eye(8)[0] * np.cos(angles)[:, None] + np.eye(8)[1:] * np.sin(angles)[:, None])[:, :, None]
+    result = subspace_median(bases, output="trimmed")
+    ratio = result.distances / np.median(result.distances)
+    assert 1.2 < ratio[5] < 1.5 < ratio[6] < 2.5
+    np.testing.assert_array_equal(result.kept, np.arange(6))
 
 
 def test_trimmed_leaves_out_whoever_is_farther_than_one_and_a_half_median_distances():
@@ -241,9 +287,12 @@ def test_more_columns_than_dimensions(spread):
 
 
 def test_whole_space():
-    result = subspace_median(np.stack([np.eye(3), basis(np.random.default_rng(11), 3, 3)]))
-    np.testing.assert_allclose(result.distances, 0, atol=1e-14)
-    np.testing.assert_allclose(result.spectrum, np.ones(3), atol=1e-14)
+    rng = np.random.default_rng(11)
+    for _ in range(20):
+        result = subspace_median(np.stack([basis(rng, 3, 3) for _ in range(4)]))
+        np.testing.assert_allclose(result.distances, 0, atol=1e-14)
+        np.testing.assert_allclose(result.spectrum, np.ones(3), atol=1e-14)
+        assert result.spectrum.max() <= 1.0
 
 
 def test_float32_bases_are_made_orthonormal():

@@ -50,6 +50,11 @@ class Aggregator(Protocol):
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
 
 
+def believed(aggregator: Aggregator, counts: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the sites' reported `counts` as weights for `aggregator`, or ``None`` if it is not to believe them."""
+    return counts if aggregator.believes_reported_weights else None
+
+
 @dataclass(frozen=True)
 class Given:
     """Checked values as the rules see them: rows of real numbers, and what leads back from those.
@@ -89,6 +94,11 @@ class Given:
         present = given > 0.0
         return cls(points if present.all() else points[present], given[present], shape, array.dtype, present)
 
+    @property
+    def shares(self) -> Vector:
+        """The weights as parts of the largest one: these can be added up however huge the weights are."""
+        return self.weights
+
     def values(self, points: Points) -> NDArray[Any]:
         """Return rows like `points` as values of the shape and kind that came."""
         return np.ascontiguousarray(points).view(self.dtype).reshape(len(points), *self.shape)
@@ -105,8 +115,7 @@ class Given:
         Shares are non-negative and need not sum to 1; every column has a positive one.
         """
         if shares.shape[1] == 0:  # values without entries
-            return self.aggregate(np.zeros(0), self.weights / self.weights.max())
-        shares = shares / shares.max(axis=0)  # weights may be huge
+            return self.aggregate(np.zeros(0), self.shares)
         trust = (shares / shares.sum(axis=0)).mean(axis=1)
         return self.aggregate(mixture(self.points, shares), trust)
 

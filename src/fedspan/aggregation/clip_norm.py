@@ -67,7 +67,7 @@ class ClipNorm:
         given = Given.of(values, weights)
         small, scale = shrunk(given.points)
         lengths = norms(small)
-        bound = self.factor * _lower_median(lengths, given.weights) if self.norm is None else self.norm * scale
+        bound = self.factor * _lower_median(lengths, given.shares) if self.norm is None else self.norm * scale
         shorter = np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
         combined = self.aggregator(given.values(given.points * shorter[:, None]), given.weights)
         trust = np.zeros(len(given.present))
@@ -75,9 +75,9 @@ class ClipNorm:
         return Aggregate(combined.value, trust, combined.certificate)
 
 
-def _lower_median(lengths: Vector, weights: Vector) -> float:
+def _lower_median(lengths: Vector, shares: Vector) -> float:
     order = np.argsort(lengths, kind="stable")
-    held = np.cumsum(weights[order] / weights.max())
+    held = np.cumsum(shares[order])
     half = held[-1] * (0.5 - 4.0 * len(lengths) * np.finfo(np.float64).eps)  # rounding must not hide a half
     return float(lengths[order[np.argmax(held >= half)]])
 

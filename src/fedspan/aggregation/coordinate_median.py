@@ -42,7 +42,7 @@ class CoordinateMedian:
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
         given = Given.of(values, weights)
-        weight = given.weights / given.weights.max()
+        weight = given.shares
         shares = np.zeros(given.points.shape)
         for middle in _middle_values(given.points, weight):
             tied = weight[:, None] * (given.points == middle)

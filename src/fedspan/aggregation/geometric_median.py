@@ -52,6 +52,4 @@ def solved(points: Points, weights: Vector) -> tuple[Vector, Vector, float]:
         return np.zeros(0), weights / weights.max(), 0.0
     small, scale = shrunk(points)
     found = geometric_median(small, weights)
-    # The box that holds all points holds their median; to go back into it brings z nearer to all of them.
-    point = np.clip(found.point / scale, points.min(axis=0), points.max(axis=0))
-    return point, found.weights, float(found.gap) / scale
+    return found.point / scale, found.weights, float(found.gap) / scale

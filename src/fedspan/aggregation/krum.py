@@ -19,9 +19,9 @@ _SAME = 1e-12  # relative: scores that are closer than this differ by rounding
 class Krum:
     """The value with the best score: the smallest sum of squared distances to its ``L - f - 2`` nearest others.
 
-    With at most f bad sites among L, the best score is at most ``L - f - 2`` squared diameters of the honest values, and
-    some honest ones are among the neighbours of any value: so the chosen one is within ``sqrt(L - f - 2)`` diameters
-    of an honest value.
+    With at most f bad sites among L, the best score is at most ``L - f - 2`` squared diameters of the honest values,
+    and some honest ones are among the neighbours of any value: so the chosen one is within ``sqrt(L - f - 2)``
+    diameters of an honest value.
 
     Values with the same score share the place (the paper takes the first of them, so that the result depends on the
     order): equal values do so without effect, otherwise their mean is returned.
@@ -55,7 +55,7 @@ class Krum:
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
         given = Given.of(values, weights)
-        return given.mixed(_chosen(given.points, self.f, 1) * given.weights[:, None])
+        return given.mixed(_chosen(given.points, self.f, 1) * given.shares[:, None])
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class MultiKrum:
                 f"m={self.m} is too many for f={self.f} and the {count} values that came: at most L - f may be chosen, "
                 "or bad values would be among them"
             )
-        return given.mixed(_chosen(given.points, self.f, self.m) * given.weights[:, None])
+        return given.mixed(_chosen(given.points, self.f, self.m) * given.shares[:, None])
 
 
 def _chosen(points: Points, f: int, m: int) -> Points:

@@ -30,4 +30,4 @@ class Mean:
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
         given = Given.of(values, weights)
-        return given.mixed(given.weights[:, None])
+        return given.mixed(given.shares[:, None])

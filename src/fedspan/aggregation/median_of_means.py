@@ -59,7 +59,7 @@ class MedianOfMeans:
         count = len(given.points)
         if self.groups > count:
             raise InputError(f"groups={self.groups} is more than the {count} values that came: no group may be empty")
-        shares = given.weights / given.weights.max()
+        shares = given.shares
         members = np.array_split(np.arange(count), self.groups)
         means = np.stack([mixture(given.points[group], shares[group, None]) for group in members])
         point, group_trust, certificate = solved(means, np.ones(self.groups))

@@ -35,7 +35,7 @@ def mixture(points: Array, shares: Array) -> Array:
     ----------
     points : array (L, d)
     shares : array (L, d) or (L, 1)
-        Not negative and at most 1; in every column at least one is above 0.
+        Not negative and not huge; in every column at least one is above 0.
 
     Examples
     --------

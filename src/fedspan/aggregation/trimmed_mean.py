@@ -50,12 +50,12 @@ class TrimmedMean:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
         given = Given.of(values, weights)
         count = len(given.points)
-        if 2 * self.f > count:
+        if 2 * self.f >= count:
             raise InputError(
                 f"f={self.f} is too many for the {count} values that came: 2 f must be below their number, "
                 "or nothing is left to average"
             )
-        return given.mixed(_staying(given.points, self.f) * given.weights[:, None])
+        return given.mixed(_staying(given.points, self.f) * given.shares[:, None])
 
 
 def _staying(points: Points, f: int) -> Points:
@@ -69,5 +69,5 @@ def _staying(points: Points, f: int) -> Points:
     stay_low = 1.0 - leaving_low / at_low.sum(axis=0)
     stay_high = 1.0 - leaving_high / at_high.sum(axis=0)
     inside = (points > low) & (points < high)
-    stay: Points = np.where(low == high, at_low, inside + at_low * stay_low + at_high * stay_high)
+    stay: Points = inside + at_low * stay_low + at_high * stay_high  # where both edges are one value, all have the same
     return stay

@@ -9,21 +9,17 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.pca_solvers import SOLVERS, Solution, prepared_moments, solve
 from fedspan.estimators.scaler import deviations
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
-from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.lenses import project, standardize
-from fedspan.protocols.moments import Moments, moments
-from fedspan.protocols.principal_axes import PrincipalAxes
-from fedspan.protocols.stack_pca import stack_pca
-from fedspan.protocols.subspace_iteration import subspace_iteration
+from fedspan.protocols.moments import Moments
 
 Array = NDArray[Any]
-
-SOLVERS = ("auto", "covariance", "subspace_iteration", "stack")
 
 #: Rounds that subspace iteration is reckoned with when "auto" compares bytes.
 _EXPECTED_ROUNDS = 20
@@ -34,17 +30,40 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     Parameters
     ----------
-    n_components : int, float or None, default=None
+    n_components : int, float, "auto" or None, default=None
         How many components: a number, a share of the variance between 0 and 1 (solver ``"covariance"``), or all.
+        ``"auto"`` (solver ``"subspace_median"``): as many directions, up to `max_components`, as most sites share.
     solver : str, default="auto"
-        ``"covariance"``: exact, one round, d (d + 1) / 2 numbers up per site; only sums are needed.
-        ``"subspace_iteration"``: exact to `tol`, d (k + oversampling) numbers each way per round; only sums are needed.
-        ``"stack"``: one shot, d k numbers up per site, an approximation; needs single replies.
-        ``"auto"``: the first or the second, whichever needs fewer bytes; the record says which and why.
+        Exact, and any site can spoil the result; only sums are needed but for ``"stack"``:
+
+        - ``"covariance"``: one round, d (d + 1) / 2 numbers up per site.
+        - ``"subspace_iteration"``: exact to `tol`, d (k + oversampling) numbers each way per round.
+        - ``"power"``: `iterations` rounds of the plain power method, d k numbers each way; a baseline.
+        - ``"stack"``: one shot, d k numbers up per site, an approximation.
+        - ``"auto"``: the first or the second, whichever needs fewer bytes; the record says which and why.
+
+        Resilient, so that no minority of sites can spoil it; single replies are needed:
+
+        - ``"subspace_median"``: one shot, d k numbers up per site, and k^2 for the variances.
+        - ``"median_of_means"``: power methods within `groups` of sites, then the subspace median.
+        - ``"resilient_power"``, ``"resilient_covariance"``: baselines, by an aggregator of products or covariances.
     center : bool, default=True
         Subtract the mean of all rows.
     scale : bool, default=False
         Divide by the deviation of each column.
+    aggregator : Aggregator, optional
+        How to combine what sites send, instead of sums, wherever something is averaged: moments, products,
+        covariances, variances. Default: none for the exact solvers; for the resilient ones the coordinate-wise median
+        of means and deviations, and the geometric median otherwise.
+    output : {"eigenspace", "node", "trimmed"}, default="eigenspace"
+        Of the subspace medians: the leading eigenspace of the median projector, the subspace of the site nearest to it
+        (the paper's), or the mean of those near it.
+    groups : int, optional
+        Of ``"median_of_means"``. Default: half the number of sites. Fewer than half of the groups may hold a bad site.
+    iterations : int, default=10
+        Of the power methods.
+    max_components : int, default=16
+        What sites send for ``n_components="auto"``.
     oversampling, max_rounds, tol
         Of subspace iteration: extra columns, most rounds, and the relative residual at which it stops.
     random_state : int, optional
@@ -63,13 +82,19 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     n_components_, n_samples_ : int
     solver_ : str
         The one that was used.
+    sites_trusted_ : tuple of str
+        The sites that the axes rest on: of the subspace medians those within 1.5 times the median distance, of other
+        aggregators those with at least half an equal share of the weight, otherwise all that answered.
+    site_weights_ : array (one per site)
+        Their weights, in the order of ``sites_``; 0 for sites that did not count.
     sites_ : tuple of str
     run_ : RunRecord
 
     Notes
     -----
     Three calls before the solver's own: columns, sums, centred sums. Memory at the coordinator is d^2 for
-    ``"covariance"``, d times the number of columns asked for otherwise.
+    ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, and d times the number of columns asked for (and the
+    number of sites L, where single replies are needed) otherwise.
 
     Examples
     --------
@@ -80,11 +105,16 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     def __init__(
         self,
-        n_components: int | float | None = None,
+        n_components: int | float | str | None = None,
         *,
         solver: str = "auto",
         center: bool = True,
         scale: bool = False,
+        aggregator: Aggregator | None = None,
+        output: str = "eigenspace",
+        groups: int | None = None,
+        iterations: int = 10,
+        max_components: int = 16,
         oversampling: int = 8,
         max_rounds: int = 200,
         tol: float = 1e-8,
@@ -95,6 +125,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.solver = solver
         self.center = center
         self.scale = scale
+        self.aggregator = aggregator
+        self.output = output
+        self.groups = groups
+        self.iterations = iterations
+        self.max_components = max_components
         self.oversampling = oversampling
         self.max_rounds = max_rounds
         self.tol = tol
@@ -105,14 +140,14 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         """Learn the components from a table (with ``sites``) or a federation."""
         self._check_parameters()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            found = moments(fed, self._names())
+            found = prepared_moments(fed, self.solver, self.aggregator, self._names())
             rank = self._rank(found)
             self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
             self.scale_ = deviations(found) if self.scale else None
             prepared = fed.apply(standardize, mean=self.mean_ if self.center else None, scale=self.scale_)
             self.solver_ = self._chosen_solver(fed, rank)
-            axes = self._solve(prepared, rank)
-        self._keep(axes, found.n)
+            solution = self._solve(prepared, rank)
+        self._keep(solution)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -171,9 +206,15 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     def _check_parameters(self) -> None:
         if self.solver not in SOLVERS:
             raise InputError(f"solver={self.solver!r} must be one of {', '.join(SOLVERS)}")
+        if self.output not in ("eigenspace", "node", "trimmed"):
+            raise InputError(f"output={self.output!r} must be 'eigenspace', 'node' or 'trimmed'")
+        if self.solver == "stack" and self.aggregator is not None:
+            raise InputError("aggregator=... goes with solvers that average replies, and 'stack' stacks them")
         k = self.n_components
-        if isinstance(k, float | np.floating):
-            if not 0 < k < 1:
+        if isinstance(k, str) and (k != "auto" or self.solver != "subspace_median"):
+            raise InputError(f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median'")
+        if self._is_share():
+            if not 0 < float(cast(float, k)) < 1:
                 raise InputError(
                     f"n_components={k!r} must be a whole number, or a share of the variance between 0 and 1"
                 )
@@ -181,12 +222,18 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
                 raise InputError(
                     f"n_components={k!r} is a share of the variance, which solver={self.solver!r} cannot know"
                 )
-        for name, least in (("oversampling", 0), ("max_rounds", 1)):
+        least = {"oversampling": 0, "max_rounds": 1, "iterations": 1, "max_components": 1, "groups": 1}
+        for name, lowest in least.items():
             value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise InputError(f"{name}={value!r} must be a whole number of at least {least}")
+            if value is None and name == "groups":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
+                raise InputError(f"{name}={value!r} must be a whole number of at least {lowest}")
         if not self.tol > 0:
             raise InputError(f"tol={self.tol!r} must be above 0")
+
+    def _is_share(self) -> bool:
+        return isinstance(self.n_components, float | np.floating)
 
     def _rank(self, found: Moments) -> int:
         """Return how many axes to ask for, at most as many as there are."""
@@ -194,8 +241,10 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         if found.n < 2:
             raise InputError(f"n_samples={found.n}: PCA needs at least two rows")
         k = self.n_components
-        if k is None or isinstance(k, float | np.floating):
+        if k is None or self._is_share():
             return most
+        if k == "auto":
+            return min(self.max_components, most)
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
             raise InputError(f"n_components={k!r} must be between 1 and min(n_samples, n_features)={most}")
         return int(k)
@@ -206,7 +255,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         d = self.n_features_in_
         whole = 8 * d * (d + 1) // 2
         rounds = 8 * 2 * d * min(rank + self.oversampling, d) * _EXPECTED_ROUNDS
-        if isinstance(self.n_components, float | np.floating):
+        if self._is_share():
             chosen, why = "covariance", "a share of the variance needs all of it"
         elif whole > fed.policy.max_bytes:
             chosen, why = (
@@ -220,29 +269,25 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         fed.log(solver=chosen, why=why)
         return chosen
 
-    def _solve(self, fed: Federation, rank: int) -> PrincipalAxes:
-        if self.solver_ == "covariance":
-            return covariance_pca(fed, rank=None if isinstance(self.n_components, float | np.floating) else rank)
-        if self.solver_ == "stack":
-            return stack_pca(fed, rank=rank)
-        return subspace_iteration(
-            fed,
-            rank=rank,
-            n_columns=self.n_features_in_,
-            oversampling=self.oversampling,
-            max_rounds=self.max_rounds,
-            tol=self.tol,
-        )
+    def _solve(self, fed: Federation, rank: int) -> Solution:
+        options = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
+        options["choose"] = self.n_components == "auto"
+        return solve(self.solver_, fed, None if self._is_share() else rank, options)
 
-    def _keep(self, axes: PrincipalAxes, n: int) -> None:
+    def _keep(self, solution: Solution) -> None:
         """Set the fitted attributes, in scikit-learn's units."""
-        free = n - 1 if self.center else n
+        axes = solution.axes
+        self.sites_trusted_ = solution.trusted
+        self.site_weights_ = np.array([solution.weights.get(name, 0.0) for name in self.sites_])
+        n = axes.n  # of the sites whose replies are in the axes
+        free = max(1, n - 1 if self.center else n)
         most = min(n, self.n_features_in_)
         k = min(len(axes.scatter), most)
         variance, total = axes.scatter[:k] / free, axes.total / free
         ratio = variance / total if total > 0 else np.zeros(k)
-        if isinstance(self.n_components, float | np.floating):
-            k = min(k, int(np.searchsorted(np.cumsum(ratio), self.n_components, side="right")) + 1)
+        if self._is_share():
+            share = float(cast(float, self.n_components))
+            k = min(k, int(np.searchsorted(np.cumsum(ratio), share, side="right")) + 1)
         self.n_samples_ = n
         self.n_components_ = k
         self.components_ = axes.components[:k]

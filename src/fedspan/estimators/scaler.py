@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.aggregation import Aggregator
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.lenses import standardize
 from fedspan.protocols.moments import Moments, moments
+from fedspan.protocols.resilient_moments import resilient_moments
 
 
 class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
@@ -26,6 +28,11 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     ----------
     with_mean, with_std : bool, default=True
         Whether to subtract the mean, and to divide by the deviation.
+    aggregator : Aggregator, optional
+        How to combine the sites' own means, instead of exact sums, where some sites may lie:
+        ``fedspan.aggregation.CoordinateMedian()`` lets no minority of sites move a mean or a deviation, however
+        different the columns' units are. Single replies are then needed, and the result is that of the pooled rows
+        only where the sites' rows are alike.
     random_state : int, optional
         Seed of the run. Nothing here is random.
     verbose : int, default=0
@@ -47,17 +54,24 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     """
 
     def __init__(
-        self, *, with_mean: bool = True, with_std: bool = True, random_state: Any = None, verbose: int = 0
+        self,
+        *,
+        with_mean: bool = True,
+        with_std: bool = True,
+        aggregator: Aggregator | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.with_mean = with_mean
         self.with_std = with_std
+        self.aggregator = aggregator
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn means and deviations from a table (with ``sites``) or a federation."""
         with self._fitting(X, y, sites) as fed:
-            found = moments(fed, self._names())
+            found = moments(fed, self._names()) if self.aggregator is None else resilient_moments(fed, self.aggregator)
         self.n_samples_seen_ = found.n
         self.mean_, self.var_ = found.mean, found.variance
         self.scale_ = deviations(found)

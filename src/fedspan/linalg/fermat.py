@@ -163,12 +163,10 @@ def _descend(X: Array, weights: Array, z: Array) -> Array:
         gradient = pulls @ difference  # of -f
         if np.linalg.norm(gradient) <= 4.0 * UNIT_ROUNDOFF * weights.sum():
             break
-        step = weiszfeld = gradient / pulls.sum()
+        step = gradient / pulls.sum()
         if iteration >= WEISZFELD_STEPS:
-            step = _newton_step(difference / distances[:, None], pulls, gradient, distances.max(), weiszfeld)
+            step = _newton_step(difference / distances[:, None], pulls, gradient, distances.max(), step)
         length = _step_length(difference, distances, weights, step, gradient)
-        if length == 0.0:  # where points lie nearly on a line, the Newton step may point along it into the void
-            step, length = weiszfeld, _step_length(difference, distances, weights, weiszfeld, gradient)
         if length == 0.0:
             break
         z = z + length * step

@@ -161,13 +161,14 @@ def _measured(points: Vectors, weights: Array, frame: Frame, solution: FermatPoi
         residual_square += float(np.sum((pulls @ V) ** 2))
 
     size = np.sqrt(square)  # of the scaled x_l - z'
+    step = _norm(rest) * frame.row_scale
+    distances = np.sqrt(np.maximum(square + 2.0 * frame.row_scale * along_rest + step**2, 0.0)) / frame.row_scale
     for row in np.flatnonzero(square < 1e-290):  # some of it was lost to underflow
         size[row] = _norm(points[row] - centre - s) * frame.row_scale[row]
+        distances[row] = _norm(points[row] - point)
     gap = _certified_gap(
         weights, frame, solution, pulls, size, float(np.sqrt(residual_square)), _norm(s), _norm(rest), d
     )
-    step = _norm(rest) * frame.row_scale
-    distances = np.sqrt(np.maximum(size**2 + 2.0 * frame.row_scale * along_rest + step**2, 0.0)) / frame.row_scale
     return GeometricMedianResult(point, share, distances, gap)
 
 

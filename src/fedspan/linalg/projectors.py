@@ -94,14 +94,13 @@ def residual_geometry(bases: Array, defect: float, reference: int) -> Geometry:
     M = np.zeros((r, L * r))
     for rows, stacked in _stacked_rows(bases, isqrt(n)):
         M += U[rows].T @ stacked
-    gram, own = np.empty((L, L)), np.empty((L, r, r))
+    gram = np.empty((L, L))
     for sites in _site_chunks(L, n, r):
         inner = _inner_products(_residual_rows(bases, U, M), L, r, sites)
         here = slice(sites.start * r, sites.stop * r)
         gram[sites] = _sum_blocks(inner * (2.0 * (M[:, here].T @ M) + inner), r)
-        for site in range(sites.start, sites.stop):
-            own[site] = inner[(site - sites.start) * r :][:r, site * r : (site + 1) * r]
-    E = np.stack([_loss(M[:, site * r : (site + 1) * r], own[site]).ravel() for site in range(L)])
+    blocks = M.reshape(r, L, r).transpose(1, 0, 2)
+    E = (np.eye(r) - blocks @ blocks.transpose(0, 2, 1)).reshape(L, -1)
     gram = (gram + gram.T) / 2.0 + E @ E.T
     gram[reference], gram[:, reference] = 0.0, 0.0
 
@@ -112,8 +111,8 @@ def residual_geometry(bases: Array, defect: float, reference: int) -> Geometry:
     defect = defect + r * _short_sums(n)
     relative = 8.0 * defect + 4.0 * _long_sums(n) + 8.0 * rounding(L + r)
     size = np.sqrt(np.diagonal(gram))
-    cross = np.outer(size, moved)
-    error = relative * np.outer(size, size) + cross + cross.T + np.outer(moved, moved) + defect**2
+    cross = np.outer(size, moved) + 3.0 * defect * np.linalg.norm(E, axis=1)
+    error = relative * np.outer(size, size) + cross + cross.T + np.outer(moved, moved) + 10.0 * defect**2
     return Geometry(gram, _error_about(reference, error), 4.0 * float(moved.max()) + 2.0 * defect)
 
 
@@ -123,14 +122,6 @@ def weighted_rows(bases: Array, coefficients: Array) -> Array:
     for rows, stacked in _stacked_rows(bases):
         out[rows] = stacked @ coefficients
     return out
-
-
-def _loss(M: Array, own: Array) -> Array:
-    """``E = I - M M'``, from the residual's own inner products where M is near to orthogonal."""
-    if np.linalg.norm(own, 2) > 0.5:
-        return np.asarray(np.eye(len(M)) - M @ M.T)
-    E = np.linalg.solve(M.T, (M @ own).T)  # M (N'N) M^-1, transposed
-    return np.asarray((E + E.T) / 2.0)
 
 
 def _error_about(reference: int, error: Array) -> Array:

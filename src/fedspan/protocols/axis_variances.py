@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
-from fedspan.errors import InputError
+from fedspan.aggregation.base import believed
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import top_eigenpairs, with_fixed_signs
 from fedspan.protocols.blocks import blocks
@@ -18,22 +18,30 @@ from fedspan.protocols.resilient_moments import typical_rows
 
 @step
 def local_variances(site: Site, U: NDArray[np.float64]) -> dict[str, Any]:
-    """Leaves the site: ``U' Phi U`` (r, r) of its second moment Phi, the trace of Phi, its number of rows."""
+    """Leaves the site: ``U' X'X U`` (r, r), the trace of ``X'X``, its number of rows."""
     inner, trace = np.zeros((U.shape[1], U.shape[1])), 0.0
     for X in blocks(site):
         T = X @ U
         inner += T.T @ T
         trace += float(np.vdot(X, X))
-    if not len(site):
-        raise InputError("this site has no rows to take a variance of")
-    return {"inner": inner / len(site), "trace": trace / len(site), "n": len(site)}
+    return {"inner": inner, "trace": trace, "n": len(site)}
 
 
-def axis_variances(fed: Federation, *, U: NDArray[np.float64], aggregator: Aggregator) -> PrincipalAxes:
-    """Return the principal axes that lie in the span of `U` (d, r, orthonormal), with variances by `aggregator`."""
+def axis_variances(fed: Federation, *, U: NDArray[np.float64], aggregator: Aggregator | None = None) -> PrincipalAxes:
+    """Return the principal axes that lie in the span of `U` (d, r, orthonormal), from sums or by `aggregator`."""
+    if aggregator is None:
+        total = fed.sum(local_variances, U=U)
+        return _axes(U, total["inner"], total["trace"], total["n"])
     replies = fed.ask(local_variances, U=U)
-    inner = aggregator(replies.stack("inner")).value
-    variances, Q = top_eigenpairs((inner + inner.T) / 2, U.shape[1])
-    total = max(float(aggregator(replies.stack("trace")).value), float(np.maximum(variances, 0.0).sum()))
-    n = typical_rows(replies.stack("n"))
-    return PrincipalAxes(with_fixed_signs(U @ Q).T, n * np.maximum(variances, 0.0), n * total, n)
+    counts = replies.stack("n")
+    weights, n = believed(aggregator, counts), typical_rows(counts)
+    per_row = 1.0 / np.maximum(counts, 1)
+    inner = aggregator(replies.stack("inner") * per_row[:, None, None], weights).value
+    trace = aggregator(replies.stack("trace") * per_row, weights).value
+    return _axes(U, n * inner, n * float(trace), n)
+
+
+def _axes(U: NDArray[np.float64], inner: NDArray[np.float64], trace: float, n: int) -> PrincipalAxes:
+    scatter, Q = top_eigenpairs((inner + inner.T) / 2, U.shape[1])
+    scatter = np.maximum(scatter, 0.0)
+    return PrincipalAxes(with_fixed_signs(U @ Q).T, scatter, max(trace, float(scatter.sum())), n)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from fedspan.federation import Federation, Site, step
+from fedspan.linalg import top_eigenpairs
 from fedspan.protocols.blocks import blocks, n_columns
-from fedspan.protocols.principal_axes import PrincipalAxes, with_fixed_signs
+from fedspan.protocols.principal_axes import PrincipalAxes
 
 Matrix = NDArray[np.float64]
 
@@ -34,9 +34,8 @@ def covariance_pca(fed: Federation, *, rank: int | None = None) -> PrincipalAxes
     S = unpacked(total["gram"])
     d = len(S)
     k = d if rank is None else min(rank, d)
-    scatter, vectors = eigh(S, subset_by_index=[d - k, d - 1])
-    components = with_fixed_signs(vectors[:, ::-1].T)
-    return PrincipalAxes(components, np.maximum(scatter[::-1], 0.0), float(np.trace(S)), total["n"])
+    scatter, vectors = top_eigenpairs(S, k)
+    return PrincipalAxes(vectors.T, np.maximum(scatter, 0.0), float(np.trace(S)), total["n"])
 
 
 def packed(S: Matrix) -> Matrix:

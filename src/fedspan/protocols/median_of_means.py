@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import FedspanError, InputError, QuorumError
+from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize
 from fedspan.linalg.subspace_median import Output
 from fedspan.protocols.power import random_start
-from fedspan.protocols.subspace_iteration import local_product
+from fedspan.protocols.resilient_power import local_phi_product
 from fedspan.protocols.subspace_median import ResilientSubspace, median_of_bases
 
 
@@ -26,27 +26,26 @@ def median_of_means(
     if not 1 <= groups <= len(fed.sites):
         raise InputError(f"groups={groups} must be between 1 and the number of sites, {len(fed.sites)}")
     members = [tuple(part.tolist()) for part in np.array_split(np.array(fed.sites), groups)]
-    start = random_start(fed, n_columns, rank)
-    bases: dict[int, NDArray[np.float64]] = dict.fromkeys(range(groups), start)
+    start = random_start(fed.rng, n_columns, rank)
+    bases: dict[int, NDArray[np.float64]] = {}
     for _ in fed.rounds(iterations):
-        for group in list(bases):
-            U = _group_iteration(fed, members[group], bases[group])
-            if U is None:
-                del bases[group]  # nothing usable came from it: it has failed, as a site may
-            else:
+        for group, names in enumerate(members):
+            U = _group_iteration(fed, names, bases.get(group, start))
+            if U is not None:  # otherwise the group stays where it is, and may go on in the next iteration
                 bases[group] = U
     if 2 * len(bases) <= groups:
-        raise FedspanError(f"only {len(bases)} of {groups} groups gave a subspace, and most of them must")
-    found = median_of_bases(np.stack(list(bases.values())), tuple(map(str, bases)), output)
-    return _by_site(found, [members[group] for group in bases])
+        silent = {name: "no subspace" for group, names in enumerate(members) if group not in bases for name in names}
+        raise QuorumError(f"only {len(bases)} of {groups} groups gave a subspace, and most of them must", silent)
+    answered = sorted(bases)
+    found = median_of_bases(np.stack([bases[group] for group in answered]), tuple(map(str, answered)), output)
+    return _by_site(found, [members[group] for group in answered])
 
 
 def _group_iteration(fed: Federation, names: tuple[str, ...], U: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """One iteration ``U <- QR(mean of Phi_l U)`` within a group, or ``None`` where no basis comes of it."""
     try:
-        replies = fed.ask(local_product, names, V=U)
-        products = replies.stack("product") / np.maximum(replies.stack("n"), 1)[:, None, None]
-        return orthonormalize(products.mean(axis=0))
+        replies = fed.ask(local_phi_product, names, U=U)
+        return orthonormalize(replies.stack("product").mean(axis=0))
     except (QuorumError, InputError):
         return None
 

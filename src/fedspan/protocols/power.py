@@ -15,12 +15,12 @@ from fedspan.protocols.subspace_iteration import local_product
 
 def power(fed: Federation, *, rank: int, n_columns: int, iterations: int = 10) -> NDArray[np.float64]:
     """Return an orthonormal basis (d, rank) of the leading subspace of the rows as they are: centre them first."""
-    U = random_start(fed, n_columns, rank)
+    U = random_start(fed.rng, n_columns, rank)
     for _ in fed.rounds(iterations):
         U = orthonormalize(fed.sum(local_product, V=U)["product"], complete=True)
     return U
 
 
-def random_start(fed: Federation, n_columns: int, rank: int) -> NDArray[np.float64]:
+def random_start(rng: np.random.Generator, n_columns: int, rank: int) -> NDArray[np.float64]:
     """Return a random orthonormal basis (d, rank)."""
-    return orthonormalize(fed.rng.standard_normal((n_columns, rank)))
+    return orthonormalize(rng.standard_normal((n_columns, rank)))

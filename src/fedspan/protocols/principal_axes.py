@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +28,3 @@ class PrincipalAxes:
     scatter: NDArray[np.float64]
     total: float
     n: int
-
-
-def with_fixed_signs(components: NDArray[Any]) -> NDArray[Any]:
-    """Return axes (k, d) with signs as scikit-learn has them: the largest entry by magnitude is positive."""
-    largest = np.abs(components).argmax(axis=1)
-    signs = np.sign(components[np.arange(len(components)), largest])
-    signs[signs == 0] = 1.0
-    fixed: NDArray[Any] = components * signs[:, None]
-    return fixed

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
+from fedspan.aggregation.base import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.moments import Moments, local_centred_sums, local_sums
@@ -36,10 +37,12 @@ def local_spread(site: Site, centre: Vector) -> dict[str, Any]:
 
 def resilient_moments(fed: Federation, aggregator: Aggregator) -> Moments:
     """Return moments by `aggregator`; the number of rows is the number of sites times their median."""
-    centre = aggregator(fed.ask(local_mean).stack("mean")).value
+    means = fed.ask(local_mean)
+    centre = aggregator(means.stack("mean"), believed(aggregator, means.stack("n"))).value
     replies = fed.ask(local_spread, centre=centre)
-    variance = np.maximum(aggregator(replies.stack("spread")).value, 0.0)
-    return Moments(typical_rows(replies.stack("n")), centre, variance)
+    counts = replies.stack("n")
+    variance = np.maximum(aggregator(replies.stack("spread"), believed(aggregator, counts)).value, 0.0)
+    return Moments(typical_rows(counts), centre, variance)
 
 
 def typical_rows(counts: NDArray[Any]) -> int:

@@ -6,14 +6,26 @@ they come. Per iteration and site, each way: d r numbers. Single replies are nee
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator, GeometricMedian
-from fedspan.federation import Federation
+from fedspan.aggregation.base import believed
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step
 from fedspan.linalg import orthonormalize
 from fedspan.protocols.power import random_start
 from fedspan.protocols.subspace_iteration import local_product
+
+
+@step
+def local_phi_product(site: Site, U: NDArray[np.float64]) -> dict[str, Any]:
+    """Leaves the site: ``Phi U`` (d, r) of its second moment ``Phi = X'X / q``, and its number of rows q."""
+    if not len(site):
+        raise InputError("this site has no rows to take a second moment of")
+    return {"product": local_product(site, U)["product"] / len(site), "n": len(site)}
 
 
 def resilient_power(
@@ -21,11 +33,10 @@ def resilient_power(
 ) -> tuple[NDArray[np.float64], dict[str, float]]:
     """Return an orthonormal basis (d, rank) and the weight that each site had in the last iteration."""
     aggregator = aggregator or GeometricMedian()
-    U, trust = random_start(fed, n_columns, rank), {}
+    U, trust = random_start(fed.rng, n_columns, rank), {}
     for _ in fed.rounds(iterations):
-        replies = fed.ask(local_product, V=U)
-        products = replies.stack("product") / np.maximum(replies.stack("n"), 1)[:, None, None]  # Phi_l U
-        combined = aggregator(products)
+        replies = fed.ask(local_phi_product, U=U)
+        combined = aggregator(replies.stack("product"), believed(aggregator, replies.stack("n")))
         U = orthonormalize(combined.value, complete=True)
         trust = dict(zip(replies, combined.weights.tolist(), strict=True))
     return U, trust

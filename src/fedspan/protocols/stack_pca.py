@@ -12,8 +12,9 @@ import numpy as np
 from scipy.linalg import qr, svd
 
 from fedspan.federation import Federation, Site, step
+from fedspan.linalg import with_fixed_signs
 from fedspan.protocols.blocks import blocks, n_columns
-from fedspan.protocols.principal_axes import PrincipalAxes, with_fixed_signs
+from fedspan.protocols.principal_axes import PrincipalAxes
 
 
 @step
@@ -38,4 +39,4 @@ def stack_pca(fed: Federation, *, rank: int) -> PrincipalAxes:
     stacked = replies.stack("axes")
     _, sizes, axes = svd(stacked.reshape(-1, stacked.shape[2]), full_matrices=False)
     total, n = float(replies.stack("trace").sum()), int(replies.stack("n").sum())
-    return PrincipalAxes(with_fixed_signs(axes[:rank]), sizes[:rank] ** 2, total, n)
+    return PrincipalAxes(with_fixed_signs(axes[:rank].T).T, sizes[:rank] ** 2, total, n)

@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
+from fedspan.aggregation import Aggregator
+from fedspan.aggregation.base import believed
 from fedspan.federation import Federation, Site, step
+from fedspan.linalg import with_fixed_signs
 from fedspan.protocols.blocks import blocks
-from fedspan.protocols.principal_axes import PrincipalAxes, with_fixed_signs
+from fedspan.protocols.principal_axes import PrincipalAxes
+from fedspan.protocols.resilient_moments import typical_rows
 
 
 @step
@@ -28,19 +32,27 @@ def local_product(site: Site, V: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def subspace_iteration(
-    fed: Federation, *, rank: int, n_columns: int, oversampling: int = 8, max_rounds: int = 200, tol: float = 1e-8
+    fed: Federation,
+    *,
+    rank: int,
+    n_columns: int,
+    oversampling: int = 8,
+    max_rounds: int = 200,
+    tol: float = 1e-8,
+    aggregator: Aggregator | None = None,
 ) -> PrincipalAxes:
     """Return the `rank` leading principal axes of the rows as they are: centre them first.
 
     Stops when the residual of the axes, ``||S V - V theta|| / theta_1``, is at most `tol`: the sine of the largest
-    angle to the true axes is then at most `tol` times ``theta_1`` over the eigengap.
+    angle to the true axes is then at most `tol` times ``theta_1`` over the eigengap. With an `aggregator` single
+    replies are needed, and combined by it.
     """
     columns = min(rank + oversampling, n_columns)
     V = qr(fed.rng.standard_normal((n_columns, columns)), mode="economic")[0]
     for _ in fed.rounds(max_rounds):
-        total = fed.sum(local_product, V=V)
-        W = total["product"]
-        theta, Q = eigh(V.T @ W)  # Rayleigh-Ritz: the best axes within the span of V
+        W, trace, n = _product(fed, V, aggregator)
+        inner = V.T @ W
+        theta, Q = eigh((inner + inner.T) / 2)  # Rayleigh-Ritz: the best axes within the span of V
         theta, Q = theta[::-1][:rank], Q[:, ::-1][:, :rank]
         axes = V @ Q
         residual = float(np.linalg.norm(W @ Q - axes * theta) / max(theta[0], np.finfo(float).tiny))
@@ -48,4 +60,20 @@ def subspace_iteration(
         if residual <= tol:
             fed.stop(f"converged: residual {residual:.1e} is at most {tol:g}")
         V = qr(W, mode="economic")[0]
-    return PrincipalAxes(with_fixed_signs(axes.T), np.maximum(theta, 0.0), total["trace"], total["n"])
+    return PrincipalAxes(with_fixed_signs(axes).T, np.maximum(theta, 0.0), trace, n)
+
+
+def _product(
+    fed: Federation, V: NDArray[np.float64], aggregator: Aggregator | None
+) -> tuple[NDArray[np.float64], float, int]:
+    """Return ``S V``, the trace of S and the number of rows, over all sites."""
+    if aggregator is None:
+        total = fed.sum(local_product, V=V)
+        return total["product"], total["trace"], total["n"]
+    replies = fed.ask(local_product, V=V)
+    counts = replies.stack("n")
+    weights, n = believed(aggregator, counts), typical_rows(counts)
+    per_row = 1.0 / np.maximum(counts, 1)
+    product = aggregator(replies.stack("product") * per_row[:, None, None], weights).value
+    trace = aggregator(replies.stack("trace") * per_row, weights).value
+    return n * product, n * float(trace), n

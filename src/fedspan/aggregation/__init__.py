@@ -14,9 +14,10 @@ from fedspan.aggregation.base import Aggregate, Aggregator
 from fedspan.aggregation.clip_norm import ClipNorm
 from fedspan.aggregation.coordinate_median import CoordinateMedian
 from fedspan.aggregation.geometric_median import GeometricMedian
-from fedspan.aggregation.krum import Krum, MultiKrum
+from fedspan.aggregation.krum import Krum
 from fedspan.aggregation.mean import Mean
 from fedspan.aggregation.median_of_means import MedianOfMeans
+from fedspan.aggregation.multi_krum import MultiKrum
 from fedspan.aggregation.trimmed_mean import TrimmedMean
 
 __all__ = [

@@ -97,7 +97,7 @@ class Given:
     @property
     def shares(self) -> Vector:
         """The weights as parts of the largest one: these can be added up however huge the weights are."""
-        return self.weights
+        return np.asarray(self.weights / self.weights.max())
 
     def values(self, points: Points) -> NDArray[Any]:
         """Return rows like `points` as values of the shape and kind that came."""

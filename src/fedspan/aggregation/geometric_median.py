@@ -47,7 +47,13 @@ class GeometricMedian:
 
 
 def solved(points: Points, weights: Vector) -> tuple[Vector, Vector, float]:
-    """Return the geometric median (d,) of rows (L, d), the trust (L,) and the certificate."""
+    """Return the geometric median (d,) of rows (L, d), the trust (L,) and the certificate.
+
+    Examples
+    --------
+    >>> solved(np.array([[1.0], [2.0], [9.0]]), np.ones(3))[:2]
+    (array([2.]), array([0., 1., 0.]))
+    """
     if points.shape[1] == 0:
         return np.zeros(0), weights / weights.max(), 0.0
     small, scale = shrunk(points)

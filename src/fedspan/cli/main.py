@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import fedspan
 from fedspan.errors import FedspanError, InputError, JournalError
+
+#: The papers that ``fedspan reproduce`` knows, and the modules that run them.
+PAPERS = {"subspace-median": "fedspan.reproduce.subspace_median"}
 
 RUN_HELP = """\
 Run the study that a TOML file describes, on an embedded federation: one site per file, or per value of a site column.
@@ -94,7 +98,26 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--out", type=Path, metavar="FOLDER", help="output folder, instead of the study's own")
     run.add_argument("--resume", action="store_true", help="continue in a used output folder where the run stopped")
     run.set_defaults(command=_run)
+
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="run a paper's tables and figures, ours beside theirs",
+        description="Run a paper's setting, print its tables with our numbers beside the paper's, and save them as a page.",
+    )
+    reproduce.add_argument("paper", choices=sorted(PAPERS), help="which paper")
+    reproduce.add_argument("--quick", action="store_true", help="fewer seeds, for a first look")
+    reproduce.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce-PAPER)")
+    reproduce.set_defaults(command=_reproduce)
     return parser
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    module = importlib.import_module(PAPERS[arguments.paper])
+    results = module.run(quick=arguments.quick)
+    results.print()
+    page = results.save(arguments.out or Path(f"reproduce-{arguments.paper}"))
+    print(f"report: {page}")
+    return 0
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -83,36 +83,44 @@ def central_vector(points: Vectors, weights: Array) -> int:
 
 
 def frame_about(points: Vectors, weights: Array, reference: int) -> Frame:
-    """Centre, scale, and reduce to coordinates by way of the L x L Gram matrix (none is needed if d <= L)."""
-    L, d = points.shape
+    """Centre, and reduce to coordinates by way of the L x L Gram matrix; if d <= L the differences will do."""
     centre = points[reference].astype(np.float64)
-    largest = np.zeros(L)
+    ones = np.ones(len(points))
     with np.errstate(invalid="ignore", over="ignore"):
-        for _, V in differences(points, centre):
-            np.maximum(largest, np.abs(V, out=V).max(axis=1), out=largest)
-    if not (largest <= LARGEST).all():
+        scaled, length = _coordinates(points, centre, ones)
+        # a square near to the ends of the range may have been lost, or be NaN: look at those vectors themselves
+        for row in np.flatnonzero(~((length > 1e-90) & (length < 1e90))):
+            length[row] = np.abs(points[row] - centre).max()
+    if not (length <= LARGEST).all():
         if np.isfinite(points).all():
             raise InputError(f"points must differ by less than {LARGEST:g}, or their distances might overflow")
         raise InputError("points must be finite, but some entries are NaN or infinite")
 
     present = weights > 0.0
-    unit = max(reach(largest[present], weights[present]), 2.0**-900)
-    exponent, unit_exponent = np.frexp(np.maximum(largest, unit))[1], int(np.frexp(unit)[1])
-    if unit_exponent > -300 and exponent.max() < 300:  # no square comes near to what float64 can hold
-        exponent, unit_exponent = np.zeros_like(exponent), 0
-    beyond = exponent - unit_exponent
+    unit = max(reach(length[present], weights[present]), 2.0**-900)
+    if length.max() < 1e90 and unit > 1e-90:
+        return Frame(scaled, ones, ones, ones)
+    exponent = np.frexp(np.maximum(length, unit))[1]
+    beyond = exponent - np.frexp(unit)[1]
     row_scale = np.ldexp(1.0, -exponent)
     stretch = np.ldexp(1.0, np.minimum(beyond, FARTHEST))
     shrink = np.ldexp(1.0, np.minimum(FARTHEST - beyond, 0))
+    scaled, _ = _coordinates(points, centre, row_scale)
+    return Frame(scaled * stretch[:, None], row_scale, stretch, shrink)
+
+
+def _coordinates(points: Vectors, centre: Array, row_scale: Array) -> tuple[Array, Array]:
+    """Isometric coordinates of the scaled differences, if all their lengths are finite; and the lengths."""
+    L, d = points.shape
     if d <= L:
         scaled = (points - centre) * row_scale[:, None]
-    else:
-        gram = np.zeros((L, L))
-        for _, V in differences(points, centre):
-            scale_rows(V, row_scale)
-            gram += V @ V.T
-        scaled = isometric_coordinates(gram)
-    return Frame(scaled * stretch[:, None], row_scale, stretch, shrink)
+        return scaled, np.asarray(np.sqrt(np.vecdot(scaled, scaled)))
+    gram = np.zeros((L, L))
+    for _, V in differences(points, centre):
+        scale_rows(V, row_scale)
+        gram += V @ V.T
+    length = np.sqrt(np.diagonal(gram))
+    return isometric_coordinates(gram) if np.isfinite(length).all() else gram, length
 
 
 def _block_width(L: int, d: int) -> int:

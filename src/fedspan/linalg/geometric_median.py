@@ -1,9 +1,9 @@
 """The geometric median of L vectors of any dimension, from one L x L Gram matrix, with a proven certificate.
 
-Three sweeps over the vectors: how far they lie from a reference among them, their Gram matrix about it, and the
-weighted sum. The last sweep also *measures* the distances to the point it is making, and the certificate rests on
-those alone: whatever went wrong before, the gap is true. Should it not come out small, the reference was badly chosen,
-and the sweeps are made once more about the vector nearest to the median.
+Two sweeps over the vectors: their Gram matrix about a reference among them, and the weighted sum. The second sweep
+also *measures* the distances to the point it is making, and the certificate rests on those alone: whatever went wrong
+before, the gap is true. Should it not come out small, the reference was badly chosen, and the sweeps are made once more
+about the vector nearest to the median.
 """
 
 from __future__ import annotations
@@ -149,26 +149,23 @@ def _measured(points: Vectors, weights: Array, frame: Frame, solution: FermatPoi
 
     centre = points[solution.nearest].astype(np.float64)
     s, point, rest = np.zeros(d), np.empty(d), np.empty(d)
-    square, along_rest, residual_square = np.zeros(L), np.zeros(L), 0.0
+    square, residual_square = np.zeros(L), 0.0
     for block, V in differences(points, centre):
         if not at_data_point:
             s[block] = share @ V
             np.subtract(V, s[block], out=V)
         point[block], rest[block] = _exact_sum(centre[block], s[block])
         scale_rows(V, frame.row_scale)
-        square += np.einsum("ij,ij->i", V, V)
-        along_rest += V @ rest[block]
+        square += np.vecdot(V, V)
         residual_square += float(np.sum((pulls @ V) ** 2))
 
-    size = np.sqrt(square)  # of the scaled x_l - z'
-    step = _norm(rest) * frame.row_scale
-    distances = np.sqrt(np.maximum(square + 2.0 * frame.row_scale * along_rest + step**2, 0.0)) / frame.row_scale
+    size, shift = np.sqrt(square), _norm(rest)  # of the scaled x_l - z', and of z - z'
     for row in np.flatnonzero(square < 1e-290):  # some of it was lost to underflow
         size[row] = _norm(points[row] - centre - s) * frame.row_scale[row]
+    distances = size / frame.row_scale
+    for row in np.flatnonzero(distances <= 1e13 * shift):  # so near that rounding z' to z is seen
         distances[row] = _norm(points[row] - point)
-    gap = _certified_gap(
-        weights, frame, solution, pulls, size, float(np.sqrt(residual_square)), _norm(s), _norm(rest), d
-    )
+    gap = _certified_gap(weights, frame, solution, pulls, size, float(np.sqrt(residual_square)), _norm(s), shift, d)
     return GeometricMedianResult(point, share, distances, gap)
 
 

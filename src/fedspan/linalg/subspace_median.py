@@ -25,7 +25,7 @@ from fedspan.linalg.projectors import (
     residual_geometry,
     weighted_rows,
 )
-from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, orthonormalize, top_eigenpairs, with_fixed_signs
+from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, top_eigenpairs, with_fixed_signs
 
 Output = Literal["eigenspace", "node", "trimmed"]
 
@@ -174,9 +174,8 @@ def _validated(bases: ArrayLike) -> tuple[Array, float]:
     loose = np.flatnonzero(defect > 1e-13)
     if len(loose):
         U = U.copy()
-        for site in loose.tolist():  # U_l R^-1 with R'R = U_l'U_l, which is near to I
-            R = scipy.linalg.cholesky(inner[site])
-            U[site] = scipy.linalg.solve_triangular(R, U[site].T, trans="T").T
+        for site in loose.tolist():
+            U[site] = _polished(U[site], inner[site])
         _, defect, error = orthonormality_defect(U)
     return U, float(defect.max()) + error
 
@@ -210,4 +209,10 @@ def _leading(U: Array, inner: Array | None, weights: Array) -> tuple[Array, Arra
         B = U.transpose(1, 0, 2).reshape(n, L * r) * root
         values, vectors = top_eigenpairs(B @ B.T, count)
         basis = vectors[:, :r]
-    return np.clip(values, 0.0, 1.0), with_fixed_signs(orthonormalize(basis))
+    return np.clip(values, 0.0, 1.0), with_fixed_signs(_polished(basis, basis.T @ basis))
+
+
+def _polished(U: Array, inner: Array) -> Array:
+    """Orthonormal basis of the same span, from one that is nearly so: ``U R^-1`` with ``R'R = U'U``, near to I."""
+    R = scipy.linalg.cholesky(inner, check_finite=False)
+    return np.asarray(scipy.linalg.solve_triangular(R, U.T, trans="T", check_finite=False).T)

@@ -57,7 +57,7 @@ class ResilientSubspace:
 @step
 def local_basis(site: Site, rank: int) -> dict[str, Any]:
     """Lines 2 and 3. Leaves the site: the `rank` leading eigenvectors of ``Phi = X'X / q`` (d, rank)."""
-    return {"basis": leading_eigenvectors(site, rank)}
+    return {"basis": site.cached(f"leading {rank}", lambda: leading_eigenvectors(site, rank))}
 
 
 def subspace_median(

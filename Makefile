@@ -32,8 +32,9 @@ check: .venv/dev.done
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# One BLAS thread for each of the two test processes: more would only wait for each other.
 test: check
-	$(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 bench: .venv/dev.done
 	$(BIN)/python -m benchmarks

@@ -215,4 +215,4 @@ def _leading(U: Array, inner: Array | None, weights: Array) -> tuple[Array, Arra
 def _polished(U: Array, inner: Array) -> Array:
     """Orthonormal basis of the same span, from one that is nearly so: ``U R^-1`` with ``R'R = U'U``, near to I."""
     R = scipy.linalg.cholesky(inner, check_finite=False)
-    return np.asarray(scipy.linalg.solve_triangular(R, U.T, trans="T", check_finite=False).T)
+    return np.asarray(U @ scipy.linalg.solve_triangular(R, np.eye(len(R)), check_finite=False))

@@ -52,10 +52,12 @@ class Results:
     def print(self) -> None:
         """Print the tables, and the charts as tables."""
         console = Console()
+        if not console.is_terminal:  # a file has room for the whole width
+            console = Console(width=150)
         for part in self.parts:
             shown = RichTable(title=part.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
             for i, column in enumerate(_columns(part)):
-                shown.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+                shown.add_column(column, justify="left" if i == 0 else "right")
             for row in _rows(part):
                 shown.add_row(*row)
             console.print(shown)

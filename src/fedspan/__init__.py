@@ -28,7 +28,7 @@ _LATER = {
     "FedStandardScaler": "fedspan.estimators",
     "load": "fedspan.estimators",
 }
-_MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
+_MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "protocols", "report", "wire")
 
 __all__ = [
     "FaultPlan",

@@ -189,6 +189,15 @@ def test_a_reference_far_from_the_median_is_replaced():
     assert result.gap <= 1e-10 * float(honest.sum())
 
 
+def test_far_points_do_not_excuse_a_median_that_is_not_quite_right():
+    # 3 of 7 are far to the left, so the median is the left one of the two near points, 1e-8 apart
+    points = np.array([[-1e13], [-1e13], [1e-5], [1e-5 - 1e-8]])
+    result = geometric_median(points, [2.0, 1.0, 3.0, 1.0])
+    assert np.array_equal(result.point, points[3])
+    assert np.array_equal(result.weights, [0, 0, 0, 1])
+    assert result.gap == 0.0
+
+
 def test_neighbouring_floats_have_one_of_themselves_as_their_median():
     points = np.array([[1.0], [1.0 + 2.0**-52]])  # float64 has nothing in between
     result = geometric_median(points)

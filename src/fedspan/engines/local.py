@@ -49,9 +49,9 @@ class LocalEngine:
         shapes = {name: self._hosts[name].site.fingerprint() for name in self.sites}
         return {"sites": shapes, "threads": blas_threads()}
 
-    def begin(self, run: str, described: Mapping[str, Any]) -> None:
+    def begin(self, run: str, threads: int | None) -> None:
         """Fix the number of BLAS threads for the run."""
-        self._pinned[run] = PinnedThreads(described["threads"])
+        self._pinned[run] = PinnedThreads(threads)
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`, each within the deadline."""

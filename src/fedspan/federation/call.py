@@ -90,8 +90,8 @@ class Engine(Protocol):
     def describe(self) -> dict[str, Any]:
         """Return what a journal's head keeps of this engine: the sites' data shapes, the number of BLAS threads."""
 
-    def begin(self, run: str, described: Mapping[str, Any]) -> None:
-        """Prepare for a run; `described` is what the journal's head says, so that a resumed run goes on as it began."""
+    def begin(self, run: str, threads: int | None) -> None:
+        """Prepare for a run with a fixed number of BLAS threads: the journal's, or the present one."""
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`; `accepted` names the last call accepted from each (absent: none)."""

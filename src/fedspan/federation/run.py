@@ -62,10 +62,7 @@ class Run:
         self._calls = 0
         self._stop = ""
         self._lines: TextIO | None = None
-        described = engine.describe()
-        if folder is not None:
-            described = self._open_files(folder, described)
-        engine.begin(self.id, described)
+        engine.begin(self.id, None if folder is None else self._open_files(folder, engine.describe()))
         for observer in observers:
             observer.began(record)
 
@@ -148,8 +145,8 @@ class Run:
             self._lines.close()
             self._lines = None
 
-    def _open_files(self, folder: Path, described: dict[str, Any]) -> dict[str, Any]:
-        """Open or resume the journal, begin the record's file anew, and return what the journal says of the engine."""
+    def _open_files(self, folder: Path, described: dict[str, Any]) -> int:
+        """Open or resume the journal, begin the record's file anew, and return the number of BLAS threads to use."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         record = self.record
         head = {
@@ -167,7 +164,7 @@ class Run:
         self._lines = os.fdopen(descriptor, "w", encoding="utf-8")
         for line in record.lines():
             self._lines.write(line + "\n")
-        return {**described, "threads": self.journal.head["threads"]}
+        return int(self.journal.head["threads"])
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:
         if self._lines is not None:

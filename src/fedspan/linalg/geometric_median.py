@@ -23,10 +23,10 @@ from fedspan.linalg.centred import (
     rounding_of_sums,
     scale_rows,
 )
-from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array, gap_bound, rounding
+from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array, gap_bound, reach, rounding
 from fedspan.linalg.fermat import FermatPoint, at_vertex, fermat_point
 
-GOOD_GAP = 1e-11  # of the objective: a larger gap is worth another reference
+GOOD_GAP = 1e-11  # relative: a larger gap is worth another reference
 MAX_REFERENCES = 3
 SAME = 1e-120  # in units of a frame: vectors closer than this coincide, their squared distance may underflow
 
@@ -210,4 +210,6 @@ def _norm(vector: Array) -> float:
 
 
 def _is_good(result: GeometricMedianResult, weights: Array) -> bool:
-    return bool(result.gap <= GOOD_GAP * (weights @ result.distances))
+    """Whether the gap is small beside what the median's own neighbourhood adds to f: outliers do not excuse it."""
+    present = weights > 0.0
+    return bool(result.gap <= GOOD_GAP * weights.sum() * reach(result.distances[present], weights[present]))

@@ -118,7 +118,7 @@ def _paper_table(table: int, tail: float, seeds: Sequence[int], costs: dict[str,
         f"Table {table}: n = {N}, r = {R}, L = 3, one bad site, 600 rows a site, {kind}",
         ["SD_F", *ATTACKS],
         rows,
-        f"Mean (range) over {len(seeds)} seeds, in square brackets the slides' value. Alternating and ones have rank 1, "
+        f"Mean (range) over {len(seeds)} seeds, in brackets the slides' value. Alternating and ones have rank 1, "
         "so such a reply is refused, or completed by arbitrary directions as plain QR does. Orthogonal has scale 3.",
     )
 

@@ -159,6 +159,7 @@ def test_input_is_left_alone():
         (np.zeros((3, 0)), None, r"not of shape \(3, 0\)"),
         ([1.0, 2.0], None, r"not of shape \(2,\)"),
         (np.zeros((2, 2, 2)), None, r"not of shape \(2, 2, 2\)"),
+        ([[1.0, 2.0], [3.0]], None, "rows are not all of one length"),
         ([["a"]], None, "real numbers"),
         ([[1j]], None, "real numbers"),
         ([[1.0], [2.0]], [1.0, -1.0], "not negative"),

@@ -328,6 +328,7 @@ def test_no_n_by_n_matrix_is_made():
     ("bases", "message"),
     [
         (np.eye(3), r"not of shape \(3, 3\)"),
+        ([np.eye(3)[:, :2], np.eye(4)[:, :2]], "not all of them are of one shape"),
         (np.zeros((0, 3, 2)), r"not of shape \(0, 3, 2\)"),
         (np.zeros((2, 2, 3)), "1 <= r <= n"),
         (np.full((1, 2, 1), np.nan), "finite"),

@@ -96,12 +96,13 @@ def total(replies: Mapping[str, Message], step: str, *, mean: bool) -> Message:
 
 
 def _add(values: list[Value], key: str, step: str) -> Value:
-    if any(value is None or isinstance(value, str) for value in values):
+    types = set(map(type, values))
+    if types <= {bool, int, float, complex}:
+        return sum(values)
+    if types & {str, type(None)}:
         raise InputError(
             f"the replies of step {step!r} cannot be added up: {key!r} is not a number or an array of numbers"
         )
-    if not any(isinstance(value, np.ndarray) for value in values):
-        return sum(values)
     arrays = [np.asarray(value) for value in values]
     shapes = {array.shape for array in arrays}
     kinds = {array.dtype.kind for array in arrays}

@@ -85,7 +85,7 @@ def gap_bound(
     gap = subgradient * (reach(high, weights) + shift) if subgradient > 0.0 else 0.0
     gap += float(np.sum(weights[away] * bend))
     gap += 2.0 * float(np.sum(weights[coincide] * (high[coincide] + shift)))
-    return gap * (1.0 + 2.0**-20)  # pays for the rounding of these few lines
+    return float(gap * (1.0 + 2.0**-20))  # pays for the rounding of these few lines
 
 
 def cluster_gap_bound(

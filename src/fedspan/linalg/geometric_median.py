@@ -106,11 +106,14 @@ def geometric_median(points: ArrayLike, weights: ArrayLike | None = None) -> Geo
     if not _is_good(best, w):  # perhaps float64 has no better point near the reference than the reference itself
         vertex = at_vertex(frame.coordinates, w, reference, SAME)
         best = min(best, _measured(X, w, frame, vertex), key=lambda result: result.gap)
-    return GeometricMedianResult(best.point, best.weights, best.distances, best.gap * weight_scale)
+    return GeometricMedianResult(best.point, best.weights, best.distances, float(best.gap * weight_scale))
 
 
 def _validated(points: ArrayLike, weights: ArrayLike | None) -> tuple[Vectors, Array, float]:
-    X = np.asarray(points)
+    try:
+        X = np.asarray(points)
+    except ValueError as error:
+        raise InputError("points must be an (L, d) array, but its rows are not all of one length") from error
     if X.ndim != 2 or X.size == 0:
         raise InputError(f"points must be an (L, d) array with at least one row and column, not of shape {X.shape}")
     if X.dtype.kind not in "fiu":

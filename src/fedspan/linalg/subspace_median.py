@@ -157,7 +157,10 @@ def stable_rank(spectrum: ArrayLike, threshold: float = 0.5) -> int:
 
 def _validated(bases: ArrayLike) -> tuple[Array, float]:
     """Bases in float64, orthonormal to rounding, and a bound of what is missing."""
-    U = np.asarray(bases)
+    try:
+        U = np.asarray(bases)
+    except ValueError as ragged:
+        raise InputError("bases must be an (L, n, r) array, but not all of them are of one shape") from ragged
     if U.ndim != 3 or U.size == 0 or U.shape[2] > U.shape[1]:
         raise InputError(f"bases must be an (L, n, r) array with L >= 1 and 1 <= r <= n, not of shape {U.shape}")
     if U.dtype.kind not in "fiu":

@@ -21,7 +21,8 @@ from fedspan.attacks import Alternating, Ones, Orthogonal
 from fedspan.datasets import make_subspace_sites
 from fedspan.engines.local import federate
 from fedspan.federation import Attack, AttackedCall, Federation
-from fedspan.linalg import subspace_distance, top_eigenvectors
+from fedspan.linalg import orthonormalize, subspace_distance, top_eigenvectors
+from fedspan.linalg import subspace_median as median_of_subspaces
 from fedspan.linalg.subspace_median import Output
 from fedspan.protocols.covariance_pca import packed, unpacked
 from fedspan.protocols.median_of_means import median_of_means
@@ -56,6 +57,25 @@ class OuterProduct:
         }
 
 
+@dataclass(frozen=True)
+class Rotated:
+    """Send, all alike, what the honest sites agree on turned by `angle` (in radians) in every direction.
+
+    Small angles are the dangerous ones: such a lie lies among the honest replies.
+    """
+
+    angle: float
+
+    def __call__(
+        self, replies: Mapping[str, Any], bad: tuple[str, ...], rng: np.random.Generator, call: AttackedCall
+    ) -> dict[str, Any]:
+        """Rewrite the bases of the bad sites."""
+        honest = np.stack([reply["basis"] for site, reply in replies.items() if site not in bad])
+        agreed = median_of_subspaces(honest).basis
+        other = orthonormalize(np.hstack([agreed, rng.standard_normal(agreed.shape)]))[:, agreed.shape[1] :]
+        return {site: {"basis": np.cos(self.angle) * agreed + np.sin(self.angle) * other} for site in bad}
+
+
 ATTACKS: dict[str, Attack] = {"alternating": Alternating(), "ones": Ones(), "orthogonal": Orthogonal(3.0)}
 #: What the slides give for each table and attack: SubsMed, ResPowMeth, PowMeth without attack.
 PAPER = {
@@ -88,6 +108,7 @@ def run(quick: bool = False) -> Results:
         results.parts.append(_paper_table(table, tail, seeds, costs))
     results.parts.append(_cost_table(costs, len(seeds)))
     results.parts.extend(_sweep(range(1), (0, 3, 6, 8, 9)) if quick else _sweep(range(5), range(10)))
+    results.parts.append(_collusion(range(1) if quick else range(5)))
     results.parts.append(_batches(range(1) if quick else range(5)))
     return results
 
@@ -190,6 +211,30 @@ def _sweep(seeds: Sequence[int], counts: Sequence[int]) -> list[Chart]:
             )
         )
     return parts
+
+
+def _collusion(seeds: Sequence[int]) -> Chart:
+    """Error when 39 % of the sites collude, in units of the median error of an honest site alone."""
+    n, r, sites, rows, bad = 500, 10, 18, 100, 7
+    angles = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, np.pi / 2)
+    errors: dict[str, list[list[float]]] = {output: [[] for _ in angles] for output in OUTPUTS}
+    for seed in track(seeds, description="collusion", transient=True):
+        data = make_subspace_sites(n, r, sites, rows, tail=0.015, seed=4000 + seed)
+        fed = federate(data.X, sites=data.sites, seed=seed)
+        alone = [_error(fed.subset([name]), _median(r, "node", False), data, {}) for name in fed.sites[bad:]]
+        for i, angle in enumerate(angles):
+            attacked = fed.corrupt(Rotated(angle), sites=fed.sites[:bad])
+            for output in OUTPUTS:
+                error = _error(attacked, _median(r, output, False), data, {})
+                errors[output][i].append(error / float(np.median(alone)))
+    return Chart(
+        f"{bad} of {sites} sites send one and the same rotated subspace",
+        "angle, degrees",
+        [round(float(np.degrees(angle)), 1) for angle in angles],
+        {output: [float(np.mean(values)) for values in errors[output]] for output in OUTPUTS},
+        f"Mean over {len(seeds)} seeds of SD_F over the median SD_F of an honest site alone; n = {n}, r = {r}, "
+        f"{rows} rows a site, tail 0.015.",
+    )
 
 
 def _output_of(name: str) -> Output:

@@ -5,7 +5,7 @@ eigenvectors of the dense median, which ours returns as well. How many iteration
 all: weights and distances of the iterates depend on the inner products of the projectors alone. Where it would take
 long, a few iterations are timed and the rest is counted. One thread for everybody.
 
-Two ways to be naive: plain numpy on the whole stack, and one that takes a projector at a time and so stays in the cache.
+Two ways to be naive: plain numpy on the whole stack, or one projector at a time, which stays in the cache.
 """
 
 from __future__ import annotations

@@ -2,9 +2,12 @@
 
 Layout (little-endian)::
 
-    "FSPN"  version u8  pad u8*3  total u64  crc32 u32  entries u32      24 bytes
-    per entry: key (u16 length, UTF-8), kind u8, then the value, or for an array its dtype, ndim u8 and dims u64
+    "FSPN"  version u8  zero u8*3  total u64  crc32 u32  entries u32      24 bytes
+    per entry: key (length, UTF-8), kind u8, then the value, or for an array its dtype, ndim u8 and extents
     the arrays' bytes, C order, each starting at a multiple of 8
+
+Lengths and extents are variable-length integers: seven bits a byte, the lowest first; the top bit says that more
+follow.
 
 Nothing in it is code, and nothing is allocated on the word of the sender: every declared size is compared
 with the bytes that are there before it is used. The checksum tells damage on the way from a bad sender; it is
@@ -33,7 +36,9 @@ MAGIC = b"FSPN"
 VERSION = 1
 DEFAULT_MAX_BYTES = 256 * 2**20
 
-_HEAD = struct.Struct("<4sB3xQII")
+_HEAD = struct.Struct("<4sB3sQII")
+_ZERO = bytes(3)
+_MOST_ENTRIES = 10_000
 _MAX_NDIM = 32
 _LARGEST_KEY = 1000
 _LARGEST_CODE_POINT = 0x10FFFF
@@ -68,6 +73,8 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
     """
     if type(message) is not dict and not isinstance(message, Mapping):
         raise MessageError(f"a {what} must be a dict of named values, not a {type(message).__name__}")
+    if len(message) > _MOST_ENTRIES:
+        raise MessageError(f"a {what} has {len(message)} keys, at most {_MOST_ENTRIES} are allowed: use larger arrays")
     result: Message = {}
     for key, value in message.items():
         if key not in _seen_keys:
@@ -91,7 +98,7 @@ def encode(message: Mapping[str, object]) -> bytes:
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
-    return b"".join([_HEAD.pack(MAGIC, VERSION, total, crc, len(message)), *parts])
+    return b"".join([_HEAD.pack(MAGIC, VERSION, _ZERO, total, crc, len(message)), *parts])
 
 
 def encoded_size(message: Message) -> int:
@@ -99,12 +106,15 @@ def encoded_size(message: Message) -> int:
     size = _HEAD.size
     bodies = 0
     for key, value in message.items():
-        size += 3 + (len(key) if key.isascii() else len(key.encode()))
+        name = len(key) if key.isascii() else len(key.encode())
+        size += 1 + name + _varint_size(name)
         if isinstance(value, np.ndarray):
-            size += 2 + 8 * value.ndim + (4 if value.dtype.kind in "US" else 0)
+            size += 2 + sum(map(_varint_size, value.shape))
+            size += _varint_size(_width(value.dtype)) if value.dtype.kind in "US" else 0
             bodies += -(-value.nbytes // 8) * 8
         elif isinstance(value, str):
-            size += 4 + len(value.encode())
+            text = len(value.encode())
+            size += text + _varint_size(text)
         elif value is None or isinstance(value, bool):
             pass
         else:
@@ -123,20 +133,22 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
         raise MessageError(f"the message has {len(view)} bytes, more than the {max_bytes} allowed")
     if len(view) < _HEAD.size:
         raise MessageError(f"the message has {len(view)} bytes, fewer than the {_HEAD.size} of a head")
-    magic, version, total, crc, entries = _HEAD.unpack_from(view)
+    magic, version, zero, total, crc, entries = _HEAD.unpack_from(view)
     if magic != MAGIC:
         raise MessageError("these bytes are not a fedspan message: the first four are wrong")
     if version != VERSION:
         raise MessageError(f"the message has format version {version}, and this fedspan reads version {VERSION}")
-    if total != len(view):
+    if total != len(view) or zero != _ZERO:
         raise MessageError(f"the message says it has {total} bytes and has {len(view)}")
+    if entries > _MOST_ENTRIES:
+        raise MessageError(f"the message has {entries} keys, at most {_MOST_ENTRIES} are allowed")
     if zlib.crc32(view[_HEAD.size :]) != crc:
         raise MessageError("the message was damaged on the way: its checksum is wrong")
     reader = _Reader(view, _HEAD.size)
     message: Message = {}
     arrays: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
     for _ in range(entries):
-        key = reader.text("<H", "key")
+        key = reader.text("key")
         if not key or len(key) > _LARGEST_KEY or key in message:
             raise MessageError(f"the message has an empty, repeated or overlong key {key[:40]!r}")
         kind = reader.number("<B")
@@ -176,13 +188,13 @@ def _sum_is_finite(array: NDArray[Any]) -> bool:
 
 # Keys that were found good: the same few come again and again.
 _seen_keys: set[str] = set()
-_MOST_SEEN_KEYS = 10_000
+_MOST_SEEN_KEYS = 1000
 
 
 def _check_key(key: object, what: str) -> None:
     if type(key) is not str:
         raise MessageError(f"a {what} has the key {key!r}: keys must be strings")
-    if not key or len(key) > _LARGEST_KEY or not _is_plain_text(key):
+    if not key or len(key) > _LARGEST_KEY or not is_plain_text(key):
         raise MessageError(
             f"a {what} has the key {key[:40]!r}: keys must be plain text of 1 to {_LARGEST_KEY} characters"
         )
@@ -197,7 +209,7 @@ def _canonical_value(key: str, value: object, what: str) -> Value:
         return copy
     if isinstance(value, np.ndarray):
         return _canonical_array(key, value, what)
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
         value = value.item()
     if value is None or isinstance(value, bool):
         return value
@@ -210,7 +222,7 @@ def _canonical_value(key: str, value: object, what: str) -> Value:
     if isinstance(value, complex):
         return complex(value)
     if isinstance(value, str):
-        if not _is_plain_text(value):
+        if not is_plain_text(value):
             raise MessageError(f"{what} key {key!r} holds text that is not valid Unicode")
         return str(value)
     raise MessageError(f"{what} key {key!r} holds a {type(value).__name__}, but {_ALLOWED}")
@@ -235,7 +247,8 @@ def _canonical_array(key: str, value: NDArray[Any], what: str) -> NDArray[Any]:
     return array
 
 
-def _is_plain_text(text: str) -> bool:
+def is_plain_text(text: str) -> bool:
+    """Whether `text` can be written as UTF-8."""
     if text.isascii():
         return True
     try:
@@ -257,7 +270,7 @@ def _layout(message: Message) -> tuple[list[bytes | memoryview], int]:
     arrays: list[NDArray[Any]] = []
     for key, value in message.items():
         name = key.encode()
-        heads.append(struct.pack("<H", len(name)) + name)
+        heads.append(_varint(len(name)) + name)
         if isinstance(value, np.ndarray):
             heads.append(_array_head(value))
             arrays.append(value)
@@ -292,17 +305,34 @@ def _scalar(value: Value) -> bytes:
         return struct.pack("<Bdd", _COMPLEX, value.real, value.imag)
     assert isinstance(value, str)
     text = value.encode()
-    return struct.pack("<BI", _STR, len(text)) + text
+    return struct.pack("<B", _STR) + _varint(len(text)) + text
 
 
 def _array_head(array: NDArray[Any]) -> bytes:
     kind = array.dtype.kind
     if kind in "US":
-        code, width = (_TEXT, array.itemsize // 4) if kind == "U" else (_BYTES, array.itemsize)
-        dtype = struct.pack("<BI", code, width)
+        dtype = bytes([_TEXT if kind == "U" else _BYTES]) + _varint(_width(array.dtype))
     else:
-        dtype = struct.pack("<B", _CODE_OF_DTYPE[array.dtype])
-    return struct.pack("<B", _ARRAY) + dtype + struct.pack(f"<B{array.ndim}Q", array.ndim, *array.shape)
+        dtype = bytes([_CODE_OF_DTYPE[array.dtype]])
+    return bytes([_ARRAY]) + dtype + bytes([array.ndim]) + b"".join(map(_varint, array.shape))
+
+
+def _width(dtype: np.dtype[Any]) -> int:
+    """Return how many characters or bytes a text dtype holds."""
+    return dtype.itemsize // 4 if dtype.kind == "U" else dtype.itemsize
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def _varint_size(value: int) -> int:
+    return max(1, -(-value.bit_length() // 7))
 
 
 class _Reader:
@@ -322,8 +352,17 @@ class _Reader:
     def number(self, form: str) -> int:
         return int(struct.unpack(form, self.take(struct.calcsize(form)))[0])
 
-    def text(self, length: str, what: str) -> str:
-        raw = self.take(self.number(length))
+    def varint(self) -> int:
+        value = 0
+        for shift in range(0, 63, 7):
+            part = self.number("<B")
+            value |= (part & 0x7F) << shift
+            if part < 0x80:
+                return value
+        raise MessageError(f"the message has an endless number, at byte {self.at}")
+
+    def text(self, what: str) -> str:
+        raw = self.take(self.varint())
         try:
             return str(raw, "utf-8")
         except UnicodeDecodeError:
@@ -343,7 +382,7 @@ class _Reader:
         if kind == _COMPLEX:
             return complex(*struct.unpack("<dd", self.take(16)))
         if kind == _STR:
-            return self.text("<I", "string")
+            return self.text("string")
         raise MessageError(f"the message has an entry of unknown kind {kind}")
 
     def array_head(self, key: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -351,7 +390,7 @@ class _Reader:
         if code < len(_DTYPE_OF_CODE):
             dtype = _DTYPE_OF_CODE[code]
         elif code in (_TEXT, _BYTES):
-            width = self.number("<I")
+            width = self.varint()
             if not 1 <= width <= len(self.view):
                 self._refuse_array(key)
             dtype = np.dtype(f"<U{width}" if code == _TEXT else f"S{width}")
@@ -362,7 +401,7 @@ class _Reader:
             raise MessageError(
                 f"the message's array {key[:40]!r} has {ndim} dimensions, at most {_MAX_NDIM} are allowed"
             )
-        shape = struct.unpack(f"<{ndim}Q", self.take(8 * ndim))
+        shape = tuple(self.varint() for _ in range(ndim))
         # An empty array may declare any other extent, so bound the product without its zeros too.
         if math.prod(extent or 1 for extent in shape) * dtype.itemsize >= 2**62:
             self._refuse_array(key)

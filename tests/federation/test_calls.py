@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedspan as fs
@@ -174,7 +175,7 @@ def test_a_sum_that_overflows_is_refused(fed):
     def large_counts(site):
         return {"x": np.array([2**62])}
 
-    with pytest.raises(MessageError, match="overflows"):
+    with pytest.raises(InputError, match="overflows"):
         fed.sum(large)
     with pytest.raises(InputError, match="overflow 64 bits"):
         fed.sum(large_counts)
@@ -248,7 +249,12 @@ def test_federate_splits_rows_by_label():
     ("labels", "reason"),
     [
         ([1, 2], "one label for each of the 3 rows"),
-        ([1.0, np.nan, 2.0], "NaN"),
+        ([1.0, np.nan, 2.0], "missing value"),
+        (np.array([1.0, np.nan, 2.0]), "NaN"),
+        (["a", float("nan"), "b"], "missing value"),
+        (pd.Series(["a", None, "b"], dtype="string"), "missing value"),
+        (pd.to_datetime(pd.Series(["2020-01-01", None, "2020-01-02"])), "missing"),
+        ([1, "1", 2], "both name the site"),
         (np.array(["a", None, "b"], dtype=object), "missing value"),
         (["a", "", "b"], "empty label"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -193,5 +194,63 @@ def test_where_two_shapes_are_equally_common_nobody_is_blamed(wire):
 
     fed = fs.LocalFederation(make_sites(4), wire=wire)
     assert fed.ask(halves).failed == {}
-    with pytest.raises(fs.errors.InputError, match="shapes"):
+    with pytest.raises(QuorumError, match=r"0 of 4 .*s0: misshapen: 'x' has the shape \(100\), others sent \(101\)"):
         fed.sum(halves)
+
+
+def test_sites_with_as_many_rows_as_columns_are_checked_too(wire):
+    @fs.step
+    def column_sums(site):
+        return {"s": np.zeros(7) if site.name == "s2" else site.X.sum(axis=0)}
+
+    fed = fs.LocalFederation([fs.Site(f"s{i}", np.eye(3)) for i in range(5)], wire=wire)
+    total = fed.sum(column_sums)
+    assert total["s"].tolist() == [4.0, 4.0, 4.0]
+    assert "(7)" in total.failed["s2"]
+
+
+def test_shapes_may_change_from_call_to_call(wire):
+    @fs.step
+    def first(site, k):
+        return {"x": site.X[0, :k]}
+
+    fed = fs.LocalFederation(make_sites(), wire=wire)
+    fed.ask(first, k=2)
+    assert fed.ask(first, ["s0"], k=3)["s0"]["x"].shape == (3,)
+    assert fed.ask(first, ["s0", "s1"], k=1).stack("x").shape == (2, 1)
+
+
+@pytest.mark.parametrize("n_sites", [1, 2, 3])
+def test_shape_faults_are_noticed_in_the_smallest_federations(wire, n_sites):
+    fed = fs.LocalFederation(make_sites(n_sites), wire=wire, policy=fs.Policy(quorum=1))
+    faulty = fed.with_faults(fs.FaultPlan(seed=0, shape=0.4))
+    answered = 0
+    for _ in range(20):
+        with suppress(QuorumError):
+            answered += faulty.sum(count)["n"] > 0
+    assert answered > 5
+    assert fed.record.failures
+    assert all("misshapen" in why for _, _, why in fed.record.failures)
+
+
+def test_many_hung_sites_cost_two_deadlines_not_one_each():
+    release.clear()
+
+    @fs.step
+    def hang(site):
+        release.wait(20)
+        return {}
+
+    fed = fs.LocalFederation(make_sites(12), policy=fs.Policy(deadline=0.3))
+    with pytest.raises(QuorumError, match="0 of 12"):
+        fed.ask(hang)
+    release.set()
+    assert fed.record.calls[0].seconds < 12 * 0.3
+
+
+def test_values_that_are_not_finite_may_be_added_up_where_the_policy_allows(wire):
+    @fs.step
+    def nan(site):
+        return {"x": float("nan")}
+
+    assert np.isnan(fs.LocalFederation(make_sites(), wire=wire, policy=fs.Policy(finite=False)).sum(nan)["x"])

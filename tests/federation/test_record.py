@@ -61,7 +61,38 @@ def test_json_lines_round_trip(record):
 def test_infinities_are_still_json(fed):
     fed.log(a=float("nan"), b=float("inf"))
     line = fed.record.lines()[-1]
-    assert json.loads(line, parse_constant=pytest.fail)["values"] == {"a": "nan", "b": "inf"}
+    assert json.loads(line, parse_constant=pytest.fail)["values"] == {"a": {"float": "nan"}, "b": {"float": "inf"}}
+    assert fs.RunRecord.from_lines(fed.record.lines()).metric("b") == [float("inf")]
+
+
+def test_leaving_the_loop_by_oneself_ends_the_round(fed):
+    for t in fed.rounds(5):
+        fed.log(round=t, seconds=1.5)
+        if t == 1:
+            break
+    del t
+    import gc
+
+    gc.collect()
+    fed.ask(count)
+    assert fed.record.calls[0].round is None
+    frame = fed.record.to_frame()
+    assert frame["round (logged)"].tolist() == [1]
+    assert frame["seconds"].iloc[0] != 1.5
+
+
+def test_a_federation_that_is_closed_says_so(tmp_path):
+    with fs.LocalFederation(make_sites(), run_dir=tmp_path) as fed:
+        fed.ask(count)
+        record = fed.record
+    assert record.stopped == "closed"
+    assert "closed" in (tmp_path / "run-000" / "record.jsonl").read_text().splitlines()[-1]
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(fs.errors.InputError, match="cannot be used"):
+        fs.LocalFederation(make_sites(), run_dir=tmp_path / "file").ask(count)
 
 
 def test_a_failed_run_says_so():

@@ -19,7 +19,9 @@ def test_a_site_takes_arrays_lists_memory_maps_and_frames(tmp_path):
         np.testing.assert_array_equal(fs.Site("s", given).X, X)
     site = fs.Site("s", frame)
     assert site.feature_names == ("a", "b")
-    assert site.frame is frame
+    site.frame.iloc[0, 0] = 99.0  # writes to a copy
+    pd.testing.assert_frame_equal(site.frame, frame)
+    assert frame.iloc[0, 0] == 0.0
     assert fs.Site("s", X).feature_names is None
 
 
@@ -46,6 +48,7 @@ def test_batches_cover_all_rows_in_order():
     [
         (("", np.eye(2)), "non-empty string"),
         ((3, np.eye(2)), "non-empty string"),
+        (("\ud800", np.eye(2)), "plain text"),
         (("s", 5.0), "must have rows"),
         (("s", np.eye(2), [1]), r"y has shape \(1,\), but X has 2 rows"),
         (("s", np.eye(2), None, [1, 2, 3]), "task has shape"),
@@ -86,6 +89,21 @@ def test_what_goes_into_state_is_copied_and_what_comes_out_may_be_changed():
     changes = state.changes()
     assert sorted(changes.put) == ["new", "w"]
     assert changes.applied_to(base)["w"].tolist() == [2.0, 2.0]
+
+
+def test_setdefault_gives_what_is_kept():
+    state = State({})
+    w = state.setdefault("w", np.zeros(1))
+    w += 1
+    assert state["w"].tolist() == [1.0]
+    assert state.setdefault("w", np.zeros(1)) is w
+
+
+def test_frames_of_mixed_and_nullable_numbers_are_numbers():
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": [True, False], "c": pd.array([1, None], dtype="Int64")})
+    X = fs.Site("s", frame).X
+    assert X.dtype == np.float64
+    np.testing.assert_array_equal(X, [[1.5, 1.0, 1.0], [2.5, 0.0, np.nan]])
 
 
 def test_state_is_a_mapping():

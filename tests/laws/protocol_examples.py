@@ -35,6 +35,7 @@ SETTINGS = {
     "covariance_pca.covariance_pca": {"rank": 3},
     "subspace_iteration.subspace_iteration": {"rank": 3, "n_columns": 8, "max_rounds": 15},
     "stack_pca.stack_pca": {"rank": 3},
+    "residual.residual": {"components": U.T},
     "power.power": {"rank": 3, "n_columns": 8, "iterations": 4},
     "axis_variances.axis_variances": {"U": U, "aggregator": GeometricMedian()},
     "resilient_moments.resilient_moments": {"aggregator": CoordinateMedian()},

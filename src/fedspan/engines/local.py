@@ -62,7 +62,13 @@ class LocalEngine:
                 outcomes[name] = Failure(f"late: still busy with call {before}")
         ready = [name for name in to if name not in outcomes]
         late = Failure(f"late: no reply within {policy.deadline:g} s")
-        payload = encode(call.payload) if self.wire else b""
+        payload = b""
+        if self.wire:
+            payload = encode(call.payload)
+            lenses = [
+                replace(lens, parameters=decode(encode(lens.parameters), policy.max_bytes)) for lens in call.lenses
+            ]
+            call = replace(call, lenses=tuple(lenses))
 
         def perform(name: str) -> Outcome:
             return self._perform(call, name, payload, accepted.get(name, -1), policy)
@@ -88,12 +94,15 @@ class LocalEngine:
 
     def _perform(self, call: Call, name: str, payload: bytes, after: int, policy: Policy) -> Outcome:
         try:
-            delivery = self._hosts[name].perform(call, decode(payload) if self.wire else call.payload, after)
+            message = decode(payload, policy.max_bytes) if self.wire else call.payload
+            delivery = self._hosts[name].perform(call, message, after)
             if self.wire:
-                delivery = replace(delivery, reply=decode(encode(delivery.reply), policy.max_bytes))
+                sent = encode(delivery.reply)
+                delivery = replace(delivery, reply=decode(sent, max_bytes=len(sent)))
         except MessageError as error:
             return Failure(str(error), error)
         except BaseException as error:
+            # The text of an error may hold data; all sites of this engine are in their owner's own process.
             text = " ".join(str(error).split())[:300]
             return Failure(f"step {call.step.name!r} raised {type(error).__name__}: {text}", error)
         return delivery
@@ -183,18 +192,19 @@ def federate(X: Any, y: Any = None, *, sites: Any, task: Any = None, **kwargs: A
 
 def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.intp]]]:
     """Return the row numbers of each site, by name, in name order."""
-    array = np.asarray(labels)
+    array = _label_array(labels)
     if array.shape != (rows,):
         raise InputError(f"sites has the shape {array.shape}, and must have one label for each of the {rows} rows")
     if rows == 0:
         raise InputError("a federation needs at least one row")
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise InputError("sites has NaN among its labels: every row must belong to a site")
-    if array.dtype == object and any(label is None or _is_nan(label) for label in array):
-        raise InputError("sites has a missing value among its labels: every row must belong to a site")
-    distinct, codes = np.unique(array.astype(str) if array.dtype == object else array, return_inverse=True)
+    if array.dtype.kind == "M" and np.isnat(array).any():
+        raise InputError("sites has a missing date among its labels: every row must belong to a site")
     if array.dtype == object:
-        _refuse_two_labels_with_one_name(array)
+        _check_objects(array)
+        array = array.astype(str)
+    distinct, codes = np.unique(array, return_inverse=True)
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(len(distinct) + 1))
     named = {str(label): order[bounds[i] : bounds[i + 1]] for i, label in enumerate(distinct)}
@@ -203,18 +213,36 @@ def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dty
     return {name: named[name] for name in sorted(named)}
 
 
-def _refuse_two_labels_with_one_name(labels: np.ndarray[Any, Any]) -> None:
+def _label_array(labels: Any) -> np.ndarray[Any, Any]:
+    """Return labels as an array that keeps what they are: numpy would make text of a list of numbers and text."""
+    if isinstance(labels, np.ndarray):
+        return labels
+    if hasattr(labels, "to_numpy"):
+        plain = labels.to_numpy()
+        return (
+            plain if isinstance(plain, np.ndarray) and plain.dtype.kind in "biufUM" else labels.to_numpy(dtype=object)
+        )
+    values = list(labels)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _check_objects(labels: np.ndarray[Any, Any]) -> None:
+    """Refuse missing labels, and two labels that have one name."""
     by_name: dict[str, Any] = {}
     for label in labels:
+        if label is None or _is_nan(label) or type(label).__name__ in ("NAType", "NaTType"):
+            raise InputError("sites has a missing value among its labels: every row must belong to a site")
         first = by_name.setdefault(str(label), label)
-        if first is not label and (type(first) is not type(label) or first != label):
+        if first is not label and (isinstance(first, str) != isinstance(label, str) or first != label):
             raise InputError(
                 f"the labels {first!r} and {label!r} both name the site {str(label)!r}: rename one of them"
             )
 
 
 def _is_nan(label: object) -> bool:
-    return isinstance(label, float) and math.isnan(label)
+    return isinstance(label, float | np.floating) and math.isnan(label)
 
 
 def _rows(values: Any, index: Any) -> Any:

@@ -16,6 +16,9 @@ from typing import Generic, TypeVar
 
 R = TypeVar("R")
 
+#: How many threads go on with a batch once a job has overstayed its deadline.
+_AFTER_A_HANG = 16
+
 
 class Batch(Generic[R]):
     """``job(name)`` for many names, on at most `threads` threads.
@@ -42,10 +45,14 @@ class Batch(Generic[R]):
         with self._changed:
             for _ in range(min(threads, len(self._todo))):
                 self._start_worker()
-            while self._running:
-                began = min(start for _, start in self._running.values())
-                self._changed.wait(max(0.0, began + self._deadline - time.perf_counter()) + 1e-3)
-                self._give_up_overdue()
+            try:
+                while self._running:
+                    began = min(start for _, start in self._running.values())
+                    self._changed.wait(max(0.0, began + self._deadline - time.perf_counter()) + 1e-3)
+                    self._give_up_overdue()
+            except BaseException:  # an interrupt: what has not begun is not to begin any more
+                self._todo.clear()
+                raise
 
     def work(self, worker: _Worker) -> None:
         """Do jobs until none is left or the worker was given up; what a thread runs."""
@@ -86,7 +93,8 @@ class Batch(Generic[R]):
             if now - began > self._deadline and name:
                 del self._running[worker]
                 self.overdue.add(name)
-                if self._todo:
+                # Where one site hangs others may: let them do so side by side, not one deadline after the other.
+                for _ in range(min(len(self._todo), _AFTER_A_HANG)):
                     self._start_worker()
 
 

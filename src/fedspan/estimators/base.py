@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from fedspan.engines.local import LocalFederation, federate
@@ -62,7 +61,8 @@ class FedEstimator(BaseEstimator):
             if sites is not None:
                 raise InputError("sites=... goes with a table: a federation has its sites already")
             return X
-        table = self._validated(X, reset=True, **checks)
+        # Values that are not finite are refused later, by feature and site.
+        table = self._validated(X, reset=True, ensure_all_finite=False, **checks)
         if sites is None:
             return LocalFederation([Site("site", table, y)])
         return federate(table, y, sites=sites)
@@ -79,9 +79,15 @@ class FedEstimator(BaseEstimator):
     def _seed(self) -> int | None:
         """Return `random_state` as a seed; ``None`` leaves it to the federation."""
         random_state = getattr(self, "random_state", None)
-        if random_state is None or isinstance(random_state, int | np.integer):
-            return None if random_state is None else int(random_state)
-        return int(check_random_state(random_state).randint(2**31))
+        if random_state is None:
+            return None
+        if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
+            return int(random_state)
+        if isinstance(random_state, np.random.RandomState):
+            return int(random_state.randint(2**31))
+        if isinstance(random_state, np.random.Generator):
+            return int(random_state.integers(2**31))
+        raise InputError(f"random_state={random_state!r} must be an integer of at least 0, a generator, or None")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -24,7 +24,8 @@ from fedspan.estimators.base import FedEstimator
 from fedspan.federation import RunRecord
 
 FORMAT = 1
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # so that the same model is the same bytes
+_OUTPUT = "_sklearn_output_config"  # where scikit-learn keeps what ``set_output`` was told
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a model's bytes depend on the model alone
 
 
 def save(estimator: FedEstimator, path: str | os.PathLike[str]) -> None:
@@ -63,13 +64,16 @@ def load(path: str | os.PathLike[str]) -> Any:
             if described.get("format") != FORMAT:
                 raise InputError(f"{path} has model format {described.get('format')!r}, this fedspan reads {FORMAT}")
             arrays = [_read_npy(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
-        return _made(described["estimator"], arrays)
+        model = _made(described["estimator"], arrays)
     except FileNotFoundError:
         raise InputError(f"there is no model file {path}") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, IndexError, OSError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is not a fedspan model, or is damaged: {error}") from None
+    except InputError:
+        raise
+    except Exception as error:  # whatever bytes from outside make of a zip archive, JSON or npy
+        raise InputError(f"{path} is not a fedspan model, or is damaged: {type(error).__name__}: {error}") from None
+    if not isinstance(model, FedEstimator):
+        raise InputError(f"{path} is not a fedspan model: it holds a {type(model).__name__}")
+    return model
 
 
 def _npy(array: NDArray[Any]) -> bytes:
@@ -102,7 +106,8 @@ def _described(value: Any, where: str, arrays: list[NDArray[Any]]) -> Any:
         return {"record": value.lines()}
     if isinstance(value, FedEstimator):
         parts = {name: value.get_params(deep=False)[name] for name in sorted(value.get_params(deep=False))}
-        fitted = {name: item for name, item in sorted(vars(value).items()) if name.endswith("_") and name not in parts}
+        kept = {name: item for name, item in sorted(vars(value).items()) if name not in parts}
+        fitted = {name: item for name, item in kept.items() if name.endswith("_") or name == _OUTPUT}
         return {
             "estimator": type(value).__name__,
             "params": {name: _described(item, f"{where}.{name}", arrays) for name, item in parts.items()},

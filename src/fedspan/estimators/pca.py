@@ -12,12 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
-from fedspan.estimators.pca_solvers import SOLVERS, Solution, prepared_moments, solve
+from fedspan.estimators.pca_solvers import RESILIENT, SOLVERS, Solution, prepared_moments, solve
 from fedspan.estimators.scaler import deviations
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.lenses import project, standardize
 from fedspan.protocols.moments import Moments
+from fedspan.protocols.residual import residual
 
 Array = NDArray[Any]
 
@@ -92,7 +93,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     Notes
     -----
-    Three calls before the solver's own: columns, sums, centred sums. Memory at the coordinator is d^2 for
+    Three calls before the solver's own (columns, sums, centred sums), and one after that of an exact solver, for
+    ``noise_variance_``. Memory at the coordinator is d^2 for
     ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, and d times the number of columns asked for (and the
     number of sites L, where single replies are needed) otherwise.
 
@@ -144,17 +146,19 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
             rank = self._rank(found)
             self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
             self.scale_ = deviations(found) if self.scale else None
-            prepared = fed.apply(standardize, mean=self.mean_ if self.center else None, scale=self.scale_)
+            prepared = fed.apply(standardize, **self._lens(), double=True)
             self.solver_ = self._chosen_solver(fed, rank)
             solution = self._solve(prepared, rank)
-        self._keep(solution)
+            self._keep(solution)
+            self.noise_variance_ = self._noise_variance(prepared, solution)
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the coordinates of rows; of a federation, the one whose sites compute them locally."""
         check_is_fitted(self)
         if isinstance(X, Federation):
-            return X.apply(standardize, **self._lens()).apply(project, components=self.components_)
+            centred = X.apply(standardize, columns=self._names(), **self._lens())
+            return centred.apply(project, components=self.components_)
         return project(standardize(self._validated(X), **self._lens()), components=self.components_)
 
     def inverse_transform(self, X: Any) -> Array:
@@ -229,8 +233,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
                 raise InputError(f"{name}={value!r} must be a whole number of at least {lowest}")
-        if not self.tol > 0:
-            raise InputError(f"tol={self.tol!r} must be above 0")
+        if isinstance(self.tol, bool) or not isinstance(self.tol, int | float | np.number) or not self.tol > 0:
+            raise InputError(f"tol={self.tol!r} must be a number above 0")
 
     def _is_share(self) -> bool:
         return isinstance(self.n_components, float | np.floating)
@@ -290,8 +294,19 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
             k = min(k, int(np.searchsorted(np.cumsum(ratio), share, side="right")) + 1)
         self.n_samples_ = n
         self.n_components_ = k
-        self.components_ = axes.components[:k]
+        self.components_ = np.ascontiguousarray(axes.components[:k])
         self.explained_variance_ = variance[:k]
         self.explained_variance_ratio_ = ratio[:k]
         self.singular_values_ = np.sqrt(axes.scatter[:k])
-        self.noise_variance_ = max(0.0, total - float(variance[:k].sum())) / (most - k) if k < most else 0.0
+
+    def _noise_variance(self, fed: Federation, solution: Solution) -> float:
+        """Return the mean variance outside the components, as scikit-learn has it."""
+        outside = min(self.n_samples_, self.n_features_in_) - self.n_components_
+        if outside <= 0:
+            return 0.0
+        if self.solver_ in RESILIENT or self.aggregator is not None:
+            rest = solution.axes.total - float(solution.axes.scatter[: self.n_components_].sum())
+            n = solution.axes.n
+        else:
+            rest, n = residual(fed, components=self.components_)
+        return max(0.0, rest) / max(1, n - 1 if self.center else n) / outside

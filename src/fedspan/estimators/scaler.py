@@ -81,7 +81,7 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         """Standardise a table; of a federation, return the one whose sites do so locally."""
         check_is_fitted(self)
         if isinstance(X, Federation):
-            return X.apply(standardize, **self._lens())
+            return X.apply(standardize, columns=self._names(), **self._lens())
         return standardize(self._validated(X), **self._lens())
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:

@@ -46,5 +46,5 @@ class Corruption:
             if site in written:
                 own = outcomes.get(site)
                 delivery = own if isinstance(own, Delivery) else Delivery(call.number, None)
-                result[site] = delivery.with_reply(written[site])
+                result[site] = delivery.written_by_attack(written[site])
         return result

@@ -20,8 +20,8 @@ class Call:
     """A step to run, the same for all recipients.
 
     `number` counts the calls of its run from 0; together with the run's seed and the site's name it decides what a
-    site draws. `how` says what is wanted of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``. `digest`
-    identifies all of it, so that a journal knows its own calls again.
+    site draws. `how` says what is wanted of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``; `conditions`, which
+    attacks and faults it suffers. `digest` identifies all of it, so that a journal knows its own calls again.
     """
 
     run: str
@@ -32,12 +32,13 @@ class Call:
     to: tuple[str, ...]
     lenses: tuple[Lens, ...] = ()
     how: str = "ask"
+    conditions: str = ""
 
     @cached_property
     def digest(self) -> str:
         """What identifies this call: two calls with one digest are the same."""
         digest = blake2b(digest_size=16)
-        for part in (self.how, self.step.name, *self.to):
+        for part in (self.how, self.step.name, self.conditions, *self.to):
             digest.update(part.encode() + b"\0")
         for lens in self.lenses:
             digest.update(lens.digest)
@@ -54,8 +55,9 @@ class Call:
 class Delivery:
     """A site's reply with what binds it to its call: which one it answers and what it did to the site's state.
 
-    `reply` may be anything once an attack or a fault has had it, and `canonical` says that it has not.
-    `per_row` names the keys with one entry per row of the site.
+    `reply` may be anything once an attack or a fault has had it, and `canonical` says that it has not. `sent` is what
+    the site itself sent, where that is known: what arrives must have its shapes. `per_row` names the keys with one
+    entry per row of the site.
     """
 
     number: int
@@ -63,10 +65,15 @@ class Delivery:
     per_row: frozenset[str] = frozenset()
     changes: Changes = NO_CHANGES
     canonical: bool = True
+    sent: Message | None = None
 
-    def with_reply(self, reply: Any) -> Delivery:
-        """Return this delivery carrying something else, to be checked."""
-        return replace(self, reply=reply, canonical=False)
+    def written_by_attack(self, reply: Any) -> Delivery:
+        """Return this delivery carrying what an attack wrote: nothing is known of what it should be."""
+        return replace(self, reply=reply, canonical=False, sent=None)
+
+    def damaged(self, reply: Any) -> Delivery:
+        """Return this delivery carrying what a fault made of the reply on its way."""
+        return replace(self, reply=reply, canonical=False, sent=self.reply)
 
 
 @dataclass(slots=True, eq=False)

@@ -37,7 +37,7 @@ class FaultPlan:
     duplicate : float
         The call arrives twice. Nothing fails: the second gets the reply of the first.
     stale : float
-        The reply of an earlier call comes instead.
+        The reply comes as one to an earlier call.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _malformed(delivery: Delivery, rng: np.random.Generator) -> Outcome:
     data = bytearray(encode(delivery.reply)) if isinstance(delivery.reply, dict) else bytearray(b"?")
     data[rng.integers(len(data))] ^= 1 + int(rng.integers(255))
     try:
-        return delivery.with_reply(decode(bytes(data)))
+        return delivery.damaged(decode(bytes(data)))
     except MessageError as error:
         return Failure(f"injected fault: malformed bytes, {error}")
 
@@ -135,7 +135,7 @@ def _with_one_changed(delivery: Delivery, rng: np.random.Generator, change: Call
     numbers = [k for k, v in reply.items() if v is not None and np.asarray(v).dtype.kind not in "US"]
     key = str(rng.choice(sorted(numbers or reply)))
     reply[key] = change(reply[key])
-    return delivery.with_reply(reply)
+    return delivery.damaged(reply)
 
 
 def _with_nan(value: Any) -> Any:

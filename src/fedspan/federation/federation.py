@@ -17,7 +17,7 @@ from fedspan.federation.attack import Attack, Corruption
 from fedspan.federation.call import Call, Engine, Failure, Outcome
 from fedspan.federation.faults import FaultPlan
 from fedspan.federation.journal import Entry
-from fedspan.federation.judge import form_of, judge
+from fedspan.federation.judge import judge
 from fedspan.federation.lens import Lens
 from fedspan.federation.policy import Policy
 from fedspan.federation.record import CallRecord, RunRecord
@@ -54,7 +54,7 @@ class _Root:
     def close(self) -> None:
         run, self.open_run = self.open_run, None
         if run is not None:
-            run.close()
+            run.leave()
 
     def __del__(self) -> None:
         self.close()
@@ -69,6 +69,11 @@ class _View:
     corruptions: tuple[Corruption, ...] = ()
     faults: tuple[FaultPlan, ...] = ()
     run: Run | None = field(default=None)
+
+    def conditions(self) -> str:
+        """Say which attacks and faults the calls of this view suffer: a journal of other ones does not fit."""
+        attacks = [f"{_shown(one.attack)} at {sorted(one.sites)}" for one in self.corruptions]
+        return "; ".join([*attacks, *map(repr, self.faults)])
 
 
 class Federation:
@@ -215,9 +220,14 @@ class Federation:
         with self.begin(dotted_name(protocol), settings, random_state) as federation:
             return protocol(federation, **settings)
 
-    def apply(self, lens: Callable[..., Any], **parameters: object) -> Federation:
-        """Return a federation whose sites see their data through an installed lens (see `fedspan.federation.lens`)."""
-        return self._with(lenses=(*self._view.lenses, Lens.of(lens, parameters)))
+    def apply(
+        self, lens: Callable[..., Any], /, *, columns: Iterable[str] | None = None, **parameters: object
+    ) -> Federation:
+        """Return a federation whose sites see their data through an installed lens (see `fedspan.federation.lens`).
+
+        `columns` are the names that the lens is for: a site that has others fails.
+        """
+        return self._with(lenses=(*self._view.lenses, Lens.of(lens, parameters, columns)))
 
     def corrupt(self, attack: Attack, sites: Iterable[str]) -> Federation:
         """Return a federation in which an attack writes the replies of `sites`.
@@ -279,7 +289,9 @@ class Federation:
         found.check(payload)
         message = canonical(payload, "payload")
         run, view = self._run, self._view
-        call = Call(run.id, run.next_number(), run.record.seed, found, message, to, view.lenses, how or "ask")
+        call = Call(
+            run.id, run.next_number(), run.record.seed, found, message, to, view.lenses, how or "ask", view.conditions()
+        )
         if call.bytes_down > self.policy.max_bytes:
             raise MessageError(
                 f"the payload of step {found.name!r} has {call.bytes_down} bytes, "
@@ -297,31 +309,28 @@ class Federation:
         run.called(record)
         if not entry.quorum:  # nobody's reply is taken: the sites go back to where they were
             raise self._quorum_error(record, entry.failed, failures)
+        if entry.error is not None:
+            raise InputError(entry.error)
         if recorded is not None:
             run.replay_state(call.number, entry.changes, entry.answered)
         run.accepted.update(dict.fromkeys(entry.answered, call.number))
-        if entry.form is not None:
-            run.forms[found.name, form_of(message)] = entry.form
         return entry
 
     def _make(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
-        run, view = self._run, self._view
+        view = self._view
         start = time.perf_counter()
         outcomes = self._deliver(call, call.to)
         for corruption in view.corruptions:
             outcomes = corruption.applied(call, outcomes)
         for plan in view.faults:
             outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
-        judged = judge(call, outcomes, self.policy, run.forms.get((call.step.name, form_of(call.payload))))
+        judged = judge(call, outcomes, self.policy)
         replies = ok = judged.ok
         quorum = len(ok) >= self.policy.needed(len(call.to))
         changes = {site: outcomes[site].changes for site in ok if outcomes[site].changes is not NO_CHANGES}  # type: ignore[union-attr]
+        error = None
         if how is not None:
-            replies = (
-                {"": {}}
-                if not quorum
-                else {"": _checked_total(total(ok, call.step.name, mean=how == "mean"), call.step.name)}
-            )
+            replies, error = self._total(ok, call, how) if quorum else ({"": {}}, None)
         entry = Entry(
             number=call.number,
             digest=call.digest,
@@ -331,10 +340,21 @@ class Federation:
             changes=changes,
             bytes_up=judged.sizes,
             seconds=time.perf_counter() - start,
-            form=judged.form,
             quorum=quorum,
+            error=error,
         )
         return entry, judged.failed
+
+    def _total(self, ok: dict[str, Message], call: Call, how: str) -> tuple[dict[str, Message], str | None]:
+        """Return the total under the name ``""``, or why the replies cannot be added up."""
+        try:
+            found = total(ok, call.step.name, mean=how == "mean")
+        except FedspanError as error:
+            return {"": {}}, str(error)
+        key = non_finite_key(found) if self.policy.finite else None
+        if key is not None:
+            return {"": {}}, f"the sum of {key!r} over the replies of step {call.step.name!r} overflows"
+        return {"": found}, None
 
     def _deliver(self, call: Call, to: tuple[str, ...]) -> dict[str, Outcome]:
         run = self._run
@@ -370,25 +390,18 @@ def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -
     )
 
 
-def _checked_total(message: Message, step: str) -> Message:
-    key = non_finite_key(message)
-    if key is not None:
-        raise MessageError(f"the sum of {key!r} over the replies of step {step!r} is not finite: it overflows")
-    return message
-
-
 def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return settings as a journal's head keeps and compares them: arrays by their digest, functions by their name."""
     return {str(key): _shown(value) for key, value in settings.items()}
 
 
 def _shown(value: Any) -> str:
+    """Return text that is the same in every process: no addresses, and whole arrays by their digest."""
     if isinstance(value, np.ndarray):
         return f"array{value.shape} {value.dtype} #{blake2b(value.tobytes(), digest_size=8).hexdigest()}"
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return type(value).__name__
-    return (
-        dotted_name(value)
-        if callable(value) and not isinstance(value, type) and hasattr(value, "__qualname__")
-        else repr(value)
-    )
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}({', '.join(map(_shown, value))})"
+    if isinstance(value, dict):
+        return f"dict({', '.join(f'{key}={_shown(item)}' for key, item in value.items())})"
+    text = repr(value)
+    return text if " at 0x" not in text else dotted_name(value if hasattr(value, "__qualname__") else type(value))

@@ -88,7 +88,7 @@ class SiteHost:
         if self._seen_through[0] != key:
             site = self.site
             for lens in call.lenses:
-                site = site.through(lens.function())
+                site = lens.applied_to(site)
             self._seen_through = (key, site)
         return self._seen_through[1]
 

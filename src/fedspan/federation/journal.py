@@ -24,7 +24,6 @@ from typing import Any, BinaryIO
 from weakref import WeakValueDictionary
 
 from fedspan.errors import JournalError, MessageError
-from fedspan.federation.judge import Form
 from fedspan.federation.state import Changes
 from fedspan.wire import Message, decode, encode
 
@@ -35,7 +34,11 @@ _DIGEST = 16
 
 @dataclass(frozen=True)
 class Entry:
-    """One call as the journal keeps it. For a sum `replies` holds the total alone, under the name ``""``."""
+    """One call as the journal keeps it.
+
+    For a sum `replies` holds the total alone, under the name ``""``; `error` says why there is none. Without a `quorum`
+    nobody's reply was taken.
+    """
 
     number: int
     digest: str
@@ -45,8 +48,8 @@ class Entry:
     changes: dict[str, Changes]
     bytes_up: dict[str, int]
     seconds: float
-    form: Form | None = None
     quorum: bool = True
+    error: str | None = None
 
 
 class Journal:
@@ -120,8 +123,8 @@ class Journal:
             "changes": {site: list(changes.deleted) for site, changes in entry.changes.items()},
             "bytes_up": entry.bytes_up,
             "seconds": entry.seconds,
-            "form": entry.form,
             "quorum": entry.quorum,
+            "error": entry.error,
         }
         parts = [json.dumps(head).encode(), *map(encode, entry.replies.values())]
         parts += [encode(changes.put) for changes in entry.changes.values()]
@@ -153,9 +156,12 @@ class Journal:
         except OSError:
             raise JournalError(f"{self.path} is in use by another process") from None
 
-    def _append(self, parts: list[bytes]) -> None:
+    def _check_open(self) -> None:
         if self._file.closed:
             raise JournalError(f"{self.path} was closed: another federation of this process goes on with its run")
+
+    def _append(self, parts: list[bytes]) -> None:
+        self._check_open()
         lengths = struct.pack(f"<I{len(parts)}Q", len(parts), *map(len, parts))
         digest = blake2b(self._last_digest, digest_size=_DIGEST)
         for part in (lengths, *parts):
@@ -203,6 +209,13 @@ class Journal:
 
     def _refuse_damage(self, number: int, size: int) -> None:
         """Raise unless the bad frame `number` is the last thing in the file: then a kill has cut it short."""
+        self._file.seek(self._end)
+        head = self._file.read(_FRAME.size)
+        if len(head) == _FRAME.size:
+            _, found, length, _ = _FRAME.unpack(head)
+            if head == _frame_head(number, length) and self._end + _FRAME.size + length + _DIGEST >= size:
+                return  # its head is good and says that nothing follows
+        # The head itself is bad: does another frame follow?
         self._file.seek(self._end + 1)
         rest = self._file.read(size)
         at = rest.find(_MAGIC)
@@ -218,6 +231,7 @@ class Journal:
             at = rest.find(_MAGIC, at + 1)
 
     def _body(self, number: int) -> list[memoryview]:
+        self._check_open()
         start = self._offsets[number]
         raw = self._read_frame(start, number, os.fstat(self._file.fileno()).st_size)
         if raw is None:
@@ -271,15 +285,9 @@ def _parse_call(parts: list[memoryview], path: Path) -> Entry | None:
         changes=changes,
         bytes_up=head["bytes_up"],
         seconds=head["seconds"],
-        form=_as_form(head["form"]),
         quorum=head["quorum"],
+        error=head["error"],
     )
-
-
-def _as_form(parts: list[list[Any]] | None) -> Form | None:
-    if parts is None:
-        return None
-    return tuple((key, kind, None if shape is None else tuple(shape)) for key, kind, shape in parts)
 
 
 def _compare_heads(found: Mapping[str, Any], wanted: Mapping[str, Any], advice: Sequence[str], path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,22 +16,21 @@ from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 #: What a reply looks like: key, kind and shape of each value (shape ``None``: any; first extent -1: one per row).
 Form = tuple[tuple[str, str, tuple[int, ...] | None], ...]
 
+_NO_KEYS: frozenset[str] = frozenset()
+_SILENT = Failure("no reply")
+
 
 @dataclass
 class Judged:
-    """The replies that keep to the policy and their sizes, in name order, and the failures with their reasons.
-
-    `form` is what the accepted replies have in common, where that could be told.
-    """
+    """The replies that keep to the policy and their sizes, in name order, and the failures with their reasons."""
 
     ok: dict[str, Message] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
-    form: Form | None = None
 
 
-def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy, known: Form | None = None) -> Judged:
-    """Check every reply against the policy and against the others; `known` is the form of such replies before."""
+def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Judged:
+    """Check every reply against the policy and against the others."""
     judged = Judged()
     ok, sizes, failed = judged.ok, judged.sizes, judged.failed
     sizer = _Sizer()
@@ -44,13 +43,11 @@ def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy, known: Fo
             ok[name], sizes[name] = _checked(call, outcome, policy, sizer)
         except MessageError as error:
             failed[name] = Failure(str(error))
-    for name, reason in _misshapen(judged, call, outcomes, known, sizer.all_alike).items():
-        del ok[name], sizes[name]
-        failed[name] = Failure(reason)
+    if not sizer.all_alike:
+        for name, reason in _misshapen(call, ok, outcomes).items():
+            del ok[name], sizes[name]
+            failed[name] = Failure(reason)
     return judged
-
-
-_SILENT = Failure("no reply")
 
 
 class _Sizer:
@@ -77,6 +74,8 @@ def _checked(call: Call, delivery: Delivery, policy: Policy, size_of: _Sizer) ->
     if delivery.reply is None:
         raise MessageError("no reply")
     reply: Message = delivery.reply if delivery.canonical else canonical(delivery.reply, "reply")
+    if delivery.sent is not None and form_of(reply) != form_of(delivery.sent):
+        raise MessageError(_difference(form_of(reply), form_of(delivery.sent), "the site sent"))
     size = size_of(reply)
     if size > policy.max_bytes:
         raise MessageError(f"oversize: the reply has {size} bytes, more than the {policy.max_bytes} allowed")
@@ -87,33 +86,28 @@ def _checked(call: Call, delivery: Delivery, policy: Policy, size_of: _Sizer) ->
     return reply, size
 
 
-def _misshapen(
-    judged: Judged, call: Call, outcomes: Mapping[str, Outcome], known: Form | None, all_alike: bool
-) -> dict[str, str]:
+def _misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> dict[str, str]:
     """Return the sites whose reply has not the keys and shapes that most others have, with the reason.
 
     Shapes are compared but for the step's `ragged` keys and, where most sites say that a key has one entry per
-    row, for its first axis. Where no form is the most common one, the one that was accepted last decides; where
-    there is none either, nobody can be blamed, and all stay.
+    row, for its first axis; what is to be added up must have one shape altogether. Where no form is the most common
+    one nobody can be blamed: then all stay, but none of them can be added up.
     """
-    if not judged.ok:
+    adding = call.how != "ask"
+    per_row = _NO_KEYS if adding else _mostly_per_row(ok, outcomes)
+    ragged = _NO_KEYS if adding else call.step.ragged
+    forms = {name: _form(reply, ragged, per_row) for name, reply in ok.items()}
+    ranked = Counter(forms.values()).most_common(2)
+    if len(ranked) == 1:
         return {}
-    if len(judged.ok) > 1 and all_alike:
-        first = next(iter(judged.ok))
-        judged.form = _form(judged.ok[first], call.step.ragged, _mostly_per_row([first], outcomes))
+    (common, most), (other, next_most) = ranked
+    if most > next_most:
+        hint = "" if adding else " (if that is as it should be, name the key in @step(ragged=[...]))"
+        told = {name: _difference(form, common, "most sites sent") for name, form in forms.items() if form != common}
+        return {name: reason + hint for name, reason in told.items()}
+    if not adding:
         return {}
-    per_row = _mostly_per_row(judged.ok, outcomes)
-    forms = {name: _form(reply, call.step.ragged, per_row) for name, reply in judged.ok.items()}
-    ranked = [*Counter(forms.values()).most_common(2), (None, 1)]  # one reply alone is no majority
-    if ranked[0][1] > ranked[1][1]:
-        judged.form = ranked[0][0]
-    elif known is not None:
-        per_row = frozenset(key for key, _, shape in known if shape and shape[0] == -1)
-        forms = {name: _form(reply, call.step.ragged, per_row) for name, reply in judged.ok.items()}
-        judged.form = known
-    if judged.form is None:
-        return {}
-    return {name: _difference(form, judged.form) for name, form in forms.items() if form != judged.form}
+    return {name: _difference(form, other if form == common else common, "others sent") for name, form in forms.items()}
 
 
 def _alike(a: Message, b: Message) -> bool:
@@ -130,18 +124,18 @@ def _alike(a: Message, b: Message) -> bool:
     return True
 
 
-def _mostly_per_row(names: Collection[str], outcomes: Mapping[str, Outcome]) -> frozenset[str]:
+def _mostly_per_row(ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> frozenset[str]:
     votes: Counter[str] = Counter()
-    for name in names:
+    for name in ok:
         outcome = outcomes[name]
         if isinstance(outcome, Delivery):
             votes.update(outcome.per_row)
-    return frozenset(key for key, count in votes.items() if 2 * count > len(names))
+    return frozenset(key for key, count in votes.items() if 2 * count > len(ok))
 
 
 def form_of(message: Message) -> Form:
     """Return what a message looks like."""
-    return _form(message, frozenset(), frozenset())
+    return _form(message, _NO_KEYS, _NO_KEYS)
 
 
 def _form(reply: Message, ragged: frozenset[str], per_row: frozenset[str]) -> Form:
@@ -162,20 +156,17 @@ def _kind(value: object) -> str:
     return "text" if kind in "US" else "complex numbers" if kind == "c" else "numbers"
 
 
-def _difference(form: Form, common: Form) -> str:
+def _difference(form: Form, right: Form, whose: str) -> str:
     """Say what is wrong with `form`, in words."""
-    keys, common_keys = {part[0] for part in form}, {part[0] for part in common}
-    if keys != common_keys:
-        return f"misshapen: the reply has the keys {sorted(keys)}, most sites sent {sorted(common_keys)}"
-    (key, kind, shape), (_, common_kind, common_shape) = next(
-        (mine, theirs) for mine, theirs in zip(form, common, strict=True) if mine != theirs
+    keys, right_keys = {part[0] for part in form}, {part[0] for part in right}
+    if keys != right_keys:
+        return f"misshapen: the reply has the keys {sorted(keys)}, {whose} {sorted(right_keys)}"
+    (key, kind, shape), (_, right_kind, right_shape) = next(
+        (mine, theirs) for mine, theirs in zip(form, right, strict=True) if mine != theirs
     )
-    if kind != common_kind:
-        return f"misshapen: {key!r} is {kind}, most sites sent {common_kind}"
-    return (
-        f"misshapen: {key!r} has the shape {_shown(shape)}, most sites sent {_shown(common_shape)} "
-        f"(if that is as it should be, declare the step with @step(ragged=[{key!r}]))"
-    )
+    if kind != right_kind:
+        return f"misshapen: {key!r} is {kind}, {whose} {right_kind}"
+    return f"misshapen: {key!r} has the shape {_shown(shape)}, {whose} {_shown(right_shape)}"
 
 
 def _shown(shape: tuple[int, ...] | None) -> str:

@@ -6,7 +6,7 @@ installed function known by its dotted name; only its parameters travel, with ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from fedspan.errors import UnknownStepError
+from fedspan.errors import InputError, UnknownStepError
+from fedspan.federation.site import Site
 from fedspan.federation.step import dotted_name
 from fedspan.wire import Message, canonical, encode
 
@@ -38,25 +39,32 @@ def lens(function: F) -> F:
 
 @dataclass(frozen=True)
 class Lens:
-    """An installed transform and its parameters."""
+    """An installed transform, its parameters, and the names of the columns that it is for, where these have names."""
 
     name: str
     parameters: Message
+    columns: tuple[str, ...] | None = None
     digest: bytes = field(init=False)
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
         body = encode({key: self.parameters[key] for key in sorted(self.parameters)})
-        object.__setattr__(self, "digest", blake2b(self.name.encode() + b"\0" + body, digest_size=16).digest())
+        head = repr((self.name, self.columns)).encode()
+        object.__setattr__(self, "digest", blake2b(head + b"\0" + body, digest_size=16).digest())
         object.__setattr__(self, "size", len(body))
 
     @classmethod
-    def of(cls, function: Callable[..., Any], parameters: Mapping[str, object]) -> Lens:
+    def of(
+        cls, function: Callable[..., Any], parameters: Mapping[str, object], columns: Iterable[str] | None = None
+    ) -> Lens:
         """Make the lens that applies `function` with `parameters`."""
-        return cls(dotted_name(function), canonical(parameters, "lens"))
+        names = None if columns is None else tuple(columns)
+        return cls(dotted_name(function), canonical(parameters, "lens"), names)
 
-    def function(self) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        """Return the installed function with its parameters, ready for rows."""
+    def applied_to(self, site: Site) -> Site:
+        """Return the site as it is seen through this lens."""
         if self.name not in _installed:
             raise UnknownStepError(f"{self.name!r} is not an installed lens at this site")
-        return partial(_installed[self.name], **self.parameters)
+        if self.columns is not None and site.feature_names is not None and site.feature_names != self.columns:
+            raise InputError("the columns of this site are not those that the transform was fitted on")
+        return site.through(partial(_installed[self.name], **self.parameters))

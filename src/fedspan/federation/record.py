@@ -123,22 +123,23 @@ class RunRecord:
         except ImportError:
             raise InputError("to_frame() needs pandas: install it with 'pip install fedspan[tables]'") from None
         rows = []
-        for call in self.calls:
-            logged = [entry.values for entry in self.metrics if entry.call == call.number]
-            rows.append(
-                {
-                    "call": call.number,
-                    "round": call.round,
-                    "step": call.step,
-                    "asked": len(call.asked),
-                    "answered": len(call.answered),
-                    "failed": "; ".join(f"{site}: {why}" for site, why in call.failed.items()),
-                    "bytes_down": sum(call.bytes_down.values()),
-                    "bytes_up": sum(call.bytes_up.values()),
-                    "seconds": call.seconds,
-                    **{name: value for values in logged for name, value in values.items()},
-                }
-            )
+        for i, call in enumerate(self.calls):
+            # What was logged before the first call stands with it.
+            logged = [m.values for m in self.metrics if m.call == call.number or (i == 0 and m.call < call.number)]
+            row: dict[str, Any] = {
+                "call": call.number,
+                "round": call.round,
+                "step": call.step,
+                "asked": len(call.asked),
+                "answered": len(call.answered),
+                "failed": "; ".join(f"{site}: {why}" for site, why in call.failed.items()),
+                "bytes_down": sum(call.bytes_down.values()),
+                "bytes_up": sum(call.bytes_up.values()),
+                "seconds": call.seconds,
+            }
+            for name, value in ((name, value) for values in logged for name, value in values.items()):
+                row[f"{name} (logged)" if name in row else name] = value
+            rows.append(row)
         return pd.DataFrame(rows)
 
     def lines(self) -> list[str]:
@@ -168,7 +169,8 @@ class RunRecord:
                 entry["asked"], entry["answered"] = tuple(entry["asked"]), tuple(entry["answered"])
                 record.calls.append(CallRecord(**entry))
             elif kind == "metrics":
-                record.metrics.append(Metrics(entry["call"], entry["round"], entry["values"]))
+                values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
+                record.metrics.append(Metrics(entry["call"], entry["round"], values))
             elif kind == "stopped":
                 record.stopped = entry["why"]
             elif kind == "refused":
@@ -182,9 +184,9 @@ def json_line(kind: str, values: Mapping[str, Any]) -> str:
 
 
 def strict_json(value: Any) -> Any:
-    """Return `value` with NaN and infinity as text, because JSON has no word for them."""
+    """Return `value` with NaN and infinity in words, because JSON has none for them."""
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+        return {"float": str(value)}
     if isinstance(value, Mapping):
         return {str(key): strict_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

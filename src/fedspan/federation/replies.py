@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, InputError
-from fedspan.wire import Message, Value
+from fedspan.wire import Message, Value, canonical
 
 
 class Replies(Mapping[str, Message]):
@@ -92,7 +92,7 @@ def total(replies: Mapping[str, Message], step: str, *, mean: bool) -> Message:
         result[key] = _add(values, key, step)
         if mean:
             result[key] = result[key] / len(names)
-    return result
+    return canonical(result, f"total of step {step!r}")
 
 
 def _add(values: list[Value], key: str, step: str) -> Value:
@@ -123,5 +123,4 @@ def _add(values: list[Value], key: str, step: str) -> Value:
     with np.errstate(over="ignore"):  # an overflow is told by whoever looks at the total
         for array in arrays:
             acc += array.astype(wide, copy=False)
-    acc.flags.writeable = False
     return acc

@@ -12,7 +12,6 @@ import numpy as np
 from fedspan.errors import InputError
 from fedspan.federation.call import Engine
 from fedspan.federation.journal import Journal
-from fedspan.federation.judge import Form
 from fedspan.federation.record import CallRecord, Metrics, RunRecord, json_line
 from fedspan.federation.site import generator
 from fedspan.federation.state import NO_CHANGES
@@ -56,7 +55,6 @@ class Run:
         self.id = f"{record.what}#{record.number}"
         self.rng: np.random.Generator = generator(record.seed, "coordinator")
         self.accepted: dict[str, int] = {}  # by site: the last call whose reply was taken
-        self.forms: dict[tuple[str, Form], Form] = {}  # by step and payload: what the replies looked like
         self.round: int | None = None
         self.journal: Journal | None = None
         self._calls = 0
@@ -76,16 +74,17 @@ class Run:
         if n < 0:
             raise InputError(f"rounds({n}): the number of rounds cannot be negative")
         self._stop = ""
-        for number in range(n):
-            self.round = number
-            for observer in self.observers:
-                observer.round(number, n)
-            yield number
-            if self._stop:
-                break
-        else:
+        try:
+            for number in range(n):
+                self.round = number
+                for observer in self.observers:
+                    observer.round(number, n)
+                yield number
+                if self._stop:
+                    return
             self.record.stopped = f"all {n} rounds done"
-        self.round = None
+        finally:  # also where the protocol leaves the loop by itself
+            self.round = None
 
     def stop(self, reason: str) -> None:
         """Say why the run stops; the loop over `rounds` ends with its current turn."""
@@ -136,6 +135,12 @@ class Run:
         for observer in self.observers:
             observer.ended(self.record)
 
+    def leave(self) -> None:
+        """Close a run that has no end of its own, because protocols were called on the federation itself."""
+        self.record.stopped = self.record.stopped or "closed"
+        self._write("stopped", {"why": self.record.stopped})
+        self.close()
+
     def close(self) -> None:
         """Let go of files and of the sites' states."""
         self.engine.end(self.id, self.record.sites)
@@ -147,7 +152,10 @@ class Run:
 
     def _open_files(self, folder: Path, described: dict[str, Any]) -> int:
         """Open or resume the journal, begin the record's file anew, and return the number of BLAS threads to use."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"run_dir={str(folder.parent)!r} cannot be used: {error.strerror}") from None
         record = self.record
         head = {
             "format": 1,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation.state import NO_CHANGES, Changes, State
-from fedspan.wire import Message
+from fedspan.wire import Message, is_plain_text
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -43,8 +43,6 @@ class Site:
 
     Attributes
     ----------
-    frame : data frame or None
-        `X` as it was given, where it was a data frame (``X`` is then its values).
     feature_names : tuple of str or None
         The frame's column names.
     state : mutable mapping
@@ -60,13 +58,13 @@ class Site:
     """
 
     def __init__(self, name: str, X: Any, y: Any = None, task: Any = None) -> None:
-        if not isinstance(name, str) or not name:
-            raise InputError(f"a site's name must be a non-empty string, not {name!r}")
+        if not isinstance(name, str) or not name or not is_plain_text(name):
+            raise InputError(f"a site's name must be a non-empty string of plain text, not {name!r}")
         self.name = name
-        self.frame = X if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
-        names = None if self.frame is None else [str(column) for column in self.frame.columns]
+        self._frame = X if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
+        names = None if self._frame is None else [str(column) for column in self._frame.columns]
         self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
-        self._X = _read_only(X if self.frame is None else self.frame.to_numpy(), name, "X")
+        self._X = _read_only(X if self._frame is None else _frame_values(self._frame), name, "X")
         if self._X.ndim == 0:
             raise InputError(f"site {name!r}: X must have rows, and is a single value")
         self.y = self._column(y, "y")
@@ -80,6 +78,11 @@ class Site:
 
     def __repr__(self) -> str:
         return f"Site({self.name!r}, {'x'.join(map(str, self._X.shape))})"
+
+    @property
+    def frame(self) -> Any:
+        """The data frame that the site was made of, or ``None``: a copy, as far as writing to it goes."""
+        return None if self._frame is None else self._frame.copy(deep=False)
 
     @property
     def X(self) -> Array:
@@ -131,6 +134,7 @@ class Site:
             if column is not None:
                 sample = column[::step]
                 digest.update(repr(sample.tolist()).encode() if sample.dtype == object else sample.tobytes())
+        digest.update(repr(self.feature_names).encode())
         shapes = [f"{'x'.join(map(str, c.shape))} {c.dtype}" for c in (self._X, self.y, self.task) if c is not None]
         return f"{', '.join(shapes)} #{digest.hexdigest()}"
 
@@ -140,7 +144,7 @@ class Site:
         inner = self._lens
         site._lens = lens if inner is None else lambda X: lens(inner(X))
         site._computed = {}
-        site.frame = site.feature_names = None
+        site._frame = site.feature_names = None
         return site
 
     def at_work(self, base: Message, seed: int, call: int) -> Site:
@@ -199,6 +203,14 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     if not ordered:
         raise InputError("a federation needs at least one site")
     return ordered
+
+
+def _frame_values(frame: Any) -> Array:
+    """Return a data frame's values: as numbers where all columns are, also those of pandas' own nullable types."""
+    values: Array = frame.to_numpy()
+    if values.dtype == object and all(getattr(dtype, "kind", "O") in "buif" for dtype in frame.dtypes):
+        values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
 
 
 def _read_only(values: Any, site: str, what: str) -> Array:

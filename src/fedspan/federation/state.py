@@ -69,6 +69,12 @@ class State(MutableMapping[str, Value]):
         if key in self._base:
             self._deleted.add(key)
 
+    def setdefault(self, key: str, default: object = None) -> Value:
+        """Return the value of `key`, which is `default` where there was none: the kept copy, to be changed in place."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
     def __iter__(self) -> Iterator[str]:
         yield from (key for key in self._base if key not in self._deleted)
         yield from (key for key in self._own if key not in self._base)

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.blocks import n_columns
+from fedspan.wire import Message
 
 
 @step(ragged=["names"])
@@ -29,20 +31,34 @@ class Columns:
 
 
 def agree_on_columns(fed: Federation) -> tuple[Columns, Federation]:
-    """Return the columns that most sites have, and the federation without the sites that say they have others.
+    """Return the columns that most sites have, and the federation without the sites that have others.
 
-    A site that does not answer stays: it may answer the next call. One that has other columns is left out with a
-    warning, because its numbers would be added to those of other columns.
+    A site that does not answer stays: it may answer the next call. One with other columns has failed, because its
+    numbers would be added to those of other columns: that is in the record, and the quorum counts. A table without
+    names goes with any names.
     """
     replies = fed.ask(local_columns)
-    said: dict[str, Columns] = {}
-    for name, reply in replies.ok.items():
-        count, names = reply["columns"], reply["names"]
-        if isinstance(count, int):
-            said[name] = Columns(count, tuple(map(str, names)) if isinstance(names, np.ndarray) else None)
-    common = Counter(said.values()).most_common(1)[0][0]
-    others = [name for name, columns in said.items() if columns != common]
-    if not others:
-        return common, fed
-    warnings.warn(f"left out, because their columns are not those of most sites: {', '.join(others)}", stacklevel=3)
-    return common, fed.subset(name for name in fed.sites if name not in others)
+    counts = Counter(reply["columns"] for reply in replies.values() if isinstance(reply["columns"], int))
+    count = max(counts, key=lambda found: (counts[found], -found), default=0)
+    names = Counter(_names(reply) for reply in replies.values() if len(_names(reply)) == count)
+    common = max(names, key=lambda found: (names[found], found), default=())
+
+    def check(reply: Message) -> Message:
+        if reply["columns"] != count:
+            raise InputError(f"this site has {reply['columns']} columns, most have {count}")
+        if _names(reply) not in ((), common):
+            raise InputError("this site's columns have other names, or another order, than those of most sites")
+        return reply
+
+    accepted = fed.accept(replies, check)
+    others = [name for name in replies.ok if name not in accepted.ok]
+    if others:
+        message = f"left out, because their columns are not those of most sites: {', '.join(others)}"
+        warnings.warn(message, stacklevel=2)
+        fed = fed.subset(name for name in fed.sites if name not in others)
+    return Columns(count, common or None), fed
+
+
+def _names(reply: Message) -> tuple[str, ...]:
+    names = reply["names"]
+    return tuple(map(str, names)) if isinstance(names, np.ndarray) else ()

@@ -13,11 +13,11 @@ Array = NDArray[Any]
 
 
 @lens
-def standardize(X: Array, mean: Array | None, scale: Array | None) -> Array:
-    """Return ``(X - mean) / scale``; what is ``None`` is left out. float32 stays float32."""
+def standardize(X: Array, mean: Array | None, scale: Array | None, double: bool = False) -> Array:
+    """Return ``(X - mean) / scale``; what is ``None`` is left out. float32 stays float32 unless `double`."""
     result = X if mean is None else X - mean  # in double precision, where a large mean keeps its digits
     result = result if scale is None else result / scale
-    return result.astype(np.float32 if X.dtype == np.float32 else np.float64)
+    return result.astype(np.float32 if X.dtype == np.float32 and not double else np.float64)
 
 
 @lens

@@ -61,7 +61,7 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None) -> Moments:
     """Return the moments of all rows. Values that are not finite are refused, by feature and site."""
     first = fed.sum(local_sums)
     if first["bad"].any():
-        _refuse_bad_values(fed, names)
+        _refuse_bad_values(fed, first["bad"], names)
     if first["n"] == 0:
         raise InputError("the sites have no rows: there is nothing to learn from")
     centre = first["sum"] / first["n"]
@@ -71,11 +71,15 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None) -> Moments:
     return Moments(n, centre + second["sum"] / n, np.maximum(variance, 0.0))
 
 
-def _refuse_bad_values(fed: Federation, names: tuple[str, ...] | None) -> None:
+def _refuse_bad_values(fed: Federation, bad: NDArray[np.int64], names: tuple[str, ...] | None) -> None:
+    """Say which features hold values that are not finite, at which sites; sites that do not answer are asked again."""
+    by_site: dict[str, NDArray[np.int64]] = {}
+    for _ in range(3):
+        by_site |= {site: reply["bad"] for site, reply in fed.ask(local_bad_values).ok.items()}
     found = []
-    for site, reply in fed.ask(local_bad_values).ok.items():
-        for column in np.flatnonzero(reply["bad"]):
-            feature = names[column] if names else f"number {column}"
-            found.append(f"feature {feature} at site {site!r} ({reply['bad'][column]} values)")
+    for column in np.flatnonzero(bad):
+        feature = names[column] if names else f"number {column}"
+        sites = [f"site {site!r} ({counts[column]} values)" for site, counts in by_site.items() if counts[column]]
+        found += [f"feature {feature} at {where}" for where in sites or [f"a silent site ({bad[column]} values)"]]
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     raise InputError(f"X contains NaN or infinity: {', '.join(found[:5])}{more}; fill or drop them first")

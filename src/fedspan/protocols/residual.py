@@ -1,0 +1,30 @@
+"""How much of the rows lies outside a subspace: one round, one number up per site. Only sums are needed.
+
+Taken from the residuals themselves, because the difference of two large scatters has no digits left where it is small.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.federation import Federation, Site, step
+from fedspan.protocols.blocks import blocks
+
+
+@step
+def local_residual(site: Site, components: NDArray[np.float64]) -> dict[str, Any]:
+    """Leaves the site: the sum of the squared distances of its rows from the span of `components` (k, d)."""
+    total = 0.0
+    for X in blocks(site):
+        R = X - (X @ components.T) @ components
+        total += float(np.vdot(R, R))
+    return {"residual": total, "n": len(site)}
+
+
+def residual(fed: Federation, *, components: NDArray[np.float64]) -> tuple[float, int]:
+    """Return the sum of the squared distances of all rows from the span of `components`, and the number of rows."""
+    total = fed.sum(local_residual, components=components)
+    return float(total["residual"]), int(total["n"])

@@ -116,11 +116,12 @@ def test_a_used_folder_is_refused_without_resume_and_gives_the_same_bytes_with_i
     assert main(["run", str(study)]) == 2
     assert "is used already" in capsys.readouterr().err
     assert main(["run", str(study), "--resume"]) == 0
-    first, again = fs.load(study.parent / "results" / "model.fedspan"), model
-    assert first.components_.tobytes() in again
+    resumed = fs.load(study.parent / "results" / "model.fedspan")
+    assert resumed.components_.tobytes() in model
     study.write_text(STUDY.replace("n_components = 2", "n_components = 1"))
     assert main(["run", str(study), "--resume"]) == 2
     assert "n_components=2" in capsys.readouterr().err
+    assert (study.parent / "results" / "study.toml").read_text() == STUDY
 
 
 BAD = {
@@ -139,6 +140,11 @@ BAD = {
     "no model": (lambda text: text[: text.index("[model]")], "a [model] table"),
     "both kinds of data": (lambda text: text.replace("[data]", "[data]\nsites = {}"), "either 'file'"),
     "bad parameter": (lambda text: text.replace("n_components = 2", "n_components = 9"), "n_components=9 must be"),
+    "list as a name": (lambda text: text.replace('"FedPCA"', '["FedPCA"]'), "name = ['FedPCA'] must be one of"),
+    "bad tol": (lambda text: text + 'tol = "x"\n', "tol='x' must be a number"),
+    "bad random state": (lambda text: text + 'random_state = "abc"\n', "random_state='abc' must be"),
+    "feature twice": (lambda text: text.replace("drop", 'features = ["age", "age"]\ndrop'), "'age' twice"),
+    "feature dropped": (lambda text: text.replace("drop", 'features = ["age", "id"]\ndrop'), "'id' twice"),
     "bad seed": (lambda text: text.replace("seed = 4", 'seed = "four"'), "seed = 'four' must be a whole number"),
     "bad quorum": (lambda text: text + "[federation]\nquorum = 2.5\n", "quorum=2.5 must be"),
     "bad jobs": (lambda text: text + "[federation]\nn_jobs = 0\n", "n_jobs=0 must be"),
@@ -155,6 +161,10 @@ def test_a_bad_study_is_one_sentence_and_exit_code_2_and_nothing_is_written(what
     assert error.startswith("fedspan: ")
     assert error.count("\n") == 1
     assert not (study.parent / "results").exists()
+    (study.parent / "results").mkdir()  # an empty folder is as good as none, and is left as good
+    assert main(["run", str(study)]) == 2
+    study.write_text(STUDY)
+    assert main(["run", str(study)]) == 0
 
 
 def test_sites_with_other_columns_are_told_apart(tmp_path, study, table, capsys):
@@ -176,7 +186,7 @@ def test_sites_with_other_columns_are_told_apart(tmp_path, study, table, capsys)
         assert "site 'b'" in error
 
 
-@pytest.mark.parametrize("file", ["all.parquet", "all.npz", "all.xls"])
+@pytest.mark.parametrize("file", ["all.parquet", "all.npz", "all.xls", "all.csv.gz"])
 def test_damaged_files_are_one_sentence(study, file, capsys):
     (study.parent / file).write_bytes(b"not a table at all")
     study.write_text(STUDY.replace("all.csv", file))
@@ -184,6 +194,37 @@ def test_damaged_files_are_one_sentence(study, file, capsys):
     error = capsys.readouterr().err
     assert file in error
     assert error.count("\n") == 1
+
+
+def test_outputs_that_cannot_be_are_one_sentence(study, capsys):
+    (study.parent / "file").write_text("")
+    for out in ("file", "file/inside"):
+        for extra in ([], ["--resume"]):
+            assert main(["run", str(study), "--out", str(study.parent / out), *extra]) == 2
+        assert main(["demo", "--out", str(study.parent / out)]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_numbers_of_all_kinds_are_numbers(study, table):
+    table["smoker"] = table["age"] > 50
+    table["visits"] = pd.array(np.arange(len(table)) % 4, dtype="Int64")
+    table.to_parquet(study.parent / "all.parquet")
+    study.write_text(STUDY.replace("all.csv", "all.parquet"))
+    assert main(["run", str(study)]) == 0
+    assert fs.load(study.parent / "results" / "model.fedspan").n_features_in_ == 5
+
+
+def test_an_archive_with_its_sites_in_an_array(study, table):
+    np.savez(
+        study.parent / "all.npz",
+        X=table[COLUMNS].to_numpy(),
+        hospital=table["hospital"].to_numpy().astype(str),
+        outcome=table["outcome"].to_numpy(),
+    )
+    study.write_text(STUDY.replace("all.csv", "all.npz").replace('drop = ["id"]', ""))
+    assert main(["run", str(study)]) == 0
+    model = fs.load(study.parent / "results" / "model.fedspan")
+    np.testing.assert_allclose(model.components_, pooled(table).components_, atol=1e-8)
 
 
 def test_missing_study(tmp_path, capsys):

@@ -96,6 +96,23 @@ def test_real_tables(load, scale):
     np.testing.assert_allclose(ours.transform(X), theirs.transform(Z), atol=1e-8 * np.abs(Z).max())
 
 
+def test_float32_tables_are_analysed_in_double_precision():
+    X = (low_rank(12, n=500, d=10, gap=False)[0] + 5).astype(np.float32)
+    labels = np.arange(500) % 6
+    ours = fs.FedPCA(3).fit(X, sites=labels)
+    theirs = PCA(3, svd_solver="full").fit(X.astype(np.float64))
+    assert sine(ours.components_, theirs.components_) <= 1e-8
+
+
+def test_tiny_noise_keeps_its_digits():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 8)) + 1e-5 * rng.normal(size=(60, 8))
+    ours, theirs = fs.FedPCA(3).fit(X, sites=np.arange(60) % 4), PCA(3, svd_solver="full").fit(X)
+    np.testing.assert_allclose(ours.noise_variance_, theirs.noise_variance_, rtol=1e-8)
+    # scikit-learn inverts a covariance of condition 1e11 for its scores, and loses their last digits.
+    np.testing.assert_allclose(ours.score_samples(X), theirs.score_samples(X), rtol=1e-5)
+
+
 def test_large_offsets_cost_no_accuracy():
     X, labels = low_rank(2)
     ours = fs.FedPCA(3).fit(X + 1e7, sites=labels)

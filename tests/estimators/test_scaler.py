@@ -82,7 +82,7 @@ def test_integers_and_booleans_are_numbers():
 def test_nan_is_refused_by_name_of_feature_and_site():
     frame = pd.DataFrame({"age": [1.0, 2.0, np.nan, 4.0], "dose": [1.0, np.inf, 3.0, 4.0]})
     fed = fs.LocalFederation([fs.Site("north", frame.iloc[:2]), fs.Site("south", frame.iloc[2:])])
-    with pytest.raises(InputError, match=r"feature dose at site 'north' \(1 values\), feature age at site 'south'"):
+    with pytest.raises(InputError, match=r"feature age at site 'south' \(1 values\), feature dose at site 'north'"):
         fs.FedStandardScaler().fit(fed)
 
 
@@ -97,6 +97,46 @@ def test_frames_give_names_and_columns_in_another_order_are_not_mixed():
             fs.LocalFederation([*(fs.Site(f"s{i}", f) for i, f in enumerate(frames)), swapped])
         )
     np.testing.assert_array_equal(again.mean_, scaler.mean_)
+
+
+def test_bad_values_are_named_even_when_replies_are_lost():
+    X = np.zeros((50, 3))
+    X[7, 1] = np.nan
+    for seed in range(6):
+        fed = fs.federate(X, sites=np.arange(50) % 5, policy=fs.Policy(quorum=1)).with_faults(
+            fs.FaultPlan(seed=seed, drop=0.3)
+        )
+        told = ""
+        try:
+            fs.FedStandardScaler().fit(fed)
+        except InputError as error:
+            told = str(error)
+        assert not told or "feature number 1 at" in told
+
+
+def test_transform_refuses_sites_whose_columns_are_others():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(8, 2)), columns=["a", "b"])
+    scaler = fs.FedStandardScaler().fit(fs.federate(frame, sites=np.arange(8) % 2))
+    swapped = scaler.transform(fs.federate(frame[["b", "a"]], sites=np.arange(8) % 2))
+    with pytest.raises(fs.errors.QuorumError, match="not those that the transform was fitted on"):
+        fs.FedPCA(1).fit(swapped)
+
+
+def test_other_columns_count_against_the_quorum():
+    sites = [fs.Site(f"s{i}", np.ones((4, 3 + (i == 2)))) for i in range(5)]
+    with pytest.raises(fs.errors.QuorumError, match="this site has 4 columns, most have 3"):
+        fs.FedStandardScaler().fit(fs.LocalFederation(sites, policy=fs.Policy(quorum="all")))
+    with pytest.warns(UserWarning, match="s2"):
+        scaler = fs.FedStandardScaler().fit(fs.LocalFederation(sites))
+    assert scaler.run_.failures == [(0, "s2", "refused: this site has 4 columns, most have 3")]
+
+
+def test_a_table_without_names_goes_with_named_ones():
+    X = np.arange(12.0).reshape(6, 2)
+    sites = [fs.Site("a", pd.DataFrame(X[:2], columns=["u", "v"])), fs.Site("b", X[2:4]), fs.Site("c", X[4:])]
+    scaler = fs.FedStandardScaler().fit(fs.LocalFederation(sites))
+    assert scaler.sites_ == ("a", "b", "c")
+    assert scaler.feature_names_in_.tolist() == ["u", "v"]
 
 
 def test_text_tables_are_refused():

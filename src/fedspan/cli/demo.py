@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from fedspan.cli.run import finish, fit_all
+from fedspan.cli.run import finish, fit_all, make_folder
 from fedspan.cli.tables import SiteTable
 from fedspan.datasets import load_breast_cancer, load_digits, split_dirichlet, split_heavy_tailed
 from fedspan.engines.local import LocalFederation, site_rows
+from fedspan.errors import InputError
 from fedspan.estimators import FedPCA, FedStandardScaler
 from fedspan.linalg import subspace_distance
 from fedspan.report import write_index
@@ -45,7 +45,7 @@ def run_demo(output: Path, seed: int) -> Path:
 def _run(output: Path, part: Part, seed: int) -> dict[str, str]:
     """Run one table, leave its report in `output`, and return what the index says of it."""
     name, split, bunch, labels = part
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     tables = _tables(bunch, labels)
     fed = LocalFederation([table.site() for table in tables], seed=seed)
     models = fit_all([FedStandardScaler(), FedPCA(10)], fed)
@@ -69,6 +69,10 @@ def _run(output: Path, part: Part, seed: int) -> dict[str, str]:
 
 
 def _tables(bunch: Any, labels: Any) -> list[SiteTable]:
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InputError("the demo needs pandas: install it with 'pip install fedspan[tables]'") from None
     frame = pd.DataFrame(bunch.data, columns=[str(name) for name in bunch.feature_names])
     classes = np.array([str(bunch.target_names[target]) for target in bunch.target])
     rows = site_rows(labels, len(frame))

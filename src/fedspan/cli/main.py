@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fedspan: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("fedspan: interrupted; what was done is kept, continue with --resume", file=sys.stderr)
+        kept = "; what was done is kept, continue with --resume" if arguments.command is _run else ""
+        print(f"fedspan: interrupted{kept}", file=sys.stderr)
         return 130
 
 

@@ -32,7 +32,8 @@ MOST_POINTS = 100_000
 def run_study(study: Study, *, resume: bool = False) -> Path:
     """Run `study` and return its report. Nothing is written before everything is read and checked."""
     output = study.output
-    if output.exists() and (not output.is_dir() or any(output.iterdir())) and not resume:
+    used = output.exists() and (not output.is_dir() or any(output.iterdir()))
+    if used and not (resume and output.is_dir()):
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     tables = read_tables(study.data)
     fed = LocalFederation(
@@ -43,18 +44,30 @@ def run_study(study: Study, *, resume: bool = False) -> Path:
         policy=study.policy,
         run_dir=output,
     )
-    fresh = not output.exists()
-    output.mkdir(parents=True, exist_ok=True)
-    _write(output / "study.toml", study.text)
+    make_folder(output)
+    if not used:
+        _write(output / "study.toml", study.text)
     try:
         with fed:
             models = fit_all([*study.preprocess, study.model], fed)
-    except InputError:
-        if fresh:  # the study is to be mended, and shall find its folder free
-            shutil.rmtree(output)
-        raise
+    except (ValueError, TypeError) as error:
+        # The study is to be mended, and shall find its folder as it was.
+        if not used:
+            for left in output.iterdir():
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            output.rmdir()
+        raise error if isinstance(error, InputError) else InputError(f"{study.path}: {error}") from None
+    _write(output / "study.toml", study.text)
     settings = {"study": str(study.path), "seed": str(study.seed)}
     return finish(output, study.path.stem, models, tables, settings)
+
+
+def make_folder(folder: Path) -> None:
+    """Make an output folder, or say in a sentence why not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
 
 
 def fit_all(models: Sequence[FedEstimator], fed: Federation) -> list[Any]:

@@ -90,12 +90,16 @@ def _data_plan(raw: Mapping[str, Any], path: Path) -> DataPlan:
         raise InputError(f'{path}: [data] sites must be a table of files, such as {{ north = "north.csv" }}')
     if ("file" in raw) != ("site_column" in raw):
         raise InputError(f"{path}: [data] 'site_column' names the sites of the rows of 'file', and goes with it")
+    features, drop = _names(raw, "features", path), _names(raw, "drop", path) or ()
+    for column in features or ():
+        if column in drop or (features or ()).count(column) > 1:
+            raise InputError(f"{path}: [data] names the column {column!r} twice, in 'features' or in 'drop'")
     return DataPlan(
         files={name: _existing(path.parent / file, path) for name, file in sites.items()},
         file=_existing(path.parent / _typed(raw, "file", str, "", path), path) if "file" in raw else None,
         site_column=_typed(raw, "site_column", str, None, path),
-        features=_names(raw, "features", path),
-        drop=_names(raw, "drop", path) or (),
+        features=features,
+        drop=drop,
         label=_typed(raw, "label", str, None, path),
     )
 
@@ -104,7 +108,7 @@ def _estimator(raw: Mapping[str, Any], path: Path, where: str, method: str) -> F
     known = {name: getattr(estimators, name) for name in estimators.__all__ if name.startswith(("Fed", "Local"))}
     known = {name: kind for name, kind in known.items() if hasattr(kind, method)}
     name = raw.get("name")
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise InputError(f"{path}: {where} name = {name!r} must be one of {', '.join(sorted(known))}")
     allowed = set(inspect.signature(known[name].__init__).parameters) - {"self"}
     _check_keys(raw, allowed | {"name"}, path, f"{where} ")

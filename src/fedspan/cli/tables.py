@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,31 +67,44 @@ def _read(file: Path) -> pd.DataFrame:
         import pandas as pd
     except ImportError:
         raise InputError("reading tables needs pandas: install it with 'pip install fedspan[tables]'") from None
-    kind = file.suffix.lower()
+    name = file.name.lower()
+    readers: dict[str, Callable[[Path], Any]] = {
+        ".csv": pd.read_csv,
+        ".csv.gz": pd.read_csv,
+        ".parquet": pd.read_parquet,
+        ".npz": _read_npz,
+    }
+    ending = next((ending for ending in readers if name.endswith(ending)), None)
+    if ending is None:
+        raise InputError(f"{file}: tables are read from {', '.join(readers)} files")
     try:
-        if kind == ".csv" or file.name.lower().endswith(".csv.gz"):
-            return pd.read_csv(file)
-        if kind == ".parquet":
-            return pd.read_parquet(file)
-        if kind == ".npz":
-            return _read_npz(file)
-    except (ValueError, OSError, zipfile.BadZipFile, ImportError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{file} cannot be read as {kind[1:].upper()}: {str(error).splitlines()[0]}") from None
-    raise InputError(f"{file}: tables are read from .csv, .csv.gz, .parquet and .npz files")
+        frame: pd.DataFrame = readers[ending](file)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a reader makes of bytes from outside
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{file} cannot be read as {ending}: {reason}") from None
+    doubled = frame.columns[frame.columns.duplicated()]
+    if len(doubled):
+        raise InputError(f"{file} has two columns named {str(doubled[0])!r}")
+    return frame
 
 
 def _read_npz(file: Path) -> pd.DataFrame:
     import pandas as pd
 
-    with np.load(file, allow_pickle=False) as arrays:
+    loaded = np.load(file, allow_pickle=False)
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        raise InputError(f"{file} holds a single array, and must be an NPZ archive with an array X")
+    with loaded as arrays:
         if "X" not in arrays or arrays["X"].ndim != 2:
             raise InputError(f"{file} must hold an array X of rows and columns; it holds {', '.join(arrays.files)}")
         X = arrays["X"]
         names = arrays["feature_names"] if "feature_names" in arrays else [f"x{i}" for i in range(X.shape[1])]
-        if len(names) != X.shape[1]:
-            raise InputError(f"{file}: feature_names has {len(names)} names for {X.shape[1]} columns")
+        if len(set(map(str, names))) != X.shape[1]:
+            raise InputError(
+                f"{file}: feature_names has {len(set(map(str, names)))} different names for {X.shape[1]} columns"
+            )
         frame = pd.DataFrame(X, columns=[str(name) for name in names])
         for key in arrays.files:
             if key not in ("X", "feature_names") and arrays[key].shape == (len(X),):

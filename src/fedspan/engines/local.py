@@ -71,7 +71,19 @@ class LocalEngine:
             call = replace(call, lenses=tuple(lenses))
 
         def perform(name: str) -> Outcome:
-            return self._perform(call, name, payload, accepted.get(name, -1), policy)
+            try:
+                message = decode(payload, policy.max_bytes) if self.wire else call.payload
+                delivery = self._hosts[name].perform(call, message, accepted.get(name, -1))
+                if self.wire:
+                    sent = encode(delivery.reply)
+                    delivery = replace(delivery, reply=decode(sent, max_bytes=len(sent)))
+            except MessageError as error:
+                return Failure(str(error), error)
+            except BaseException as error:
+                # The text of an error may hold data; all sites of this engine are in their owner's own process.
+                text = " ".join(str(error).split())[:300]
+                return Failure(f"step {call.step.name!r} raised {type(error).__name__}: {text}", error)
+            return delivery
 
         batch = Batch(ready, perform, policy.deadline)
         batch.run(self.n_jobs)
@@ -91,21 +103,6 @@ class LocalEngine:
         pinned = self._pinned.pop(run, None)
         if pinned is not None:
             pinned.release()
-
-    def _perform(self, call: Call, name: str, payload: bytes, after: int, policy: Policy) -> Outcome:
-        try:
-            message = decode(payload, policy.max_bytes) if self.wire else call.payload
-            delivery = self._hosts[name].perform(call, message, after)
-            if self.wire:
-                sent = encode(delivery.reply)
-                delivery = replace(delivery, reply=decode(sent, max_bytes=len(sent)))
-        except MessageError as error:
-            return Failure(str(error), error)
-        except BaseException as error:
-            # The text of an error may hold data; all sites of this engine are in their owner's own process.
-            text = " ".join(str(error).split())[:300]
-            return Failure(f"step {call.step.name!r} raised {type(error).__name__}: {text}", error)
-        return delivery
 
     def _still_overdue(self, name: str) -> int | None:
         """Return the call that a site still runs although nobody waits for it any more."""

@@ -56,31 +56,24 @@ class Batch(Generic[R]):
 
     def work(self, worker: _Worker) -> None:
         """Do jobs until none is left or the worker was given up; what a thread runs."""
-        with self._changed:
-            name = self._next(worker)
-        while name is not None:
-            result = self._job(name)
+        name, result = "", None
+        while True:
             with self._changed:
-                self._keep(worker, name, result)
-                name = self._next(worker)
-
-    def _keep(self, worker: _Worker, name: str, result: R) -> None:
-        self.overdue.discard(name)
-        running = self._running.get(worker)
-        if running is not None and time.perf_counter() - running[1] <= self._deadline:
-            self.results[name] = result
-
-    def _next(self, worker: _Worker) -> str | None:
-        """Return the next name for `worker`, or ``None`` if it is to stop; with the lock held."""
-        if worker not in self._running:
-            return None
-        if self._todo:
-            name = self._todo.popleft()
-            self._running[worker] = (name, time.perf_counter())
-            return name
-        del self._running[worker]
-        self._changed.notify()
-        return None
+                now = time.perf_counter()
+                running = self._running.get(worker)
+                if name:
+                    self.overdue.discard(name)
+                    if running is not None and now - running[1] <= self._deadline:
+                        self.results[name] = result  # type: ignore[assignment]
+                if running is None:  # given up
+                    return
+                if not self._todo:
+                    del self._running[worker]
+                    self._changed.notify()
+                    return
+                name = self._todo.popleft()
+                self._running[worker] = (name, now)
+            result = self._job(name)
 
     def _start_worker(self) -> None:
         worker = _idle.pop() if _idle else _Worker()

@@ -56,13 +56,13 @@ class Delivery:
     """A site's reply with what binds it to its call: which one it answers and what it did to the site's state.
 
     `reply` may be anything once an attack or a fault has had it, and `canonical` says that it has not. `sent` is what
-    the site itself sent, where that is known: what arrives must have its shapes. `per_row` names the keys with one
-    entry per row of the site.
+    the site itself sent, where that is known: what arrives must have its shapes. `rows` is the number of rows of the
+    site, which tells arrays with one entry per row.
     """
 
     number: int
     reply: Any
-    per_row: frozenset[str] = frozenset()
+    rows: int = -1
     changes: Changes = NO_CHANGES
     canonical: bool = True
     sent: Message | None = None

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from fedspan.errors import FedspanError
 from fedspan.federation.call import Call, Delivery
 from fedspan.federation.site import Site
 from fedspan.federation.state import Changes
 from fedspan.wire import Message, canonical
-
-_NO_KEYS: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -43,13 +39,14 @@ class SiteHost:
         kept = self._runs.get(call.run)
         if kept is None:
             kept = self._runs[call.run] = _Kept()
-        if kept.pending is not None and _is_repeated(kept.pending_call, call):
+        before = kept.pending_call
+        if before is not None and before.number == call.number and before.digest == call.digest and kept.pending:
             return kept.pending
         self._settle(kept, after)
         kept.pending, kept.pending_call = None, call
         site = self._view(call).at_work(kept.state, call.seed, call.number)
         reply = canonical(call.step.function(site, **payload), "reply")
-        kept.pending = Delivery(call.number, reply, self._per_row(reply), site.changes())
+        kept.pending = Delivery(call.number, reply, len(self.site), site.changes())
         return kept.pending
 
     def restore(self, run: str, number: int, changes: Changes) -> None:
@@ -72,14 +69,6 @@ class SiteHost:
         if pending is not None and pending.changes:
             kept.state = pending.changes.applied_to(kept.state)
 
-    def _per_row(self, reply: Message) -> frozenset[str]:
-        """Return the keys of arrays with one entry per row of this site."""
-        rows = len(self.site)
-        keys = [
-            key for key, value in reply.items() if isinstance(value, np.ndarray) and value.ndim and len(value) == rows
-        ]
-        return frozenset(keys) if keys else _NO_KEYS
-
     def _view(self, call: Call) -> Site:
         """Return the site through the call's lenses; the last such view is kept, with what it has computed."""
         if not call.lenses:
@@ -91,7 +80,3 @@ class SiteHost:
                 site = lens.applied_to(site)
             self._seen_through = (key, site)
         return self._seen_through[1]
-
-
-def _is_repeated(before: Call | None, call: Call) -> bool:
-    return before is call or (before is not None and before.number == call.number and before.digest == call.digest)

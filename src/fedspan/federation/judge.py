@@ -129,7 +129,8 @@ def _mostly_per_row(ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) 
     for name in ok:
         outcome = outcomes[name]
         if isinstance(outcome, Delivery):
-            votes.update(outcome.per_row)
+            shapes = ((key, np.shape(value)) for key, value in ok[name].items())
+            votes.update(key for key, shape in shapes if shape and shape[0] == outcome.rows)
     return frozenset(key for key, count in votes.items() if 2 * count > len(ok))
 
 

@@ -38,27 +38,27 @@ class Batch(Generic[R]):
         self._job = job
         self._deadline = deadline
         self._running: dict[_Worker, tuple[str, float]] = {}
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()  # of all that is above
+        self._worker_left = threading.Event()
 
     def run(self, threads: int) -> None:
         """Return when every job is done or overdue."""
-        with self._changed:
+        with self._lock:
             for _ in range(min(threads, len(self._todo))):
                 self._start_worker()
-            try:
-                while self._running:
-                    began = min(start for _, start in self._running.values())
-                    self._changed.wait(max(0.0, began + self._deadline - time.perf_counter()) + 1e-3)
-                    self._give_up_overdue()
-            except BaseException:  # an interrupt: what has not begun is not to begin any more
-                self._todo.clear()
-                raise
+        try:
+            while (wait := self._give_up_overdue()) is not None:
+                self._worker_left.wait(wait)
+                self._worker_left.clear()
+        except BaseException:  # an interrupt: what has not begun is not to begin any more
+            self._todo.clear()
+            raise
 
     def work(self, worker: _Worker) -> None:
         """Do jobs until none is left or the worker was given up; what a thread runs."""
         name, result = "", None
         while True:
-            with self._changed:
+            with self._lock:
                 now = time.perf_counter()
                 running = self._running.get(worker)
                 if name:
@@ -69,7 +69,7 @@ class Batch(Generic[R]):
                     return
                 if not self._todo:
                     del self._running[worker]
-                    self._changed.notify()
+                    self._worker_left.set()
                     return
                 name = self._todo.popleft()
                 self._running[worker] = (name, now)
@@ -80,15 +80,21 @@ class Batch(Generic[R]):
         self._running[worker] = ("", time.perf_counter())
         worker.inbox.put(self.work)
 
-    def _give_up_overdue(self) -> None:
-        now = time.perf_counter()
-        for worker, (name, began) in list(self._running.items()):
-            if now - began > self._deadline and name:
-                del self._running[worker]
-                self.overdue.add(name)
-                # Where one site hangs others may: let them do so side by side, not one deadline after the other.
-                for _ in range(min(len(self._todo), _AFTER_A_HANG)):
-                    self._start_worker()
+    def _give_up_overdue(self) -> float | None:
+        """Let go of workers whose job has overstayed; return how long to wait for the others, if there are any."""
+        with self._lock:
+            now = time.perf_counter()
+            for worker, (name, began) in list(self._running.items()):
+                if now - began > self._deadline and name:
+                    del self._running[worker]
+                    self.overdue.add(name)
+                    # Where one site hangs others may: let them do so side by side, not one deadline after the other.
+                    for _ in range(min(len(self._todo), _AFTER_A_HANG)):
+                        self._start_worker()
+            if not self._running:
+                return None
+            first = min(began for _, began in self._running.values())
+            return max(0.0, first + self._deadline - now) + 1e-3
 
 
 class _Worker:

@@ -57,40 +57,51 @@ class Site:
     (3, [(2, 2), (1, 2)])
     """
 
+    __slots__ = ("_data", "_work")
+
     def __init__(self, name: str, X: Any, y: Any = None, task: Any = None) -> None:
-        if not isinstance(name, str) or not name or not is_plain_text(name):
-            raise InputError(f"a site's name must be a non-empty string of plain text, not {name!r}")
-        self.name = name
-        self._frame = X if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
-        names = None if self._frame is None else [str(column) for column in self._frame.columns]
-        self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
-        self._X = _read_only(X if self._frame is None else _frame_values(self._frame), name, "X")
-        if self._X.ndim == 0:
-            raise InputError(f"site {name!r}: X must have rows, and is a single value")
-        self.y = self._column(y, "y")
-        self.task = self._column(task, "task")
-        self._lens: Callable[[Array], Array] | None = None
-        self._computed: dict[str, Any] = {}  # shared with the copies that calls see, so it outlives a call
+        self._data = _Data(name, X, y, task)
         self._work: _Work | None = None
 
     def __len__(self) -> int:
-        return len(self._X)
+        return len(self._data.X)
 
     def __repr__(self) -> str:
-        return f"Site({self.name!r}, {'x'.join(map(str, self._X.shape))})"
+        return f"Site({self.name!r}, {'x'.join(map(str, self._data.X.shape))})"
+
+    @property
+    def name(self) -> str:
+        """The site's name."""
+        return self._data.name
+
+    @property
+    def y(self) -> Array | None:
+        """The target of each row."""
+        return self._data.y
+
+    @property
+    def task(self) -> Array | None:
+        """The task of each row."""
+        return self._data.task
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The data frame's column names."""
+        return self._data.feature_names
 
     @property
     def frame(self) -> Any:
         """The data frame that the site was made of, or ``None``: a copy, as far as writing to it goes."""
-        return None if self._frame is None else self._frame.copy(deep=False)
+        return None if self._data.frame is None else self._data.frame.copy(deep=False)
 
     @property
     def X(self) -> Array:
         """The data, seen through the federation's transforms if there are any."""
-        lens = self._lens
+        data = self._data
+        lens = data.lens
         if lens is None:
-            return self._X
-        return self.cached("", lambda: _read_only(lens(self._X), self.name, "X"))
+            return data.X
+        return self.cached("", lambda: _read_only(lens(data.X), data.name, "X"))
 
     @property
     def state(self) -> State:
@@ -112,47 +123,46 @@ class Site:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""
         if rows < 1:
             raise InputError(f"rows={rows} must be at least 1")
+        data = self._data
         for start in range(0, len(self), rows):
             part = slice(start, start + rows)
-            X = self._X[part] if self._lens is None else self._lens(self._X[part])
-            yield Batch(X, None if self.y is None else self.y[part], None if self.task is None else self.task[part])
+            X = data.X[part] if data.lens is None else data.lens(data.X[part])
+            yield Batch(X, None if data.y is None else data.y[part], None if data.task is None else data.task[part])
 
     def cached(self, key: str, make: Callable[[], T]) -> T:
         """Return ``make()``, computed once per site: for what the data alone decide, such as a Gram matrix.
 
         Unlike `state` it is not recorded: after a restart it is computed again.
         """
-        if key not in self._computed:
-            self._computed[key] = make()
-        return cast(T, self._computed[key])
+        computed = self._data.computed
+        if key not in computed:
+            computed[key] = make()
+        return cast(T, computed[key])
 
     def fingerprint(self) -> str:
         """Describe the data's shape and a digest of up to 1024 rows: tells a journal of other data from this one's."""
         digest = blake2b(digest_size=8)
-        step = max(1, len(self) // 1024)
-        for column in (self._X, self.y, self.task):
-            if column is not None:
-                sample = column[::step]
-                digest.update(repr(sample.tolist()).encode() if sample.dtype == object else sample.tobytes())
-        digest.update(repr(self.feature_names).encode())
-        shapes = [f"{'x'.join(map(str, c.shape))} {c.dtype}" for c in (self._X, self.y, self.task) if c is not None]
+        data = self._data
+        columns = [column for column in (data.X, data.y, data.task) if column is not None]
+        for column in columns:
+            sample = column[:: max(1, len(self) // 1024)]
+            digest.update(repr(sample.tolist()).encode() if sample.dtype == object else sample.tobytes())
+        digest.update(repr(data.feature_names).encode())
+        shapes = [f"{'x'.join(map(str, column.shape))} {column.dtype}" for column in columns]
         return f"{', '.join(shapes)} #{digest.hexdigest()}"
 
     def through(self, lens: Callable[[Array], Array]) -> Site:
         """Return this site as a transform shows it: same rows, ``X`` transformed when it is read."""
-        site = copy.copy(self)
-        inner = self._lens
-        site._lens = lens if inner is None else lambda X: lens(inner(X))
-        site._computed = {}
-        site._frame = site.feature_names = None
-        return site
+        data = copy.copy(self._data)
+        inner = data.lens
+        data.lens = lens if inner is None else lambda X: lens(inner(X))
+        data.computed = {}
+        data.frame = data.feature_names = None
+        return _site(data, None)
 
     def at_work(self, base: Message, seed: int, call: int) -> Site:
         """Return this site as one call sees it, with `state` (a working copy of `base`) and `rng`."""
-        site = object.__new__(Site)
-        site.__dict__.update(self.__dict__)
-        site._work = _Work(base, seed, call)
-        return site
+        return _site(self._data, _Work(base, seed, call))
 
     def changes(self) -> Changes:
         """Return what the call that this site is at work for did to its state."""
@@ -165,13 +175,39 @@ class Site:
             raise InputError(f"site {self.name!r} has state and rng only inside a step")
         return self._work
 
+
+class _Data:
+    """What all copies of a site share; `computed` is what steps keep with `Site.cached`."""
+
+    def __init__(self, name: str, X: Any, y: Any, task: Any) -> None:
+        if not isinstance(name, str) or not name or not is_plain_text(name):
+            raise InputError(f"a site's name must be a non-empty string of plain text, not {name!r}")
+        self.name = name
+        self.frame = X if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
+        names = None if self.frame is None else [str(column) for column in self.frame.columns]
+        self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
+        self.X = _read_only(X if self.frame is None else _frame_values(self.frame), name, "X")
+        if self.X.ndim == 0:
+            raise InputError(f"site {name!r}: X must have rows, and is a single value")
+        self.y = self._column(y, "y")
+        self.task = self._column(task, "task")
+        self.lens: Callable[[Array], Array] | None = None
+        self.computed: dict[str, Any] = {}
+
     def _column(self, values: Any, what: str) -> Array | None:
         if values is None:
             return None
         column = _read_only(values, self.name, what)
-        if column.ndim == 0 or len(column) != len(self):
-            raise InputError(f"site {self.name!r}: {what} has shape {column.shape}, but X has {len(self)} rows")
+        if column.ndim == 0 or len(column) != len(self.X):
+            raise InputError(f"site {self.name!r}: {what} has shape {column.shape}, but X has {len(self.X)} rows")
         return column
+
+
+def _site(data: _Data, work: _Work | None) -> Site:
+    site = Site.__new__(Site)
+    site._data = data
+    site._work = work
+    return site
 
 
 class _Work:

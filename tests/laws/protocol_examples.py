@@ -10,7 +10,7 @@ import numpy as np
 
 import fedspan as fs
 from fedspan import protocols
-from fedspan.aggregation import CoordinateMedian, GeometricMedian
+from fedspan.aggregation import GeometricMedian
 
 from .protocol_laws import Example
 
@@ -38,7 +38,6 @@ SETTINGS = {
     "residual.residual": {"components": U.T},
     "power.power": {"rank": 3, "n_columns": 8, "iterations": 4},
     "axis_variances.axis_variances": {"U": U, "aggregator": GeometricMedian()},
-    "resilient_moments.resilient_moments": {"aggregator": CoordinateMedian()},
     "subspace_median.subspace_median": {"rank": 3},
     "median_of_means.median_of_means": {"rank": 3, "n_columns": 8, "groups": 4, "iterations": 4},
     "resilient_power.resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},

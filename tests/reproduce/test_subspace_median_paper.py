@@ -29,7 +29,7 @@ def errors(request):
     for seed in SEEDS:
         data = make_subspace_sites(1000, 60, 3, 600, tail=tail, seed=7000 + seed)
         fed = federate(data.X, sites=data.sites, seed=seed)
-        clean = fed.run(power, rank=60, n_columns=1000)
+        clean = fed.run(power, rank=60, n_columns=1000)[0]
         found.setdefault("power", []).append(subspace_distance(clean, data.basis))
         for attack_name, attack in paper.ATTACKS.items():
             attacked = fed.corrupt(attack, sites=[fed.sites[seed % 3]])

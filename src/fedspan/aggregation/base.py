@@ -51,8 +51,11 @@ class Aggregator(Protocol):
 
 
 def believed(aggregator: Aggregator, counts: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the sites' reported `counts` as weights for `aggregator`, or ``None`` if it is not to believe them."""
-    return counts if aggregator.believes_reported_weights else None
+    """Return the sites' reported `counts` as weights for `aggregator`, or ``None`` if it is not to believe them.
+
+    One that says nothing of it, such as a plain function, is not.
+    """
+    return counts if getattr(aggregator, "believes_reported_weights", False) else None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,15 @@ from fedspan.federation import Federation, Site
 from fedspan.protocols.columns import agree_on_columns
 
 
+def check_aggregator(aggregator: Any) -> None:
+    """Refuse what is not an aggregator: a class instead of its instance, a name, ..."""
+    if aggregator is not None and (isinstance(aggregator, type) or not callable(aggregator)):
+        raise InputError(
+            f"aggregator={aggregator!r} must be None or a callable (values, weights) -> Aggregate, such as "
+            "fedspan.aggregation.GeometricMedian()"
+        )
+
+
 class FedEstimator(BaseEstimator):
     """Base of the estimators.
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
-from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.pca_solvers import RESILIENT, SOLVERS, Solution, prepared_moments, solve
 from fedspan.estimators.scaler import deviations
 from fedspan.estimators.transformer import FedTransformer
@@ -33,7 +33,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     ----------
     n_components : int, float, "auto" or None, default=None
         How many components: a number, a share of the variance between 0 and 1 (solver ``"covariance"``), or all.
-        ``"auto"`` (solver ``"subspace_median"``): as many directions, up to `max_components`, as most sites share.
+        ``"auto"`` (solver ``"subspace_median"``): as many directions as most sites share, of the `max_components` (at
+        most half of the columns) that each of them sends. Needs many more columns than that to be reliable.
     solver : str, default="auto"
         Exact, and any site can spoil the result; only sums are needed but for ``"stack"``:
 
@@ -43,19 +44,22 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         - ``"stack"``: one shot, d k numbers up per site, an approximation.
         - ``"auto"``: the first or the second, whichever needs fewer bytes; the record says which and why.
 
-        Resilient, so that no minority of sites can spoil it; single replies are needed:
+        Resilient: what fewer than half of the sites do to it is bounded. Single replies are needed:
 
         - ``"subspace_median"``: one shot, d k numbers up per site, and k^2 for the variances.
-        - ``"median_of_means"``: power methods within `groups` of sites, then the subspace median.
-        - ``"resilient_power"``, ``"resilient_covariance"``: baselines, by an aggregator of products or covariances.
+        - ``"median_of_means"``: power methods within `groups` of sites, then the subspace median: fewer than half of
+          the *groups* may hold a bad site.
+        - ``"resilient_power"``, ``"resilient_covariance"``: baselines, by an aggregator of products or covariances;
+          their bound is weak, and bad sites can cost a direction.
     center : bool, default=True
         Subtract the mean of all rows.
     scale : bool, default=False
         Divide by the deviation of each column.
     aggregator : Aggregator, optional
-        How to combine what sites send, instead of sums, wherever something is averaged: moments, products,
-        covariances, variances. Default: none for the exact solvers; for the resilient ones the coordinate-wise median
-        of means and deviations, and the geometric median otherwise.
+        How to combine what sites send, instead of sums, wherever something is averaged over the sites: moments,
+        products, covariances, variances (the means within the groups of ``"median_of_means"`` stay means). Default:
+        none for the exact solvers; for the resilient ones the coordinate-wise median of means and deviations, and the
+        geometric median otherwise.
     output : {"eigenspace", "node", "trimmed"}, default="eigenspace"
         Of the subspace medians: the leading eigenspace of the median projector, the subspace of the site nearest to it
         (the paper's), or the mean of those near it.
@@ -81,11 +85,14 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     scale_ : array (d,) or None
     noise_variance_ : float
     n_components_, n_samples_ : int
+        With a resilient solver or an aggregator ``n_samples_`` is an estimate, the number of sites times the median of
+        the numbers of rows that they report; ``singular_values_`` are in proportion to its root.
     solver_ : str
         The one that was used.
     sites_trusted_ : tuple of str
-        The sites that the axes rest on: of the subspace medians those within 1.5 times the median distance, of other
-        aggregators those with at least half an equal share of the weight, otherwise all that answered.
+        The sites that the axes rest on: of the subspace medians those within 1.5 times the median distance (for
+        ``output="node"`` the one site), of other aggregators those with at least half an equal share of the weight,
+        otherwise all that answered.
     site_weights_ : array (one per site)
         Their weights, in the order of ``sites_``; 0 for sites that did not count.
     sites_ : tuple of str
@@ -212,11 +219,15 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
             raise InputError(f"solver={self.solver!r} must be one of {', '.join(SOLVERS)}")
         if self.output not in ("eigenspace", "node", "trimmed"):
             raise InputError(f"output={self.output!r} must be 'eigenspace', 'node' or 'trimmed'")
+        check_aggregator(self.aggregator)
         if self.solver == "stack" and self.aggregator is not None:
             raise InputError("aggregator=... goes with solvers that average replies, and 'stack' stacks them")
         k = self.n_components
-        if isinstance(k, str) and (k != "auto" or self.solver != "subspace_median"):
-            raise InputError(f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median'")
+        eigenspace = self.solver == "subspace_median" and self.output == "eigenspace"
+        if isinstance(k, str) and not (k == "auto" and eigenspace):
+            raise InputError(
+                f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median' and output='eigenspace'"
+            )
         if self._is_share():
             if not 0 < float(cast(float, k)) < 1:
                 raise InputError(
@@ -248,7 +259,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         if k is None or self._is_share():
             return most
         if k == "auto":
-            return min(self.max_components, most)
+            return max(1, min(self.max_components, most // 2))
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
             raise InputError(f"n_components={k!r} must be between 1 and min(n_samples, n_features)={most}")
         return int(k)

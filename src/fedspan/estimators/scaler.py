@@ -10,12 +10,11 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
-from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.lenses import standardize
 from fedspan.protocols.moments import Moments, moments
-from fedspan.protocols.resilient_moments import resilient_moments
 
 
 class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
@@ -30,9 +29,9 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         Whether to subtract the mean, and to divide by the deviation.
     aggregator : Aggregator, optional
         How to combine the sites' own means, instead of exact sums, where some sites may lie:
-        ``fedspan.aggregation.CoordinateMedian()`` lets no minority of sites move a mean or a deviation, however
-        different the columns' units are. Single replies are then needed, and the result is that of the pooled rows
-        only where the sites' rows are alike.
+        with ``fedspan.aggregation.CoordinateMedian()`` a minority of sites moves a mean or a deviation by no more
+        than the honest sites differ, however different the columns' units are. Single replies are then needed, and
+        the result is that of the pooled rows only where the sites' rows are alike.
     random_state : int, optional
         Seed of the run. Nothing here is random.
     verbose : int, default=0
@@ -70,8 +69,9 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn means and deviations from a table (with ``sites``) or a federation."""
+        check_aggregator(self.aggregator)
         with self._fitting(X, y, sites) as fed:
-            found = moments(fed, self._names()) if self.aggregator is None else resilient_moments(fed, self.aggregator)
+            found = moments(fed, self._names(), self.aggregator)
         self.n_samples_seen_ = found.n
         self.mean_, self.var_ = found.mean, found.variance
         self.scale_ = deviations(found)

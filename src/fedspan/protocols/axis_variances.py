@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import top_eigenpairs, with_fixed_signs
 from fedspan.protocols.blocks import blocks
 from fedspan.protocols.principal_axes import PrincipalAxes
-from fedspan.protocols.resilient_moments import typical_rows
+from fedspan.protocols.replies_per_row import aggregated
 
 
 @step
@@ -33,12 +32,8 @@ def axis_variances(fed: Federation, *, U: NDArray[np.float64], aggregator: Aggre
         total = fed.sum(local_variances, U=U)
         return _axes(U, total["inner"], total["trace"], total["n"])
     replies = fed.ask(local_variances, U=U)
-    counts = replies.stack("n")
-    weights, n = believed(aggregator, counts), typical_rows(counts)
-    per_row = 1.0 / np.maximum(counts, 1)
-    inner = aggregator(replies.stack("inner") * per_row[:, None, None], weights).value
-    trace = aggregator(replies.stack("trace") * per_row, weights).value
-    return _axes(U, n * inner, n * float(trace), n)
+    (inner, trace), n = aggregated(replies, ("inner", "trace"), aggregator)
+    return _axes(U, n * inner.value, n * float(trace.value), n)
 
 
 def _axes(U: NDArray[np.float64], inner: NDArray[np.float64], trace: float, n: int) -> PrincipalAxes:

@@ -61,4 +61,4 @@ def agree_on_columns(fed: Federation) -> tuple[Columns, Federation]:
 
 def _names(reply: Message) -> tuple[str, ...]:
     names = reply["names"]
-    return tuple(map(str, names)) if isinstance(names, np.ndarray) else ()
+    return tuple(map(str, names)) if isinstance(names, np.ndarray) and names.ndim == 1 else ()

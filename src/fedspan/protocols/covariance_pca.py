@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.aggregation import Aggregator
+from fedspan.aggregation.base import believed
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import top_eigenpairs
 from fedspan.protocols.blocks import blocks, n_columns
+from fedspan.protocols.moments import some_rows, typical_rows
 from fedspan.protocols.principal_axes import PrincipalAxes
 
 Matrix = NDArray[np.float64]
@@ -28,14 +31,37 @@ def local_gram(site: Site) -> dict[str, Any]:
     return {"gram": packed(gram), "n": len(site)}
 
 
-def covariance_pca(fed: Federation, *, rank: int | None = None) -> PrincipalAxes:
-    """Return the `rank` leading principal axes (default: all) of the rows as they are: centre them first."""
-    total = fed.sum(local_gram)
-    S = unpacked(total["gram"])
+@step
+def local_phi(site: Site) -> dict[str, Any]:
+    """Leaves the site: the upper triangle of its second moment ``Phi = X'X / q``, and its number of rows q."""
+    return {"phi": local_gram(site)["gram"] / some_rows(site), "n": len(site)}
+
+
+def covariance_pca(
+    fed: Federation, *, rank: int | None = None, aggregator: Aggregator | None = None
+) -> tuple[PrincipalAxes, dict[str, float]]:
+    """Return the `rank` leading principal axes (default: all), and the weight of each site in them.
+
+    Of the rows as they are: centre them first. With an `aggregator` single replies are needed, and combined by it.
+    """
+    S, n, weights = _scatter(fed, aggregator)
     d = len(S)
-    k = d if rank is None else min(rank, d)
-    scatter, vectors = top_eigenpairs(S, k)
-    return PrincipalAxes(vectors.T, np.maximum(scatter, 0.0), float(np.trace(S)), total["n"])
+    scatter, vectors = top_eigenpairs(S, d if rank is None else min(rank, d))
+    return PrincipalAxes(vectors.T, np.maximum(scatter, 0.0), float(np.trace(S)), n), weights
+
+
+def _scatter(fed: Federation, aggregator: Aggregator | None) -> tuple[Matrix, int, dict[str, float]]:
+    """Return the scatter matrix of all rows, their number, and the weight of each site."""
+    if aggregator is None:
+        total = fed.sum(local_gram)
+        return unpacked(total["gram"]), total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
+    replies = fed.ask(local_phi)
+    phi, counts = replies.stack("phi"), replies.stack("n")
+    # Entries beside the diagonal stand for two each, those on it for one: so distances are those of whole matrices.
+    factor = np.where(np.equal(*np.triu_indices(_side(phi.shape[1]))), np.sqrt(0.5), 1.0)
+    combined = aggregator(phi * factor, believed(aggregator, counts))
+    n = typical_rows(counts)
+    return n * unpacked(combined.value / factor), n, dict(zip(replies, combined.weights.tolist(), strict=True))
 
 
 def packed(S: Matrix) -> Matrix:
@@ -45,7 +71,11 @@ def packed(S: Matrix) -> Matrix:
 
 def unpacked(triangle: Matrix) -> Matrix:
     """Return the symmetric matrix whose upper triangle is given."""
-    d = int((np.sqrt(8 * len(triangle) + 1) - 1) / 2)
+    d = _side(len(triangle))
     S = np.zeros((d, d))
     S[np.triu_indices(d)] = triangle
     return S + np.triu(S, 1).T
+
+
+def _side(entries: int) -> int:
+    return int((np.sqrt(8 * entries + 1) - 1) / 2)

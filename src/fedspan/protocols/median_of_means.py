@@ -14,9 +14,9 @@ from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize
 from fedspan.linalg.subspace_median import Output
-from fedspan.protocols.power import random_start
-from fedspan.protocols.resilient_power import local_phi_product
+from fedspan.protocols.power import local_phi_product, random_start
 from fedspan.protocols.subspace_median import ResilientSubspace, median_of_bases
+from fedspan.wire import Message
 
 
 def median_of_means(
@@ -28,30 +28,42 @@ def median_of_means(
     members = [tuple(part.tolist()) for part in np.array_split(np.array(fed.sites), groups)]
     start = random_start(fed.rng, n_columns, rank)
     bases: dict[int, NDArray[np.float64]] = {}
+    answered: dict[int, tuple[str, ...]] = {}
     for _ in fed.rounds(iterations):
         for group, names in enumerate(members):
-            U = _group_iteration(fed, names, bases.get(group, start))
-            if U is not None:  # otherwise the group stays where it is, and may go on in the next iteration
-                bases[group] = U
+            found = _group_iteration(fed, names, bases.get(group, start))
+            if found is not None:  # otherwise the group stays where it is, and may go on in the next iteration
+                bases[group], answered[group] = found
     if 2 * len(bases) <= groups:
         silent = {name: "no subspace" for group, names in enumerate(members) if group not in bases for name in names}
         raise QuorumError(f"only {len(bases)} of {groups} groups gave a subspace, and most of them must", silent)
-    answered = sorted(bases)
-    found = median_of_bases(np.stack([bases[group] for group in answered]), tuple(map(str, answered)), output)
-    return _by_site(found, [members[group] for group in answered])
+    advanced = sorted(bases)
+    median = median_of_bases(np.stack([bases[group] for group in advanced]), tuple(map(str, advanced)), output)
+    return _by_site(median, [answered[group] for group in advanced])
 
 
-def _group_iteration(fed: Federation, names: tuple[str, ...], U: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """One iteration ``U <- QR(mean of Phi_l U)`` within a group, or ``None`` where no basis comes of it."""
+def _group_iteration(
+    fed: Federation, names: tuple[str, ...], U: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], tuple[str, ...]] | None:
+    """One iteration ``U <- QR(mean of Phi_l U)`` within a group, and who is in it; ``None`` if nothing comes of it."""
+
+    def check(reply: Message) -> Message:
+        product = np.asarray(reply.get("product"))
+        if product.shape != U.shape or product.dtype.kind not in "iuf":
+            raise InputError(
+                f"a product must be a matrix {U.shape} of real numbers, not {product.dtype}{product.shape}"
+            )
+        return {"product": product}
+
     try:
-        replies = fed.ask(local_phi_product, names, U=U)
-        return orthonormalize(replies.stack("product").mean(axis=0))
+        replies = fed.accept(fed.ask(local_phi_product, names, U=U), check)
+        return orthonormalize(replies.stack("product").mean(axis=0)), tuple(replies)
     except (QuorumError, InputError):
         return None
 
 
 def _by_site(found: ResilientSubspace, members: list[tuple[str, ...]]) -> ResilientSubspace:
-    """Return the result with the groups' weights and distances given to their sites."""
+    """Return the result with the groups' weights and distances given to the sites in them that answered."""
     sizes = [len(names) for names in members]
     trusted = tuple(
         name for group, names in enumerate(members) if found.sites[group] in found.trusted for name in names

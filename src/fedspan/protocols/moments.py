@@ -1,8 +1,12 @@
-"""Exact federated mean and variance: two rounds of sums, the second one centred.
+"""Federated mean and variance of each column: exact sums in two rounds, the second one centred, or by an aggregator.
 
 The second round is taken about the mean of the first, and then corrected by its own sum. So the result is accurate
 when means are many times the deviations, and it is exactly that of the sites that answered the second round, even
 if others answered the first.
+
+With an aggregator sites send their own means instead, and it combines them: then no minority of sites can move the
+result by more than the honest ones differ. Exact only where the sites' rows are alike: a median of means is not the
+mean of all rows. Up per site, either way: at most 4 d numbers.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.aggregation import Aggregator
+from fedspan.aggregation.base import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.blocks import blocks, n_columns
@@ -57,8 +63,29 @@ def local_bad_values(site: Site) -> dict[str, Any]:
     return {"bad": local_sums(site)["bad"]}
 
 
-def moments(fed: Federation, names: tuple[str, ...] | None = None) -> Moments:
-    """Return the moments of all rows. Values that are not finite are refused, by feature and site."""
+@step
+def local_mean(site: Site) -> dict[str, Any]:
+    """Leaves the site: its number of rows and the mean of each column."""
+    sums = local_sums(site)
+    if sums["bad"].any():
+        raise InputError(f"X contains NaN or infinity in {int(np.count_nonzero(sums['bad']))} features")
+    return {"n": some_rows(site), "mean": sums["sum"] / len(site)}
+
+
+@step
+def local_spread(site: Site, centre: Vector) -> dict[str, Any]:
+    """Leaves the site: its number of rows and the mean squared distance of each column from `centre`."""
+    return {"n": some_rows(site), "spread": local_centred_sums(site, centre)["squares"] / len(site)}
+
+
+def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: Aggregator | None = None) -> Moments:
+    """Return the moments of all rows. Values that are not finite are refused, by feature and site.
+
+    With an `aggregator` a site that has such values fails, and the number of rows is the number of sites times the
+    median of what they report.
+    """
+    if aggregator is not None:
+        return _aggregated_moments(fed, aggregator)
     first = fed.sum(local_sums)
     if first["bad"].any():
         _refuse_bad_values(fed, first["bad"], names)
@@ -69,6 +96,27 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None) -> Moments:
     n = second["n"]
     variance = (second["squares"] - second["sum"] ** 2 / n) / n
     return Moments(n, centre + second["sum"] / n, np.maximum(variance, 0.0))
+
+
+def _aggregated_moments(fed: Federation, aggregator: Aggregator) -> Moments:
+    means = fed.ask(local_mean)
+    centre = aggregator(means.stack("mean"), believed(aggregator, means.stack("n"))).value
+    replies = fed.ask(local_spread, centre=centre)
+    counts = replies.stack("n")
+    variance = np.maximum(aggregator(replies.stack("spread"), believed(aggregator, counts)).value, 0.0)
+    return Moments(typical_rows(counts), centre, variance)
+
+
+def typical_rows(counts: NDArray[Any]) -> int:
+    """Return the number of all rows, as far as the majority of the reported counts tells."""
+    return max(1, round(len(counts) * float(np.median(counts))))
+
+
+def some_rows(site: Site) -> int:
+    """Return the number of rows of a site that must have some."""
+    if not len(site):
+        raise InputError("this site has no rows to take a mean of")
+    return len(site)
 
 
 def _refuse_bad_values(fed: Federation, bad: NDArray[np.int64], names: tuple[str, ...] | None) -> None:

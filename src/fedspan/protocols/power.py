@@ -1,26 +1,52 @@
-"""The federated power method: the attack-free baseline of the resilient ones, and their common step.
+"""The federated power method: ``U <- QR(sum_l Phi_l U)`` from a random start.
 
-``U <- QR(sum_l Phi_l U)`` from a random start. Per iteration and site, each way: d r numbers. Only sums are needed.
+Without an aggregator the attack-free baseline of the resilient methods: only sums are needed. With one, the mean of the
+sites' products is replaced by it, and single replies are needed. Per iteration and site, each way: d r numbers.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.federation import Federation
+from fedspan.aggregation import Aggregator
+from fedspan.aggregation.base import believed
+from fedspan.federation import Federation, Site, step
 from fedspan.linalg import orthonormalize
+from fedspan.protocols.moments import some_rows
 from fedspan.protocols.subspace_iteration import local_product
 
+Matrix = NDArray[np.float64]
 
-def power(fed: Federation, *, rank: int, n_columns: int, iterations: int = 10) -> NDArray[np.float64]:
-    """Return an orthonormal basis (d, rank) of the leading subspace of the rows as they are: centre them first."""
-    U = random_start(fed.rng, n_columns, rank)
+
+@step
+def local_phi_product(site: Site, U: Matrix) -> dict[str, Any]:
+    """Leaves the site: ``Phi U`` (d, r) of its second moment ``Phi = X'X / q``, and its number of rows q."""
+    return {"product": local_product(site, U)["product"] / some_rows(site), "n": len(site)}
+
+
+def power(
+    fed: Federation, *, rank: int, n_columns: int, iterations: int = 10, aggregator: Aggregator | None = None
+) -> tuple[Matrix, dict[str, float]]:
+    """Return an orthonormal basis (d, rank) of the leading subspace, and the weight of each site in the last iteration.
+
+    Of the rows as they are: centre them first.
+    """
+    U, weights = random_start(fed.rng, n_columns, rank), {}
     for _ in fed.rounds(iterations):
-        U = orthonormalize(fed.sum(local_product, V=U)["product"], complete=True)
-    return U
+        if aggregator is None:
+            total = fed.sum(local_product, V=U)
+            product, weights = total["product"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
+        else:
+            replies = fed.ask(local_phi_product, U=U)
+            combined = aggregator(replies.stack("product"), believed(aggregator, replies.stack("n")))
+            product, weights = combined.value, dict(zip(replies, combined.weights.tolist(), strict=True))
+        U = orthonormalize(product, complete=True)
+    return U, weights
 
 
-def random_start(rng: np.random.Generator, n_columns: int, rank: int) -> NDArray[np.float64]:
+def random_start(rng: np.random.Generator, n_columns: int, rank: int) -> Matrix:
     """Return a random orthonormal basis (d, rank)."""
     return orthonormalize(rng.standard_normal((n_columns, rank)))

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import with_fixed_signs
 from fedspan.protocols.blocks import blocks
 from fedspan.protocols.principal_axes import PrincipalAxes
-from fedspan.protocols.resilient_moments import typical_rows
+from fedspan.protocols.replies_per_row import aggregated
 
 
 @step
@@ -40,8 +39,10 @@ def subspace_iteration(
     max_rounds: int = 200,
     tol: float = 1e-8,
     aggregator: Aggregator | None = None,
-) -> PrincipalAxes:
-    """Return the `rank` leading principal axes of the rows as they are: centre them first.
+) -> tuple[PrincipalAxes, dict[str, float]]:
+    """Return the `rank` leading principal axes, and the weight of each site in the last round.
+
+    Of the rows as they are: centre them first.
 
     Stops when the residual of the axes, ``||S V - V theta|| / theta_1``, is at most `tol`: the sine of the largest
     angle to the true axes is then at most `tol` times ``theta_1`` over the eigengap. With an `aggregator` single
@@ -50,7 +51,7 @@ def subspace_iteration(
     columns = min(rank + oversampling, n_columns)
     V = qr(fed.rng.standard_normal((n_columns, columns)), mode="economic")[0]
     for _ in fed.rounds(max_rounds):
-        W, trace, n = _product(fed, V, aggregator)
+        W, trace, n, weights = _product(fed, V, aggregator)
         inner = V.T @ W
         theta, Q = eigh((inner + inner.T) / 2)  # Rayleigh-Ritz: the best axes within the span of V
         theta, Q = theta[::-1][:rank], Q[:, ::-1][:, :rank]
@@ -60,20 +61,16 @@ def subspace_iteration(
         if residual <= tol:
             fed.stop(f"converged: residual {residual:.1e} is at most {tol:g}")
         V = qr(W, mode="economic")[0]
-    return PrincipalAxes(with_fixed_signs(axes).T, np.maximum(theta, 0.0), trace, n)
+    return PrincipalAxes(with_fixed_signs(axes).T, np.maximum(theta, 0.0), trace, n), weights
 
 
 def _product(
     fed: Federation, V: NDArray[np.float64], aggregator: Aggregator | None
-) -> tuple[NDArray[np.float64], float, int]:
-    """Return ``S V``, the trace of S and the number of rows, over all sites."""
+) -> tuple[NDArray[np.float64], float, int, dict[str, float]]:
+    """Return ``S V``, the trace of S and the number of rows, over all sites, and their weights."""
     if aggregator is None:
         total = fed.sum(local_product, V=V)
-        return total["product"], total["trace"], total["n"]
+        return total["product"], total["trace"], total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
     replies = fed.ask(local_product, V=V)
-    counts = replies.stack("n")
-    weights, n = believed(aggregator, counts), typical_rows(counts)
-    per_row = 1.0 / np.maximum(counts, 1)
-    product = aggregator(replies.stack("product") * per_row[:, None, None], weights).value
-    trace = aggregator(replies.stack("trace") * per_row, weights).value
-    return n * product, n * float(trace), n
+    (product, trace), n = aggregated(replies, ("product", "trace"), aggregator)
+    return n * product.value, n * float(trace.value), n, dict(zip(replies, product.weights.tolist(), strict=True))

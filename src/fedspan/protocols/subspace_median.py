@@ -8,7 +8,7 @@ matrix at the coordinator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,10 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank
 from fedspan.linalg import subspace_median as median_of_subspaces
-from fedspan.linalg.subspace_median import Output
+from fedspan.linalg.subspace_median import TRIM, Output
 from fedspan.protocols.blocks import n_columns
 
 Matrix = NDArray[np.float64]
-
-#: A site is trusted if its subspace is not farther from the median than this many times the median distance.
-TRUSTED_WITHIN = 1.5
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,8 @@ class ResilientSubspace:
     weights, distances : array (one per site)
         Their weights in the median projector, and their distances from it.
     trusted : tuple of str
-        The sites within 1.5 times the median distance.
+        The sites that the basis rests on: for the output "node" one site, otherwise those within 1.5 times the median
+        distance ("trimmed", of three sites: the closest pair).
     spectrum : array
         Leading eigenvalues of the median projector: about 1 for directions that most sites share.
     """
@@ -57,37 +55,61 @@ class ResilientSubspace:
 @step
 def local_basis(site: Site, rank: int) -> dict[str, Any]:
     """Lines 2 and 3. Leaves the site: the `rank` leading eigenvectors of ``Phi = X'X / q`` (d, rank)."""
-    return {"basis": site.cached(f"leading {rank}", lambda: leading_eigenvectors(site, rank))}
+    return {"basis": leading_eigenvectors(site, rank)}
 
 
 def subspace_median(
-    fed: Federation, *, rank: int, output: Output = "eigenspace", complete: bool = False, choose: bool = False
+    fed: Federation,
+    *,
+    rank: int,
+    n_columns: int | None = None,
+    output: Output = "eigenspace",
+    complete: bool = False,
+    choose: bool = False,
 ) -> ResilientSubspace:
     """Return the subspace median of the sites' leading subspaces of the rows as they are: centre them first.
 
     Parameters
     ----------
+    n_columns : int, optional
+        What the rows of a reply are checked against; otherwise the most common number of them counts.
     output : "eigenspace", "node" or "trimmed"
         See `fedspan.linalg.subspace_median`; "node" is the paper's.
     complete : bool
         What to do with a reply of too low a rank: complete it by arbitrary directions, as the paper's QR does, instead
         of refusing it.
     choose : bool
-        Take `rank` as what the sites send, and return only the directions that most of them share.
+        Take `rank` as what the sites send, and return only the directions that most of them share (see `shared_rank`).
     """
     # Lines 4 and 5: orthonormalise. What has no rank, or not this shape, is a failed site and never a failed run.
-    replies = fed.accept(fed.ask(local_basis, rank=rank), lambda reply: _orthonormal(reply, rank, complete))
+    replies = fed.ask(local_basis, rank=rank)
+    replies = fed.accept(replies, lambda reply: _orthonormal(reply, n_columns, rank, complete))
     # Lines 6 to 9: the median projector, and what is put out of it.
-    return median_of_bases(replies.stack("basis"), tuple(replies), output, choose)
+    found = median_of_bases(replies.stack("basis"), tuple(replies), output)
+    return replace(found, basis=found.basis[:, : shared_rank(found)]) if choose else found
 
 
-def median_of_bases(bases: Matrix, sites: tuple[str, ...], output: Output, choose: bool = False) -> ResilientSubspace:
+def median_of_bases(bases: Matrix, sites: tuple[str, ...], output: Output) -> ResilientSubspace:
     """Return the subspace median of `bases` (L, d, r)."""
     found: SubspaceMedianResult = median_of_subspaces(bases, output=output)
-    r = max(1, stable_rank(found.spectrum)) if choose else found.basis.shape[1]
-    near = found.distances <= TRUSTED_WITHIN * np.median(found.distances)
-    trusted = tuple(name for name, is_near in zip(sites, near, strict=True) if is_near)
-    return ResilientSubspace(found.basis[:, :r], sites, found.weights, found.distances, trusted, found.spectrum)
+    # Distances have rounding errors of this size: sites that agree to the last digit are all near.
+    near = found.distances <= TRIM * np.median(found.distances) + 1e-12 * np.sqrt(bases.shape[2])
+    rests_on = np.flatnonzero(near) if output == "eigenspace" else found.kept
+    trusted = tuple(sites[i] for i in rests_on)
+    return ResilientSubspace(found.basis, sites, found.weights, found.distances, trusted, found.spectrum)
+
+
+def shared_rank(found: ResilientSubspace) -> int:
+    """Return how many directions most sites share: eigenvalues of the median projector above 1/2 and above chance.
+
+    A direction of all honest sites has their whole weight, which is above 1/2, one of liars less. Unrelated directions
+    have eigenvalues too: those of a mean of L random projectors of rank R in d dimensions reach up to
+    ``(sqrt(a (1 - 1/L)) + sqrt((1 - a) / L))^2`` with ``a = R / d``, so R must be well below d.
+    """
+    d, R = found.basis.shape
+    share, effective = R / d, 1.0 / float(np.sum(found.weights**2))
+    edge = (np.sqrt(share * (1 - 1 / effective)) + np.sqrt((1 - share) / effective)) ** 2
+    return max(1, stable_rank(found.spectrum, threshold=min(0.95, max(0.5, edge + 0.05))))
 
 
 def leading_eigenvectors(site: Site, rank: int) -> Matrix:
@@ -103,8 +125,9 @@ def leading_eigenvectors(site: Site, rank: int) -> Matrix:
     return orthonormalize(vectors[:, ::-1], complete=True)
 
 
-def _orthonormal(reply: Mapping[str, Any], rank: int, complete: bool) -> dict[str, Any]:
+def _orthonormal(reply: Mapping[str, Any], n_columns: int | None, rank: int, complete: bool) -> dict[str, Any]:
     basis = np.asarray(reply.get("basis"))
-    if basis.ndim != 2 or basis.shape[1] != rank or basis.dtype.kind not in "iuf":
+    fits = basis.ndim == 2 and basis.shape[1] == rank and n_columns in (None, basis.shape[0])
+    if not fits or basis.dtype.kind not in "iuf":
         raise InputError(f"a basis must be a matrix of {rank} columns of real numbers, not {basis.dtype}{basis.shape}")
     return {"basis": orthonormalize(basis, complete=complete)}

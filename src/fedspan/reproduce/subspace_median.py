@@ -123,7 +123,7 @@ def _paper_table(table: int, tail: float, seeds: Sequence[int], costs: dict[str,
     for seed in track(seeds, description=f"Table {table}", transient=True):
         data = make_subspace_sites(N, R, 3, 600, tail=tail, seed=1000 + seed)
         fed = federate(data.X, sites=data.sites, seed=seed)
-        unspoilt.append(_error(fed, lambda f: power(f, rank=R, n_columns=N), data, costs))
+        unspoilt.append(_error(fed, lambda f: power(f, rank=R, n_columns=N)[0], data, costs))
         for attack_name, attack in ATTACKS.items():
             for name, method in methods(R, N).items():
                 used = OuterProduct(attack, R) if "covariance" in name else attack

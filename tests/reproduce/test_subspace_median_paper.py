@@ -75,8 +75,8 @@ def test_results_are_printed_and_saved(tmp_path, capsys):
     results.parts.append(Chart("C", "sites", [1, 2], {"ours": [0.1, 0.2]}, "2 seeds", log=True))
     results.print()
     shown = capsys.readouterr().out
-    assert "0.150 (0.100 to 0.200)" in shown
+    assert "0.150 ± 0.050" in shown
     page = results.save(tmp_path / "out").read_text()
-    assert "0.150 (0.100 to 0.200)" in page
+    assert "0.150 ± 0.050" in page
     assert page.count("<svg") == 1
     assert (tmp_path / "out" / "results.json").exists()

@@ -109,7 +109,7 @@ def shared_rank(found: ResilientSubspace) -> int:
     d, R = found.basis.shape
     share, effective = R / d, 1.0 / float(np.sum(found.weights**2))
     edge = (np.sqrt(share * (1 - 1 / effective)) + np.sqrt((1 - share) / effective)) ** 2
-    return max(1, stable_rank(found.spectrum, threshold=min(0.95, max(0.5, edge + 0.05))))
+    return max(1, stable_rank(found.spectrum, threshold=min(0.95, max(0.5, edge + 0.1))))
 
 
 def leading_eigenvectors(site: Site, rank: int) -> Matrix:

@@ -31,7 +31,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines by name over x; `remark` as for a table."""
+    """Lines by name over x, with their deviations over seeds where these are known; `remark` as for a table."""
 
     title: str
     x_label: str
@@ -39,6 +39,7 @@ class Chart:
     lines: dict[str, Sequence[float]]
     remark: str
     log: bool = False
+    deviations: dict[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -77,11 +78,11 @@ class Results:
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean and range of values over seeds."""
+    """Return mean and standard deviation of values over seeds."""
     array = np.asarray(values, dtype=float)
     if not array.size:
         raise InputError("there is nothing to take the mean of")
-    return f"{array.mean():.{digits}f} ({array.min():.{digits}f} to {array.max():.{digits}f})"
+    return f"{array.mean():.{digits}f} ± {array.std():.{digits}f}"
 
 
 def _columns(part: Table | Chart) -> Sequence[str]:
@@ -91,7 +92,12 @@ def _columns(part: Table | Chart) -> Sequence[str]:
 def _rows(part: Table | Chart) -> Sequence[Sequence[str]]:
     if isinstance(part, Table):
         return part.rows
-    return [[f"{x:g}", *(f"{line[i]:.4g}" for line in part.lines.values())] for i, x in enumerate(part.x)]
+    return [[f"{x:g}", *(_cell(part, name, i) for name in part.lines)] for i, x in enumerate(part.x)]
+
+
+def _cell(part: Chart, name: str, i: int) -> str:
+    deviation = part.deviations.get(name)
+    return f"{part.lines[name][i]:.4f}" + ("" if deviation is None else f" ± {deviation[i]:.4f}")
 
 
 def _drawn(part: Chart) -> Html:

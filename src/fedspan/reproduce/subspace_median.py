@@ -237,7 +237,7 @@ def _sweep(seeds: Sequence[int], counts: Sequence[int]) -> list[Chart]:
                 list(counts),
                 {name: [float(np.mean(values)) for values in errors[name]] for name in chosen},
                 f"Mean SD_F (and deviation, where printed) over {len(seeds)} seeds; n = {n}, r = {r}, {rows} rows a "
-                "site, tail 0.015. "
+                "site, tail 0.015. The bad sites are the first by name, so that they share batches. "
                 f"The largest possible value is {np.sqrt(r):.2f}.",
                 log=True,
                 deviations={name: [float(np.std(values)) for values in errors[name]] for name in chosen},

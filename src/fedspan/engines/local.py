@@ -16,10 +16,10 @@ from fedspan.engines.workers import Batch
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Policy, Site
 from fedspan.federation.call import Call, Failure, Outcome
-from fedspan.federation.federation import _Root, _View
 from fedspan.federation.host import SiteHost
 from fedspan.federation.site import checked_names
 from fedspan.federation.state import Changes
+from fedspan.federation.view import Root, View
 from fedspan.wire import decode, encode
 
 
@@ -158,8 +158,8 @@ class LocalFederation(Federation):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise InputError(f"seed={seed!r} must be an integer of at least 0")
         engine = LocalEngine(sites, n_jobs, wire)
-        root = _Root(engine, int(seed), policy or Policy(), None if run_dir is None else Path(run_dir))
-        super().__init__(root, _View(engine.sites))
+        root = Root(engine, int(seed), policy or Policy(), None if run_dir is None else Path(run_dir))
+        super().__init__(root, View(engine.sites))
 
 
 def federate(X: Any, y: Any = None, *, sites: Any, task: Any = None, **kwargs: Any) -> LocalFederation:

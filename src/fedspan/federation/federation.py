@@ -5,16 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.federation.attack import Attack, Corruption
-from fedspan.federation.call import Call, Engine, Failure, Outcome
+from fedspan.federation.call import Call, Failure, Outcome
 from fedspan.federation.faults import FaultPlan
 from fedspan.federation.journal import Entry
 from fedspan.federation.judge import judge
@@ -25,55 +22,10 @@ from fedspan.federation.replies import Replies, Total, total
 from fedspan.federation.run import Observer, Run
 from fedspan.federation.state import NO_CHANGES
 from fedspan.federation.step import dotted_name, find_step
+from fedspan.federation.view import Root, View, as_text
 from fedspan.wire import Message, canonical, non_finite_key
 
 StepLike = Callable[..., Any] | str
-
-
-@dataclass
-class _Root:
-    """What all views of one federation share, whatever the run."""
-
-    engine: Engine
-    seed: int
-    policy: Policy
-    run_dir: Path | None
-    observers: tuple[Observer, ...] = ()
-    runs: int = 0
-    open_run: Run | None = None  # of protocols that are called on the federation itself
-
-    def new_run(self, what: str, settings: Mapping[str, Any], seed: int | None, observers: tuple[Observer, ...]) -> Run:
-        record = RunRecord(
-            what, dict(settings), self.runs, self.seed if seed is None else seed, tuple(self.engine.sites)
-        )
-        folder = None if self.run_dir is None else self.run_dir / f"run-{self.runs:03d}"
-        run = Run(self.engine, record, folder, self.observers + observers)
-        self.runs += 1
-        return run
-
-    def close(self) -> None:
-        run, self.open_run = self.open_run, None
-        if run is not None:
-            run.leave()
-
-    def __del__(self) -> None:
-        self.close()
-
-
-@dataclass(frozen=True)
-class _View:
-    """What one view of a federation does to calls on their way."""
-
-    sites: tuple[str, ...]
-    lenses: tuple[Lens, ...] = ()
-    corruptions: tuple[Corruption, ...] = ()
-    faults: tuple[FaultPlan, ...] = ()
-    run: Run | None = field(default=None)
-
-    def conditions(self) -> str:
-        """Say which attacks and faults the calls of this view suffer: a journal of other ones does not fit."""
-        attacks = [f"{_shown(one.attack)} at {sorted(one.sites)}" for one in self.corruptions]
-        return "; ".join([*attacks, *map(repr, self.faults)])
 
 
 class Federation:
@@ -84,7 +36,7 @@ class Federation:
     return share its engine, and within a run its counter, generator and journal.
     """
 
-    def __init__(self, root: _Root, view: _View) -> None:
+    def __init__(self, root: Root, view: View) -> None:
         self._root = root
         self._view = view
 
@@ -207,7 +159,7 @@ class Federation:
         if self._view.run is not None:
             yield self
             return
-        run = self._root.new_run(what, _as_text(settings or {}), seed, tuple(observers))
+        run = self._root.new_run(what, as_text(settings or {}), seed, tuple(observers))
         try:
             yield self._with(run=run)
         except BaseException as error:
@@ -267,7 +219,7 @@ class Federation:
         return self._root.open_run
 
     def _with(self, **changes: Any) -> Federation:
-        return Federation(self._root, _View(**{**vars(self._view), **changes}))
+        return Federation(self._root, View(**{**vars(self._view), **changes}))
 
     def _recipients(self, names: Iterable[str] | None) -> tuple[str, ...]:
         if names is None:
@@ -333,7 +285,7 @@ class Federation:
             replies, error = self._total(ok, call, how) if quorum else ({"": {}}, None)
         entry = Entry(
             number=call.number,
-            digest=call.digest,
+            digest="" if self._run.journal is None else call.digest,
             answered=tuple(ok),
             failed={site: failure.reason for site, failure in judged.failed.items()},
             replies=replies,
@@ -388,20 +340,3 @@ def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -
         seconds=entry.seconds,
         replayed=replayed,
     )
-
-
-def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return settings as a journal's head keeps and compares them: arrays by their digest, functions by their name."""
-    return {str(key): _shown(value) for key, value in settings.items()}
-
-
-def _shown(value: Any) -> str:
-    """Return text that is the same in every process: no addresses, and whole arrays by their digest."""
-    if isinstance(value, np.ndarray):
-        return f"array{value.shape} {value.dtype} #{blake2b(value.tobytes(), digest_size=8).hexdigest()}"
-    if isinstance(value, list | tuple):
-        return f"{type(value).__name__}({', '.join(map(_shown, value))})"
-    if isinstance(value, dict):
-        return f"dict({', '.join(f'{key}={_shown(item)}' for key, item in value.items())})"
-    text = repr(value)
-    return text if " at 0x" not in text else dotted_name(value if hasattr(value, "__qualname__") else type(value))

@@ -12,12 +12,12 @@ import numpy as np
 
 import fedspan as fs
 
-PAUSE = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0
+PAUSE = [0.0]
 
 
 @fs.step
 def slow_walk(site, pull):
-    time.sleep(PAUSE)
+    time.sleep(PAUSE[0])
     site.state["steps"] = site.state.get("steps", 0) + 1
     site.state["position"] = site.state.get("position", np.zeros(3)) * 0.9 + site.rng.normal(size=3) * pull
     return {"position": site.state["position"], "steps": site.state["steps"]}
@@ -35,6 +35,7 @@ def slow_wander(fed, *, rounds):
 
 if __name__ == "__main__":
     folder, wire, faults = sys.argv[1], sys.argv[2] == "1", sys.argv[3] == "1"
+    PAUSE[0] = float(sys.argv[4])
     X = np.random.default_rng(0).normal(size=(40, 3))
     fed = fs.federate(X, sites=np.arange(40) % 5, seed=9, wire=wire, policy=fs.Policy(quorum=1), run_dir=folder)
     if faults:

@@ -62,7 +62,11 @@ def test_a_missing_file_gets_one_sentence(load: Callable[[], Bunch], name: str, 
 
 
 @every_loader
-@pytest.mark.parametrize("content", [b"", b"not what it says", b"PK\x03\x04 cut off", gzip.compress(b"a,b\n1,2\n")])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not what it says", b"PK\x03\x04 cut off", gzip.compress(b"a,b\n1,2\n", mtime=0)],
+    ids=["empty", "text", "cut", "gzip"],
+)
 def test_a_file_of_something_else_is_refused(
     load: Callable[[], Bunch], name: str, where: str, content: bytes, own_folder: Path
 ) -> None:

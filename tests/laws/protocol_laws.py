@@ -68,7 +68,7 @@ def check_data_is_not_modified(example: Example) -> None:
 
 
 def check_resumes_after_any_call(example: Example, folder) -> None:
-    """Cut the journal after each call, as a kill would, and compare the bytes at the end."""
+    """Cut the journal after and within each call, as a kill would, and compare the bytes at the end, also by wire."""
     expected = example.run(run_dir=folder)
     journal = folder / "run-000" / "journal"
     whole = journal.read_bytes()
@@ -78,7 +78,7 @@ def check_resumes_after_any_call(example: Example, folder) -> None:
         bounds.append(at)
     for cut in [bound + extra for bound in bounds[:-1] for extra in (0, 10)][:40]:
         journal.write_bytes(whole[:cut])
-        assert example.run(run_dir=folder) == expected
+        assert example.run(run_dir=folder, wire=cut in bounds) == expected
 
 
 def check_other_settings_do_not_resume(example: Example, folder) -> None:

@@ -163,7 +163,9 @@ def _attack_table(
         cells = [f"{spread(errors[name, attack])}{_in_brackets(table, name, attack)}" for attack in attacks]
         rows.append([name, *cells])
     rows.append(["power, no attack", f"{spread(unspoilt)} [{PAPER[table]['ones'][2]}]", *[""] * (len(attacks) - 1)])
-    kind = "rank r + 1" if tail == 0 else f"full rank, tail {tail:g}"
+    kind = ("rank r + 1" if tail == 0 else f"full rank, tail {tail:g}") + (
+        "" if attacks is ATTACKS else "; more attacks"
+    )
     return Table(
         f"Table {table}: n = {N}, r = {R}, L = 3, one bad site, 600 rows a site, {kind}",
         ["SD_F", *attacks],

@@ -292,6 +292,16 @@ def test_median_of_means_survives_bad_groups_and_refuses_impossible_ones(fed, da
     for groups in (0, 11):
         with pytest.raises(InputError, match=f"groups={groups}"):
             fed.run(median_of_means, rank=R, n_columns=N, groups=groups)
+        with pytest.raises(InputError, match=f"groups={groups}"):
+            fs.FedPCA(R, solver="median_of_means", groups=groups).fit(fed)
+
+
+def test_a_site_that_is_left_out_does_not_make_the_groups_impossible(data):
+    sites = [fs.Site(name, data.X[data.sites == name]) for name in np.unique(data.sites)]
+    odd = fs.Site("odd", np.ones((60, 2)))
+    with pytest.warns(UserWarning, match="odd"):
+        model = fs.FedPCA(R, solver="median_of_means", groups=SITES + 1).fit(fs.LocalFederation([*sites, odd]))
+    assert model.components_.shape == (R, N)
 
 
 def test_moments_cannot_be_moved(fed, data):

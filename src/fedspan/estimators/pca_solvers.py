@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
+from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.protocols.axis_variances import axis_variances
 from fedspan.protocols.covariance_pca import covariance_pca
@@ -80,8 +81,12 @@ def _subspace_median(fed: Federation, rank: int | None, options: Mapping[str, An
 
 def _median_of_means(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
     names = ("n_columns", "iterations", "output")
-    # Sites that were left out before must not make the number of groups impossible.
-    groups = min(options["groups"] or default_groups(len(fed.sites)), len(fed.sites))
+    everybody = len(fed.record.sites)
+    wanted = options["groups"] or default_groups(len(fed.sites))
+    if wanted > everybody:
+        raise InputError(f"groups={wanted} must be between 1 and the number of sites, {everybody}")
+    # A site that was left out because of its columns must not make the number of groups impossible.
+    groups = min(wanted, len(fed.sites))
     found = median_of_means(fed, rank=_known(rank), groups=groups, **{name: options[name] for name in names})
     return _of_subspace(fed, found, options)
 

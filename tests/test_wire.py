@@ -246,19 +246,20 @@ def test_mutated_messages_raise_only_our_error_and_leak_nothing():
         decoded += 1
         encode(message)  # what was accepted can be sent on
 
-    for data in seeds:  # warm up every path before memory is compared
+    def growth() -> int:
+        before = tracemalloc.get_traced_memory()[0]
         for _ in range(500):
-            one(data)
+            for data in seeds:
+                one(data)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for _ in range(3000):
-        for data in seeds:
-            one(data)
-    gc.collect()
-    grown = tracemalloc.get_traced_memory()[0] - before
+    grown = [growth() for _ in range(7)]
     tracemalloc.stop()
     assert decoded > 100
-    assert grown < 50_000
+    # A leak of ten bytes a message shows in every stretch; caches that fill and other threads' work do not.
+    assert min(grown) < 15_000, grown
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,12 @@ test: check
 bench: .venv/dev.done
 	$(BIN)/python -m benchmarks
 
+# locks/pins.in holds back what must not be the newest: this torch has a build for the CPU alone.
 lock: .venv/dev.done
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables -o locks/core.txt pyproject.toml
-	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra dev -c locks/core.txt -o locks/dev.txt pyproject.toml
+	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra deep --extra dev -c locks/core.txt -c locks/pins.in --allow-unsafe -o locks/dev.txt pyproject.toml
+	sed -i 's/+cpu$$//' locks/dev.txt
 
 clean:
 	rm -rf .venv demo build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

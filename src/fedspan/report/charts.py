@@ -30,10 +30,11 @@ def line_chart(
     x_label: str,
     zero: bool = False,
     log: bool = False,
+    log_x: bool = False,
     show: Callable[[float], str] | None = None,
     marks: Sequence[tuple[float, str]] = (),
 ) -> Html:
-    """Draw lines over whole numbers (rounds, calls).
+    """Draw lines over numbers: rounds, calls, seconds.
 
     Parameters
     ----------
@@ -45,6 +46,8 @@ def line_chart(
         Whether the vertical axis starts at zero.
     log : bool, default=False
         Logarithmic vertical axis; all y must be positive.
+    log_x : bool, default=False
+        Logarithmic horizontal axis; all x must be positive.
     show : callable, optional
         Text of a value on the vertical axis.
     marks : sequence of (x, text)
@@ -65,10 +68,15 @@ def line_chart(
         low, high = min([low, *places]), max([high, *places])
         grid = list(zip(places, map(show, places) if show else tick_texts(places), strict=True))
     left = _left([text for _, text in grid])
-    across = Scale(*span([x for line in lines for x in line.x]), left, WIDTH - RIGHT)
+    xs = [x for line in lines for x in line.x]
+    across = Scale(*span(xs), left, WIDTH - RIGHT, log_x)
     up = Scale(low, high, HEIGHT - BOTTOM, TOP, log)
-    below = ticks(across.low, across.high, 6, whole=True)
-    body = [_horizontal_grid(grid, up, left), _x_texts(list(zip(map(across, below), tick_texts(below), strict=True)))]
+    if log_x:
+        along = log_ticks(across.low, across.high)
+    else:
+        below = ticks(across.low, across.high, 6, whole=all(x == int(x) for x in xs))
+        along = list(zip(below, tick_texts(below), strict=True))
+    body = [_horizontal_grid(grid, up, left), _x_texts([(across(x), text) for x, text in along])]
     body += [_mark(across(x), text, until, left) for (x, text), until in zip(marks, _ends(marks, across), strict=True)]
     body += [_line(line, across, up, show or number) for line in lines]
     return svg(join(body), label, x_label)

@@ -1,0 +1,167 @@
+"""The parts of a reproduction: each is printed as a table, and drawn on the page. `remark` tells seeds and setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedspan.report.charts import Line, bar_chart, line_chart
+from fedspan.report.cloud import cloud
+from fedspan.report.markup import Html, esc, join, table
+from fedspan.report.svg import charts, figure
+from fedspan.report.thinning import thinned
+
+#: Points of a curve that are drawn.
+MOST_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text; `remark` says how many seeds and which setting is behind the numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    remark: str
+
+    def printed(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return the columns and the rows."""
+        return self.columns, self.rows
+
+    def drawn(self) -> Html:
+        """Return the table for the page."""
+        return table(self.columns, [list(row) for row in self.rows])
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines by name over x, with their deviations over seeds where these are known; `remark` as for a table."""
+
+    title: str
+    x_label: str
+    x: Sequence[float]
+    lines: dict[str, Sequence[float]]
+    remark: str
+    log: bool = False
+    deviations: dict[str, Sequence[float]] = field(default_factory=dict)
+    log_x: bool = False
+
+    def printed(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return a row for each x."""
+        rows = [[f"{x:g}", *(self._cell(name, i) for name in self.lines)] for i, x in enumerate(self.x)]
+        return [self.x_label, *self.lines], rows
+
+    def drawn(self) -> Html:
+        """Return the chart for the page."""
+        lines = [Line(name, self.x, y, colour) for colour, (name, y) in enumerate(self.lines.items())]
+        return _chart(lines, self.title, self.x_label, log=self.log, log_x=self.log_x, zero=not self.log)
+
+    def _cell(self, name: str, i: int) -> str:
+        deviation = self.deviations.get(name)
+        return f"{self.lines[name][i]:.4f}" + ("" if deviation is None else f" ± {deviation[i]:.4f}")
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves by name, each over its own x, such as ROC curves or losses by the second: ``{name: (x, y)}``.
+
+    `at` are the x at which they are printed, between their points by straight lines.
+    """
+
+    title: str
+    x_label: str
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    remark: str
+    at: Sequence[float]
+    log: bool = False
+    zero: bool = True
+
+    def printed(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return a row for each x of `at`; nothing where a curve has ended."""
+        rows = [[f"{x:g}", *(_between(x, *line) for line in self.lines.values())] for x in self.at]
+        return [self.x_label, *self.lines], rows
+
+    def drawn(self) -> Html:
+        """Return the chart for the page, of at most 400 points a curve."""
+        lines = [
+            Line(name, *thinned(list(x), list(y), MOST_POINTS), colour)
+            for colour, (name, (x, y)) in enumerate(self.lines.items())
+        ]
+        return _chart(lines, self.title, self.x_label, log=self.log, zero=self.zero and not self.log)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One number for each name."""
+
+    title: str
+    x_label: str
+    values: Mapping[str, float]
+    remark: str
+
+    def printed(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return a row for each name."""
+        return [self.x_label, ""], [[name, f"{value:g}"] for name, value in self.values.items()]
+
+    def drawn(self) -> Html:
+        """Return the bars for the page."""
+        drawn = bar_chart(list(self.values.values()), list(self.values), label=self.title, x_label=self.x_label)
+        return charts([figure("", drawn)])
+
+
+@dataclass(frozen=True)
+class Clouds:
+    """Points in three dimensions, one picture for each name: ``{picture: {group: (n, 3) coordinates}}``."""
+
+    title: str
+    axes: tuple[str, str, str]
+    pictures: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
+    remark: str
+
+    def printed(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return the middle of each group, by medians."""
+        rows = [
+            [name, group, *(f"{value:.3g}" for value in np.median(np.asarray(points), axis=0))]
+            for name, groups in self.pictures.items()
+            for group, points in groups.items()
+        ]
+        return ["picture", "median of", *self.axes], rows
+
+    def drawn(self) -> Html:
+        """Return the pictures side by side."""
+        drawn = []
+        for name, groups in self.pictures.items():
+            key = list(enumerate(groups))
+            drawn.append(figure(name, cloud(list(groups.values()), self.axes, label=f"{self.title}: {name}"), key=key))
+        return charts(drawn)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the numbers say: a heading and paragraphs."""
+
+    title: str
+    paragraphs: Sequence[str]
+    remark: str = ""
+
+    def printed(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return a row for each paragraph."""
+        return [""], [[text] for text in self.paragraphs]
+
+    def drawn(self) -> Html:
+        """Return the paragraphs for the page."""
+        return join(Html(f"<p>{esc(text, 5000)}</p>") for text in self.paragraphs)
+
+
+Part = Table | Chart | Curves | Bars | Clouds | Words
+
+
+def _chart(lines: Sequence[Line], title: str, x_label: str, *, log: bool, zero: bool, log_x: bool = False) -> Html:
+    drawn = line_chart(lines, label=title, x_label=x_label, zero=zero, log=log, log_x=log_x)
+    return charts([figure("", drawn, key=[(line.colour, line.name) for line in lines])])
+
+
+def _between(x: float, xs: Sequence[float], ys: Sequence[float]) -> str:
+    return f"{np.interp(x, xs, ys):.4f}" if min(xs) <= x <= max(xs) else ""

@@ -32,6 +32,7 @@ U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 SETTINGS = {
     "columns.agree_on_columns": {},
     "moments.moments": {},
+    "quantiles.quantiles": {"level": 0.9},
     "covariance_pca.covariance_pca": {"rank": 3},
     "subspace_iteration.subspace_iteration": {"rank": 3, "n_columns": 8, "max_rounds": 15},
     "stack_pca.stack_pca": {"rank": 3},

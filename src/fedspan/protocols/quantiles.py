@@ -144,7 +144,7 @@ def _edges(low: Keys, high: Keys) -> Keys:
     width = np.maximum(span, 1) - np.uint64(1)
     width = width // np.uint64(_PARTS) + np.uint64(1)
     steps = np.minimum(np.arange(_PARTS, dtype=np.uint64) * width, span)
-    return low[:, None] + np.concatenate([steps, span], axis=1)
+    return np.asarray(low[:, None] + np.concatenate([steps, span], axis=1))
 
 
 def _keys(values: NDArray[np.float64]) -> Keys:

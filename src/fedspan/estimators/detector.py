@@ -38,6 +38,8 @@ class FedDetector(OutlierMixin, FedEstimator):
 
     offset_: float
     quantile: float
+    #: How far scores of one row may differ by rounding, relatively.
+    _rounding = 1e-9
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn from a table (with ``sites``) or a federation."""
@@ -80,7 +82,10 @@ class FedDetector(OutlierMixin, FedEstimator):
     def _learn_threshold(self, fed: Federation, aggregator: Aggregator | None = None) -> None:
         """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`)."""
         lens, parameters = self._score_lens()
-        self.offset_ = -float(quantiles(fed.apply(lens, **parameters), level=self.quantile, aggregator=aggregator)[0])
+        threshold = float(quantiles(fed.apply(lens, **parameters), level=self.quantile, aggregator=aggregator)[0])
+        # It is some row's own score, and often that of many equal rows: these stay normal in whatever company they are
+        # scored, although the last digits of a product of matrices depend on it.
+        self.offset_ = -(threshold + self._rounding * abs(threshold))
 
     def _scored(self, fed: Federation) -> Federation:
         lens, parameters = self._score_lens()

@@ -149,16 +149,24 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         """Learn the components from a table (with ``sites``) or a federation."""
         self._check_parameters()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            found = prepared_moments(fed, self.solver, self.aggregator, self._names())
-            rank = self._rank(found)
-            self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
-            self.scale_ = deviations(found) if self.scale else None
-            prepared = fed.apply(standardize, **self._lens(), double=True)
-            self.solver_ = self._chosen_solver(fed, rank)
-            solution = self._solve(prepared, rank)
-            self._keep(solution)
-            self.noise_variance_ = self._noise_variance(prepared, solution)
+            self._learn(fed)
         return self
+
+    def _learn(self, fed: Federation, *, all_axes: bool = False) -> Solution:
+        """Learn within a run that has begun, and return what the solver found.
+
+        With `all_axes` that is all of them (solvers that send covariances), although no more are kept than asked for.
+        """
+        found = prepared_moments(fed, self.solver, self.aggregator, self._names())
+        rank = self._rank(found)
+        self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
+        self.scale_ = deviations(found) if self.scale else None
+        prepared = fed.apply(standardize, **self._lens(), double=True)
+        self.solver_ = self._chosen_solver(fed, rank)
+        solution = self._solve(prepared, None if all_axes or self._is_share() else rank)
+        self._keep(solution, rank)
+        self.noise_variance_ = self._noise_variance(prepared, solution)
+        return solution
 
     def transform(self, X: Any) -> Any:
         """Return the coordinates of rows; of a federation, the one whose sites compute them locally."""
@@ -284,20 +292,19 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         fed.log(solver=chosen, why=why)
         return chosen
 
-    def _solve(self, fed: Federation, rank: int) -> Solution:
+    def _solve(self, fed: Federation, rank: int | None) -> Solution:
         options = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
         options["choose"] = self.n_components == "auto"
-        return solve(self.solver_, fed, None if self._is_share() else rank, options)
+        return solve(self.solver_, fed, rank, options)
 
-    def _keep(self, solution: Solution) -> None:
+    def _keep(self, solution: Solution, rank: int) -> None:
         """Set the fitted attributes, in scikit-learn's units."""
         axes = solution.axes
         self.sites_trusted_ = solution.trusted
         self.site_weights_ = np.array([solution.weights.get(name, 0.0) for name in self.sites_])
         n = axes.n  # of the sites whose replies are in the axes
         free = max(1, n - 1 if self.center else n)
-        most = min(n, self.n_features_in_)
-        k = min(len(axes.scatter), most)
+        k = min(len(axes.scatter), n, self.n_features_in_, rank)
         variance, total = axes.scatter[:k] / free, axes.total / free
         ratio = variance / total if total > 0 else np.zeros(k)
         if self._is_share():

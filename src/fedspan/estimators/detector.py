@@ -95,3 +95,8 @@ class FedDetector(OutlierMixin, FedEstimator):
         """Return the anomaly score of each row (n,) of a table."""
         lens, parameters = self._score_lens()
         return cast(Vector, lens(self._validated(X), **parameters)[:, 0])
+
+
+def usual_dimension(n_features: int) -> int:
+    """Return the dimension of a subspace that nobody asked for: half of the columns, at most 10."""
+    return max(1, min(10, n_features // 2))

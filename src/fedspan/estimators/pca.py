@@ -13,11 +13,10 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.pca_solvers import RESILIENT, SOLVERS, Solution, prepared_moments, solve
-from fedspan.estimators.scaler import deviations
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.lenses import project, standardize
-from fedspan.protocols.moments import Moments
+from fedspan.protocols.moments import Moments, deviations
 from fedspan.protocols.residual import residual
 
 Array = NDArray[Any]

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.errors import InputError
-from fedspan.estimators.detector import FedDetector
+from fedspan.estimators.detector import FedDetector, usual_dimension
 from fedspan.estimators.pca import FedPCA
 from fedspan.estimators.pca_solvers import RESILIENT
 from fedspan.federation import Federation
@@ -265,8 +265,7 @@ class FedPCADetector(FedDetector):
         options: dict[str, Any] = dict(self.solver_options or {})
         for name in ("solver", "center", "scale", "aggregator"):
             options[name] = getattr(self, name)
-        k = max(1, min(10, d // 2)) if self.n_components is None else self.n_components
-        return FedPCA(k, **options)
+        return FedPCA(usual_dimension(d) if self.n_components is None else self.n_components, **options)
 
     def _share_columns(self, pca: FedPCA) -> None:
         """Tell `pca`, which learns within this estimator's run, what columns and sites there are."""

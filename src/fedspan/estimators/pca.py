@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.aggregation import Aggregator
+from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.pca_solvers import RESILIENT, SOLVERS, Solution, prepared_moments, solve
@@ -99,10 +99,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     Notes
     -----
-    Three calls before the solver's own (columns, sums, centred sums), and one after that of an exact solver, for
-    ``noise_variance_``. Memory at the coordinator is d^2 for
-    ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, and d times the number of columns asked for (and the
-    number of sites L, where single replies are needed) otherwise.
+    Three calls before the solver's own (columns, sums, centred sums), and one after it, for ``noise_variance_``. Memory
+    at the coordinator is d^2 for ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, and d times the number of
+    columns asked for (and the number of sites L, where single replies are needed) otherwise.
 
     Examples
     --------
@@ -164,7 +163,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.solver_ = self._chosen_solver(fed, rank)
         solution = self._solve(prepared, None if all_axes or self._is_share() else rank)
         self._keep(solution, rank)
-        self.noise_variance_ = self._noise_variance(prepared, solution)
+        self.noise_variance_ = self._noise_variance(prepared)
         return solution
 
     def transform(self, X: Any) -> Any:
@@ -316,14 +315,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.explained_variance_ratio_ = ratio[:k]
         self.singular_values_ = np.sqrt(axes.scatter[:k])
 
-    def _noise_variance(self, fed: Federation, solution: Solution) -> float:
+    def _noise_variance(self, fed: Federation) -> float:
         """Return the mean variance outside the components, as scikit-learn has it."""
         outside = min(self.n_samples_, self.n_features_in_) - self.n_components_
         if outside <= 0:
             return 0.0
-        if self.solver_ in RESILIENT or self.aggregator is not None:
-            rest = solution.axes.total - float(solution.axes.scatter[: self.n_components_].sum())
-            n = solution.axes.n
-        else:
-            rest, n = residual(fed, components=self.components_)
-        return max(0.0, rest) / max(1, n - 1 if self.center else n) / outside
+        aggregator = self.aggregator or (CoordinateMedian() if self.solver_ in RESILIENT else None)
+        rest, n = residual(fed, components=self.components_, aggregator=aggregator)
+        return rest / max(1, n - 1 if self.center else n) / outside

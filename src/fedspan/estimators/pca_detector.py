@@ -247,14 +247,15 @@ class FedPCADetector(FedDetector):
 
     def _refuse_full_rank(self, axes: PrincipalAxes) -> None:
         """Refuse a subspace that leaves nothing outside: the residual would be rounding alone."""
-        if self.score == "mahalanobis":
-            if not axes.total > 0:
-                raise InputError("the rows are all the same: there is no variance to measure deviations by")
-            return
         d, k = self.n_features_in_, self.n_components_
         free = max(1, axes.n - 1 if self.center else axes.n)
+        if not axes.total > 0:
+            raise InputError(
+                f"the variance of all rows is {axes.total / free}, and must be above 0 to measure deviations by: "
+                "the rows are all the same, or a site sends what it should not"
+            )
         rest = self.noise_variance_ * (min(axes.n, d) - k)
-        if not rest > ROUNDING * axes.total / free:
+        if self.score != "mahalanobis" and not rest > ROUNDING * axes.total / free:
             raise InputError(
                 f"n_components={k} must be below the rank of the data, because score={self.score!r} measures what lies "
                 f"outside the subspace, and nothing does (n_features={d}, n_samples={axes.n}): ask for fewer"

@@ -106,9 +106,7 @@ def _reached(fed: Federation, low: Keys, high: Keys, level: float, aggregator: A
     if aggregator is None:
         total = fed.sum(local_counts, low=low, high=high)
         if total["bad"]:
-            raise InputError(
-                f"{total['bad']} values are NaN or infinity, and have no quantile: fill or drop them first"
-            )
+            raise InputError(f"X contains NaN or infinity in {total['bad']} values: fill or drop them first")
         if not total["n"]:
             raise InputError("the sites have no rows: there is no quantile")
         return np.asarray(total["counts"] >= level * total["n"])

@@ -208,6 +208,14 @@ class FedPCADetector(FedDetector):
         names = self._names() or tuple(f"feature {j}" for j in range(len(shares)))
         return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:count]]
 
+    def _anomaly(self, X: Any) -> Vector:
+        # Values that are not finite have scores that are not: no need to look through all values beforehand.
+        lens, parameters = self._score_lens()
+        scores = lens(self._validated(X, ensure_all_finite=False), **parameters)[:, 0]
+        if not np.isfinite(scores).all():
+            self._validated(X)
+        return cast(Vector, scores)
+
     def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         standard = {"mean": self.mean_, "scale": self.scale_}
         if self.whitening_ is not None:

@@ -1,12 +1,13 @@
 """Anomaly scores of rows, as lenses: sites score their own rows, and detectors score new ones with the same code.
 
-Rows are standardised to z and scored in blocks that fit a processor's cache, in double precision whatever the data's.
-Scores that overflow are infinite: as anomalous as can be.
+Rows x are standardised to ``z = (x - mean) / scale`` and scored in blocks that fit a processor's cache, in double
+precision whatever the data's. What is large is the mean, so it is subtracted first; the scale is folded into the
+matrices that z is multiplied with. Scores that overflow are infinite: as anomalous as can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,31 +31,35 @@ def subspace_score(
 
     `inside` is (k,), or ``None`` where only the residual counts.
     """
-    U = np.ascontiguousarray(components.T)
+    width = np.ones(len(mean)) if scale is None else scale
+    U = np.ascontiguousarray((components / width).T)
+    weight = width**-2.0
 
-    def score(Z: Matrix) -> Matrix:
-        T = Z @ U
-        whole, found = np.vecdot(Z, Z), np.vecdot(T, T)
-        residual = whole - found
+    def score(x: Array, D: Matrix) -> Matrix:
+        T = D @ U
+        whole = np.square(D, out=D) @ weight
+        residual: Matrix = whole - np.vecdot(T, T)
         lost = ~(residual > CANCELLED * whole)  # also where it is not a number
         if lost.any():
-            R = Z[lost] - T[lost] @ components
+            Z = standardized(x[lost], mean, scale)
+            R = Z - (Z @ components.T) @ components
             residual[lost] = np.vecdot(R, R)
         residual *= outside
-        return np.asarray(residual if inside is None else residual + (T * T) @ inside)
+        return residual if inside is None else residual + np.square(T, out=T) @ inside
 
-    return _in_blocks(X, mean, scale, score)
+    return _in_blocks(X, mean, score)
 
 
 @lens
 def whitened_score(X: Array, mean: Matrix, scale: Matrix | None, root: Matrix) -> Matrix:
     """Return ``||root z||^2`` (n, 1); `root` (d, d) is symmetric."""
+    factor = np.ascontiguousarray(root if scale is None else (root / scale).T)
 
-    def score(Z: Matrix) -> Matrix:
-        W = Z @ root
+    def score(x: Array, D: Matrix) -> Matrix:
+        W = D @ factor
         return np.asarray(np.vecdot(W, W))
 
-    return _in_blocks(X, mean, scale, score)
+    return _in_blocks(X, mean, score)
 
 
 def standardized(x: Array, mean: Matrix, scale: Matrix | None) -> Matrix:
@@ -65,26 +70,14 @@ def standardized(x: Array, mean: Matrix, scale: Matrix | None) -> Matrix:
     return z
 
 
-def _in_blocks(X: Array, mean: Matrix, scale: Matrix | None, score: Callable[[Matrix], Matrix]) -> Matrix:
+def _in_blocks(X: Array, mean: Matrix, score: Callable[[Array, Matrix], Matrix]) -> Matrix:
+    """Return ``score(x, x - mean)`` (n, 1) of all rows, block by block; it may overwrite its second argument."""
+    size = max(1, _BLOCK_BYTES // (8 * max(1, X.shape[1])))
     found = np.empty((len(X), 1))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for rows, Z in _standardized_blocks(X, mean, scale):
-            found[rows, 0] = score(Z)
+    buffer = np.empty((min(size, len(X)), X.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for start in range(0, len(X), size):
+            x = X[start : start + size]
+            found[start : start + size, 0] = score(x, np.subtract(x, mean, out=buffer[: len(x)]))
     found[np.isnan(found)] = np.inf  # differences of numbers that overflowed
     return found
-
-
-def _standardized_blocks(X: Array, mean: Matrix, scale: Matrix | None) -> Iterator[tuple[slice, Matrix]]:
-    """Yield the rows of each block and their standardised values, which the next block overwrites."""
-    size = max(1, min(len(X), _BLOCK_BYTES // (8 * max(1, X.shape[1]))))
-    # As whole blocks, so that numpy goes through each of them in one sweep.
-    centre = np.tile(mean, (size, 1))
-    width = None if scale is None else np.tile(scale, (size, 1))
-    buffer = np.empty((size, X.shape[1]))
-    for start in range(0, len(X), size):
-        rows = slice(start, start + size)
-        n = len(X[rows])
-        Z = np.subtract(X[rows], centre[:n], out=buffer[:n])
-        if width is not None:
-            np.divide(Z, width[:n], out=Z)
-        yield rows, Z

@@ -1,7 +1,7 @@
 """How much of the rows lies outside a subspace: one round, one number up per site. Only sums are needed.
 
-With an aggregator single replies are, and it combines the sites' means. Taken from the residuals themselves, because the
-difference of two large scatters has no digits left where it is small.
+With an aggregator single replies are, and it combines the sites' means. Taken from the residuals themselves, because
+the difference of two large scatters has no digits left where it is small.
 """
 
 from __future__ import annotations

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Self, cast
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.errors import InputError
-from fedspan.estimators.detector import FedDetector, usual_dimension
+from fedspan.estimators.detector import usual_dimension
 from fedspan.estimators.pca import FedPCA
+from fedspan.estimators.pca_scoring import PCAScoring
 from fedspan.estimators.pca_solvers import RESILIENT
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_root
-from fedspan.protocols.anomaly_scores import CANCELLED, standardized, subspace_score, whitened_score
 from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.lenses import standardize
 from fedspan.protocols.principal_axes import PrincipalAxes
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 SCORES = ("residual", "mahalanobis", "combined")
 #: More columns than this and no covariance is formed: its eigenvectors would take minutes.
@@ -37,7 +32,7 @@ _TAKEN_OVER = (
 )
 
 
-class FedPCADetector(FedDetector):
+class FedPCADetector(PCAScoring):
     """Detect anomalies by PCA: rows are scored by how badly they fit what the sites' rows have in common.
 
     Fit it on rows that are normal, or nearly all so. A row x is standardised to z, and its anomaly score is one of
@@ -155,80 +150,6 @@ class FedPCADetector(FedDetector):
             self._learn_threshold(fed, self._resilient(CoordinateMedian()))
             fed.log(threshold=-self.offset_)
         return self
-
-    def score_one(self, x: Any) -> float:
-        """Return what ``score_samples`` says of one row (d,), without its checks: for streams."""
-        z = standardized(x, self.mean_, self.scale_)
-        if z.shape != self.mean_.shape:
-            raise InputError(f"x has the shape {z.shape}, and must be one row of {len(self.mean_)} numbers")
-        if self.whitening_ is not None:
-            w = self.whitening_ @ z
-            score = float(w @ w)
-        else:
-            inside, outside = self._weights()
-            t = self.components_ @ z
-            whole = float(z @ z)
-            residual = whole - float(t @ t)
-            if not residual > CANCELLED * whole:
-                r = z - t @ self.components_
-                residual = float(r @ r)
-            score = outside * residual + (0.0 if inside is None else float(inside @ (t * t)))
-        if math.isnan(score):
-            if not np.isfinite(x).all():
-                raise InputError("x holds NaN or infinity: fill or drop them first")
-            score = math.inf
-        return -score
-
-    def explain(self, X: Any) -> Vector:
-        """Return each feature's share of the anomaly score: for one row (d,), or for every row (n, d).
-
-        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, the symmetric root
-        of the inverse covariance for Mahalanobis distances), and a feature's share is its part of that length: none is
-        negative, and they sum to 1. A row with the score 0 has shares 0.
-        """
-        check_is_fitted(self)
-        one = np.ndim(X) == 1
-        Z = standardized(self._validated([X] if one else X), self.mean_, self.scale_)
-        if self.whitening_ is not None:
-            W = Z @ self.whitening_
-        else:
-            inside, outside = self._weights()
-            T = Z @ self.components_.T
-            W = math.sqrt(outside) * (Z - T @ self.components_)
-            if inside is not None:
-                W += (T * np.sqrt(inside)) @ self.components_
-        largest = np.abs(W).max(axis=1, keepdims=True)
-        W /= np.where(largest > 0, largest, 1.0)  # squares that do not overflow
-        shares = W**2 / np.maximum(np.vecdot(W, W), 1.0)[:, None]
-        return cast(Vector, shares[0] if one else shares)
-
-    def top_features(self, x: Any, count: int = 5) -> list[tuple[str, float]]:
-        """Return the features with the largest shares of one row's score, the largest first, as (name, share)."""
-        shares = self.explain(np.ravel(x))
-        names = self._names() or tuple(f"feature {j}" for j in range(len(shares)))
-        return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:count]]
-
-    def _anomaly(self, X: Any) -> Vector:
-        # Values that are not finite have scores that are not: no need to look through all values beforehand.
-        lens, parameters = self._score_lens()
-        scores = lens(self._validated(X, ensure_all_finite=False), **parameters)[:, 0]
-        if not np.isfinite(scores).all():
-            self._validated(X)
-        return cast(Vector, scores)
-
-    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
-        standard = {"mean": self.mean_, "scale": self.scale_}
-        if self.whitening_ is not None:
-            return whitened_score, {**standard, "root": self.whitening_}
-        inside, outside = self._weights()
-        return subspace_score, {**standard, "components": self.components_, "inside": inside, "outside": outside}
-
-    def _weights(self) -> tuple[Vector | None, float]:
-        """Return the weights of the squared coordinates within the subspace, and of the squared residual."""
-        if self.score == "residual":
-            return None, 1.0
-        outside = 1.0 / (self.noise_variance_ + self.ridge_)
-        return None if self.score == "combined" else 1.0 / (self.explained_variance_ + self.ridge_), outside
 
     def _learn_model(self, fed: Federation) -> None:
         d = self.n_features_in_

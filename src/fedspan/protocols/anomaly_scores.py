@@ -62,6 +62,48 @@ def whitened_score(X: Array, mean: Matrix, scale: Matrix | None, root: Matrix) -
     return _in_blocks(X, mean, score)
 
 
+def one_subspace_score(
+    x: Matrix, mean: Matrix, scale: Matrix | None, components: Matrix, inside: Matrix | None, outside: float
+) -> float:
+    """Return `subspace_score` of one row (d,), without the overhead of blocks; NaN where that is infinite."""
+    z = standardized(x, mean, scale)
+    t = components @ z
+    whole = float(z @ z)
+    residual = whole - float(t @ t)
+    if not residual > CANCELLED * whole:
+        r = z - t @ components
+        residual = float(r @ r)
+    return outside * residual + (0.0 if inside is None else float(inside @ (t * t)))
+
+
+def one_whitened_score(x: Matrix, mean: Matrix, scale: Matrix | None, root: Matrix) -> float:
+    """Return `whitened_score` of one row (d,), without the overhead of blocks; NaN where that is infinite."""
+    w = root @ standardized(x, mean, scale)
+    return float(w @ w)
+
+
+def subspace_shares(
+    X: Array, mean: Matrix, scale: Matrix | None, components: Matrix, inside: Matrix | None, outside: float
+) -> Matrix:
+    """Return the features' shares (n, d) of `subspace_score`, by the symmetric root of its quadratic form."""
+    Z = standardized(X, mean, scale)
+    T = Z @ components.T
+    W = np.sqrt(outside) * (Z - T @ components)
+    return _shares(W if inside is None else W + (T * np.sqrt(inside)) @ components)
+
+
+def whitened_shares(X: Array, mean: Matrix, scale: Matrix | None, root: Matrix) -> Matrix:
+    """Return the features' shares (n, d) of `whitened_score`."""
+    return _shares(standardized(X, mean, scale) @ root)
+
+
+def _shares(W: Matrix) -> Matrix:
+    """Return the share of every entry in the squared length of its row; 0 where that is 0."""
+    largest = np.abs(W).max(axis=1, keepdims=True)
+    W = W / np.where(largest > 0, largest, 1.0)  # squares that do not overflow
+    return np.asarray(W**2 / np.maximum(np.vecdot(W, W), 1.0)[:, None])
+
+
 def standardized(x: Array, mean: Matrix, scale: Matrix | None) -> Matrix:
     """Return rows, or a single one, as the scores see them."""
     z: Matrix = np.asarray(x, dtype=np.float64) - mean

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
@@ -72,6 +72,7 @@ def test_equal_to_the_pooled_computation(score, k, ridge):
     np.testing.assert_array_equal(detector.predict(test), np.where(expected > threshold, -1, 1))
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 2**31), st.integers(1, 12), st.sampled_from(SCORES))
 def test_the_split_does_not_matter(seed, sites, score):
     X = rows(80)

@@ -166,6 +166,14 @@ def test_wide_tables_do_without_a_covariance(score, monkeypatch):
     np.testing.assert_allclose(detector.explain(X), parts / parts.sum(axis=1, keepdims=True), atol=1e-4)
 
 
+def test_a_covariance_that_no_message_may_hold_is_done_without():
+    X = np.random.default_rng(0).normal(size=(300, 60)) * np.linspace(5, 1, 60)
+    for most, whitens in ((33_000, True), (32_000, False)):
+        fed = fs.federate(X, sites=np.arange(300) % 3, policy=fs.Policy(max_bytes=most))
+        detector = fs.FedPCADetector(2, score="mahalanobis", scale=False, random_state=0).fit(fed)
+        assert (detector.whitening_ is not None) == whitens
+
+
 @pytest.mark.parametrize("score", SCORES)
 def test_shares_are_of_the_score(score):
     detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
@@ -234,8 +242,8 @@ def test_huge_rows_are_outliers_and_never_nan(score):
         assert not np.isnan(scores).any()
         assert (detector.predict(X) == -1).all()
         assert (detector.decision_function(X) < 0).all()
-    with np.errstate(all="ignore"):
         assert [detector.score_one(x) for x in X] == pytest.approx(scores.tolist(), rel=1e-9)
+        np.testing.assert_allclose(detector.explain(X).sum(axis=1), 1.0)
 
 
 def test_tiny_residuals_keep_their_digits():

@@ -86,8 +86,8 @@ class FedPCADetector(PCAScoring):
         As of `FedPCA`.
     whitening_ : array (d, d) or None
         The symmetric root W of the matrix of a Mahalanobis distance, which is ``||W z||^2``. None for ``"residual"``,
-        and with more than 1,000 columns: there every direction outside the subspace is taken to have the variance
-        ``noise_variance_`` (so that ``"combined"`` orders rows as ``"residual"`` does).
+        and with more than 1,000 columns, or more than fit a message: there every direction outside the subspace is
+        taken to have the variance ``noise_variance_`` (so that ``"combined"`` orders rows as ``"residual"`` does).
     ridge_ : float
         The ridge in the units of the standardised rows' variances.
     sites_ : tuple of str
@@ -98,6 +98,12 @@ class FedPCADetector(PCAScoring):
     Leaves a site: what the solver says, then for the threshold 257 counts a round in 8 rounds. For the Mahalanobis
     distances the d (d + 1) / 2 numbers of a Gram matrix: those of solver ``"covariance"`` serve for both, with other
     solvers they are one more message.
+
+    Resilience is for sites that are alike. With a resilient solver or an aggregator the threshold is that of most
+    sites, and a minority cannot push it beyond those of honest sites. Where these differ much, because every one has
+    its own kind of traffic, that is not the threshold of all rows: then the false positive rate can be several times
+    1 - quantile without any lie. Mahalanobis distances lean on small variances, which lies spoil first: where sites may
+    lie the residual is the sturdier score. With sums alone every site is believed, also in the counts of the threshold.
 
     References
     ----------
@@ -153,7 +159,8 @@ class FedPCADetector(PCAScoring):
 
     def _learn_model(self, fed: Federation) -> None:
         d = self.n_features_in_
-        wants_covariance = self.score != "residual" and d <= WIDEST
+        fits = d <= WIDEST and 8 * d * (d + 8) <= fed.policy.max_bytes  # the root, mean and scale go to the sites
+        wants_covariance = self.score != "residual" and fits
         pca = self._pca(d)
         if wants_covariance and pca.solver == "auto":
             pca.solver = "covariance"

@@ -38,7 +38,8 @@ class PCAScoring(FedDetector):
         """Return what ``score_samples`` says of one row (d,), without its checks: for streams."""
         row = self._row(x)
         (_, of_one_row, _), parameters = self._form()
-        score = of_one_row(row, **parameters)
+        with np.errstate(over="ignore", invalid="ignore"):
+            score = of_one_row(row, **parameters)
         if math.isnan(score):
             _refuse_bad_values(row)
             score = math.inf

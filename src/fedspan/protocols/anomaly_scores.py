@@ -21,6 +21,7 @@ Matrix = NDArray[np.float64]
 _BLOCK_BYTES = 2**18
 #: Below this part of ||z||^2 the difference ||z||^2 - ||U'z||^2 has lost digits, and the residual itself is taken.
 CANCELLED = 1e-3
+_LARGEST = 1e150
 
 
 @lens
@@ -86,7 +87,7 @@ def subspace_shares(
     X: Array, mean: Matrix, scale: Matrix | None, components: Matrix, inside: Matrix | None, outside: float
 ) -> Matrix:
     """Return the features' shares (n, d) of `subspace_score`, by the symmetric root of its quadratic form."""
-    Z = standardized(X, mean, scale)
+    Z = _bounded(X, mean, scale)
     T = Z @ components.T
     W = np.sqrt(outside) * (Z - T @ components)
     return _shares(W if inside is None else W + (T * np.sqrt(inside)) @ components)
@@ -94,7 +95,13 @@ def subspace_shares(
 
 def whitened_shares(X: Array, mean: Matrix, scale: Matrix | None, root: Matrix) -> Matrix:
     """Return the features' shares (n, d) of `whitened_score`."""
-    return _shares(standardized(X, mean, scale) @ root)
+    return _shares(_bounded(X, mean, scale) @ root)
+
+
+def _bounded(X: Array, mean: Matrix, scale: Matrix | None) -> Matrix:
+    """Return standardised rows whose products with matrices do not overflow; shares have no need of larger numbers."""
+    with np.errstate(over="ignore"):
+        return np.clip(standardized(X, mean, scale), -_LARGEST, _LARGEST)
 
 
 def _shares(W: Matrix) -> Matrix:

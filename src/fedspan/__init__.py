@@ -16,7 +16,7 @@ from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord
 
 if TYPE_CHECKING:
     from fedspan.engines.local import LocalFederation, federate
-    from fedspan.estimators import FedPCA, FedStandardScaler, load
+    from fedspan.estimators import FedPCA, FedPCADetector, FedStandardScaler, LocalPCADetector, load
 
 __version__ = "0.1.0"
 
@@ -25,7 +25,9 @@ _LATER = {
     "LocalFederation": "fedspan.engines.local",
     "federate": "fedspan.engines.local",
     "FedPCA": "fedspan.estimators",
+    "FedPCADetector": "fedspan.estimators",
     "FedStandardScaler": "fedspan.estimators",
+    "LocalPCADetector": "fedspan.estimators",
     "load": "fedspan.estimators",
 }
 _MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "protocols", "report", "wire")
@@ -33,9 +35,11 @@ _MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "protocols
 __all__ = [
     "FaultPlan",
     "FedPCA",
+    "FedPCADetector",
     "FedStandardScaler",
     "Federation",
     "LocalFederation",
+    "LocalPCADetector",
     "Policy",
     "Replies",
     "RunRecord",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import lzma
 import zipfile
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError
+from fedspan.estimators import files
 
 
 @pytest.fixture
@@ -59,6 +62,69 @@ def test_forged_files_are_told(tmp_path, what):
         archive.writestr("model.json", json.dumps({"format": 1, "estimator": FORGED[what]}))
     with pytest.raises(InputError):
         fs.load(tmp_path / "model")
+
+
+@pytest.fixture
+def many_sites():
+    X = np.random.default_rng(0).normal(size=(3000, 39))
+    return X, [f"site-{i % 100:03d}" for i in range(3000)]
+
+
+def test_the_model_of_a_hundred_sites_is_a_few_kilobytes(tmp_path, many_sites):
+    X, sites = many_sites
+    detector = fs.FedPCADetector(10).fit(X, sites=sites)
+    detector.save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_size < 12_000  # 5,300 of them are the numbers of the model
+    power = fs.FedPCA(2, solver="power", iterations=25).fit(X, sites=sites)
+    power.save(tmp_path / "rounds")
+    assert sum(map(len, power.run_.lines())) > 100_000
+    assert (tmp_path / "rounds").stat().st_size < 12_000
+    assert fs.load(tmp_path / "rounds").run_ == power.run_
+
+
+def test_the_record_can_be_left_out(tmp_path, many_sites):
+    X, sites = many_sites
+    detector = fs.FedPCADetector(10).fit(X, sites=sites)
+    detector.save(tmp_path / "whole")
+    detector.save(tmp_path / "model", record=False)
+    assert (tmp_path / "model").stat().st_size < (tmp_path / "whole").stat().st_size - 1_000
+    loaded = fs.load(tmp_path / "model")
+    assert not hasattr(loaded, "run_")
+    assert detector.run_.calls
+    np.testing.assert_array_equal(loaded.predict(X), detector.predict(X))
+    loaded.save(tmp_path / "again", record=False)
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+def forged_record(path, data, **more):
+    """Write a model whose record is `data`, packed or not."""
+    with zipfile.ZipFile(path, "w") as archive:
+        estimator = {"estimator": "FedPCA", "params": {}, "fitted": {"run_": {"packed record": 0}, **more}}
+        archive.writestr("model.json", json.dumps({"format": 1, "estimator": estimator}))
+        npy = io.BytesIO()
+        np.save(npy, np.frombuffer(data, dtype=np.uint8))
+        archive.writestr("0.npy", npy.getvalue())
+
+
+def test_records_that_unpack_without_end_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_LARGEST_RECORD", 10_000)
+    forged_record(tmp_path / "model", lzma.compress(b" " * 20_000))
+    with pytest.raises(InputError, match="more than 10000 bytes"):
+        fs.load(tmp_path / "model")
+    forged_record(tmp_path / "model", lzma.compress(b"{}")[:-8])
+    with pytest.raises(InputError, match="cut off"):
+        fs.load(tmp_path / "model")
+    forged_record(tmp_path / "model", lzma.compress(b"x", preset=9))  # asks for 64 MiB and more
+    with pytest.raises(InputError, match="not a fedspan model"):
+        fs.load(tmp_path / "model")
+
+
+def test_records_that_are_not_packed_are_read(tmp_path):
+    model = fs.FedPCA(1).fit(np.random.default_rng(0).normal(size=(9, 3)))
+    described = {"estimator": "FedPCA", "params": {}, "fitted": {"run_": {"record": model.run_.lines()}}}
+    with zipfile.ZipFile(tmp_path / "model", "w") as archive:
+        archive.writestr("model.json", json.dumps({"format": 1, "estimator": described}))
+    assert fs.load(tmp_path / "model").run_ == model.run_
 
 
 def test_what_cannot_be_kept_is_refused_and_nothing_is_written(tmp_path):

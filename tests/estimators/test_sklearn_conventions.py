@@ -21,6 +21,19 @@ CLASSES = [
 ]
 #: What makes an estimator quick and well-posed on the small tables of these tests.
 PARAMETERS: dict[str, dict] = {}
+#: Checks of scikit-learn's that an estimator cannot pass, with the reason.
+SCORE_IS_A_PARAMETER = "score is the name of a parameter, and these checks call a method of that name"
+EXPECTED_TO_FAIL: dict[str, dict[str, str]] = {
+    "FedPCADetector": dict.fromkeys(
+        (
+            "check_fit_score_takes_y",
+            "check_n_features_in_after_fitting",
+            "check_pipeline_consistency",
+            "check_array_api_input",
+        ),
+        SCORE_IS_A_PARAMETER,
+    ),
+}
 
 
 def make(kind, **more):
@@ -32,7 +45,10 @@ def table(seed=0, n=60, d=5):
     return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + 3.0, np.arange(n) % 4
 
 
-@parametrize_with_checks([make(kind) for kind in CLASSES])
+@parametrize_with_checks(
+    [make(kind) for kind in CLASSES],
+    expected_failed_checks=lambda estimator: EXPECTED_TO_FAIL.get(type(estimator).__name__, {}),
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

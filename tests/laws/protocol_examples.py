@@ -32,6 +32,8 @@ U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 SETTINGS = {
     "columns.agree_on_columns": {},
     "moments.moments": {},
+    "moments.refuse_bad_values": {},
+    "quantiles.quantiles": {"level": 0.9},
     "covariance_pca.covariance_pca": {"rank": 3},
     "subspace_iteration.subspace_iteration": {"rank": 3, "n_columns": 8, "max_rounds": 15},
     "stack_pca.stack_pca": {"rank": 3},
@@ -42,6 +44,7 @@ SETTINGS = {
     "median_of_means.median_of_means": {"rank": 3, "n_columns": 8, "groups": 4, "iterations": 4},
     "resilient_power.resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
     "resilient_covariance.resilient_covariance": {"rank": 3},
+    "local_detectors.local_detectors": {"rank": 3, "level": 0.9},
 }
 
 SITES = {}

@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import fedspan as fs
 from fedspan.report import models
 from fedspan.report.markup import Html
 from fedspan.report.models import MOST_FEATURES, PICTURES, Picture, models_section
@@ -121,3 +122,17 @@ def test_new_picture_is_added_in_one_place(monkeypatch):
 
     monkeypatch.setattr(models, "PICTURES", [*PICTURES, landmarks])
     assert "Fitted Landmarks here" in page_of(Fitted(landmarks_=1)).text
+
+
+def test_detectors_say_what_an_outlier_is(X):
+    page = page_of(Fitted(offset_=-2.5, quantile=0.95, score="residual"))
+    for words in ("What is an outlier", "residual", "2.5", "0.95", "5 %"):
+        assert words in page.words
+    assert "score" not in page_of(Fitted(offset_=-2.5, quantile=0.95, score=lambda X: 0.0)).words
+    assert "What is an outlier" not in page_of(Fitted(offset_=np.zeros(3), quantile=0.95)).words
+
+
+def test_a_detector_has_the_pictures_of_its_subspace(X):
+    page = page_of(fs.FedPCADetector(2).fit(X, sites=np.arange(40) % 4))
+    for words in ("Explained variance", "Loadings of the first components", "What is an outlier", "column 0"):
+        assert words in page.words

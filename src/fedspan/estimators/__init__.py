@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fedspan.estimators.files import load
+from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.pca import FedPCA
+from fedspan.estimators.pca_detector import FedPCADetector
 from fedspan.estimators.scaler import FedStandardScaler
 
-__all__ = ["FedPCA", "FedStandardScaler", "load"]
+__all__ = ["FedPCA", "FedPCADetector", "FedStandardScaler", "LocalPCADetector", "load"]

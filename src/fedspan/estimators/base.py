@@ -37,11 +37,14 @@ class FedEstimator(BaseEstimator):
     run_: Any
     sites_: tuple[str, ...]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`."""
+    def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:
+        """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`.
+
+        Without `record` the file has no ``run_``, nor has what is loaded: for small devices.
+        """
         from fedspan.estimators.files import save
 
-        save(self, path)
+        save(self, path, record=record)
 
     @contextmanager
     def _fitting(self, X: Any, y: Any, sites: Any, **checks: Any) -> Iterator[Federation]:

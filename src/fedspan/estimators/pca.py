@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.aggregation import Aggregator
+from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.pca_solvers import RESILIENT, SOLVERS, Solution, prepared_moments, solve
-from fedspan.estimators.scaler import deviations
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.lenses import project, standardize
-from fedspan.protocols.moments import Moments
+from fedspan.protocols.moments import Moments, deviations
 from fedspan.protocols.residual import residual
 
 Array = NDArray[Any]
@@ -100,10 +99,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     Notes
     -----
-    Three calls before the solver's own (columns, sums, centred sums), and one after that of an exact solver, for
-    ``noise_variance_``. Memory at the coordinator is d^2 for
-    ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, and d times the number of columns asked for (and the
-    number of sites L, where single replies are needed) otherwise.
+    Three calls before the solver's own (columns, sums, centred sums), and one after it, for ``noise_variance_``. Memory
+    at the coordinator is d^2 for ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, and d times the number of
+    columns asked for (and the number of sites L, where single replies are needed) otherwise.
 
     Examples
     --------
@@ -149,16 +147,24 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         """Learn the components from a table (with ``sites``) or a federation."""
         self._check_parameters()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            found = prepared_moments(fed, self.solver, self.aggregator, self._names())
-            rank = self._rank(found)
-            self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
-            self.scale_ = deviations(found) if self.scale else None
-            prepared = fed.apply(standardize, **self._lens(), double=True)
-            self.solver_ = self._chosen_solver(fed, rank)
-            solution = self._solve(prepared, rank)
-            self._keep(solution)
-            self.noise_variance_ = self._noise_variance(prepared, solution)
+            self._learn(fed)
         return self
+
+    def _learn(self, fed: Federation, *, all_axes: bool = False) -> Solution:
+        """Learn within a run that has begun, and return what the solver found.
+
+        With `all_axes` that is all of them (solvers that send covariances), although no more are kept than asked for.
+        """
+        found = prepared_moments(fed, self.solver, self.aggregator, self._names())
+        rank = self._rank(found)
+        self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
+        self.scale_ = deviations(found) if self.scale else None
+        prepared = fed.apply(standardize, **self._lens(), double=True)
+        self.solver_ = self._chosen_solver(fed, rank)
+        solution = self._solve(prepared, None if all_axes or self._is_share() else rank)
+        self._keep(solution, rank)
+        self.noise_variance_ = self._noise_variance(prepared)
+        return solution
 
     def transform(self, X: Any) -> Any:
         """Return the coordinates of rows; of a federation, the one whose sites compute them locally."""
@@ -284,20 +290,19 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         fed.log(solver=chosen, why=why)
         return chosen
 
-    def _solve(self, fed: Federation, rank: int) -> Solution:
+    def _solve(self, fed: Federation, rank: int | None) -> Solution:
         options = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
         options["choose"] = self.n_components == "auto"
-        return solve(self.solver_, fed, None if self._is_share() else rank, options)
+        return solve(self.solver_, fed, rank, options)
 
-    def _keep(self, solution: Solution) -> None:
+    def _keep(self, solution: Solution, rank: int) -> None:
         """Set the fitted attributes, in scikit-learn's units."""
         axes = solution.axes
         self.sites_trusted_ = solution.trusted
         self.site_weights_ = np.array([solution.weights.get(name, 0.0) for name in self.sites_])
         n = axes.n  # of the sites whose replies are in the axes
         free = max(1, n - 1 if self.center else n)
-        most = min(n, self.n_features_in_)
-        k = min(len(axes.scatter), most)
+        k = min(len(axes.scatter), n, self.n_features_in_, rank)
         variance, total = axes.scatter[:k] / free, axes.total / free
         ratio = variance / total if total > 0 else np.zeros(k)
         if self._is_share():
@@ -310,14 +315,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.explained_variance_ratio_ = ratio[:k]
         self.singular_values_ = np.sqrt(axes.scatter[:k])
 
-    def _noise_variance(self, fed: Federation, solution: Solution) -> float:
+    def _noise_variance(self, fed: Federation) -> float:
         """Return the mean variance outside the components, as scikit-learn has it."""
         outside = min(self.n_samples_, self.n_features_in_) - self.n_components_
         if outside <= 0:
             return 0.0
-        if self.solver_ in RESILIENT or self.aggregator is not None:
-            rest = solution.axes.total - float(solution.axes.scatter[: self.n_components_].sum())
-            n = solution.axes.n
-        else:
-            rest, n = residual(fed, components=self.components_)
-        return max(0.0, rest) / max(1, n - 1 if self.center else n) / outside
+        aggregator = self.aggregator or (CoordinateMedian() if self.solver_ in RESILIENT else None)
+        rest, n = residual(fed, components=self.components_, aggregator=aggregator)
+        return rest / max(1, n - 1 if self.center else n) / outside

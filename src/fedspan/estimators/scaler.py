@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self, cast
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +13,7 @@ from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.lenses import standardize
-from fedspan.protocols.moments import Moments, moments
+from fedspan.protocols.moments import deviations, moments
 
 
 class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
@@ -94,10 +93,3 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
 
     def _lens(self) -> dict[str, Any]:
         return {"mean": self.mean_ if self.with_mean else None, "scale": self.scale_ if self.with_std else None}
-
-
-def deviations(found: Moments) -> NDArray[np.float64]:
-    """Return the standard deviations, 1 for columns that are constant up to rounding (scikit-learn's rule)."""
-    eps = np.finfo(np.float64).eps
-    rounding = found.n * eps * found.variance + (found.n * found.mean * eps) ** 2
-    return np.where(found.variance <= rounding, 1.0, np.sqrt(found.variance))

@@ -1,6 +1,6 @@
 """Linear algebra: pure functions on arrays, numpy and scipy only.
 
-Medians of vectors and of subspaces that say how good they are, and the subspaces themselves.
+Medians of vectors and of subspaces that say how good they are, the subspaces themselves, and whitening.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fedspan.linalg.subspaces import (
     top_eigenvectors,
     with_fixed_signs,
 )
+from fedspan.linalg.whitening import whitening_root
 
 __all__ = [
     "GeometricMedianResult",
@@ -27,5 +28,6 @@ __all__ = [
     "subspace_median",
     "top_eigenpairs",
     "top_eigenvectors",
+    "whitening_root",
     "with_fixed_signs",
 ]

@@ -25,3 +25,15 @@ def project(X: Array, components: Array) -> Array:
     """Return the coordinates of rows along `components` (k, d)."""
     projected: Array = X @ components.T.astype(np.float32 if X.dtype == np.float32 else np.float64)
     return projected
+
+
+@lens
+def shifted_and_scaled(X: Array, shift: float, scale: float) -> Array:
+    """Return ``scale * (X - shift)``."""
+    return np.asarray(scale * (X - shift))
+
+
+@lens
+def scores_as_verdicts(X: Array, threshold: float) -> Array:
+    """Return -1 where an anomaly score is above `threshold`, +1 elsewhere."""
+    return np.where(threshold < X, -1, 1)

@@ -107,6 +107,20 @@ def _aggregated_moments(fed: Federation, aggregator: Aggregator) -> Moments:
     return Moments(typical_rows(counts), centre, variance)
 
 
+def refuse_bad_values(fed: Federation, names: tuple[str, ...] | None = None) -> None:
+    """Refuse values that are not finite, by feature and site; `moments` does so by itself."""
+    bad = fed.sum(local_bad_values)["bad"]
+    if bad.any():
+        _refuse_bad_values(fed, bad, names)
+
+
+def deviations(found: Moments) -> Vector:
+    """Return the standard deviations, 1 for columns that are constant up to rounding (scikit-learn's rule)."""
+    eps = np.finfo(np.float64).eps
+    rounding = found.n * eps * found.variance + (found.n * found.mean * eps) ** 2
+    return np.where(found.variance <= rounding, 1.0, np.sqrt(found.variance))
+
+
 def typical_rows(counts: NDArray[Any]) -> int:
     """Return the number of all rows, as far as the majority of the reported counts tells."""
     return max(1, round(len(counts) * float(np.median(counts))))

@@ -1,6 +1,7 @@
 """How much of the rows lies outside a subspace: one round, one number up per site. Only sums are needed.
 
-Taken from the residuals themselves, because the difference of two large scatters has no digits left where it is small.
+With an aggregator single replies are, and it combines the sites' means. Taken from the residuals themselves, because
+the difference of two large scatters has no digits left where it is small.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.blocks import blocks
+from fedspan.protocols.replies_per_row import aggregated
 
 
 @step
@@ -24,7 +27,12 @@ def local_residual(site: Site, components: NDArray[np.float64]) -> dict[str, Any
     return {"residual": total, "n": len(site)}
 
 
-def residual(fed: Federation, *, components: NDArray[np.float64]) -> tuple[float, int]:
+def residual(
+    fed: Federation, *, components: NDArray[np.float64], aggregator: Aggregator | None = None
+) -> tuple[float, int]:
     """Return the sum of the squared distances of all rows from the span of `components`, and the number of rows."""
+    if aggregator is not None:
+        (mean,), n = aggregated(fed.ask(local_residual, components=components), ("residual",), aggregator)
+        return n * max(0.0, float(mean.value)), n
     total = fed.sum(local_residual, components=components)
     return float(total["residual"]), int(total["n"])

@@ -110,7 +110,27 @@ def centre_and_scale(model: Any, names: Names = None) -> Picture | None:
     return Picture("Centre and scale", table(["feature", *given], rows), remark)
 
 
-PICTURES: list[Callable[[Any, Names], Picture | None]] = [explained_variance, loadings, centre_and_scale]
+def threshold(model: Any, names: Names = None) -> Picture | None:
+    """List what a detector calls an outlier (``offset_``, ``quantile``)."""
+    offset, quantile = getattr(model, "offset_", None), getattr(model, "quantile", None)
+    if not isinstance(offset, float) or not isinstance(quantile, int | float):
+        return None
+    rows = [
+        ["anomaly score above", number(-offset)],
+        ["quantile of the training scores", number(float(quantile))],
+        ["false alarms to expect among rows like those", _percent(1.0 - quantile)],
+    ]
+    score = getattr(model, "score", None)
+    rows = [["score", score], *rows] if isinstance(score, str) else rows
+    return Picture("What is an outlier", table(["what", "value"], rows))
+
+
+PICTURES: list[Callable[[Any, Names], Picture | None]] = [
+    explained_variance,
+    loadings,
+    centre_and_scale,
+    threshold,
+]
 
 
 def _steps(model: Any) -> list[Any]:

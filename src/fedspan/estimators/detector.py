@@ -1,0 +1,102 @@
+"""What all detectors share: an anomaly score of each row, and a threshold that is a quantile of the training scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import OutlierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.aggregation import Aggregator
+from fedspan.errors import InputError
+from fedspan.estimators.base import FedEstimator
+from fedspan.federation import Federation
+from fedspan.protocols.lenses import scores_as_verdicts, shifted_and_scaled
+from fedspan.protocols.quantiles import quantiles
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+
+
+class FedDetector(OutlierMixin, FedEstimator):
+    """Base of the detectors: scikit-learn's outlier API.
+
+    A subclass has a parameter ``quantile``, learns its model in ``fit``, says in `_score_lens` how rows are scored, and
+    ends its ``fit`` with ``self._learn_threshold(fed)``.
+
+    All methods that take rows also take a federation, and return the one whose sites see their own results in one
+    column: no row's result leaves its site.
+
+    Attributes
+    ----------
+    offset_ : float
+        Minus the threshold: rows whose ``score_samples`` is below it are outliers.
+    """
+
+    offset_: float
+    quantile: float
+    #: How far scores of one row may differ by rounding, relatively.
+    _rounding = 1e-9
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Learn from a table (with ``sites``) or a federation."""
+        raise NotImplementedError
+
+    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        """Return the lens from rows (n, d) to anomaly scores (n, 1), higher for more anomalous, and its parameters."""
+        raise NotImplementedError
+
+    def score_samples(self, X: Any) -> Any:
+        """Return minus the anomaly score of each row (n,): higher is more normal."""
+        check_is_fitted(self)
+        if isinstance(X, Federation):
+            return self._scored(X).apply(shifted_and_scaled, shift=0.0, scale=-1.0)
+        return -self._anomaly(X)
+
+    def decision_function(self, X: Any) -> Any:
+        """Return ``score_samples(X) - offset_`` (n,): negative for outliers."""
+        check_is_fitted(self)
+        if isinstance(X, Federation):
+            return self._scored(X).apply(shifted_and_scaled, shift=-self.offset_, scale=-1.0)
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> Any:
+        """Return for each row (n,) +1 where it is normal, -1 where its anomaly score is above the threshold."""
+        check_is_fitted(self)
+        if isinstance(X, Federation):
+            return self._scored(X).apply(scores_as_verdicts, threshold=-self.offset_)
+        return np.where(self._anomaly(X) > -self.offset_, -1, 1)
+
+    def fit_predict(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
+        """Fit to `X` and return what `predict` says of its rows."""
+        return self.fit(X, y, sites=sites).predict(X)
+
+    def _check_quantile(self) -> None:
+        q = self.quantile
+        if isinstance(q, bool) or not isinstance(q, int | float | np.number) or not 0 < q <= 1:
+            raise InputError(f"quantile={q!r} must be a number above 0 and at most 1, such as 0.95")
+
+    def _learn_threshold(self, fed: Federation, aggregator: Aggregator | None = None) -> None:
+        """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`)."""
+        lens, parameters = self._score_lens()
+        threshold = float(quantiles(fed.apply(lens, **parameters), level=self.quantile, aggregator=aggregator)[0])
+        # It is some row's own score, and often that of many equal rows: these stay normal in whatever company they are
+        # scored, although the last digits of a product of matrices depend on it.
+        self.offset_ = -(threshold + self._rounding * abs(threshold))
+
+    def _scored(self, fed: Federation) -> Federation:
+        lens, parameters = self._score_lens()
+        return fed.apply(lens, columns=self._names(), **parameters)
+
+    def _anomaly(self, X: Any) -> Vector:
+        """Return the anomaly score of each row (n,) of a table."""
+        lens, parameters = self._score_lens()
+        return cast(Vector, lens(self._validated(X), **parameters)[:, 0])
+
+
+def usual_dimension(n_features: int) -> int:
+    """Return the dimension of a subspace that nobody asked for: half of the columns, at most 10."""
+    return max(1, min(10, n_features // 2))

@@ -1,0 +1,102 @@
+"""What a fitted PCA detector does: score many rows, score one of a stream, say which features are to blame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.errors import InputError
+from fedspan.estimators.detector import FedDetector
+from fedspan.protocols import anomaly_scores as forms
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+Form = tuple[Callable[..., Array], Callable[..., float], Callable[..., Vector]]
+
+_SUBSPACE: Form = (forms.subspace_score, forms.one_subspace_score, forms.subspace_shares)
+_WHITENED: Form = (forms.whitened_score, forms.one_whitened_score, forms.whitened_shares)
+
+
+class PCAScoring(FedDetector):
+    """Base of `FedPCADetector`: a form of score, and the arrays that it needs."""
+
+    score: str
+    mean_: Vector
+    scale_: Vector | None
+    components_: Vector
+    explained_variance_: Vector
+    noise_variance_: float
+    ridge_: float
+    whitening_: Vector | None
+
+    def score_one(self, x: Any) -> float:
+        """Return what ``score_samples`` says of one row (d,), without its checks: for streams."""
+        row = self._row(x)
+        (_, of_one_row, _), parameters = self._form()
+        with np.errstate(over="ignore", invalid="ignore"):
+            score = of_one_row(row, **parameters)
+        if math.isnan(score):
+            _refuse_bad_values(row)
+            score = math.inf
+        return -score
+
+    def explain(self, X: Any) -> Vector:
+        """Return each feature's share of the anomaly score: for one row (d,), or for every row (n, d).
+
+        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, the symmetric root
+        of the inverse covariance for Mahalanobis distances), and a feature's share is its part of that length: none is
+        negative, and they sum to 1. A row with the score 0 has shares 0.
+        """
+        check_is_fitted(self)
+        (_, _, shares), parameters = self._form()
+        if np.ndim(X) != 1:
+            return shares(self._validated(X), **parameters)
+        row = self._row(X)
+        _refuse_bad_values(row)
+        return cast(Vector, shares(row[None], **parameters)[0])
+
+    def top_features(self, x: Any, count: int = 5) -> list[tuple[str, float]]:
+        """Return the features with the largest shares of one row's score, the largest first, as (name, share)."""
+        shares = self.explain(np.ravel(x))
+        names = self._names() or tuple(f"feature {j}" for j in range(len(shares)))
+        return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:count]]
+
+    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        (lens, _, _), parameters = self._form()
+        return lens, parameters
+
+    def _form(self) -> tuple[Form, dict[str, Any]]:
+        """Return the functions that score many rows, score one and explain, and the parameters of all three."""
+        standard = {"mean": self.mean_, "scale": self.scale_}
+        if self.whitening_ is not None:
+            return _WHITENED, {**standard, "root": self.whitening_}
+        inside, outside = None, 1.0
+        if self.score != "residual":
+            outside = 1.0 / (self.noise_variance_ + self.ridge_)
+        if self.score == "mahalanobis":
+            inside = 1.0 / (self.explained_variance_ + self.ridge_)
+        return _SUBSPACE, {**standard, "components": self.components_, "inside": inside, "outside": outside}
+
+    def _anomaly(self, X: Any) -> Vector:
+        # Values that are not finite have scores that are not: no need to look through all values beforehand.
+        lens, parameters = self._score_lens()
+        scores = lens(self._validated(X, ensure_all_finite=False), **parameters)[:, 0]
+        if not np.isfinite(scores).all():
+            self._validated(X)
+        return cast(Vector, scores)
+
+    def _row(self, x: Any) -> Vector:
+        row: Vector = np.asarray(x, dtype=np.float64)
+        if row.shape != self.mean_.shape:
+            raise InputError(f"x has the shape {row.shape}, and must be one row of {len(self.mean_)} numbers")
+        return row
+
+
+def _refuse_bad_values(x: Vector) -> None:
+    if not np.isfinite(x).all():
+        raise InputError("x holds NaN or infinity: fill or drop them first")

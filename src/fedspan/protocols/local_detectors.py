@@ -1,0 +1,96 @@
+"""Every site for itself: scaler, principal subspace and threshold from the site's own rows alone. The baseline.
+
+Nothing is combined. What leaves a site is its whole model: k d + 2 d + 2 numbers, in one call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, lens, step
+from fedspan.linalg import with_fixed_signs
+from fedspan.protocols.anomaly_scores import subspace_score
+from fedspan.protocols.blocks import blocks
+from fedspan.protocols.moments import Moments, deviations, some_rows
+
+Matrix = NDArray[np.float64]
+
+#: Singular values below this part of the largest are rounding, that of single precision included.
+_ROUNDING = 1e-7
+_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class LocalDetectors:
+    """The models of the sites that sent one, in name order.
+
+    Attributes
+    ----------
+    sites : tuple of str
+    mean, scale : array (L, d)
+    components : array (L, k, d)
+        Orthonormal rows; a site that has fewer than k has zeros instead.
+    threshold : array (L,)
+        The quantile of the site's own scores.
+    rank : array (L,)
+        How many components each has.
+    """
+
+    sites: tuple[str, ...]
+    mean: Matrix
+    scale: Matrix
+    components: Matrix
+    threshold: Matrix
+    rank: NDArray[np.int64]
+
+
+@step
+def local_detector(site: Site, rank: int, level: float, scale: bool) -> dict[str, Any]:
+    """Leaves the site: mean and deviation of its columns, its principal axes, and the quantile of its scores."""
+    n = some_rows(site)
+    X = np.concatenate(list(blocks(site)))
+    if not np.isfinite(X).all():
+        raise InputError("X contains NaN or infinity")
+    mean = X.mean(axis=0)
+    Z = X - mean
+    width = deviations(Moments(n, mean, np.mean(Z**2, axis=0))) if scale else np.ones(len(mean))
+    Z /= width
+    # The triangle of QR has the axes of Z, whatever the number of rows.
+    _, spread, axes = np.linalg.svd(np.linalg.qr(Z, mode="r"), full_matrices=False)
+    own_rank = int(np.count_nonzero(spread > _ROUNDING * spread[0])) if spread[0] > 0 else 0
+    k = min(rank, max(own_rank - 1, 0))
+    components = np.zeros((rank, len(mean)))
+    components[:k] = with_fixed_signs(axes[:k].T).T
+    scores = subspace_score(X, mean, width, components, None, 1.0)
+    threshold = float(np.quantile(scores, level, method="inverted_cdf"))
+    return {"mean": mean, "scale": width, "components": components, "threshold": threshold, "rank": k}
+
+
+def local_detectors(fed: Federation, *, rank: int, level: float, scale: bool = True) -> LocalDetectors:
+    """Return the detectors that the sites fit on their own, each with up to `rank` components.
+
+    A site whose rows have a rank r of at most `rank` (it has few of them, or they are alike) keeps r - 1 components, so
+    that something is left outside of them; without any, its score is the squared distance from its mean.
+    """
+    replies = fed.ask(local_detector, rank=rank, level=level, scale=scale)
+    return LocalDetectors(
+        tuple(replies), *(replies.stack(key) for key in ("mean", "scale", "components", "threshold", "rank"))
+    )
+
+
+@lens
+def local_verdicts(X: NDArray[Any], mean: Matrix, scale: Matrix, components: Matrix, threshold: Matrix) -> Matrix:
+    """Return the median (n, 1), over the models, of a row's residual as a multiple of the model's threshold."""
+    found = np.empty((len(X), 1))
+    for start in range(0, len(X), _ROWS):
+        part = X[start : start + _ROWS]
+        ratios = np.empty((len(threshold), len(part)))
+        for i, limit in enumerate(threshold):
+            ratios[i] = subspace_score(part, mean[i], scale[i], components[i], None, 1.0)[:, 0] / limit
+        found[start : start + _ROWS, 0] = np.median(ratios, axis=0)
+    return found

@@ -1,0 +1,160 @@
+"""Federated quantiles: the order statistic of every column, exactly, without moving a row.
+
+Doubles are ordered like 64-bit integers (see `_keys`), so the quantile is found by a search among these: the
+coordinator names an interval, every site says how much of its column lies below each of 256 equal parts of it, and
+the part that holds the quantile is the next interval. After 8 rounds an interval is a single number.
+
+Leaves a site: per round and column 257 counts and the number of rows; only sums are needed. What they tell: the
+distribution of all rows over parts of an interval that shrinks to the quantile, which is a value of one of the rows.
+Without a secure sum the coordinator sees each site's own counts as they arrive. Up per site and round: 257 counts a
+column of 1, 2 or 4 bytes, as the number of rows needs; down: two numbers a column. Memory at a site: its rows,
+sorted, once.
+
+Error: none. The result is the quantile of the rows of the sites that answered the last round: where a site leaves in
+mid-run, the search widens its interval again. If sites come and go in every round it settles after 24 rounds on a
+number that is the quantile of what answered, up to the share of the rows that came and went.
+
+With an aggregator every site sends the fraction of its rows below each part instead, and the result is the quantile of
+the combined fractions: with medians it lies between the quantiles of the honest sites while these are the majority,
+because the fractions of any number are between those of honest sites. It differs from that of the pooled rows by as
+much as the combined fraction differs from that of all rows: by the sampling error of a site's fraction, about
+``sqrt(level (1 - level) / n_i)``, over the root of the number of sites, where the rows of all sites are alike; by as
+much as the sites differ where they do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.aggregation import Aggregator
+from fedspan.aggregation.base import believed
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step
+from fedspan.protocols.blocks import blocks, n_columns
+from fedspan.protocols.moments import some_rows
+
+Array = NDArray[Any]
+Keys = NDArray[np.uint64]
+
+_PARTS = 256
+_PASS = 8  # rounds from all numbers to one: 256^8 = 2^64
+_SIGN = np.uint64(1 << 63)
+_ROUNDING = 1e-12  # of combined fractions: less than a row in any table
+
+
+@step
+def local_counts(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
+    """Leaves the site: its number of rows, how many are at most each edge of the parts, how many are not finite."""
+    columns, bad = _sorted_columns(site)
+    return {"n": len(site), "bad": bad, "counts": _counts(columns, low, high)}
+
+
+@step
+def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
+    """Leaves the site: its number of rows, and the fraction of them that is at most each edge of the parts."""
+    columns, bad = _sorted_columns(site)
+    if bad:
+        raise InputError(f"X contains NaN or infinity in {bad} values")
+    return {"n": some_rows(site), "fractions": _counts(columns, low, high) / len(site)}
+
+
+def quantiles(fed: Federation, *, level: float, aggregator: Aggregator | None = None) -> NDArray[np.float64]:
+    """Return the `level` quantile (d,) of every column: the smallest value that so large a share of the rows is up to.
+
+    That is an order statistic, numpy's ``method="inverted_cdf"``, of the rows as they are.
+
+    Parameters
+    ----------
+    fed : Federation
+    level : float
+        Above 0 and at most 1.
+    aggregator : Aggregator, optional
+        Where sites may lie: combines the sites' own fractions instead of adding up counts. Single replies are then
+        needed, and the result is that of the pooled rows only as far as the sites' rows are alike.
+
+    Examples
+    --------
+    >>> import fedspan as fs
+    >>> fed = fs.federate(np.arange(1.0, 101.0)[:, None], sites=np.arange(100) % 3)
+    >>> quantiles(fed, level=0.95)
+    array([95.])
+    """
+    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level <= 1:
+        raise InputError(f"level={level!r} must be a number above 0 and at most 1")
+    least, most = _keys(np.array([-np.inf, np.inf]))
+    low, high = least[None], most[None]  # one for all columns: how many these are is seen in the first reply
+    for number in fed.rounds(3 * _PASS):
+        reached = _reached(fed, low, high, float(level), aggregator)  # (d, parts + 1), from False to True
+        low, high = (np.broadcast_to(ends, len(reached)) for ends in (low, high))
+        # The first edge that is reached ends the part; where that is none, or the lowest, sites have come or gone.
+        first = np.where(reached.any(axis=1), reached.argmax(axis=1), _PARTS + 1)
+        edges = _edges(low, high)
+        part = np.clip(first, 1, _PARTS)
+        low, high = _at(edges, part - 1), _at(edges, part)
+        if number < 2 * _PASS:  # after that it settles on what it has
+            low, high = np.where(first == 0, least, low), np.where(first > _PARTS, most, high)
+        if (high - low <= 1).all():
+            break
+    return _values(high)
+
+
+def _reached(fed: Federation, low: Keys, high: Keys, level: float, aggregator: Aggregator | None) -> NDArray[np.bool_]:
+    """Return whether a share of `level` of the rows is at most each edge (d, parts + 1)."""
+    if aggregator is None:
+        total = fed.sum(local_counts, low=low, high=high)
+        if total["bad"]:
+            raise InputError(f"X contains NaN or infinity in {total['bad']} values: fill or drop them first")
+        if not total["n"]:
+            raise InputError("the sites have no rows: there is no quantile")
+        return np.asarray(total["counts"] >= level * total["n"])
+    replies = fed.ask(local_fractions, low=low, high=high)
+    # What a site sends is made a distribution first: between 0 and 1, and rising.
+    fractions = np.maximum.accumulate(np.clip(replies.stack("fractions"), 0.0, 1.0), axis=-1)
+    combined = aggregator(fractions, believed(aggregator, replies.stack("n"))).value
+    return np.asarray(np.maximum.accumulate(combined, axis=-1) >= level - _ROUNDING)
+
+
+def _sorted_columns(site: Site) -> tuple[Array, int]:
+    """Return the site's columns (d, n), each sorted, and how many of its values are not finite."""
+
+    def make() -> tuple[Array, int]:
+        rows = [np.zeros((0, n_columns(site))), *blocks(site)]
+        columns = np.ascontiguousarray(np.concatenate(rows).T)
+        columns.sort(axis=1)
+        return columns, int(np.count_nonzero(~np.isfinite(columns)))
+
+    return site.cached("sorted columns", make)
+
+
+def _counts(columns: Array, low: Keys, high: Keys) -> Array:
+    """Return how many values of each column are at most each edge (d, parts + 1)."""
+    edges = np.broadcast_to(_values(_edges(low, high)), (len(columns), _PARTS + 1))
+    found = [np.searchsorted(column, at, side="right") for column, at in zip(columns, edges, strict=True)]
+    return np.array(found).astype(np.min_scalar_type(columns.shape[1]))
+
+
+def _edges(low: Keys, high: Keys) -> Keys:
+    """Return the edges (d, parts + 1) of equal parts of the intervals from `low` to `high` (d,)."""
+    span = (high - low)[:, None]
+    width = np.maximum(span, 1) - np.uint64(1)
+    width = width // np.uint64(_PARTS) + np.uint64(1)
+    steps = np.minimum(np.arange(_PARTS, dtype=np.uint64) * width, span)
+    return np.asarray(low[:, None] + np.concatenate([steps, span], axis=1))
+
+
+def _keys(values: NDArray[np.float64]) -> Keys:
+    """Return integers that are ordered like the numbers: negative ones have all bits turned, others the sign."""
+    bits = (values + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def _values(keys: Keys) -> NDArray[np.float64]:
+    """Undo `_keys`."""
+    return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
+
+
+def _at(edges: Keys, index: NDArray[np.intp]) -> Keys:
+    return np.asarray(np.take_along_axis(edges, index[:, None], axis=1)[:, 0])

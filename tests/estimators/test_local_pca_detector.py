@@ -1,0 +1,127 @@
+"""LocalPCADetector: every site's model is what scikit-learn makes of its own rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+
+import fedspan as fs
+from fedspan.errors import InputError
+
+rng = np.random.default_rng(0)
+MIXES = {name: rng.normal(size=(6, 6)) for name in "abc"}
+
+
+def rows(name, n, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 6)) * [6, 4, 1, 0.5, 0.3, 0.2] @ MIXES[name] + ord(name)
+
+
+def federation(**sizes):
+    return fs.LocalFederation([fs.Site(name, rows(name, n)) for name, n in sizes.items()])
+
+
+@pytest.fixture
+def detector():
+    return fs.LocalPCADetector(2, quantile=0.9).fit(federation(a=60, b=70, c=80))
+
+
+def ratio(name, n, X, k=2, quantile=0.9):
+    """Return the residual of `X` over the threshold, from scikit-learn on the rows of one site."""
+    own = rows(name, n)
+    scaler = StandardScaler().fit(own)
+    pca = PCA(k, svd_solver="full").fit(scaler.transform(own))
+
+    def residual(X):
+        Z = scaler.transform(X)
+        return np.sum((Z - pca.inverse_transform(pca.transform(Z))) ** 2, axis=1)
+
+    return residual(X) / np.quantile(residual(own), quantile, method="inverted_cdf")
+
+
+def test_a_site_is_scikit_learn_on_its_own_rows(detector):
+    X = rows("b", 50, seed=5)
+    for name, n in {"a": 60, "b": 70, "c": 80}.items():
+        expected = ratio(name, n, X)
+        np.testing.assert_allclose(-detector.score_samples(X, site=name), expected, rtol=1e-7)
+        np.testing.assert_allclose(detector.decision_function(X, site=name), 1 - expected, rtol=1e-6, atol=1e-7)
+        np.testing.assert_array_equal(detector.predict(X, site=name), np.where(expected > 1, -1, 1))
+
+
+def test_without_a_name_most_sites_decide(detector):
+    X = np.vstack([rows("a", 50, seed=5), rows("b", 50, seed=6)])
+    ratios = [-detector.score_samples(X, site=name) for name in "abc"]
+    np.testing.assert_allclose(-detector.score_samples(X), np.median(ratios, axis=0), rtol=1e-12)
+    votes = np.sum([detector.predict(X, site=name) == -1 for name in "abc"], axis=0)
+    np.testing.assert_array_equal(detector.predict(X), np.where(votes >= 2, -1, 1))
+    assert detector.offset_ == -1.0
+
+
+def test_the_training_rate_is_kept_by_each(detector):
+    for name, n in {"a": 60, "b": 70, "c": 80}.items():
+        assert np.sum(detector.predict(rows(name, n), site=name) == -1) == n - np.ceil(0.9 * n)
+
+
+def test_nothing_of_one_site_changes_another():
+    one = fs.LocalPCADetector(2).fit(federation(a=60, b=70, c=80))
+    other = fs.LocalPCADetector(2).fit(federation(a=60, b=20))
+    np.testing.assert_array_equal(one.components_[0], other.components_[0])
+    assert one.threshold_[0] == other.threshold_[0]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 10])
+def test_few_rows_keep_fewer_components(n):
+    detector = fs.LocalPCADetector(3).fit(federation(a=60, b=n))
+    expected = min(3, max(min(n - 1, 6) - 1, 0))
+    np.testing.assert_array_equal(detector.n_components_, [3, expected])
+    U = detector.components_[1]
+    np.testing.assert_allclose(U @ U.T, np.diag([1.0] * expected + [0.0] * (3 - expected)), atol=1e-12)
+    own = rows("b", n)
+    assert (detector.predict(own, site="b") == 1).mean() >= 0.95 * (n - 1) / n
+    assert detector.predict(own[:1] + 1e3, site="b")[0] == -1
+    assert np.isfinite(detector.score_samples(rows("b", 20, seed=3))).all()
+
+
+def test_equal_rows_call_everything_else_an_outlier():
+    sites = [fs.Site("same", np.ones((9, 6))), fs.Site("other", rows("a", 50))]
+    detector = fs.LocalPCADetector(2).fit(fs.LocalFederation(sites))
+    np.testing.assert_array_equal(detector.predict([[1.0] * 6, [1.0] * 5 + [1.1]], site="same"), [1, -1])
+
+
+def test_scale_is_an_option():
+    X = rows("a", 60)
+    detector = fs.LocalPCADetector(2, scale=False).fit(X)
+    np.testing.assert_array_equal(detector.scale_, np.ones((1, 6)))
+    U = PCA(2, svd_solver="full").fit(X).components_
+    np.testing.assert_allclose(detector.components_[0], U, atol=1e-9)
+
+
+def test_a_federation_hears_the_verdicts(detector):
+    fed = federation(a=60, b=70, c=80)
+    assert detector.predict(fed, site="a").sites == ("a", "b", "c")
+
+
+def test_a_silent_site_has_no_model():
+    def silent(replies, bad, rng, call):
+        return dict.fromkeys(bad)
+
+    fed = federation(a=60, b=70, c=80).corrupt(silent, sites=["b"])
+    detector = fs.LocalPCADetector(2).fit(fed)
+    assert detector.sites_ == ("a", "c")
+    assert len(detector.components_) == 2
+    with pytest.raises(InputError, match="site='b' must be one of a, c"):
+        detector.predict(np.zeros((1, 6)), site="b")
+
+
+@pytest.mark.parametrize("k", [0, 6, 7, 1.5, "auto", True])
+def test_other_dimensions_are_refused(k):
+    with pytest.raises(InputError, match="n_components="):
+        fs.LocalPCADetector(k).fit(federation(a=60))
+
+
+def test_more_rows_than_a_block():
+    detector = fs.LocalPCADetector(2).fit(federation(a=60, b=70))
+    X = rows("a", 9000, seed=2)
+    scores = detector.score_samples(X)
+    np.testing.assert_allclose(detector.score_samples(X[8190:8195]), scores[8190:8195], rtol=1e-11)

@@ -1,0 +1,409 @@
+"""FedPCADetector: scores and threshold of the pooled rows, computed here by other means."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fedspan as fs
+from fedspan import attacks
+from fedspan.aggregation import CoordinateMedian, TrimmedMean
+from fedspan.errors import InputError
+from fedspan.estimators import pca_detector
+from fedspan.estimators.pca_solvers import SOLVERS
+from fedspan.protocols.covariance_pca import packed, unpacked
+
+SCORES = ("residual", "mahalanobis", "combined")
+SIZES = np.array([9.0, 5.0, 3.0, 0.6, 0.5, 0.3, 0.2, 0.1])
+AXES = np.linalg.qr(np.random.default_rng(7).normal(size=(8, 8)))[0]
+UNITS = 10.0 ** np.arange(-3, 5)
+
+
+def rows(n=600, seed=0):
+    """Normal rows with three strong directions, in eight wildly different units."""
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(n, 8)) * SIZES @ AXES.T + 2.0) * UNITS
+
+
+def anomalies(n=300, seed=1):
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(n, 8)) * SIZES[::-1] @ AXES.T + 2.0) * UNITS
+
+
+def labels(n=600, sites=9):
+    return np.random.default_rng(3).integers(0, sites, n).astype(str)
+
+
+def pooled_scores(train, X, score, k, ridge):
+    """Return anomaly scores from scikit-learn's scaler and PCA, and explicit inverses."""
+    scaler = StandardScaler().fit(train)
+    Z, T = scaler.transform(train), scaler.transform(X)
+    U = PCA(k, svd_solver="full").fit(Z).components_
+    R = T - T @ U.T @ U
+    if score == "residual":
+        return np.sum(R**2, axis=1)
+    C = np.cov(Z, rowvar=False)
+    r = ridge * np.trace(C) / len(C)
+    if score == "mahalanobis":
+        return np.einsum("ij,jk,ik->i", T, np.linalg.inv(C + r * np.eye(len(C))), T)
+    P = np.eye(len(C)) - U.T @ U
+    # Within the complement the inverse is that of the projected covariance plus the ridge.
+    return np.einsum("ij,jk,ik->i", R, np.linalg.pinv(P @ C @ P + r * P, rcond=1e-9, hermitian=True), R)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("ridge", [1e-4, 0.1])
+def test_equal_to_the_pooled_computation(score, k, ridge):
+    train, test = rows(), rows(seed=5)
+    detector = fs.FedPCADetector(k, score=score, ridge=ridge, quantile=0.9).fit(train, sites=labels())
+    expected = pooled_scores(train, test, score, k, ridge)
+    np.testing.assert_allclose(-detector.score_samples(test), expected, rtol=1e-7)
+    threshold = np.quantile(pooled_scores(train, train, score, k, ridge), 0.9, method="inverted_cdf")
+    assert -detector.offset_ == pytest.approx(threshold, rel=1e-7)
+    np.testing.assert_array_equal(detector.predict(test), np.where(expected > threshold, -1, 1))
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**31), st.integers(1, 12), st.sampled_from(SCORES))
+def test_the_split_does_not_matter(seed, sites, score):
+    X = rows(80)
+    split = np.random.default_rng(seed).integers(0, sites, len(X))
+    one = fs.FedPCADetector(3, score=score).fit(X)
+    many = fs.FedPCADetector(3, score=score).fit(X, sites=split)
+    np.testing.assert_allclose(many.score_samples(X), one.score_samples(X), rtol=1e-6)
+    np.testing.assert_allclose(many.offset_, one.offset_, rtol=1e-6)
+
+
+def test_by_hand():
+    X = np.array([[3.0, 0.0, 0.0], [-3.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
+    x = [5.0, 2.0, 1.0]
+    residual = fs.FedPCADetector(1, scale=False, quantile=0.5).fit(X)
+    np.testing.assert_allclose(residual.score_samples([x]), [-5.0])
+    np.testing.assert_allclose(residual.explain(x), [0.0, 0.8, 0.2], atol=1e-12)
+    assert residual.top_features(x, 2) == [("feature 1", pytest.approx(0.8)), ("feature 2", pytest.approx(0.2))]
+    # The variances are 6, 2/3 and 0, their mean 20/9; the ridge is a tenth of that.
+    spread = np.array([6.0, 2.0 / 3.0, 0.0]) + 2.0 / 9.0
+    parts = np.array([25.0, 4.0, 1.0]) / spread
+    mahalanobis = fs.FedPCADetector(1, scale=False, score="mahalanobis", ridge=0.1).fit(X)
+    np.testing.assert_allclose(mahalanobis.score_samples([x]), [-parts.sum()])
+    np.testing.assert_allclose(mahalanobis.explain(x), parts / parts.sum(), atol=1e-12)
+    combined = fs.FedPCADetector(1, scale=False, score="combined", ridge=0.1).fit(X)
+    np.testing.assert_allclose(combined.score_samples([x]), [-parts[1:].sum()])
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_serves(solver, score):
+    exact = fs.FedPCADetector(3, score=score, solver="covariance").fit(rows(), sites=labels())
+    detector = fs.FedPCADetector(3, score=score, solver=solver, random_state=0).fit(rows(), sites=labels())
+    resilient = solver in ("subspace_median", "median_of_means", "resilient_power", "resilient_covariance", "stack")
+    one, other = exact.score_samples(rows(seed=5)), detector.score_samples(rows(seed=5))
+    if not resilient:
+        np.testing.assert_allclose(other, one, rtol=1e-4)
+    assert np.corrcoef(np.log(-one), np.log(-other))[0, 1] > (0.9 if resilient else 0.999999)
+    assert 0.03 < np.mean(detector.predict(rows(2000, seed=8)) == -1) < 0.08
+
+
+def test_one_gram_message_serves_for_subspace_and_covariance():
+    def steps(**options):
+        run = fs.FedPCADetector(3, score="mahalanobis", **options).fit(rows(), sites=labels()).run_
+        return [call.step.split(".")[-1] for call in run.calls]
+
+    assert steps().count("local_gram") == 1
+    assert steps(solver="subspace_iteration").count("local_gram") == 1
+    assert steps(solver="subspace_median").count("local_phi") == 1
+    assert steps(solver="subspace_median").count("local_gram") == 0
+
+
+def test_center_and_scale_are_options():
+    X = rows()
+    plain = fs.FedPCADetector(3, center=False, scale=False).fit(X, sites=labels())
+    U = np.linalg.svd(X, full_matrices=False)[2][:3]
+    np.testing.assert_allclose(-plain.score_samples(X), np.sum((X - X @ U.T @ U) ** 2, axis=1), rtol=1e-5)
+    z = StandardScaler().fit_transform(X)
+    np.testing.assert_allclose(
+        fs.FedPCADetector(3).fit(z, sites=labels()).score_samples(z),
+        fs.FedPCADetector(3).fit(X, sites=labels()).score_samples(X),
+        rtol=1e-8,
+    )
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_wide_tables_do_without_a_covariance(score, monkeypatch):
+    monkeypatch.setattr(pca_detector, "WIDEST", 7)
+    detector = fs.FedPCADetector(3, score=score, solver="subspace_iteration", ridge=0.01, random_state=0)
+    X = rows()
+    detector.fit(X, sites=labels())
+    assert detector.whitening_ is None
+    Z = StandardScaler().fit_transform(X)
+    pca = PCA(3, svd_solver="full").fit(Z)
+    T = pca.transform(Z)
+    outside = np.sum((Z - T @ pca.components_) ** 2, axis=1)
+    r = 0.01 * np.cov(Z, rowvar=False).trace() / 8
+    expected = {
+        "residual": outside,
+        "combined": outside / (pca.noise_variance_ + r),
+        "mahalanobis": outside / (pca.noise_variance_ + r) + T**2 @ (1 / (pca.explained_variance_ + r)),
+    }[score]
+    np.testing.assert_allclose(-detector.score_samples(X), expected, rtol=1e-5)
+    np.testing.assert_allclose([detector.score_one(x) for x in X], detector.score_samples(X), rtol=1e-12)
+    np.testing.assert_allclose(detector.explain(X).sum(axis=1), 1.0)
+    # A share is a part of the squared length of the symmetric root of the model's precision times z.
+    weights = np.zeros(8)
+    weights[:3] = 0.0 if score != "mahalanobis" else 1 / (pca.explained_variance_ + r)
+    weights[3:] = 1.0 if score == "residual" else 1 / (pca.noise_variance_ + r)
+    whole = np.vstack([pca.components_, np.linalg.svd(pca.components_)[2][3:]])
+    parts = (Z @ (whole.T * np.sqrt(weights)) @ whole) ** 2
+    np.testing.assert_allclose(detector.explain(X), parts / parts.sum(axis=1, keepdims=True), atol=1e-4)
+
+
+def test_a_covariance_that_no_message_may_hold_is_done_without():
+    X = np.random.default_rng(0).normal(size=(300, 60)) * np.linspace(5, 1, 60)
+    for most, whitens in ((33_000, True), (32_000, False)):
+        fed = fs.federate(X, sites=np.arange(300) % 3, policy=fs.Policy(max_bytes=most))
+        detector = fs.FedPCADetector(2, score="mahalanobis", scale=False, random_state=0).fit(fed)
+        assert (detector.whitening_ is not None) == whitens
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_shares_are_of_the_score(score):
+    detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
+    X = np.vstack([rows(50, seed=9), anomalies(50)])
+    shares = detector.explain(X)
+    assert shares.shape == X.shape
+    assert (shares >= 0).all()
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(detector.explain(X[3]), shares[3], rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(detector.explain(detector.mean_), np.zeros(8))
+    with pytest.raises(InputError, match="NaN"):
+        detector.explain([np.nan] * 8)
+    huge = detector.mean_ + detector.scale_ * 1e200 * np.eye(8)[2]
+    np.testing.assert_allclose(detector.explain(huge).sum(), 1.0)
+
+
+def test_a_feature_that_goes_wrong_is_named():
+    pd = pytest.importorskip("pandas")
+    names = [f"column {j}" for j in range(8)]
+    frame = pd.DataFrame(rows(), columns=names)
+    for score in SCORES:
+        detector = fs.FedPCADetector(3, score=score).fit(frame, sites=labels())
+        row = frame.iloc[0].copy()
+        row["column 5"] += 60 * detector.scale_[5]
+        (name, share), *others = detector.top_features(row)
+        assert name == "column 5"
+        assert share > 0.3
+        assert len(others) == 4
+        assert detector.top_features(frame.iloc[:1], 1)[0][0] in names
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_one_row_has_the_score_of_a_batch(score):
+    detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
+    inside = detector.mean_ + (np.eye(3) @ detector.components_) * detector.scale_
+    X = np.vstack([rows(100, seed=4), anomalies(100), rows(50, seed=6) * 1e3, inside + 1e-4 * detector.scale_])
+    scores = detector.score_samples(X)
+    np.testing.assert_allclose([detector.score_one(x) for x in X], scores, rtol=1e-12)
+    assert detector.score_one(X[0].tolist()) == detector.score_one(X[0])
+    with pytest.raises(InputError, match="one row of 8 numbers"):
+        detector.score_one(X[:1])
+    with pytest.raises(InputError, match="NaN"):
+        detector.score_one([np.nan] * 8)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_batches_of_any_size_and_precision(score):
+    detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
+    X = rows(9001, seed=4)  # more than two blocks
+    scores = detector.score_samples(X)
+    np.testing.assert_allclose(detector.score_samples(X[::-1])[::-1], scores, rtol=1e-11)
+    np.testing.assert_allclose(detector.score_samples(X[4095:4099]), scores[4095:4099], rtol=1e-11)
+    single = detector.score_samples(X.astype(np.float32))
+    assert single.dtype == np.float64
+    np.testing.assert_allclose(single, detector.score_samples(X.astype(np.float32).astype(np.float64)), rtol=1e-11)
+    assert detector.score_samples(np.asfortranarray(X)) == pytest.approx(scores, rel=1e-11)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_huge_rows_are_outliers_and_never_nan(score):
+    detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
+    X = np.array([[1e308] * 8, [-1e308, 1e308] * 4, [1e160] * 8, [1e308, 0, 0, 0, 0, 0, 0, 0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = detector.score_samples(X)
+        assert not np.isnan(scores).any()
+        assert (detector.predict(X) == -1).all()
+        assert (detector.decision_function(X) < 0).all()
+        assert [detector.score_one(x) for x in X] == pytest.approx(scores.tolist(), rel=1e-9)
+        np.testing.assert_allclose(detector.explain(X).sum(axis=1), 1.0)
+
+
+def test_tiny_residuals_keep_their_digits():
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.normal(size=(6, 2)))[0]
+    X = 1e3 * rng.normal(size=(400, 2)) @ U.T + 1e-4 * rng.normal(size=(400, 6))
+    detector = fs.FedPCADetector(2, scale=False).fit(X, sites=np.arange(400) % 4)
+    D = X - detector.mean_
+    exact = D.astype(np.longdouble) - (D.astype(np.longdouble) @ detector.components_.T) @ detector.components_
+    np.testing.assert_allclose(-detector.score_samples(X), np.sum(exact**2, axis=1).astype(float), rtol=1e-6)
+
+
+def test_a_subspace_that_leaves_nothing_out_is_refused():
+    rng = np.random.default_rng(0)
+    flat = rng.normal(size=(100, 3)) @ rng.normal(size=(3, 6))
+    for score in ("residual", "combined"):
+        with pytest.raises(InputError, match="n_components=3 must be below the rank of the data"):
+            fs.FedPCADetector(3, score=score).fit(flat, sites=np.arange(100) % 4)
+        with pytest.raises(InputError, match="below the rank"):
+            fs.FedPCADetector(6, score=score).fit(rng.normal(size=(100, 6)))
+        fs.FedPCADetector(2, score=score).fit(flat)
+    with pytest.raises(InputError, match="below the rank"):
+        fs.FedPCADetector(3, solver="subspace_median", center=False).fit(flat, sites=np.arange(100) % 4)
+    assert fs.FedPCADetector(3, score="mahalanobis").fit(flat).predict([[9.0, 0, 0, 0, 0, 0]])[0] == -1
+    with pytest.raises(InputError, match="rows are all the same"):
+        fs.FedPCADetector(1, score="mahalanobis").fit(np.ones((9, 3)))
+
+
+def test_the_dimension_may_be_a_share_or_left_open():
+    shared = fs.FedPCADetector(0.8, score="combined").fit(rows(), sites=labels())
+    assert shared.n_components_ == len(shared.components_) == fs.FedPCA(0.8, scale=True).fit(rows()).n_components_
+    assert fs.FedPCADetector().fit(rows()).n_components_ == 4
+    auto = fs.FedPCADetector("auto", solver="subspace_median", solver_options={"max_components": 4})
+    assert 1 <= auto.fit(rows(), sites=labels()).n_components_ <= 4
+
+
+def test_solver_options_reach_the_solver():
+    options = {"iterations": 3}
+    detector = fs.FedPCADetector(3, solver="power", solver_options=options).fit(rows(), sites=labels())
+    more = fs.FedPCADetector(3, solver="power", solver_options={"iterations": 5}).fit(rows(), sites=labels())
+    assert len(more.run_.calls) == len(detector.run_.calls) + 2
+    assert options == {"iterations": 3}
+    assert fs.FedPCADetector(3, solver_options=options).get_params()["solver_options"] is options
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"score": "distance"}, "score='distance' must be one of residual, mahalanobis, combined"),
+        ({"ridge": 0}, "ridge=0 must be"),
+        ({"ridge": np.inf}, "ridge=inf must be"),
+        ({"ridge": "small"}, "ridge='small' must be"),
+        ({"quantile": 2}, "quantile=2 must be"),
+        ({"solver": "magic"}, "solver='magic' must be one of"),
+        ({"solver_options": {"speed": 1}}, "solver_options has 'speed', and may have groups, iterations"),
+        ({"solver_options": {"scale": False}}, "solver_options has 'scale'"),
+        ({"solver_options": 3}, "solver_options=3 must be a dict"),
+        ({"solver_options": {"tol": -1}}, "tol=-1 must be"),
+        ({"aggregator": "median"}, "aggregator='median' must be"),
+        ({"n_components": 9}, "n_components=9 must be between 1 and"),
+        ({"n_components": 0}, "n_components=0 must be between 1 and"),
+        ({"n_components": 1.5}, "n_components=1.5 must be"),
+    ],
+    ids=str,
+)
+def test_other_parameters_are_refused_with_a_sentence(parameters, words):
+    with pytest.raises(InputError, match=words):
+        fs.FedPCADetector(**parameters).fit(rows(), sites=labels())
+
+
+def test_in_a_pipeline():
+    fed = fs.federate(rows(), sites=labels())
+    pipeline = make_pipeline(fs.FedStandardScaler(), fs.FedPCADetector(3)).fit(fed)
+    alone = fs.FedPCADetector(3).fit(fed)
+    np.testing.assert_array_equal(pipeline.predict(anomalies()), alone.predict(anomalies()))
+
+
+def spread(X, n_sites=40):
+    return fs.federate(X, sites=np.arange(len(X)) % n_sites)
+
+
+HOSTILE = [attacks.SignFlip(), attacks.RandomNoise(100.0), attacks.ScaledReverse(100.0), attacks.Ones()]
+
+
+@pytest.mark.parametrize("attack", HOSTILE, ids=lambda attack: type(attack).__name__)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "subspace_median"},
+        {"solver": "covariance", "aggregator": CoordinateMedian()},
+        {"solver": "covariance", "aggregator": TrimmedMean(12)},
+    ],
+    ids=str,
+)
+def test_hostile_sites_move_neither_detection_nor_threshold_much(attack, options):
+    X = rows(8000)
+    fed = spread(X).corrupt(attack, sites=[str(i) for i in range(0, 40, 4)])  # a quarter
+    detector = fs.FedPCADetector(3, **options).fit(fed)
+    test = np.vstack([rows(4000, seed=21), anomalies(4000)])
+    truth = np.repeat([0, 1], 4000)
+    clean = fs.FedPCADetector(3).fit(spread(X))
+    lost = roc_auc_score(truth, -clean.score_samples(test)) - roc_auc_score(truth, -detector.score_samples(test))
+    assert lost < 0.02
+    assert abs(np.mean(detector.predict(test[:4000]) == -1) - 0.05) < 0.02
+
+
+def test_what_hostile_sites_do_to_sums():
+    """What the test above is worth: without an aggregator two lying sites spoil the detector, or the fit."""
+
+    def minor_axes_first(replies, bad, rng, call):
+        if "gram" not in call.step:
+            return {}
+        inverses = {site: np.linalg.inv(unpacked(replies[site]["gram"])) for site in bad}
+        return {site: {**replies[site], "gram": packed(1e8 * inverse)} for site, inverse in inverses.items()}
+
+    test = np.vstack([rows(4000, seed=21), anomalies(4000)])
+    fed = spread(rows(8000))
+    detector = fs.FedPCADetector(3).fit(fed.corrupt(minor_axes_first, sites=["0", "4"]))
+    assert roc_auc_score(np.repeat([0, 1], 4000), -detector.score_samples(test)) < 0.85
+    with pytest.raises(InputError, match="a site sends what it should not"):
+        fs.FedPCADetector(3).fit(fed.corrupt(attacks.ScaledReverse(100.0), sites=["0", "4"]))
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_sites_that_leave_in_mid_run(score):
+    def leave(replies, bad, rng, call):
+        return dict.fromkeys(bad) if call.number >= 7 else {}
+
+    X = rows(8000)
+    gone = [str(i) for i in range(30, 40)]
+    detector = fs.FedPCADetector(3, score=score).fit(spread(X).corrupt(leave, sites=gone))
+    stays = X[np.arange(len(X)) % 40 < 30]
+    # The model is that of all rows, the threshold exactly the quantile of those who stayed.
+    scores = -detector.score_samples(stays)
+    assert -detector.offset_ == pytest.approx(np.quantile(scores, 0.95, method="inverted_cdf"), rel=1e-8)
+
+
+def test_sites_that_come_and_go():
+    fed = spread(rows(8000)).with_faults(fs.FaultPlan(seed=1, drop=0.15, nonfinite=0.03, shape=0.02))
+    for options in ({}, {"solver": "subspace_median"}, {"score": "combined"}):
+        detector = fs.FedPCADetector(3, **options).fit(fed)
+        assert abs(np.mean(detector.predict(rows(4000, seed=21)) == -1) - 0.05) < 0.015
+        assert detector.run_.failures
+
+
+def test_the_false_positive_rate_is_what_was_asked_for():
+    for quantile in (0.9, 0.95, 0.99):
+        for score in SCORES:
+            detector = fs.FedPCADetector(3, score=score, quantile=quantile).fit(rows(20_000), sites=labels(20_000))
+            assert abs(np.mean(detector.predict(rows(20_000, seed=2)) == -1) - (1 - quantile)) < 0.01
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_saved_and_loaded_the_same(score, tmp_path):
+    detector = fs.FedPCADetector(3, score=score, aggregator=CoordinateMedian(), solver_options={"tol": 1e-5})
+    detector.fit(rows(), sites=labels()).save(tmp_path / "model")
+    loaded = fs.load(tmp_path / "model")
+    X = anomalies()
+    np.testing.assert_array_equal(loaded.score_samples(X), detector.score_samples(X))
+    np.testing.assert_array_equal(loaded.predict(X), detector.predict(X))
+    np.testing.assert_array_equal(loaded.explain(X), detector.explain(X))
+    assert loaded.score_one(X[0]) == detector.score_one(X[0])
+    assert loaded.get_params() == detector.get_params()

@@ -1,0 +1,44 @@
+"""Symmetric roots of inverse covariances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedspan.linalg import whitening_root
+
+
+def covariance(seed, d, rank):
+    A = np.random.default_rng(seed).normal(size=(rank, d))
+    return A.T @ A / rank
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 999), st.integers(1, 9), st.integers(1, 12), st.floats(1e-6, 10.0))
+def test_whitens_and_is_symmetric(seed, d, rank, ridge):
+    C = covariance(seed, d, rank)
+    W = whitening_root(C, ridge)
+    np.testing.assert_array_equal(W, W.T)
+    np.testing.assert_allclose(W @ (C + ridge * np.eye(d)) @ W, np.eye(d), atol=1e-7)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_without_a_subspace_it_is_that_of_the_rest(k):
+    C = covariance(0, 6, 20)
+    axes = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
+    U, Q = axes[:, :k], axes[:, k:]
+    W = whitening_root(C, 0.1, without=U)
+    np.testing.assert_allclose(W @ U, 0.0, atol=1e-12)
+    expected = Q @ np.linalg.inv(Q.T @ C @ Q + 0.1 * np.eye(6 - k)) @ Q.T
+    np.testing.assert_allclose(W @ W, expected, atol=1e-10)
+
+
+def test_of_principal_axes_the_other_axes_stay():
+    C = np.diag([9.0, 4.0, 1.0])
+    np.testing.assert_allclose(whitening_root(C, 1e-12, without=np.eye(3)[:, :1]), np.diag([0.0, 0.5, 1.0]), atol=1e-9)
+
+
+def test_negative_rounding_is_no_variance():
+    np.testing.assert_allclose(whitening_root(np.diag([1.0, -1e-17]), 0.25), np.diag([1.25**-0.5, 2.0]))

@@ -1,0 +1,190 @@
+"""Federated quantiles: those of the pooled rows to the last bit, whoever leaves, and bounded by the honest sites."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedspan as fs
+from fedspan import attacks
+from fedspan.aggregation import CoordinateMedian, GeometricMedian, Krum, Mean, TrimmedMean
+from fedspan.errors import InputError, QuorumError
+from fedspan.protocols.quantiles import local_counts, local_fractions, quantiles
+
+LEVELS = (0.001, 0.07, 0.5, 0.9, 0.95, 0.99, 1.0)
+
+
+def pooled(X, level):
+    return np.quantile(np.asarray(X, dtype=np.float64), level, axis=0, method="inverted_cdf")
+
+
+def uneven(n=600, d=3, sites=7, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * 10.0 ** np.arange(d), rng.integers(0, sites, n).astype(str)
+
+
+def leaving(after):
+    """Return an attack that lets its sites say nothing from call `after` on."""
+
+    def attack(replies, bad, rng, call):
+        return dict.fromkeys(bad) if call.number >= after else {}
+
+    return attack
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_equal_to_the_pooled_order_statistic(level, dtype):
+    X, labels = uneven()
+    X[:, 2] = np.round(X[:, 2], -2)  # ties, and zeros of both signs
+    X = X.astype(dtype)
+    found = fs.federate(X, sites=labels).run(quantiles, level=level)
+    np.testing.assert_array_equal(found, pooled(X, level))
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30),
+    st.integers(1, 4),
+    st.floats(0.0, 1.0, exclude_min=True),
+)
+def test_any_numbers_and_any_split(values, sites, level):
+    X = np.array(values)[:, None]
+    fed = fs.federate(X, sites=np.arange(len(X)) % sites)
+    found = fed.run(quantiles, level=level)
+    assert found[0] == pooled(X, level)[0]
+
+
+def test_by_hand():
+    fed = fs.LocalFederation([fs.Site("a", [[3.0], [1.0]]), fs.Site("b", [[2.0]]), fs.Site("none", np.zeros((0, 1)))])
+    assert [fed.run(quantiles, level=level).tolist() for level in (0.3, 0.34, 0.67, 1.0)] == [
+        [1.0],
+        [2.0],
+        [3.0],
+        [3.0],
+    ]
+
+
+def test_extreme_numbers():
+    X = np.array([[-1.7e308], [-5e-324], [0.0], [5e-324], [1.7e308]])
+    fed = fs.federate(X, sites=[0, 1, 0, 1, 0])
+    assert [fed.run(quantiles, level=i / 5)[0] for i in range(1, 6)] == X[:, 0].tolist()
+
+
+def test_what_leaves_a_site_does_not_grow_with_its_rows():
+    low, high = np.zeros(2, dtype=np.uint64), np.full(2, 2**63, dtype=np.uint64)
+    for n in (1, 200, 70_000):
+        reply = local_counts(fs.Site("a", np.random.default_rng(0).normal(size=(n, 2))), low=low, high=high)
+        assert set(reply) == {"n", "bad", "counts"}
+        assert reply["counts"].shape == (2, 257)
+        assert reply["counts"].dtype == np.min_scalar_type(n)
+    X, labels = uneven()
+    with fs.federate(X, sites=labels).begin("test") as run:
+        quantiles(run, level=0.9)
+    assert [call.step for call in run.record.calls] == ["fedspan.protocols.quantiles.local_counts"] * 8
+
+
+@pytest.mark.parametrize("level", [0, -0.1, 1.1, np.nan, "0.5", True, None])
+def test_other_levels_are_refused(level):
+    with pytest.raises(InputError, match="level="):
+        fs.federate(np.eye(2), sites=[0, 1]).run(quantiles, level=level)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused(value):
+    X, labels = uneven()
+    X[3, 1] = value
+    fed = fs.federate(X, sites=labels)
+    with pytest.raises(InputError, match="NaN or infinity in 1 values"):
+        fed.run(quantiles, level=0.5)
+    with fed.begin("test") as run:  # where single replies are asked for, the site is out
+        found = quantiles(run, level=0.5, aggregator=Mean())
+    assert {site for _, site, _ in run.record.failures} == {labels[3]}
+    np.testing.assert_allclose(found, pooled(X[labels != labels[3]], 0.5), rtol=0.5)
+
+
+def test_no_rows_are_refused():
+    fed = fs.LocalFederation([fs.Site("a", np.zeros((0, 2)))])
+    with pytest.raises(InputError, match="no rows"):
+        fed.run(quantiles, level=0.5)
+    with pytest.raises(QuorumError, match="no rows"):
+        fed.run(quantiles, level=0.5, aggregator=Mean())
+
+
+@pytest.mark.parametrize("after", range(10))
+@pytest.mark.parametrize("gone", ["0", "6"])
+def test_exact_for_those_who_stay_when_a_site_leaves_in_mid_run(after, gone):
+    X, labels = uneven()
+    order = np.argsort(X[:, 0])  # sites that differ as much as can be
+    X, labels = X[order], np.sort(labels)
+    stays = X[labels != gone] if after < 8 else X
+    fed = fs.federate(X, sites=labels).corrupt(leaving(after), sites=[gone])
+    np.testing.assert_array_equal(fed.run(quantiles, level=0.9), pooled(stays, 0.9))
+
+
+def test_settles_although_sites_come_and_go():
+    X, labels = uneven(n=4000, sites=20)
+    for seed in range(5):
+        with fs.federate(X, sites=labels).with_faults(fs.FaultPlan(seed=seed, drop=0.2)).begin("test") as run:
+            found = quantiles(run, level=0.9)
+        assert len(run.record.calls) <= 24
+        assert (pooled(X, 0.87) < found).all()
+        assert (found < pooled(X, 0.93)).all()
+
+
+def test_the_median_of_fractions_is_the_median_of_the_sites_quantiles():
+    X, labels = uneven()
+    own = [pooled(X[labels == name], 0.9) for name in np.unique(labels)]
+    found = fs.federate(X, sites=labels).run(quantiles, level=0.9, aggregator=CoordinateMedian())
+    np.testing.assert_array_equal(found, np.median(own, axis=0))
+
+
+def test_means_believe_the_counts_that_sites_report():
+    X, labels = uneven()
+    fed = fs.federate(X, sites=labels)
+    np.testing.assert_array_equal(fed.run(quantiles, level=0.9, aggregator=Mean()), pooled(X, 0.9))
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        attacks.Alternating(),
+        attacks.SignFlip(),
+        attacks.RandomNoise(100.0),
+        attacks.ScaledReverse(1e9),
+        attacks.Ones(),
+        attacks.Mimic(),
+    ],
+    ids=lambda attack: type(attack).__name__,
+)
+@pytest.mark.parametrize("aggregator", [CoordinateMedian(), TrimmedMean(2)], ids=repr)
+def test_a_minority_cannot_push_it_beyond_honest_quantiles(attack, aggregator):
+    X, labels = uneven(n=2000)
+    own = [pooled(X[labels == name], 0.9) for name in "23456"]
+    found = (
+        fs.federate(X, sites=labels).corrupt(attack, sites=["0", "1"]).run(quantiles, level=0.9, aggregator=aggregator)
+    )
+    assert (np.min(own, axis=0) <= found).all()
+    assert (found <= np.max(own, axis=0)).all()
+
+
+@pytest.mark.parametrize("aggregator", [GeometricMedian(), Krum(2)], ids=repr)
+def test_rules_that_weigh_whole_replies_come_near(aggregator):
+    X, labels = uneven(n=7000)
+
+    def backwards(replies, bad, rng, call):
+        return {site: {**replies[site], "fractions": replies[site]["fractions"][:, ::-1] * 1e200} for site in bad}
+
+    fed = fs.federate(X, sites=labels).corrupt(backwards, sites=["0", "1"])
+    with fed.begin("test") as run:
+        found = quantiles(run, level=0.9, aggregator=aggregator)
+    assert len(run.record.calls) <= 24
+    assert (pooled(X, 0.87) < found).all()
+    assert (found < pooled(X, 0.93)).all()
+
+
+def test_fractions_are_those_of_the_counts():
+    site = fs.Site("a", np.random.default_rng(0).normal(size=(40, 2)))
+    ends = {"low": np.full(2, 2**62, dtype=np.uint64), "high": np.full(2, 2**64 - 2**52, dtype=np.uint64)}
+    np.testing.assert_array_equal(local_fractions(site, **ends)["fractions"], local_counts(site, **ends)["counts"] / 40)

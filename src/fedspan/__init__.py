@@ -16,7 +16,7 @@ from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord
 
 if TYPE_CHECKING:
     from fedspan.engines.local import LocalFederation, federate
-    from fedspan.estimators import FedPCA, FedStandardScaler, load
+    from fedspan.estimators import FedPCA, FedStandardScaler, FedTabularEncoder, load
 
 __version__ = "0.1.0"
 
@@ -26,6 +26,7 @@ _LATER = {
     "federate": "fedspan.engines.local",
     "FedPCA": "fedspan.estimators",
     "FedStandardScaler": "fedspan.estimators",
+    "FedTabularEncoder": "fedspan.estimators",
     "load": "fedspan.estimators",
 }
 _MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "protocols", "report", "wire")
@@ -34,6 +35,7 @@ __all__ = [
     "FaultPlan",
     "FedPCA",
     "FedStandardScaler",
+    "FedTabularEncoder",
     "Federation",
     "LocalFederation",
     "Policy",

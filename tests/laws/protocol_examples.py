@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 
 import numpy as np
+import pandas as pd
 
 import fedspan as fs
 from fedspan import protocols
@@ -27,6 +28,19 @@ def spiked_sites():
     return sites
 
 
+def mixed_sites():
+    """Nine sites with tables of numbers, text and gaps; one has text in a column of numbers."""
+    rng = np.random.default_rng(3)
+    sites = []
+    for i in range(9):
+        n = 20 + i
+        frame = pd.DataFrame({"bytes": rng.lognormal(3, 3, n), "level": rng.normal(size=n)})
+        frame["proto"] = rng.choice(["tcp", "udp", "-", f"own-{i}"], n)
+        frame["depth"] = rng.choice(["1", "2", "?"], n) if i < 8 else "deep"
+        sites.append(fs.Site(f"site-{i}", frame))
+    return sites
+
+
 U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 
 SETTINGS = {
@@ -42,9 +56,17 @@ SETTINGS = {
     "median_of_means.median_of_means": {"rank": 3, "n_columns": 8, "groups": 4, "iterations": 4},
     "resilient_power.resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
     "resilient_covariance.resilient_covariance": {"rank": 3},
+    "column_kinds.column_kinds": {"known": np.full(4, -1, dtype=np.int8)},
+    "heavy_tails.heavy_tails": {"wanted": np.arange(4) < 2, "centre": np.zeros(4), "log_centre": np.zeros(4)},
+    "category_union.category_union": {"wanted": np.array([2]), "max_categories": 5},
+    "category_union.most_frequent": {
+        "wanted": np.array([2]),
+        "candidates": (("own-3", "tcp", "udp"),),
+        "max_categories": 2,
+    },
 }
 
-SITES = {}
+SITES = {name: mixed_sites for name in SETTINGS if name.startswith(("column_kinds", "heavy_tails", "category_union"))}
 
 
 def discovered():

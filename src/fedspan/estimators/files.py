@@ -102,6 +102,8 @@ def _described(value: Any, where: str, arrays: list[NDArray[Any]]) -> Any:
         return {kind: [_described(item, f"{where}[{i}]", arrays) for i, item in enumerate(value)]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _described(item, f"{where}[{key!r}]", arrays) for key, item in value.items()}}
+    if isinstance(value, dict) and all(type(key) in (int, str) for key in value):
+        return {"pairs": [[key, _described(item, f"{where}[{key!r}]", arrays)] for key, item in value.items()]}
     if isinstance(value, RunRecord):
         return {"record": value.lines()}
     if isinstance(value, FedEstimator):
@@ -147,6 +149,8 @@ def _made(described: Any, arrays: list[NDArray[Any]]) -> Any:
         return tuple(items) if kind == "tuple" else items
     if kind == "dict":
         return {key: _made(item, arrays) for key, item in content.items()}
+    if kind == "pairs":
+        return {key: _made(item, arrays) for key, item in content}
     if kind == "record":
         return RunRecord.from_lines(content)
     if kind == "estimator":

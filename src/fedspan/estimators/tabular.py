@@ -20,7 +20,6 @@ from fedspan.protocols.category_union import Categories, category_union, most_fr
 from fedspan.protocols.column_kinds import ColumnKinds, column_kinds
 from fedspan.protocols.encoding import Encoding, encode
 from fedspan.protocols.heavy_tails import heavy_tails
-from fedspan.protocols.lenses import standardize
 from fedspan.protocols.moments import moments
 
 Columns = Sequence[str | int]
@@ -44,8 +43,12 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         Names fixed beforehand: these columns are text, all of the names are kept, in this order, and no site is asked
         for names there. A mark of missing values (``"-"``) among them stands for all missing cells.
     max_categories : int, default=32
-        Most names that a text column keeps, by their number of rows over all sites. Of a column with more names (IP
-        addresses, say) only those that at least 1 in 1000 of the cells hold are kept.
+        Most names that a text column keeps, by their number of rows over all sites.
+    rare : float, default=0.01
+        Share of the rows below which a name is rare. Of a column with more than `max_categories` names (IP addresses,
+        say) rare ones are not kept. Columns that say whether a cell has a name, or none, are scaled as if at least
+        this share of the rows did: a name of one row in a million would otherwise be 1000 deviations from the mean,
+        and outweigh all other columns. With 0 every column has unit variance.
     min_count : int, default=1
         A name leaves a site only if at least so many of its rows hold it; rarer ones are not sent, and are unknown
         unless another site sends them. With 1 the result does not depend on how the rows are split over sites.
@@ -57,8 +60,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         them, where there were any in ``fit``; of a text column it takes the place of the mean. In traffic that is the
         better choice: no value is often a fact about the flow (no answer, no request), and the mean would hide it.
     scale : bool, default=True
-        Scale to zero mean and unit variance. Names that no row held are scaled as if one row had, so that an unknown
-        name stands out as much as the rarest known one.
+        Scale to zero mean and unit variance, but for `rare`.
     aggregator : Aggregator, optional
         How to combine the sites' means and variances, instead of exact sums, where some sites may lie. All other
         decisions (which columns are text, heavy-tailed or have missing cells, which names are kept) are then taken by
@@ -99,7 +101,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
     array([[ 0.        ,  0.        ,  0.        ,  1.        , 44.33333333, 1.        ,  7.        ]])
     """
 
-    _takes_text = True
+    takes_text = True
 
     def __init__(
         self,
@@ -108,6 +110,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         categorical: str | Columns = "auto",
         categories: Mapping[str | int, Sequence[str]] | None = None,
         max_categories: int = 32,
+        rare: float = 0.01,
         min_count: int = 1,
         unknown: str = "other",
         missing: str = "indicator",
@@ -120,6 +123,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         self.categorical = categorical
         self.categories = categories
         self.max_categories = max_categories
+        self.rare = rare
         self.min_count = min_count
         self.unknown = unknown
         self.missing = missing
@@ -134,8 +138,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         check_aggregator(self.aggregator)
         with self._fitting(X, y, sites) as fed:
             columns = self._columns()
-            if len(set(columns)) < len(columns):
-                raise InputError("two columns of the table have the same name: rename one of them")
+            _refuse_doubles(columns)
             fixed = parameters.fixed_names(self.categories, columns)
             known = parameters.known_kinds(self.categorical, fixed, columns)
             found = column_kinds(fed, known=known, votes=self.aggregator is not None)
@@ -143,7 +146,8 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
             kept, trusted = self._kept_names(fed, found, fixed)
             self.categories_ = dict(zip(np.array(columns)[found.text].tolist(), kept.names, strict=True))
             self.missing_ = found.missing & (self.missing == "indicator")
-            self.missing_[found.text] &= ["" not in names for names in kept.names]
+            # A fixed name may stand for missing cells.
+            self.missing_[found.text] &= np.array(["" not in names for names in kept.names], dtype=bool)
             self._learn_moments(trusted, found, kept)
             self.sites_ = trusted.sites
         return self
@@ -151,12 +155,10 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
     def transform(self, X: Any) -> Any:
         """Encode a table; of a federation, return the one whose sites do so locally."""
         check_is_fitted(self)
-        options = self._encoding.parameters(self.mean_)
+        options = self._encoding.parameters(self.mean_, self.scale_)
         if isinstance(X, Federation):
-            encoded = X.apply(encode, columns=self._names(), **options)
-            return encoded if self.scale_ is None else encoded.apply(standardize, mean=self.mean_, scale=self.scale_)
-        table = encode(self._validated(X), **options)
-        return table if self.scale_ is None else standardize(table, mean=self.mean_, scale=self.scale_)
+            return X.apply(encode, columns=self._names(), **options)
+        return encode(self._validated(X), **options)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the encoded columns: ``dur``, ``dur_(missing)``, ``proto_tcp``, ``proto_(other)``, ..."""
@@ -200,6 +202,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
             candidates=tuple(candidates[j] for j in text),
             fixed=[j in fixed for j in text],
             max_categories=self.max_categories,
+            rare=self.rare,
             votes=self.aggregator is not None,
         )
         return kept, fed
@@ -209,16 +212,19 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         labels = tuple(encoding.labels(self._columns()))
         if not labels:
             raise InputError("no column is left: every text column has only rare names, and unknown='zero' drops these")
-        of_names = encoding.stands_for("name")
+        is_value = encoding.stands_for("value")
         fill = np.zeros(len(labels))
-        fill[encoding.stands_for("value")] = np.where(self.log_, found.log_mean, found.mean)[~found.text]
+        fill[is_value] = np.where(self.log_, found.log_mean, found.mean)[~found.text]
         shares = [share if encoding.other else share[:-1] for share in kept.shares]
-        fill[of_names] = np.concatenate([*shares, []])
+        fill[encoding.stands_for("name")] = np.concatenate([*shares, []])
         learned = moments(fed.apply(encode, **encoding.parameters(fill)), labels, self.aggregator)
         self.n_samples_seen_, self.mean_ = learned.n, learned.mean
-        scale = deviations(learned)
-        scale[of_names & (fill == 0)] = np.sqrt(1 / (learned.n + 1))
-        self.scale_ = scale if self.scale else None
+        self.scale_ = None
+        if self.scale:
+            scale = deviations(learned)
+            least = np.sqrt(self.rare * (1 - self.rare))
+            rarely = ~is_value & (learned.variance < least**2)
+            self.scale_ = np.where(rarely, least, scale)
 
     @property
     def _encoding(self) -> Encoding:
@@ -233,6 +239,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         """Return `X` as it is, if it is a data frame, or as an array of numbers or text."""
         if not (hasattr(X, "iloc") and hasattr(X, "columns")):
             return validate_data(self, X, reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
+        _refuse_doubles(list(X.columns))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if 0 in X.shape:
             raise InputError(f"the table has the shape {X.shape}, and must have at least one row and one column")
@@ -242,3 +249,8 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+def _refuse_doubles(columns: list[Any]) -> None:
+    if len(set(columns)) < len(columns):
+        raise InputError("two columns of the table have the same name: rename one of them")

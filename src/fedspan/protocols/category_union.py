@@ -4,7 +4,7 @@ A union cannot be had from sums: names leave the sites, and the coordinator sees
 the names that at least `min_count` of its rows hold, its most frequent ones where there are more than
 `most_names(max_categories)`, and none of more than `LONGEST` characters. Then the rows of every name are counted, as a
 sum over the sites. A column with more than `max_categories` names keeps the most frequent; such a column is more of an
-identifier than a kind, so of these only names that at least one row in a thousand holds. What is not kept is "other".
+identifier than a kind, so of these only names that a share `rare` of the rows holds. What is not kept is "other".
 
 The result is that of the pooled rows, whatever the split, where ``min_count=1`` and no site has more names than it may
 send. With `votes`, for where some sites may lie, each site's counts are divided by their sum: it has one vote, to share
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.cells import columns, name, names, tables
+from fedspan.protocols.cells import column, name, names, tables
 from fedspan.protocols.columns import without_refused
 from fedspan.wire import Message
 
@@ -31,7 +31,6 @@ Names = tuple[tuple[str, ...], ...]
 Vector = NDArray[np.float64]
 
 LONGEST = 200
-RARE = 1e-3
 _MOST_CANDIDATES = 4096
 
 
@@ -60,12 +59,12 @@ def local_names(site: Site, wanted: NDArray[np.int64], min_count: int, most: int
 
 @step
 def local_counts(site: Site, wanted: NDArray[np.int64], names: str, sizes: NDArray[np.int64]) -> dict[str, Any]:
-    """Leaves the site: how many of its rows hold each of `names`, and how many hold others, of each wanted column."""
+    """Leaves the site: of each wanted column, how many rows hold each of `names`, another name, or none."""
     counts: list[int] = []
     for known, found in zip(unpacked(names, sizes), _counted(site, wanted), strict=True):
         mine = [found[text] for text in known]
         missing = 0 if "" in known else found[""]
-        counts += [*mine, found.total() - missing - sum(mine)]
+        counts += [*mine, len(site) - missing - sum(mine), missing]
     return {"counts": np.array(counts, dtype=np.int64)}
 
 
@@ -99,6 +98,7 @@ def most_frequent(
     wanted: NDArray[np.int64],
     candidates: Names,
     max_categories: int,
+    rare: float = 0.0,
     fixed: Sequence[bool] = (),
     votes: bool = False,
 ) -> Categories:
@@ -110,14 +110,15 @@ def most_frequent(
         replies = fed.sum(local_counts, **payload)["counts"][None]
     kept, shares, at = [], [], 0
     for number, known in enumerate(candidates):
-        share = _shares(replies[:, at : at + len(known) + 1])
-        at += len(known) + 1
+        share = _shares(replies[:, at : at + len(known) + 2])
+        at += len(known) + 2
         chosen = np.arange(len(known))
         if len(known) > max_categories and not (fixed and fixed[number]):
-            order = np.argsort(-share[:-1], kind="stable")[:max_categories]
-            chosen = np.sort(order[share[order] >= RARE])
+            order = np.argsort(-share[:-2], kind="stable")[:max_categories]
+            chosen = np.sort(order[share[order] >= rare])
         kept.append(tuple(known[i] for i in chosen))
-        shares.append(np.append(share[chosen], max(0.0, 1.0 - share[chosen].sum())))
+        present = 1.0 - share[-1] or 1.0
+        shares.append(np.append(share[chosen], max(0.0, present - share[chosen].sum())) / present)
     return Categories(tuple(kept), tuple(shares))
 
 
@@ -145,8 +146,8 @@ def _counted(site: Site, wanted: NDArray[np.int64]) -> list[Counter[str]]:
     def count() -> list[Counter[str]]:
         found: list[Counter[str]] = [Counter() for _ in wanted]
         for rows in tables(site):
-            for counter, column in zip(found, columns(rows, wanted), strict=True):
-                texts, codes = names(column)
+            for counter, j in zip(found, wanted.tolist(), strict=True):
+                texts, codes = names(column(rows, j))
                 counter.update(dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)))
         return found
 
@@ -159,7 +160,7 @@ def _largest(counts: Mapping[str, int], most: int) -> list[str]:
 
 
 def _shares(counts: NDArray[Any]) -> Vector:
-    """Return the mean over the rows of `counts` (L, names + 1) of each entry's share of its row."""
+    """Return the mean over the rows of `counts` (L, names + 2) of each entry's share of its row."""
     counts = np.maximum(counts, 0).astype(np.float64)
     totals = counts.sum(axis=1, keepdims=True)
     some = totals[:, 0] > 0

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.blocks import width
-from fedspan.protocols.cells import LARGEST, columns, is_declared_category, read, signed_log, tables
+from fedspan.protocols.cells import LARGEST, declared_categories, number_blocks, signed_log
 
 Mask = NDArray[np.bool_]
 Vector = NDArray[np.float64]
@@ -45,19 +45,20 @@ def local_cells(site: Site) -> dict[str, Any]:
     The kinds are numbers, other names (all, in a categorical column of pandas) and missing cells; the sums are those
     of the numbers and of their signed logs.
     """
-    found = {key: np.zeros(width(site), dtype=np.int64) for key in ("numbers", "names", "missing")}
-    sums = {key: np.zeros(width(site)) for key in ("sum", "log_sum")}
-    for rows in tables(site):
-        for j, column in enumerate(columns(rows)):
-            values, missing = read(column)
-            values = values[~np.isnan(values)]
-            filled = len(column) - missing
-            found["numbers"][j] += len(values)
-            found["names"][j] += filled if is_declared_category(column) else filled - len(values)
-            found["missing"][j] += missing
-            sums["sum"][j] += values.sum()
-            sums["log_sum"][j] += signed_log(values).sum()
-    return {"rows": len(site), **found, **sums}
+    d = width(site)
+    numbers, missing = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
+    total, log_total = np.zeros(d), np.zeros(d)
+    for block in number_blocks(site):
+        is_number = ~np.isnan(block.values)
+        values = np.where(is_number, block.values, 0.0)
+        numbers += is_number.sum(axis=0)
+        missing += block.missing
+        total += values.sum(axis=0)
+        log_total += signed_log(values).sum(axis=0)
+    filled = len(site) - missing
+    names = np.where(declared_categories(site), filled, filled - numbers)
+    counts = {"rows": len(site), "numbers": numbers, "names": names, "missing": missing}
+    return {**counts, "sum": total, "log_sum": log_total}
 
 
 def column_kinds(fed: Federation, *, known: NDArray[np.int8], votes: bool = False) -> ColumnKinds:

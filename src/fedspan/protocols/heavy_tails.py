@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.cells import columns, numbers, signed_log, tables
+from fedspan.protocols.cells import number_blocks, signed_log
 
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -32,14 +32,11 @@ def local_powers(site: Site, wanted: Mask, centre: Vector, log_centre: Vector) -
     """
     n = np.zeros(len(wanted), dtype=np.int64)
     powers, log_powers = np.zeros((4, len(wanted))), np.zeros((4, len(wanted)))
-    for rows in tables(site):
-        for j, column in enumerate(columns(rows)):
-            if wanted[j]:
-                values = numbers(column)
-                values = values[~np.isnan(values)]
-                n[j] += len(values)
-                powers[:, j] += _powers(values - centre[j])
-                log_powers[:, j] += _powers(signed_log(values) - log_centre[j])
+    for block in number_blocks(site):
+        is_number = wanted & ~np.isnan(block.values)
+        n += is_number.sum(axis=0)
+        powers += _powers(np.where(is_number, block.values - centre, 0.0))
+        log_powers += _powers(np.where(is_number, signed_log(block.values) - log_centre, 0.0))
     return {"n": n, "powers": powers, "log_powers": log_powers}
 
 
@@ -82,8 +79,10 @@ def kurtosis(n: NDArray[np.int64], powers: Vector, centre: Vector) -> Vector:
 
 
 def _powers(distances: Vector) -> Vector:
+    """Return the sums of the first four powers of each column of `distances` (n, d)."""
     squares = distances * distances
-    return np.array([distances.sum(), squares.sum(), (squares * distances).sum(), (squares * squares).sum()])
+    products = [np.einsum("ij,ij->j", squares, factor) for factor in (distances, squares)]
+    return np.array([distances.sum(axis=0), squares.sum(axis=0), *products])
 
 
 def _median(kurtoses: Vector) -> Vector:

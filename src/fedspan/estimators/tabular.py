@@ -138,7 +138,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         check_aggregator(self.aggregator)
         with self._fitting(X, y, sites) as fed:
             columns = self._columns()
-            _refuse_doubles(columns)
+            parameters.refuse_doubles(columns)
             fixed = parameters.fixed_names(self.categories, columns)
             known = parameters.known_kinds(self.categorical, fixed, columns)
             found = column_kinds(fed, known=known, votes=self.aggregator is not None)
@@ -239,7 +239,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         """Return `X` as it is, if it is a data frame, or as an array of numbers or text."""
         if not (hasattr(X, "iloc") and hasattr(X, "columns")):
             return validate_data(self, X, reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
-        _refuse_doubles(list(X.columns))
+        parameters.refuse_doubles(list(X.columns))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if 0 in X.shape:
             raise InputError(f"the table has the shape {X.shape}, and must have at least one row and one column")
@@ -249,8 +249,3 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
-
-
-def _refuse_doubles(columns: list[Any]) -> None:
-    if len(set(columns)) < len(columns):
-        raise InputError("two columns of the table have the same name: rename one of them")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation.base import whole_number
 from fedspan.errors import InputError
-from fedspan.protocols.cells import name
+from fedspan.protocols.cell_text import name
 from fedspan.protocols.column_kinds import NUMBERS, TEXT, UNKNOWN
 
 #: By column number.
@@ -77,6 +77,12 @@ def positions(wanted: Iterable[Any], columns: Sequence[str], parameter: str) -> 
                 f"{parameter} names the column {column!r}, and the table has {len(columns)} columns: {some}"
             )
     return found
+
+
+def refuse_doubles(columns: Sequence[Any]) -> None:
+    """Refuse a table in which a name does not tell the column."""
+    if len(set(columns)) < len(columns):
+        raise InputError("two columns of the table have the same name: rename one of them")
 
 
 def _is_auto(value: object) -> bool:

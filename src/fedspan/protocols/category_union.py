@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.cells import column, name, names, tables
+from fedspan.protocols.cell_text import name
+from fedspan.protocols.cells import column, names, tables
 from fedspan.protocols.columns import without_refused
 from fedspan.wire import Message
 

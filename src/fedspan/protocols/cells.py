@@ -1,21 +1,12 @@
-"""Reading the cells of mixed tables: what is a number, what is a name, what is missing.
+"""Reading mixed tables: cells as numbers, and as names, by the rules of `fedspan.protocols.cell_text`.
 
-The rules are the same at every site, so that a table gives the same cells however it is split and stored:
-
-- Missing: NaN, ``None``, empty text, the marks in `MISSING` in any case ("-", "NA", "null", ...), what is infinite, and
-  numbers beyond `LARGEST` in magnitude, whose powers would overflow.
-- A number: numbers, booleans (1 and 0), dates and durations (seconds), and text that reads as one: ``"12"``,
-  ``" 1e3"``, ``"0x1f"``, ``"true"``.
-- A name: any cell that is not missing, with white space made single. Whole numbers are written without a fraction, so
-  80, 80.0 and ``"80.0"`` are one name.
-
-Rows are a numpy array (n, d) or a pandas frame, a column is an array or a series (n,). Python loops go over distinct
-cells, never over rows.
+Numbers are numbers, booleans (1 and 0), dates and durations (seconds), and text that reads as one. Rows are a numpy
+array (n, d) or a pandas frame, a column is an array or a series (n,). Python loops go over distinct cells, never over
+rows.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,24 +18,13 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.protocols.blocks import width
-from fedspan.wire import is_plain_text
+from fedspan.protocols.cell_text import LARGEST, name, number
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-_INFINITE = ("inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
-MISSING = frozenset(
-    ("", "-", "--", "?", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "+nan", "nat", "null", "none", *_INFINITE)
-)
-#: No measurement is larger, and the fourth powers of a billion such numbers can still be added up.
-LARGEST = 1e70
-
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII)
-_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
-_HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}", re.ASCII)
-_WORDS = {"true": 1.0, "false": 0.0}
 _NUMBER_TYPES = {int, float, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")}
 #: Tables are read in blocks of so many cells.
 BLOCK_CELLS = 2**19
@@ -135,35 +115,13 @@ def names(cells: Any) -> tuple[list[str], NDArray[np.intp]]:
     >>> names(np.array(["tcp", " udp", "-", "tcp"]))
     (['tcp', 'udp', ''], array([0, 1, 2, 0]))
     """
-    array = _array(cells)
-    if array.dtype.kind in "OUS":
-        distinct, codes = _distinct(array)
+    if _is_text(cells) or (array := _array(cells)).dtype.kind in "OUS":
+        distinct, codes = _distinct(cells)
     else:
         exact = array.dtype.kind in "biu"
         found, codes = np.unique(array if exact else _read_column(array)[0], return_inverse=True)
         distinct = [str(value) for value in found.tolist()]
     return _merged([name(text) for text in distinct], codes)
-
-
-def name(text: str) -> str:
-    """Return the name that a cell's text stands for, "" for a missing one.
-
-    Examples
-    --------
-    >>> name("  Mozilla   5.0 "), name("80.0"), name("N/A")
-    ('Mozilla 5.0', '80', '')
-    """
-    text = " ".join(text.split())
-    if not is_plain_text(text):  # bytes that were no text
-        text = text.encode("utf-8", "replace").decode()
-    lower = text.lower()
-    if lower in MISSING or (_NUMBER.fullmatch(lower) and abs(float(lower)) > LARGEST):
-        return ""
-    if lower in _WORDS:
-        return text.capitalize()
-    if whole := _WHOLE.fullmatch(text):
-        return "0" if whole[1] in ("-0", "+0") else whole[1]
-    return text
 
 
 def signed_log(values: Vector) -> Vector:
@@ -197,15 +155,19 @@ def _in_range(values: Matrix) -> Matrix:
 
 def _read_column(cells: Any) -> tuple[Vector, int]:
     """Return the cells of one column as numbers, and how many of them are missing."""
-    array = _array(cells)
-    plain = _plain_numbers(array)
+    plain = None if _is_text(cells) else _plain_numbers(_array(cells))
     if plain is not None:
         values = _in_range(plain)
         return values, int(np.count_nonzero(np.isnan(values)))
-    texts, codes = _distinct(array)
-    values = _in_range(np.array([_number(text) for text in texts], dtype=np.float64))
+    texts, codes = _distinct(cells)
+    values = _in_range(np.array([number(text) for text in texts], dtype=np.float64))
     missing = np.array([not name(text) for text in texts], dtype=bool)
     return values[codes], int(np.count_nonzero(missing[codes]))
+
+
+def _is_text(cells: Any) -> bool:
+    """Whether a column is of one of pandas' types of text, or a categorical, and knows its distinct values."""
+    return getattr(cells.dtype, "name", "") in ("str", "string", "category") and hasattr(cells, "factorize")
 
 
 def _array(cells: Any) -> Array:
@@ -236,13 +198,17 @@ def _plain_numbers(cells: Array) -> Vector | None:
         return None
 
 
-def _distinct(cells: Array) -> tuple[list[str], NDArray[np.intp]]:
-    """Return the distinct texts of cells, in order of appearance, and the number of each cell's text."""
-    values = cells.tolist()
-    if cells.dtype.kind == "S" or (cells.dtype == object and bytes in set(map(type, values))):
+def _distinct(cells: Any) -> tuple[list[str], NDArray[np.intp]]:
+    """Return the distinct texts of a column and the number of each cell's text."""
+    if _is_text(cells):
+        codes, found = cells.factorize(use_na_sentinel=False)
+        return list(map(str, found)), codes
+    array = _array(cells)
+    values = array.tolist()
+    if array.dtype.kind == "S" or (array.dtype == object and bytes in set(map(type, values))):
         values = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in values]
     # By their text, because 1 and True would be one key.
-    texts = values if cells.dtype.kind == "U" else list(map(str, values))
+    texts = values if array.dtype.kind == "U" else list(map(str, values))
     index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return list(index), np.fromiter(map(index.__getitem__, texts), dtype=np.intp, count=len(texts))
 
@@ -251,12 +217,3 @@ def _merged(names: list[str], codes: NDArray[np.intp]) -> tuple[list[str], NDArr
     """Return the names without repetition, and the codes in them."""
     index = {text: i for i, text in enumerate(dict.fromkeys(names))}
     return list(index), np.array([index[text] for text in names], dtype=np.intp)[codes]
-
-
-def _number(text: str) -> float:
-    lower = text.strip().lower()
-    if _NUMBER.fullmatch(lower):
-        return float(lower)
-    if _HEXADECIMAL.fullmatch(lower):
-        return float(int(lower, 16))
-    return _WORDS.get(lower, np.nan)

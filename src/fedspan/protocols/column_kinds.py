@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.blocks import width
-from fedspan.protocols.cells import LARGEST, declared_categories, number_blocks, signed_log
+from fedspan.protocols.cell_text import LARGEST
+from fedspan.protocols.cells import declared_categories, number_blocks, signed_log
 
 Mask = NDArray[np.bool_]
 Vector = NDArray[np.float64]

@@ -375,6 +375,42 @@ def test_a_minority_of_liars_moves_nothing_far_with_an_aggregator(attack):
     np.testing.assert_allclose(attacked.transform(frame), honest.transform(frame), atol=0.5, rtol=0.3)
 
 
+class LiesAboutEverything:
+    """Counts, sums and names at random, as large as can travel."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, replies, bad, rng, call):
+        return {site: {key: self.lie(value) for key, value in replies[site].items()} for site in bad}
+
+    def lie(self, value):
+        if self.rng.random() < 0.4:
+            return value
+        if isinstance(value, str):
+            return str(self.rng.choice(["", "\n\n", "junk\njunk", "a\n" * 300, value + "\nx"]))
+        whole = isinstance(value, int) or (isinstance(value, np.ndarray) and value.dtype.kind == "i")
+        lies = [-(2**62), 2**62, -1, 0, 5] if whole else [1e308, -1e308, 1e150, -1e70, 1e-300, 0.0]
+        lie = self.rng.choice(lies, np.shape(value))
+        return lie if isinstance(value, np.ndarray) else lie.item()
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+@pytest.mark.parametrize("seed", range(6))
+def test_lies_about_counts_and_names_move_nothing_far_with_an_aggregator(seed):
+    frame, sites = traffic(900), np.arange(900) % 9
+    honest = fs.FedTabularEncoder(aggregator=CoordinateMedian()).fit(frame, sites=sites)
+    fed = fs.federate(frame, sites=sites).corrupt(LiesAboutEverything(seed), sites=["1", "4", "7"])
+    attacked = fs.FedTabularEncoder(aggregator=CoordinateMedian()).fit(fed)
+    np.testing.assert_array_equal(attacked.log_, honest.log_)
+    tables = [
+        pd.DataFrame(model.transform(frame), columns=model.get_feature_names_out()) for model in (honest, attacked)
+    ]
+    assert not set(tables[0]) - set(tables[1])
+    assert tables[1].shape[1] < 60
+    np.testing.assert_allclose(tables[1][list(tables[0])], tables[0], atol=0.5, rtol=0.3)
+
+
 def test_with_an_aggregator_odd_tables_of_a_minority_change_nothing():
     frame = traffic(900)
     sites = [fs.Site(str(i), frame.iloc[i::9]) for i in range(9)]

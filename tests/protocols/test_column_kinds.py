@@ -87,6 +87,17 @@ def test_means_that_no_honest_sums_can_have_are_told():
     assert found.mean.tolist() == [1.5]
 
 
+def test_with_votes_no_lie_about_a_column_that_others_do_not_have_ends_the_run():
+    def attack(replies, bad, rng, call):
+        return {site: {**replies[site], "sum": np.array([1e300, 1e300])} for site in bad}
+
+    frames = [pd.DataFrame({"text": ["a", "b"], "empty": [None, None]})] * 4 + [pd.DataFrame({"text": [1], "empty": 2})]
+    fed = fs.LocalFederation([fs.Site(f"s{i}", frame) for i, frame in enumerate(frames)])
+    found = fed.corrupt(attack, sites=["s4"]).run(column_kinds, known=np.full(2, UNKNOWN, dtype=np.int8), votes=True)
+    assert found.text.tolist() == [True, False]
+    assert found.mean.tolist() == [0.0, 1e70]
+
+
 def tails(columns, votes=False):
     columns = [np.asarray(column, dtype=float) for column in columns]
     pooled = np.concatenate(columns)

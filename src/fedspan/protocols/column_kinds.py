@@ -31,7 +31,10 @@ NUMBERS, TEXT, UNKNOWN = 0, 1, -1
 
 @dataclass(frozen=True)
 class ColumnKinds:
-    """Which columns (d,) are text and which have missing cells; means of the numbers and of their signed logs."""
+    """Which columns (d,) are text and which have missing cells; means of the numbers and of their signed logs.
+
+    The means of text columns are 0.
+    """
 
     text: Mask
     missing: Mask
@@ -74,7 +77,10 @@ def _by_sums(fed: Federation, known: NDArray[np.int8]) -> ColumnKinds:
     text = _settled(known, total["numbers"], total["names"])
     missing = np.where(text, total["missing"] > 0, total["numbers"] < total["rows"])
     n = np.maximum(total["numbers"], 1)
-    return ColumnKinds(text, missing, _credible(total["sum"] / n), _credible(total["log_sum"] / n))
+    means = [np.where(text, 0.0, total[key] / n) for key in ("sum", "log_sum")]
+    for mean in means:
+        _refuse_incredible(mean)
+    return ColumnKinds(text, missing, *means)
 
 
 def _by_votes(fed: Federation, known: NDArray[np.int8]) -> ColumnKinds:
@@ -83,8 +89,8 @@ def _by_votes(fed: Federation, known: NDArray[np.int8]) -> ColumnKinds:
     is_text = (names > 0) & (names >= numbers)
     text = _settled(known, np.sum(~is_text & (numbers > 0), axis=0), np.sum(is_text, axis=0))
     lacking = np.where(text, missing > 0, numbers < replies.stack("rows")[:, None])
-    means = [_median(replies.stack(key), numbers) for key in ("sum", "log_sum")]
-    return ColumnKinds(text, 2 * lacking.sum(axis=0) > len(replies), *map(_credible, means))
+    means = [np.where(text, 0.0, _median(replies.stack(key), numbers)) for key in ("sum", "log_sum")]
+    return ColumnKinds(text, 2 * lacking.sum(axis=0) > len(replies), *means)
 
 
 def _settled(known: NDArray[np.int8], numbers: Counts, names: Counts) -> Mask:
@@ -92,15 +98,18 @@ def _settled(known: NDArray[np.int8], numbers: Counts, names: Counts) -> Mask:
 
 
 def _median(sums: Vector, counts: Counts) -> Vector:
-    """Return the median of the sites' means of each column (d,), over the sites that have any numbers there."""
-    means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    """Return the median of the sites' means of each column (d,), over the sites that have any numbers there.
+
+    Where only liars have any it is theirs, so that it is cut to what cells can hold.
+    """
+    means = np.where(counts > 0, np.clip(sums / np.maximum(counts, 1), -LARGEST, LARGEST), np.nan)
     some = ~np.isnan(means).all(axis=0)
     median = np.zeros(means.shape[1])
     median[some] = np.nanmedian(means[:, some], axis=0)
     return median
 
 
-def _credible(means: Vector) -> Vector:
+def _refuse_incredible(means: Vector) -> None:
     """Refuse means that no honest sums can have, before sites square their distance from them."""
     if np.any(np.abs(means) > LARGEST):
         column = int(np.argmax(np.abs(means)))
@@ -108,4 +117,3 @@ def _credible(means: Vector) -> Vector:
             f"the sums of column number {column} give a mean of {means[column]:g}, and no site counts numbers beyond "
             f"{LARGEST:g}: some site sends wrong sums; an aggregator bounds what it can do"
         )
-    return means

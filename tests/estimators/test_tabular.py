@@ -440,6 +440,23 @@ def test_without_an_aggregator_lies_end_in_numbers_or_a_sentence(attack):
         assert encoder.transform(frame).shape[1] < 100
 
 
+def test_a_site_that_floods_the_union_is_left_out_of_all_that_follows():
+    def flood(replies, bad, rng, call):
+        names = "\n".join(f"junk {i}" for i in range(5000))
+        lie = {"names": names, "sizes": np.array([5000, 0])}
+        return {site: lie if "local_names" in call.step else replies[site] for site in bad}
+
+    frame, labels = traffic(90), np.arange(90) % 9
+    fed = fs.federate(frame, sites=labels).corrupt(flood, sites=["4"])
+    with pytest.warns(UserWarning, match="left out, because they sent names of categories that they may not send: 4"):
+        encoder = fs.FedTabularEncoder(log=False).fit(fed)
+    assert encoder.sites_ == tuple("01235678")
+    assert "this site sent 5000 names of one column, and may send 256" in encoder.run_.failures[0][2]
+    rest = fs.FedTabularEncoder(log=False).fit(frame[labels != 4])
+    assert encoder.categories_ == rest.categories_
+    np.testing.assert_allclose(encoder.mean_, rest.mean_, rtol=1e-11)
+
+
 def test_sites_that_drop_out_on_the_way_cost_their_rows():
     frame = with_gaps(traffic(90))
     labels = np.arange(90) % 9

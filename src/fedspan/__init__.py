@@ -16,7 +16,7 @@ from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord
 
 if TYPE_CHECKING:
     from fedspan.engines.local import LocalFederation, federate
-    from fedspan.estimators import FedPCA, FedPCADetector, FedStandardScaler, LocalPCADetector, load
+    from fedspan.estimators import FedPCA, FedPCADetector, FedStandardScaler, FedTabularEncoder, LocalPCADetector, load
 
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ _LATER = {
     "FedPCA": "fedspan.estimators",
     "FedPCADetector": "fedspan.estimators",
     "FedStandardScaler": "fedspan.estimators",
+    "FedTabularEncoder": "fedspan.estimators",
     "LocalPCADetector": "fedspan.estimators",
     "load": "fedspan.estimators",
 }
@@ -37,6 +38,7 @@ __all__ = [
     "FedPCA",
     "FedPCADetector",
     "FedStandardScaler",
+    "FedTabularEncoder",
     "Federation",
     "LocalFederation",
     "LocalPCADetector",

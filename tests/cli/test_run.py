@@ -110,6 +110,24 @@ def test_one_file_per_site_in_every_format(study, table, tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+def test_text_columns_go_through_the_encoder(study, table):
+    table["ward"] = np.array(["A", "B", "-"])[np.arange(60) % 7 % 3]
+    table["visits"] = [str(i % 5) if i % 9 else "?" for i in range(60)]
+    table.to_csv(study.parent / "all.csv", index=False)
+    encoder = 'name = "FedTabularEncoder"\ncategories = { ward = ["A"] }\nlog = ["dose"]'
+    study.write_text(STUDY.replace('name = "FedStandardScaler"', encoder))
+    assert main(["run", str(study)]) == 0
+    results = study.parent / "results"
+    fitted = fs.load(results / "preprocess-0-FedTabularEncoder.fedspan")
+    assert fitted.categories_ == {"ward": ("A",)}
+    assert fitted.get_feature_names_out().tolist() == [
+        *("age", "dose", "weight", "ward_A", "ward_(other)", "ward_(missing)", "visits", "visits_(missing)"),
+    ]
+    model = fs.load(results / "model.fedspan")
+    rows = fitted.transform(table[[*COLUMNS, "ward", "visits"]])
+    np.testing.assert_allclose(model.components_, PCA(2).fit(rows).components_, atol=1e-8)
+
+
 def test_a_used_folder_is_refused_without_resume_and_gives_the_same_bytes_with_it(study, capsys):
     assert main(["run", str(study)]) == 0
     model = (study.parent / "results" / "model.fedspan").read_bytes()

@@ -119,14 +119,6 @@ def test_records_that_unpack_without_end_are_told(tmp_path, monkeypatch):
         fs.load(tmp_path / "model")
 
 
-def test_records_that_are_not_packed_are_read(tmp_path):
-    model = fs.FedPCA(1).fit(np.random.default_rng(0).normal(size=(9, 3)))
-    described = {"estimator": "FedPCA", "params": {}, "fitted": {"run_": {"record": model.run_.lines()}}}
-    with zipfile.ZipFile(tmp_path / "model", "w") as archive:
-        archive.writestr("model.json", json.dumps({"format": 1, "estimator": described}))
-    assert fs.load(tmp_path / "model").run_ == model.run_
-
-
 def test_what_cannot_be_kept_is_refused_and_nothing_is_written(tmp_path):
     model = fs.FedPCA(1, random_state=np.random.RandomState(0)).fit(np.random.default_rng(0).normal(size=(9, 3)))
     with pytest.raises(InputError, match=r"FedPCA\.random_state is a RandomState"):

@@ -151,6 +151,64 @@ def test_what_a_site_computes_once_is_kept_across_calls():
     np.testing.assert_array_equal(first["b"]["gram"], second["b"]["gram"])
 
 
+@pytest.fixture
+def mixed():
+    return pd.DataFrame({"proto": ["tcp", "udp", "tcp"], "size": [1.0, 2.0, 3.0]})
+
+
+def test_frames_of_text_and_numbers_are_held_once(mixed):
+    site = fs.Site("s", mixed)
+    assert (len(site), repr(site)) == (3, "Site('s', 3x2)")
+    assert site._data._X is None
+    assert site.X.dtype == object
+    assert site.X is site.X
+    np.testing.assert_array_equal(site.X, mixed.to_numpy())
+    [batch] = site.batches(9)
+    np.testing.assert_array_equal(batch.X, mixed.to_numpy())
+    assert site.fingerprint() == fs.Site("s", mixed.copy()).fingerprint()
+    assert site.fingerprint() != fs.Site("s", mixed.assign(proto="gre")).fingerprint()
+
+
+def test_what_is_written_to_a_frame_later_does_not_reach_the_site(mixed):
+    site = fs.Site("s", mixed)
+    mixed.loc[0, "size"] = 99.0
+    assert site.frame.loc[0, "size"] == 1.0
+    assert site.X[0, 1] == 1.0
+
+
+def test_a_lens_that_takes_frames_gets_one_where_there_is_one(mixed):
+    seen = []
+
+    @fs.lens(frames=True)
+    def lengths(rows):
+        seen.append(type(rows).__name__)
+        cells = rows.to_numpy() if isinstance(rows, pd.DataFrame) else rows
+        return np.array([[len(str(cell)) for cell in row] for row in cells], dtype=float)
+
+    @fs.lens
+    def doubled(X):
+        return 2 * X
+
+    @fs.step
+    def shown(site):
+        blocks = np.concatenate([batch.X for batch in site.batches(2)])
+        return {"X": site.X, "blocks": blocks, "none": site.frame is None and site.feature_names is None}
+
+    frame_site, array_site = fs.Site("f", mixed), fs.Site("a", mixed.to_numpy())
+    fed = fs.LocalFederation([frame_site, array_site]).apply(lengths).apply(doubled)
+    replies = fed.ask(shown)
+    for name in ("f", "a"):
+        np.testing.assert_array_equal(replies[name]["X"], [[6, 6], [6, 6], [6, 6]])
+        np.testing.assert_array_equal(replies[name]["blocks"], replies[name]["X"])
+        assert replies[name]["none"]
+    # Of an array in blocks as well as in one piece, of a frame once.
+    assert sorted(seen) == ["DataFrame", "ndarray", "ndarray", "ndarray"]
+    assert frame_site._data._X is None
+    after_another = fs.LocalFederation([fs.Site("f", mixed[["size"]])]).apply(doubled).apply(lengths)
+    np.testing.assert_array_equal(after_another.ask(shown)["f"]["X"], [[3], [3], [3]])
+    assert seen[-1] == "ndarray"
+
+
 def test_lenses_apply_in_order_and_to_batches_too():
     @fs.lens
     def plus(X, by):

@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 
 import numpy as np
+import pandas as pd
 
 import fedspan as fs
 from fedspan import protocols
@@ -24,6 +25,19 @@ def spiked_sites():
         n = 20 + 3 * i
         X = rng.normal(size=(n, 3)) * [5.0, 3.0, 2.0] @ axes.T + 0.3 * rng.normal(size=(n, 8)) + i / 10
         sites.append(fs.Site(f"site-{i}", X))
+    return sites
+
+
+def mixed_sites():
+    """Nine sites with tables of numbers, text and gaps; one has text in a column of numbers."""
+    rng = np.random.default_rng(3)
+    sites = []
+    for i in range(9):
+        n = 20 + i
+        frame = pd.DataFrame({"bytes": rng.lognormal(3, 3, n), "level": rng.normal(size=n)})
+        frame["proto"] = rng.choice(["tcp", "udp", "-", f"own-{i}"], n)
+        frame["depth"] = rng.choice(["1", "2", "?"], n) if i < 8 else "deep"
+        sites.append(fs.Site(f"site-{i}", frame))
     return sites
 
 
@@ -45,9 +59,17 @@ SETTINGS = {
     "resilient_power.resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
     "resilient_covariance.resilient_covariance": {"rank": 3},
     "local_detectors.local_detectors": {"rank": 3, "level": 0.9},
+    "column_kinds.column_kinds": {"known": np.full(4, -1, dtype=np.int8)},
+    "heavy_tails.heavy_tails": {"wanted": np.arange(4) < 2, "centre": np.zeros(4), "log_centre": np.zeros(4)},
+    "category_union.category_union": {"wanted": np.array([2]), "max_categories": 5},
+    "category_union.most_frequent": {
+        "wanted": np.array([2]),
+        "candidates": (("own-3", "tcp", "udp"),),
+        "max_categories": 2,
+    },
 }
 
-SITES = {}
+SITES = {name: mixed_sites for name in SETTINGS if name.startswith(("column_kinds", "heavy_tails", "category_union"))}
 
 
 def discovered():

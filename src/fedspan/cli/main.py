@@ -32,7 +32,7 @@ A study:
     label = "outcome"                 # optional: shown as colour in the report, not learned from
 
     [[preprocess]]                    # optional, any number, in order
-    name = "FedStandardScaler"
+    name = "FedStandardScaler"        # or "FedTabularEncoder", if some columns are text
 
     [model]
     name = "FedPCA"                   # any estimator; the other keys are its parameters

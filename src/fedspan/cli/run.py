@@ -35,7 +35,8 @@ def run_study(study: Study, *, resume: bool = False) -> Path:
     used = output.exists() and (not output.is_dir() or any(output.iterdir()))
     if used and not (resume and output.is_dir()):
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
-    tables = read_tables(study.data)
+    models = (*study.preprocess, study.model)
+    tables = read_tables(study.data, text=models[0].takes_text)
     fed = LocalFederation(
         [table.site() for table in tables],
         seed=study.seed,
@@ -49,7 +50,7 @@ def run_study(study: Study, *, resume: bool = False) -> Path:
         _write(output / "study.toml", study.text)
     try:
         with fed:
-            models = fit_all([*study.preprocess, study.model], fed)
+            fitted = fit_all(models, fed)
     except (ValueError, TypeError) as error:
         # The study is to be mended, and shall find its folder as it was.
         if not used:
@@ -59,7 +60,7 @@ def run_study(study: Study, *, resume: bool = False) -> Path:
         raise error if isinstance(error, InputError) else InputError(f"{study.path}: {error}") from None
     _write(output / "study.toml", study.text)
     settings = {"study": str(study.path), "seed": str(study.seed)}
-    return finish(output, study.path.stem, models, tables, settings)
+    return finish(output, study.path.stem, fitted, tables, settings)
 
 
 def make_folder(folder: Path) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SiteTable:
-    """One site's rows as a data frame of numbers, and their labels if the study names some."""
+    """One site's rows as a data frame, and their labels if the study names some."""
 
     name: str
     frame: pd.DataFrame
@@ -32,8 +32,8 @@ class SiteTable:
         return Site(self.name, self.frame)
 
 
-def read_tables(plan: DataPlan) -> list[SiteTable]:
-    """Read and check all tables: the same numeric columns everywhere, nothing missing."""
+def read_tables(plan: DataPlan, *, text: bool = False) -> list[SiteTable]:
+    """Read and check all tables: the same columns everywhere, of numbers unless there may be `text`."""
     if plan.file is not None:
         parts = _split(_read(plan.file), plan)
     else:
@@ -42,6 +42,8 @@ def read_tables(plan: DataPlan) -> list[SiteTable]:
     tables = []
     for name, (frame, where) in parts.items():
         table = _site_table(name, frame, where, plan)
+        if not text:
+            _check_numbers(table, where)
         if columns is None:
             columns, first = list(table.frame.columns), name
         _check_columns(table, columns, first, where)
@@ -127,13 +129,16 @@ def _site_table(name: str, frame: pd.DataFrame, where: str, plan: DataPlan) -> S
         frame = frame[list(plan.features)]
     if not len(frame):
         raise InputError(f"site {name!r} ({where}) has no rows")
-    for column in frame.columns:
-        if frame[column].dtype.kind not in "buif":
-            raise InputError(
-                f"site {name!r} ({where}): column {str(column)!r} holds {frame[column].dtype}, not numbers; "
-                "leave it out with 'drop', or name the columns to use with 'features'"
-            )
     return SiteTable(name, frame, labels)
+
+
+def _check_numbers(table: SiteTable, where: str) -> None:
+    for column, dtype in table.frame.dtypes.items():
+        if dtype.kind not in "buif":
+            raise InputError(
+                f"site {table.name!r} ({where}): column {str(column)!r} holds {dtype}, not numbers; leave it out with "
+                "'drop', name the columns to use with 'features', or let FedTabularEncoder be the first step"
+            )
 
 
 def _check_columns(table: SiteTable, columns: list[str], first: str, where: str) -> None:

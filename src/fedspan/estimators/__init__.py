@@ -7,5 +7,6 @@ from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.pca import FedPCA
 from fedspan.estimators.pca_detector import FedPCADetector
 from fedspan.estimators.scaler import FedStandardScaler
+from fedspan.estimators.tabular import FedTabularEncoder
 
-__all__ = ["FedPCA", "FedPCADetector", "FedStandardScaler", "LocalPCADetector", "load"]
+__all__ = ["FedPCA", "FedPCADetector", "FedStandardScaler", "FedTabularEncoder", "LocalPCADetector", "load"]

@@ -36,6 +36,8 @@ class FedEstimator(BaseEstimator):
 
     run_: Any
     sites_: tuple[str, ...]
+    #: Whether the columns of tables may hold text.
+    takes_text = False
 
     def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:
         """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`.
@@ -58,7 +60,7 @@ class FedEstimator(BaseEstimator):
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
             agreed = run
             if isinstance(X, Federation):
-                columns, agreed = agree_on_columns(run)
+                columns, agreed = agree_on_columns(run, text=self.takes_text)
                 self.n_features_in_ = columns.count
                 if columns.names is not None:
                     self.feature_names_in_ = np.array(columns.names, dtype=object)

@@ -122,6 +122,8 @@ def _described(value: Any, where: str, arrays: list[NDArray[Any]]) -> Any:
         return {kind: [_described(item, f"{where}[{i}]", arrays) for i, item in enumerate(value)]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _described(item, f"{where}[{key!r}]", arrays) for key, item in value.items()}}
+    if isinstance(value, dict) and all(type(key) in (int, str) for key in value):
+        return {"pairs": [[key, _described(item, f"{where}[{key!r}]", arrays)] for key, item in value.items()]}
     if isinstance(value, RunRecord):
         arrays.append(_packed(value))
         return {"packed record": len(arrays) - 1}
@@ -168,10 +170,10 @@ def _made(described: Any, arrays: list[NDArray[Any]]) -> Any:
         return tuple(items) if kind == "tuple" else items
     if kind == "dict":
         return {key: _made(item, arrays) for key, item in content.items()}
+    if kind == "pairs":
+        return {key: _made(item, arrays) for key, item in content}
     if kind == "packed record":
         return _unpacked(arrays[content])
-    if kind == "record":  # not packed: as the first files have it
-        return RunRecord.from_lines(content)
     if kind == "estimator":
         params = {name: _made(item, arrays) for name, item in described["params"].items()}
         estimator = _known_estimators()[content](**params)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -21,11 +21,29 @@ from fedspan.wire import Message, canonical, encode
 
 F = TypeVar("F", bound=Callable[..., NDArray[Any]])
 
-_installed: dict[str, Callable[..., NDArray[Any]]] = {}
+
+@dataclass(frozen=True)
+class _Installed:
+    function: Callable[..., NDArray[Any]]
+    frames: bool
 
 
-def lens(function: F) -> F:
+_installed: dict[str, _Installed] = {}
+
+
+@overload
+def lens(function: F) -> F: ...
+@overload
+def lens(*, frames: bool = False) -> Callable[[F], F]: ...
+
+
+def lens(function: F | None = None, *, frames: bool = False) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
+
+    Parameters
+    ----------
+    frames : bool, default=False
+        The function takes data frames too, and is given one where the site was made of one: for columns of text.
 
     Examples
     --------
@@ -33,8 +51,12 @@ def lens(function: F) -> F:
     ... def shifted(X, by):
     ...     return X + by
     """
-    _installed[dotted_name(function)] = function
-    return function
+
+    def register(function: F) -> F:
+        _installed[dotted_name(function)] = _Installed(function, frames)
+        return function
+
+    return register if function is None else register(function)
 
 
 @dataclass(frozen=True)
@@ -67,4 +89,5 @@ class Lens:
             raise UnknownStepError(f"{self.name!r} is not an installed lens at this site")
         if self.columns is not None and site.feature_names is not None and site.feature_names != self.columns:
             raise InputError("the columns of this site are not those that the transform was fitted on")
-        return site.through(partial(_installed[self.name], **self.parameters))
+        found = _installed[self.name]
+        return site.through(partial(found.function, **self.parameters), frames=found.frames)

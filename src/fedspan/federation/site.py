@@ -10,13 +10,12 @@ from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.errors import InputError
+from fedspan.federation.site_data import Array, SiteData, read_only
 from fedspan.federation.state import NO_CHANGES, Changes, State
-from fedspan.wire import Message, is_plain_text
+from fedspan.wire import Message
 
-Array = NDArray[Any]
 T = TypeVar("T")
 
 
@@ -60,14 +59,14 @@ class Site:
     __slots__ = ("_data", "_work")
 
     def __init__(self, name: str, X: Any, y: Any = None, task: Any = None) -> None:
-        self._data = _Data(name, X, y, task)
+        self._data = SiteData(name, X, y, task)
         self._work: _Work | None = None
 
     def __len__(self) -> int:
-        return len(self._data.X)
+        return self._data.shape[0]
 
     def __repr__(self) -> str:
-        return f"Site({self.name!r}, {'x'.join(map(str, self._data.X.shape))})"
+        return f"Site({self.name!r}, {'x'.join(map(str, self._data.shape))})"
 
     @property
     def name(self) -> str:
@@ -86,13 +85,17 @@ class Site:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """The data frame's column names."""
-        return self._data.feature_names
+        """The data frame's column names; none where a transform stands before it."""
+        return self._data.feature_names if self._data.lens is None else None
 
     @property
     def frame(self) -> Any:
-        """The data frame that the site was made of, or ``None``: a copy, as far as writing to it goes."""
-        return None if self._data.frame is None else self._data.frame.copy(deep=False)
+        """The data frame that the site was made of, or ``None``: a copy, as far as writing to it goes.
+
+        ``None`` as well where a transform stands before it.
+        """
+        data = self._data
+        return None if data.frame is None or data.lens is not None else data.frame.copy(deep=False)
 
     @property
     def X(self) -> Array:
@@ -101,7 +104,7 @@ class Site:
         lens = data.lens
         if lens is None:
             return data.X
-        return self.cached("", lambda: _read_only(lens(data.X), data.name, "X"))
+        return self.cached("", lambda: read_only(lens(data.rows(slice(None))), data.name, "X"))
 
     @property
     def state(self) -> State:
@@ -124,9 +127,11 @@ class Site:
         if rows < 1:
             raise InputError(f"rows={rows} must be at least 1")
         data = self._data
+        # A frame is in memory anyway: what a lens makes of it is made once. Of arrays it is made block by block.
+        lens = None if data.lens_takes_frame else data.lens
         for start in range(0, len(self), rows):
             part = slice(start, start + rows)
-            X = data.X[part] if data.lens is None else data.lens(data.X[part])
+            X = self.X[part] if lens is None else lens(data.rows(part))
             yield Batch(X, None if data.y is None else data.y[part], None if data.task is None else data.task[part])
 
     def cached(self, key: str, make: Callable[[], T]) -> T:
@@ -143,21 +148,28 @@ class Site:
         """Describe the data's shape and a digest of up to 1024 rows: tells a journal of other data from this one's."""
         digest = blake2b(digest_size=8)
         data = self._data
-        columns = [column for column in (data.X, data.y, data.task) if column is not None]
-        for column in columns:
-            sample = column[:: max(1, len(self) // 1024)]
+        some = slice(None, None, max(1, len(self) // 1024))
+        samples = [(data.shape, data.values(some))]
+        samples += [(column.shape, column[some]) for column in (data.y, data.task) if column is not None]
+        for _, sample in samples:
             digest.update(repr(sample.tolist()).encode() if sample.dtype == object else sample.tobytes())
         digest.update(repr(data.feature_names).encode())
-        shapes = [f"{'x'.join(map(str, column.shape))} {column.dtype}" for column in columns]
+        shapes = [f"{'x'.join(map(str, shape))} {sample.dtype}" for shape, sample in samples]
         return f"{', '.join(shapes)} #{digest.hexdigest()}"
 
-    def through(self, lens: Callable[[Array], Array]) -> Site:
-        """Return this site as a transform shows it: same rows, ``X`` transformed when it is read."""
+    def through(self, lens: Callable[[Any], Array], *, frames: bool = False) -> Site:
+        """Return this site as a transform shows it: same rows, ``X`` transformed when it is read.
+
+        With `frames` a lens gets rows as a data frame where the site was made of one and no lens stands before it.
+        """
+        inner = self._data.lens
+        takes_frame = self._data.lens_takes_frame if inner else frames and hasattr(self._data.frame, "iloc")
+        if not takes_frame:
+            _ = self._data.X  # made here if it is yet to be made: all views share it
         data = copy.copy(self._data)
-        inner = data.lens
-        data.lens = lens if inner is None else lambda X: lens(inner(X))
+        data.lens = (lambda rows: lens(inner(rows))) if inner else lens
+        data.lens_takes_frame = takes_frame
         data.computed = {}
-        data.frame = data.feature_names = None
         return _site(data, None)
 
     def at_work(self, base: Message, seed: int, call: int) -> Site:
@@ -176,34 +188,7 @@ class Site:
         return self._work
 
 
-class _Data:
-    """What all copies of a site share; `computed` is what steps keep with `Site.cached`."""
-
-    def __init__(self, name: str, X: Any, y: Any, task: Any) -> None:
-        if not isinstance(name, str) or not name or not is_plain_text(name):
-            raise InputError(f"a site's name must be a non-empty string of plain text, not {name!r}")
-        self.name = name
-        self.frame = X if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
-        names = None if self.frame is None else [str(column) for column in self.frame.columns]
-        self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
-        self.X = _read_only(X if self.frame is None else _frame_values(self.frame), name, "X")
-        if self.X.ndim == 0:
-            raise InputError(f"site {name!r}: X must have rows, and is a single value")
-        self.y = self._column(y, "y")
-        self.task = self._column(task, "task")
-        self.lens: Callable[[Array], Array] | None = None
-        self.computed: dict[str, Any] = {}
-
-    def _column(self, values: Any, what: str) -> Array | None:
-        if values is None:
-            return None
-        column = _read_only(values, self.name, what)
-        if column.ndim == 0 or len(column) != len(self.X):
-            raise InputError(f"site {self.name!r}: {what} has shape {column.shape}, but X has {len(self.X)} rows")
-        return column
-
-
-def _site(data: _Data, work: _Work | None) -> Site:
+def _site(data: SiteData, work: _Work | None) -> Site:
     site = Site.__new__(Site)
     site._data = data
     site._work = work
@@ -239,20 +224,3 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     if not ordered:
         raise InputError("a federation needs at least one site")
     return ordered
-
-
-def _frame_values(frame: Any) -> Array:
-    """Return a data frame's values: as numbers where all columns are, also those of pandas' own nullable types."""
-    values: Array = frame.to_numpy()
-    if values.dtype == object and all(getattr(dtype, "kind", "O") in "buif" for dtype in frame.dtypes):
-        values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
-
-
-def _read_only(values: Any, site: str, what: str) -> Array:
-    if hasattr(values, "tocsr"):
-        raise InputError(f"site {site!r}: {what} is a sparse matrix, which fedspan does not take: give a dense array")
-    array: Array = values if isinstance(values, np.ndarray) else np.asarray(values)
-    view = array.view()
-    view.flags.writeable = False
-    return view

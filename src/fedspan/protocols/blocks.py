@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,20 @@ def blocks(site: Site) -> Iterator[NDArray[np.float64]]:
 
 def n_columns(site: Site) -> int:
     """Return the number of columns of a site whose data must be a table of numbers."""
-    X = next(site.batches(1)).X if len(site) else site.X
-    if X.ndim != 2:
-        raise InputError(f"site {site.name!r}: X has {X.ndim} dimensions, and must be a table of rows and columns")
+    X = _first_row(site)
     if X.dtype.kind not in "buif":
         raise InputError(f"site {site.name!r}: X has the dtype {X.dtype}, and must hold numbers")
     return int(X.shape[1])
+
+
+def width(site: Site) -> int:
+    """Return the number of columns of a site's table, whatever they hold."""
+    names = site.feature_names
+    return int(_first_row(site).shape[1]) if names is None else len(names)
+
+
+def _first_row(site: Site) -> NDArray[Any]:
+    X = next(site.batches(1)).X if len(site) else site.X
+    if X.ndim != 2:
+        raise InputError(f"site {site.name!r}: X has {X.ndim} dimensions, and must be a table of rows and columns")
+    return X

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, step
-from fedspan.protocols.blocks import n_columns
+from fedspan.federation import Federation, Replies, Site, step
+from fedspan.protocols.blocks import n_columns, width
 from fedspan.wire import Message
 
 
 @step(ragged=["names"])
-def local_columns(site: Site) -> dict[str, Any]:
-    """Leaves the site: its number of columns and, for a data frame, their names."""
+def local_columns(site: Site, text: bool) -> dict[str, Any]:
+    """Leaves the site: its number of columns and, for a data frame, their names. They must be numbers, or `text`."""
     names = site.feature_names
-    return {"columns": n_columns(site), "names": None if names is None else np.array(names, dtype=str)}
+    return {
+        "columns": width(site) if text else n_columns(site),
+        "names": None if names is None else np.array(names, dtype=str),
+    }
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,14 @@ class Columns:
     names: tuple[str, ...] | None
 
 
-def agree_on_columns(fed: Federation) -> tuple[Columns, Federation]:
+def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, Federation]:
     """Return the columns that most sites have, and the federation without the sites that have others.
 
     A site that does not answer stays: it may answer the next call. One with other columns has failed, because its
     numbers would be added to those of other columns: that is in the record, and the quorum counts. A table without
-    names goes with any names.
+    names goes with any names. Columns of text are refused unless `text` says that they may be there.
     """
-    replies = fed.ask(local_columns)
+    replies = fed.ask(local_columns, text=text)
     counts = Counter(reply["columns"] for reply in replies.values() if isinstance(reply["columns"], int))
     count = max(counts, key=lambda found: (counts[found], -found), default=0)
     names = Counter(_names(reply) for reply in replies.values() if len(_names(reply)) == count)
@@ -50,13 +54,23 @@ def agree_on_columns(fed: Federation) -> tuple[Columns, Federation]:
             raise InputError("this site's columns have other names, or another order, than those of most sites")
         return reply
 
+    _, fed = without_refused(replies, fed, check, "their columns are not those of most sites")
+    return Columns(count, common or None), fed
+
+
+def without_refused(
+    replies: Replies, fed: Federation, check: Callable[[Message], Message], why: str
+) -> tuple[Replies, Federation]:
+    """Return the replies that `check` accepts, and the federation without the sites whose replies it refuses.
+
+    A site that did not answer stays: it may answer the next call.
+    """
     accepted = fed.accept(replies, check)
     others = [name for name in replies.ok if name not in accepted.ok]
     if others:
-        message = f"left out, because their columns are not those of most sites: {', '.join(others)}"
-        warnings.warn(message, stacklevel=2)
+        warnings.warn(f"left out, because {why}: {', '.join(others)}", stacklevel=3)
         fed = fed.subset(name for name in fed.sites if name not in others)
-    return Columns(count, common or None), fed
+    return accepted, fed
 
 
 def _names(reply: Message) -> tuple[str, ...]:

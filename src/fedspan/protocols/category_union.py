@@ -1,0 +1,183 @@
+"""The names in text columns: the union of what the sites have, capped by federated count.
+
+A union cannot be had from sums: names leave the sites, and the coordinator sees which site sent which. Each site sends
+the names that at least `min_count` of its rows hold, its most frequent ones where there are more than
+`most_names(max_categories)`, and none of more than `LONGEST` characters. Then the rows of every name are counted, as a
+sum over the sites. A column with more than `max_categories` names keeps the most frequent; such a column is more of an
+identifier than a kind, so of these only names that a share `rare` of the rows holds. What is not kept is "other".
+
+The result is that of the pooled rows, whatever the split, where ``min_count=1`` and no site has more names than it may
+send. With `votes`, for where some sites may lie, each site's counts are divided by their sum: it has one vote, to share
+among the names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step
+from fedspan.protocols.cell_text import name
+from fedspan.protocols.cells import column, names, tables
+from fedspan.protocols.columns import without_refused
+from fedspan.wire import Message
+
+Names = tuple[tuple[str, ...], ...]
+Vector = NDArray[np.float64]
+
+LONGEST = 200
+_MOST_CANDIDATES = 4096
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The names kept of each text column, and the share of each, and of all others, among the cells not missing."""
+
+    names: Names
+    shares: tuple[Vector, ...]
+
+
+def most_names(max_categories: int) -> int:
+    """Return how many names a site may send of one column."""
+    return max(256, 8 * max_categories)
+
+
+@step
+def local_names(site: Site, wanted: NDArray[np.int64], min_count: int, most: int) -> dict[str, Any]:
+    """Leaves the site: of each wanted column, up to `most` names that at least `min_count` of its rows hold."""
+    found = []
+    for counts in _counted(site, wanted):
+        fit = {text: n for text, n in counts.items() if n >= min_count and 0 < len(text) <= LONGEST}
+        found.append(_largest(fit, most))
+    return packed(found)
+
+
+@step
+def local_counts(site: Site, wanted: NDArray[np.int64], names: str, sizes: NDArray[np.int64]) -> dict[str, Any]:
+    """Leaves the site: of each wanted column, how many rows hold each of `names`, another name, or none."""
+    counts: list[int] = []
+    for known, found in zip(unpacked(names, sizes), _counted(site, wanted), strict=True):
+        mine = [found[text] for text in known]
+        missing = 0 if "" in known else found[""]
+        counts += [*mine, len(site) - missing - sum(mine), missing]
+    return {"counts": np.array(counts, dtype=np.int64)}
+
+
+def category_union(
+    fed: Federation, *, wanted: NDArray[np.int64], max_categories: int, min_count: int = 1
+) -> tuple[Names, Federation]:
+    """Return the sorted names of the columns `wanted`, and the federation without sites that sent what they may not.
+
+    These are candidates: `most_frequent` keeps `max_categories` of each column.
+    """
+    most = most_names(max_categories)
+    replies = fed.ask(local_names, wanted=wanted, min_count=min_count, most=most)
+
+    def check(reply: Message) -> Message:
+        _check_names(reply, len(wanted), most)
+        return reply
+
+    replies, fed = without_refused(replies, fed, check, "they sent names of categories that they may not send")
+    sent = [unpacked(reply["names"], reply["sizes"]) for reply in replies.values()]
+    union = []
+    for number in range(len(wanted)):
+        sites = Counter(text for lists in sent for text in lists[number])
+        # However many sites there are, the question of counts stays short: names of many sites come first.
+        union.append(tuple(sorted(_largest(sites, _MOST_CANDIDATES))))
+    return tuple(union), fed
+
+
+def most_frequent(
+    fed: Federation,
+    *,
+    wanted: NDArray[np.int64],
+    candidates: Names,
+    max_categories: int,
+    rare: float = 0.0,
+    fixed: Sequence[bool] = (),
+    votes: bool = False,
+) -> Categories:
+    """Return the `candidates` of each column that are kept, and their shares; those of `fixed` columns all are."""
+    payload = {"wanted": wanted, **packed(candidates)}
+    if votes:
+        replies = fed.ask(local_counts, **payload).stack("counts")
+    else:
+        replies = fed.sum(local_counts, **payload)["counts"][None]
+    kept, shares, at = [], [], 0
+    for number, known in enumerate(candidates):
+        share = _shares(replies[:, at : at + len(known) + 2])
+        at += len(known) + 2
+        chosen = np.arange(len(known))
+        if len(known) > max_categories and not (fixed and fixed[number]):
+            order = np.argsort(-share[:-2], kind="stable")[:max_categories]
+            chosen = np.sort(order[share[order] >= rare])
+        kept.append(tuple(known[i] for i in chosen))
+        present = 1.0 - share[-1] or 1.0
+        shares.append(np.append(share[chosen], max(0.0, present - share[chosen].sum())) / present)
+    return Categories(tuple(kept), tuple(shares))
+
+
+def packed(lists: Sequence[Sequence[str]]) -> dict[str, Any]:
+    r"""Return lists of names as a message: one text, whose lines they are, and the length of each list.
+
+    Examples
+    --------
+    >>> packed([["tcp", "udp"], []])
+    {'names': 'tcp\nudp', 'sizes': array([2, 0])}
+    """
+    sizes = np.array([len(texts) for texts in lists], dtype=np.int64)
+    return {"names": "\n".join(text for texts in lists for text in texts), "sizes": sizes}
+
+
+def unpacked(names: str, sizes: NDArray[np.int64]) -> Names:
+    """Return the lists of names that `packed` made a message of."""
+    lines = iter(names.split("\n"))
+    return tuple(tuple(next(lines) for _ in range(int(size))) for size in sizes)
+
+
+def _counted(site: Site, wanted: NDArray[np.int64]) -> list[Counter[str]]:
+    """Return the number of rows of each name, column by column; of missing cells under the name ""."""
+
+    def count() -> list[Counter[str]]:
+        found: list[Counter[str]] = [Counter() for _ in wanted]
+        for rows in tables(site):
+            for counter, j in zip(found, wanted.tolist(), strict=True):
+                texts, codes = names(column(rows, j))
+                counter.update(dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)))
+        return found
+
+    return site.cached(f"names in columns {wanted.tolist()}", count)
+
+
+def _largest(counts: Mapping[str, int], most: int) -> list[str]:
+    """Return the `most` names with the largest counts, the largest first, and of equal ones the first as text."""
+    return sorted(counts, key=lambda text: (-counts[text], text))[:most]
+
+
+def _shares(counts: NDArray[Any]) -> Vector:
+    """Return the mean over the rows of `counts` (L, names + 2) of each entry's share of its row."""
+    counts = np.maximum(counts, 0).astype(np.float64)
+    totals = counts.sum(axis=1, keepdims=True)
+    some = totals[:, 0] > 0
+    shares: Vector = (counts[some] / totals[some]).mean(axis=0) if some.any() else np.zeros(counts.shape[1])
+    return shares
+
+
+def _check_names(reply: Message, lists: int, most: int) -> None:
+    sizes, text = reply["sizes"], reply["names"]
+    right = isinstance(text, str) and isinstance(sizes, np.ndarray) and sizes.shape == (lists,)
+    if not right or sizes.dtype.kind not in "iu" or sizes.min(initial=0) < 0:
+        raise InputError("this site's names of categories are not a text and the number of names of each column")
+    if sizes.max(initial=0) > most:
+        raise InputError(f"this site sent {sizes.max()} names of one column, and may send {most}")
+    lines = text.split("\n") if text else []
+    if len(lines) != sizes.sum() or any(not line or name(line) != line for line in lines):
+        raise InputError("this site sent other names of categories than it announced, or names that no cell can have")
+    if max(map(len, lines), default=0) > LONGEST:
+        raise InputError(f"this site sent a name of more than {LONGEST} characters")

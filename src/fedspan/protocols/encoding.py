@@ -1,0 +1,153 @@
+"""What a mixed table becomes: numbers, logarithms of numbers, and one column for each name of a text column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import lens
+from fedspan.protocols.category_union import Names, packed, unpacked
+from fedspan.protocols.cells import BLOCK_CELLS, column, names, read, runs, signed_log
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+Vector = NDArray[np.float64]
+
+
+@lens(frames=True)
+def encode(
+    rows: Any,
+    text: Mask,
+    log: Mask,
+    missing: Mask,
+    other: bool,
+    names: str,
+    sizes: NDArray[np.int64],
+    fill: Vector,
+    scale: Vector | None,
+) -> Array:
+    """Return the encoded rows (n, D) of a data frame or an array (n, d).
+
+    In the order of the columns: of a column of numbers its values, or with `log` their signed logarithms; of a `text`
+    column one column of 0 and 1 for each of its names, and with `other` one for all further names. Where `missing`
+    says so, one more column tells the missing cells. They have the values of `fill` (D,) where the column is of
+    numbers, or is of text and has no such column. With `scale` (D,) distances from `fill` in its units. float32 stays
+    float32.
+    """
+    if rows.ndim != 2 or rows.shape[1] != len(text):
+        raise InputError(f"the table has the shape {rows.shape}, and must have {len(text)} columns")
+    encoding = Encoding(text, log, missing, unpacked(names, sizes), other)
+    encoded = np.empty((len(rows), len(fill)), dtype=np.float32 if _is_single(rows) else np.float64)
+    step = max(1, BLOCK_CELLS // max(1, len(fill)))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        block = encoding.encoded(rows.iloc[part] if hasattr(rows, "iloc") else rows[part], fill)
+        if scale is not None:
+            block -= fill
+            block /= scale
+        encoded[part] = block
+    return encoded
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a table of d columns is encoded: which are text, logarithms, or tell missing cells, and the known names."""
+
+    text: Mask
+    log: Mask
+    missing: Mask
+    names: Names
+    other: bool
+
+    def encoded(self, rows: Any, fill: Vector) -> Vector:
+        """Return the encoded rows (n, D), as `encode` says."""
+        widths = self._widths()
+        starts = np.cumsum(widths + self.missing) - widths - self.missing
+        places = starts[~self.text]
+        encoded = np.zeros((len(rows), len(fill)))
+
+        values = read(rows, np.flatnonzero(~self.text)).values
+        for start, stop, at in runs(places):
+            encoded[:, at : at + stop - start] = values[:, start:stop]
+        for start, stop, at in runs(starts[self.log]):
+            stretch = slice(at, at + stop - start)
+            encoded[:, stretch] = signed_log(encoded[:, stretch])
+        absent = np.isnan(values)
+        if absent.any():
+            row, place = np.nonzero(absent)
+            encoded[row, places[place]] = fill[places[place]]
+            told = self.missing[~self.text]
+            encoded[:, places[told] + 1] = absent[:, told]
+
+        for j, known in zip(np.flatnonzero(self.text), self.names, strict=True):
+            block = slice(starts[j], starts[j] + widths[j])
+            missing = _put_names(encoded[:, block], column(rows, int(j)), known)
+            if self.missing[j]:
+                encoded[missing, starts[j] + widths[j]] = 1.0
+            else:
+                encoded[missing, block] = fill[block]
+        return encoded
+
+    def parameters(self, fill: Vector, scale: Vector | None = None) -> dict[str, Any]:
+        """Return the parameters of `encode`, ready to travel."""
+        of_columns = {"text": self.text, "log": self.log, "missing": self.missing}
+        return {**of_columns, "other": self.other, **packed(self.names), "fill": fill, "scale": scale}
+
+    def labels(self, columns: Sequence[str]) -> list[str]:
+        """Return a label for each of the encoded columns (D,), all different."""
+        return list(_made_unique(label for _, label in self._outputs(columns)))
+
+    def stands_for(self, part: str) -> Mask:
+        """Return which of the encoded columns (D,) are a "value", a "name" or tell what is "missing"."""
+        return np.array([found == part for found, _ in self._outputs([""] * len(self.text))], dtype=bool)
+
+    def _widths(self) -> NDArray[np.int64]:
+        """Return how many columns each column becomes, but for the one that tells missing cells."""
+        widths = np.ones(len(self.text), dtype=np.int64)
+        widths[self.text] = [len(known) + self.other for known in self.names]
+        return widths
+
+    def _outputs(self, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield what each of the encoded columns is, and its label."""
+        known = iter(self.names)
+        for of, is_text, tells_missing in zip(columns, self.text, self.missing, strict=True):
+            if is_text:
+                yield from (("name", f"{of}_{text or '(missing)'}") for text in next(known))
+                if self.other:
+                    yield "name", f"{of}_(other)"
+            else:
+                yield "value", of
+            if tells_missing:
+                yield "missing", f"{of}_(missing)"
+
+
+def _put_names(block: Vector, cells: Any, known: Sequence[str]) -> Mask:
+    """Put 1 where a cell's name stands in `block` (n, names or names + 1), and return which cells are missing."""
+    texts, codes = names(cells)
+    place = {text: i for i, text in enumerate(known)}
+    is_missing = np.array([not text and text not in place for text in texts], dtype=bool)[codes]
+    where = np.array([place.get(text, len(known)) for text in texts], dtype=np.intp)[codes]
+    told = np.flatnonzero(~is_missing & (where < block.shape[1]))
+    block[told, where[told]] = 1.0
+    return is_missing
+
+
+def _is_single(rows: Any) -> bool:
+    dtypes = list(rows.dtypes) if hasattr(rows, "iloc") else [rows.dtype]
+    return all(dtype == np.float32 for dtype in dtypes)
+
+
+def _made_unique(labels: Iterable[str]) -> Iterator[str]:
+    """Yield the labels, with underscores added to those that another one has already."""
+    seen: set[str] = set()
+    for label in labels:
+        unique = label
+        while unique in seen:
+            unique += "_"
+        seen.add(unique)
+        yield unique

@@ -10,6 +10,7 @@ from fedspan.linalg.subspace_median import SubspaceMedianResult, stable_rank, su
 from fedspan.linalg.subspaces import (
     orthonormalize,
     polar_factor,
+    q_factor,
     subspace_distance,
     top_eigenpairs,
     top_eigenvectors,
@@ -22,6 +23,7 @@ __all__ = [
     "geometric_median",
     "orthonormalize",
     "polar_factor",
+    "q_factor",
     "stable_rank",
     "subspace_distance",
     "subspace_median",

@@ -183,15 +183,15 @@ class Consensus:
 
 
 def check_settings(
-    variant: str, rho: float | None, local_steps: int, participation: float, max_rounds: int | None, tol: float
+    variant: str, rho: float | None, local_steps: int, participation: float, max_rounds: int | None, tol: float | None
 ) -> None:
-    """Refuse settings that cannot work, each with a sentence."""
+    """Refuse settings that cannot work, each with a sentence; ``None`` is a default."""
     if variant not in get_args(Variant):
         raise InputError(f"variant={variant!r} must be 'corrected' or 'paper'")
     whole_number("local_steps", local_steps, 1)
     if max_rounds is not None:
         whole_number("max_rounds", max_rounds, 1)
-    if not _is_positive(tol):
+    if tol is not None and not _is_positive(tol):
         raise InputError(f"tol={tol!r} must be a number above 0")
     if rho is not None and not _is_positive(rho):
         raise InputError(f"rho={rho!r} must be a number above 0, or None for the default")

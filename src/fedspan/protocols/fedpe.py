@@ -8,6 +8,7 @@ coordinator.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,19 @@ def local_step(C: SecondMoment, U: Matrix, pull: Matrix, T: Matrix, rho: float, 
     ``G = 2 C U (U'U - 2 I) + U (2 U'C U + rho I + 4 E (T + rho E^2)) + Y - rho Z``, E the excess and its products
     entry by entry. T is symmetric, as h is.
     """
-    CU, UU, one = C.product(U), U.T @ U, np.eye(U.shape[1])
+    CU, UU, one = C.product(U), U.T @ U, _identity(U.shape[1])
     E = np.maximum(UU - one, 0.0)
-    inner = 2.0 * (U.T @ CU) + rho * one + 4.0 * E * (T + rho * E**2)
-    W = dgemm(1.0, U, one - eta * inner, 1.0, pull)
-    W = dgemm(-2.0 * eta, CU, UU - 2.0 * one, 1.0, W, overwrite_c=1)
-    return np.asarray(W)
+    inner = dgemm(2.0, U, CU, rho, one, trans_a=1)  # 2 U'C U + rho I
+    if E.any():
+        inner += 4.0 * E * (T + rho * E**2)
+    moved = dgemm(-eta, U, inner, 1.0, U + pull)
+    W: Matrix = dgemm(-2.0 * eta, CU, UU - 2.0 * one, 1.0, moved, overwrite_c=1)
+    return W
+
+
+@cache
+def _identity(k: int) -> Matrix:
+    return np.eye(k)
 
 
 @step

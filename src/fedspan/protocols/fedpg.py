@@ -132,7 +132,7 @@ def fedpg(
     every site that counts said last, about the Z with which its visit began. So with all sites in all rounds they are
     of the Z before the round. Otherwise each site's are of the Z of another round: an estimate that lags behind.
 
-    A site counts as soon as it has answered, and until it has not answered three times in a row when asked. One that
+    A site counts as soon as it has answered, and until it has not answered ten times in a row when asked. One that
     comes late starts at the Z of that time. The result is that of the rows of the sites that are there, which all count
     alike, however unequal the sites are. Where not all sites are asked, too few answers cost the round and not the run,
     until too few sites are left for the policy's quorum.

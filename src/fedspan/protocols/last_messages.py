@@ -13,8 +13,9 @@ from fedspan.federation import Federation, Replies
 from fedspan.federation.federation import StepLike
 from fedspan.wire import Message
 
-#: A site that did not answer so many times in a row, when it was asked, is gone until it answers again.
-PATIENCE = 3
+#: A site that did not answer so many times in a row, when it was asked, is gone until it answers again. Of a site whose
+#: replies get lost now and then that must not happen, because the average jumps whenever it does.
+PATIENCE = 10
 
 
 class LastMessages:

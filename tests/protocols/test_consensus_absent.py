@@ -12,7 +12,7 @@ from fedspan.protocols.fedpe import fedpe
 from fedspan.protocols.fedpg import fedpg
 from fedspan.protocols.last_messages import PATIENCE
 
-from .consensus_sites import SITES, TRUTH, D, absent, federation, leading_axes, run
+from .consensus_sites import SITES, TRUTH, D, absent, federation, leading_axes, loss, run
 
 both = pytest.mark.parametrize("protocol", [fedpe, fedpg], ids=["fedpe", "fedpg"])
 
@@ -37,6 +37,7 @@ def test_sites_that_drop_out_for_good_leave_the_result_to_the_others(participati
     assert tuple(weights) == tuple(site.name for site in there)
     assert subspace_distance(U, leading_axes(there)) < 1e-6
     assert subspace_distance(U, TRUTH) > 0.01
+    assert record.metric("loss")[-1] == pytest.approx(loss(there, U))  # per row of those that are there
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.4])

@@ -104,7 +104,7 @@ def test_huge_messages_are_told_and_not_a_crash():
         run(federation().corrupt(shout, sites=["s01", "s02", "s03"]))
     with pytest.raises(QuorumError):  # one of them: finite, but the sites cannot compute with it
         run(federation().corrupt(shout, sites=["s01"]))
-    with pytest.raises(FedspanError, match="too large to compute with"):
+    with pytest.raises(FedspanError, match="rho is inf"):
         run(federation().corrupt(attacks.Ones(1.7e308, steps=["local_spectrum"]), sites=["s08"]))
 
 

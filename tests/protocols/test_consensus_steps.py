@@ -174,3 +174,25 @@ def test_one_visit_by_hand():
     np.testing.assert_allclose(site.state["U"], U, atol=1e-15)
     np.testing.assert_allclose(told["message"], U + np.array([[-0.6], [0.2]]), atol=1e-15)
     assert told["n"] == 2
+
+
+def test_two_visits_of_fedpe_by_the_formulas():
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(20, 5)), 1.1 * np.linalg.qr(rng.normal(size=(5, 2)))[0]
+    C, rho, Y, T = X.T @ X / 20.0, 1.5, np.zeros((5, 2)), np.zeros((2, 2))
+    U = np.linalg.qr(Z)[0] @ np.diag(np.sign(np.diagonal(np.linalg.qr(Z)[1])))
+    kept = {}
+    for visit in range(2):
+        site = fs.Site("s", X).at_work(kept, seed=0, call=visit)
+        told = fedpe.local_update(site, Z, rho, None, "corrected", 1, 1000)
+        kept = site.changes().applied_to(kept)
+        Y = Y + rho * (U - Z) * visit
+        E = np.maximum(0.0, U.T @ U - np.eye(2))
+        f = -4 * C @ U + 2 * C @ U @ U.T @ U + 2 * U @ U.T @ C @ U
+        G = f + Y + rho * (U - Z) + 4 * U @ (E * (T + rho * E**2))
+        U = U - G / (8 * np.linalg.eigvalsh(C)[-1] + rho)
+        T = T + rho * np.maximum(0.0, U.T @ U - np.eye(2)) ** 2
+        np.testing.assert_allclose(kept["U"], U, atol=1e-13)
+        np.testing.assert_allclose(kept["T"], T, atol=1e-13)
+        np.testing.assert_allclose(told["message"], U + Y / rho, atol=1e-13)
+    assert T.max() > 0

@@ -78,8 +78,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     max_rounds : int, optional
         Of subspace iteration (default 200) and ADMM (500 over `participation`).
     tol : float, optional
-        When to stop. Subspace iteration: at this relative residual (default 1e-8). ADMM: when no site is further from
-        the consensus than this (default 1e-4), and the loss has settled.
+        When to stop. Subspace iteration: at this relative residual (default 1e-8). ADMM: when the sites are this near
+        to the consensus (root mean square, default 1e-4), and the loss has settled.
     variant : {"corrected", "paper"}, default="corrected"
         Of ADMM; ``"paper"`` is as its authors wrote it, of which the span of the last Z is used.
     rho : float, optional

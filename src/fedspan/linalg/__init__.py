@@ -6,11 +6,11 @@ Medians of vectors and of subspaces that say how good they are, and the subspace
 from __future__ import annotations
 
 from fedspan.linalg.geometric_median import GeometricMedianResult, geometric_median
+from fedspan.linalg.q_factor import q_factor
 from fedspan.linalg.subspace_median import SubspaceMedianResult, stable_rank, subspace_median
 from fedspan.linalg.subspaces import (
     orthonormalize,
     polar_factor,
-    q_factor,
     subspace_distance,
     top_eigenpairs,
     top_eigenvectors,

@@ -5,14 +5,11 @@ Every sign that mathematics leaves open is fixed by a rule, so that the same inp
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg.blas import dsyrk, dtrsm
-from scipy.linalg.lapack import dpotrf
 
 from fedspan.errors import InputError
 
@@ -21,7 +18,6 @@ Array = NDArray[np.float64]
 ORTHONORMAL_TOLERANCE = 1e-5  # float32 bases of any usual size pass
 DEFICIENT = 1e-10  # smallest over largest singular value, after scaling the columns to unit length
 ASYMMETRIC = 1e-8  # of the largest entry
-WELL_CONDITIONED = 0.1  # geometric over arithmetic mean of the eigenvalues of A'A, to the power r: see q_factor
 
 
 def subspace_distance(U: ArrayLike, V: ArrayLike, norm: Literal["fro", "spectral"] = "fro") -> float:
@@ -94,37 +90,6 @@ def orthonormalize(A: ArrayLike, *, complete: bool = False) -> Array:
     if not complete:
         _refuse_deficient(scipy.linalg.svdvals(R, check_finite=False))
     return np.asarray(Q * np.where(np.diagonal(R) < 0.0, -1.0, 1.0))
-
-
-def q_factor(A: Array) -> Array:
-    """Return Q of ``A = Q R`` with a positive diagonal of R: `orthonormalize` for inner loops, without its checks.
-
-    From the Cholesky factor of ``A'A``, which is many times faster for small A. That squares the condition of A: where
-    the columns are far from orthonormal, up to a common factor, Householder's way is taken. The factor tells: the
-    product of r eigenvalues with the mean m is at most ``e m^(r-1)`` times the smallest of them.
-
-    Parameters
-    ----------
-    A : (n, r) array, float64, r <= n
-        Fastest in Fortran's order.
-
-    Returns
-    -------
-    Q : (n, r) array, in Fortran's order
-
-    Examples
-    --------
-    >>> q_factor(np.array([[3.0, 1.0], [4.0, 0.0]]))
-    array([[ 0.6,  0.8],
-           [ 0.8, -0.6]])
-    """
-    R, not_positive = dpotrf(dsyrk(1.0, A, trans=1), clean=0, overwrite_a=1)
-    if not_positive == 0:
-        root = math.sqrt(float(np.vdot(A.T, A.T)) / A.shape[1])
-        if math.prod([r / root for r in R.diagonal().tolist()]) ** 2 > WELL_CONDITIONED:
-            Q: Array = dtrsm(1.0, R, A, side=1)
-            return Q
-    return np.asfortranarray(orthonormalize(A, complete=True))
 
 
 def polar_factor(A: ArrayLike) -> Array:

@@ -32,6 +32,7 @@ from fedspan.wire import Message
 #: paper leaves open is the same in both: duals begin at zero, the sites together at Z, and QR has a positive diagonal.
 Variant = Literal["corrected", "paper"]
 
+_TINY = float(np.finfo(np.float64).tiny)
 _VISITS = 500  # of each site, by default
 _UNBELIEVED = 3.0  # times the median of the local eigenvalues stands for the largest one where sites may lie
 
@@ -127,7 +128,7 @@ class Consensus:
             if as_written:  # lines 8 to 12; 13 to 16
                 with suppress(QuorumError):  # who misses this keeps his old dual
                     fed.ask(local_dual, now, Z=Z, rho=rho)
-            loss, consensus = self._logged(fed, last, calls)
+            loss, consensus = self._logged(fed, last, calls, rows)
             losses.append(loss)
             settled = len(losses) == losses.maxlen and abs(losses[-1] - losses[0]) <= self.tol**2 * unit
             if settled and consensus <= self.tol and last.complete:
@@ -144,12 +145,14 @@ class Consensus:
             rows = max(1.0, float(np.mean(counts)))
             with np.errstate(over="ignore"):
                 unit = float(np.max(tops * (counts / rows)))
-        unit = unit or 1.0  # of data that are zero everywhere any rho will do
+        unit = unit if unit > _TINY else 1.0  # of data that are zero everywhere any rho will do
         if self.rho is None and self.variant == "paper":
             return unit, rows, 1.0 / max(1.0, rows or float(np.median(counts)))
         rho = unit * (self.default_rho if self.rho is None else self.rho)
-        if not np.isfinite(rho):
-            raise FedspanError("the largest eigenvalue that a site reports is too large to compute with")
+        if not _TINY < rho < np.inf:
+            raise FedspanError(
+                f"rho is {rho:g} with the largest eigenvalue of a site, {unit:g}: no number to compute with"
+            )
         return unit, rows, rho
 
     def _average(self, last: LastMessages, names: tuple[str, ...]) -> tuple[Matrix, dict[str, float]]:
@@ -168,15 +171,19 @@ class Consensus:
             )
         return Z, weights
 
-    def _logged(self, fed: Federation, last: LastMessages, calls: int) -> tuple[float, float]:
-        """Log how far the round has come, and return loss and consensus.
+    def _logged(self, fed: Federation, last: LastMessages, calls: int, rows: float | None) -> tuple[float, float]:
+        """Log how far it has come, and return loss and consensus: of all rows, or medians where sites may lie.
 
         From the last numbers of every site that counts, each of which is about the beginning of that site's last visit.
-        Medians where sites may lie.
         """
-        _, losses, lagrangians, distances = last.numbers(last.names).T
-        typical, largest = (np.mean, np.max) if self.aggregator is None else (np.median, np.median)
-        loss, lagrangian, consensus = float(typical(losses)), float(typical(lagrangians)), float(largest(distances))
+        counts, losses, lagrangians, distances = last.numbers(last.names).T
+        if rows is None:
+            loss, lagrangian, consensus = (float(np.median(told)) for told in (losses, lagrangians, distances))
+        else:
+            with np.errstate(over="ignore"):  # of what is not true, it does not matter
+                per_row = rows / max(1.0, float(counts.sum()))
+                loss, lagrangian = per_row * float(losses.sum()), per_row * float(lagrangians.sum())
+                consensus = float(np.linalg.norm(distances)) / math.sqrt(len(distances))
         sent = sum(sum(call.bytes_down.values()) + sum(call.bytes_up.values()) for call in fed.record.calls[calls:])
         fed.log(loss=loss, augmented_lagrangian=lagrangian, consensus=consensus, bytes=sent)
         return loss, consensus

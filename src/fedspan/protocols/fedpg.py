@@ -120,17 +120,17 @@ def fedpg(
     max_rounds : int, optional
         Default: 500 visits to each site, so 500 over `participation`.
     tol : float, default=1e-4
-        Stops when no site's U is further from Z than this and the loss has settled: while each site was asked once, it
-        changed by at most the square of `tol`, in the unit of rho. (Near its minimum a loss is flat to first order.)
+        Stops when the consensus is at most this and the loss has settled: while each site was asked once, it changed by
+        at most the square of `tol`, in the unit of rho. (Near its minimum a loss is flat to first order.)
     aggregator : Aggregator, optional
         Takes the place of the mean of the messages.
 
     Notes
     -----
     In the record, per round: "loss", the mean squared distance of the rows from the span of Z; "augmented_lagrangian",
-    divided by the number of sites; "consensus", the largest ``||U_i - Z||``; "bytes", both ways. They are made of what
-    every site that counts said last, about the Z with which its visit began. So with all sites in all rounds they are
-    of the Z before the round. Otherwise each site's are of the Z of another round: an estimate that lags behind.
+    per row, too; "consensus", the root mean square of ``||U_i - Z||``; "bytes", both ways. The first three are made of
+    what every site that counts said last, about the Z with which its visit began. So with all sites in all rounds they
+    are of the Z before the round. Otherwise each site's are of the Z of another round: an estimate that lags behind.
 
     A site counts as soon as it has answered, and until it has not answered ten times in a row when asked. One that
     comes late starts at the Z of that time. The result is that of the rows of the sites that are there, which all count
@@ -139,7 +139,8 @@ def fedpg(
 
     With an aggregator no site's word is taken for its number of rows or its eigenvalue: all sites count alike, and
     three times the median of the eigenvalues is the unit of rho. The result is where the *aggregated* gradient
-    vanishes: the PCA of all rows where sites are alike, and something else where they are not. Logged are medians then.
+    vanishes: the PCA of all rows where sites are alike, and something else where they are not. Lies that are no larger
+    than the honest sites' own differences still move it. What is logged are medians then.
 
     Examples
     --------

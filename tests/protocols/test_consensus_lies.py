@@ -20,7 +20,7 @@ N, R, SITES = 40, 3, 20
 
 @pytest.fixture(scope="module")
 def data():
-    """Sites whose rows are alike; one of them alone finds the subspace to 0.08, all together to 0.02."""
+    """Sites whose rows are alike; one of them alone finds the subspace to 0.06 (median), all together to 0.02."""
     return make_subspace_sites(N, R, SITES, 60, tail=0.015, seed=5)
 
 

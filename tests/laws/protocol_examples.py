@@ -53,6 +53,8 @@ SETTINGS = {
     "stack_pca.stack_pca": {"rank": 3},
     "residual.residual": {"components": U.T},
     "power.power": {"rank": 3, "n_columns": 8, "iterations": 4},
+    "fedpe.fedpe": {"rank": 3, "n_columns": 8, "participation": 0.7, "local_steps": 2, "max_rounds": 5},
+    "fedpg.fedpg": {"rank": 3, "n_columns": 8, "participation": 0.7, "local_steps": 2, "max_rounds": 5},
     "axis_variances.axis_variances": {"U": U, "aggregator": GeometricMedian()},
     "subspace_median.subspace_median": {"rank": 3},
     "median_of_means.median_of_means": {"rank": 3, "n_columns": 8, "groups": 4, "iterations": 4},

@@ -11,6 +11,7 @@ from fedspan.errors import InputError
 from fedspan.linalg import (
     orthonormalize,
     polar_factor,
+    q_factor,
     subspace_distance,
     top_eigenpairs,
     top_eigenvectors,
@@ -186,3 +187,33 @@ def test_subspace_distance_refuses():
         subspace_distance(eye, np.eye(5))
     with pytest.raises(InputError, match="U must be finite"):
         subspace_distance(np.nan * eye, eye)
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.floats(-8, 2), st.floats(-150, 150), st.integers(0, 2**20))
+def test_q_factor_is_the_orthonormal_basis_of_qr_with_a_positive_diagonal(n, r, spread, size, seed):
+    r = min(n, r)
+    rng = np.random.default_rng(seed)
+    A = (basis(rng, n, r) + 10.0**spread * rng.normal(size=(n, r)) / np.sqrt(n)) * 10.0**size
+    Q = q_factor(np.asfortranarray(A))
+    np.testing.assert_allclose(Q.T @ Q, np.eye(r), atol=1e-13)
+    np.testing.assert_allclose(q_factor(A), Q, atol=1e-13)  # whatever the order of the entries in memory
+    R = Q.T @ A
+    np.testing.assert_allclose(Q @ R, A, rtol=0, atol=1e-13 * np.linalg.norm(A))
+    assert np.all(np.diagonal(R) > 0)
+    np.testing.assert_allclose(np.tril(R, -1), 0.0, atol=1e-12 * np.linalg.norm(A))
+
+
+@pytest.mark.parametrize("tilt", 10.0 ** np.arange(-16.0, 0.0))
+def test_q_factor_does_not_trust_cholesky_where_columns_are_nearly_parallel(tilt):
+    rng = np.random.default_rng(0)
+    A = basis(rng, 20, 6)
+    A[:, 5] = A[:, :5].sum(axis=1) + tilt * A[:, 5]
+    Q = q_factor(A)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(6), atol=1e-14)
+    np.testing.assert_allclose(Q, orthonormalize(A, complete=True), atol=0.0)  # Householder's way, to the last bit
+
+
+def test_q_factor_of_what_has_none():
+    np.testing.assert_allclose(q_factor(np.zeros((4, 2))).T @ q_factor(np.zeros((4, 2))), np.eye(2), atol=1e-15)
+    with pytest.raises(InputError, match="finite"):
+        q_factor(np.full((3, 2), np.nan))

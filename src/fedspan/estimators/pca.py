@@ -15,6 +15,7 @@ from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.pca_solvers import RESILIENT, SOLVERS, Solution, prepared_moments, solve
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
+from fedspan.protocols.consensus import check_settings
 from fedspan.protocols.lenses import project, standardize
 from fedspan.protocols.moments import Moments, deviations
 from fedspan.protocols.residual import residual
@@ -35,11 +36,14 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         ``"auto"`` (solver ``"subspace_median"``): as many directions as most sites share, of the `max_components` (at
         most half of the columns) that each of them sends. Needs many more columns than that to be reliable.
     solver : str, default="auto"
-        Exact, and any site can spoil the result; only sums are needed but for ``"stack"``:
+        Exact, and any site can spoil the result; only sums are needed but for ``"stack"`` and the last two:
 
         - ``"covariance"``: one round, d (d + 1) / 2 numbers up per site.
         - ``"subspace_iteration"``: exact to `tol`, d (k + oversampling) numbers each way per round.
         - ``"power"``: `iterations` rounds of the plain power method, d k numbers each way; a baseline.
+        - ``"fedpg"``, ``"fedpe"``: consensus by ADMM, on the manifold and in Euclidean space, d k numbers each way per
+          visit. For sites that only answer now and then: with `participation` a share of them is asked each round.
+          Exact to `tol` in time; slower, and with more bytes, than the others.
         - ``"stack"``: one shot, d k numbers up per site, an approximation.
         - ``"auto"``: the first or the second, whichever needs fewer bytes; the record says which and why.
 
@@ -68,10 +72,24 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         Of the power methods.
     max_components : int, default=16
         What sites send for ``n_components="auto"``.
-    oversampling, max_rounds, tol
-        Of subspace iteration: extra columns, most rounds, and the relative residual at which it stops.
+    oversampling : int, default=8
+        Extra columns of subspace iteration.
+    max_rounds : int, optional
+        Of subspace iteration (default 200) and ADMM (500 over `participation`).
+    tol : float, optional
+        When to stop. Subspace iteration: at this relative residual (default 1e-8). ADMM: when the sites are this near
+        to the consensus (root mean square, default 1e-4), and the loss has settled.
+    variant : {"corrected", "paper"}, default="corrected"
+        Of ADMM; ``"paper"`` is as its authors wrote it, of which the span of the last Z is used.
+    rho : float, optional
+        Of ADMM: weight of the consensus, in units of the largest eigenvalue of the sites' second moments. Default: 0.35
+        for ``"fedpg"``, 1 for ``"fedpe"``, for ``variant="paper"`` the paper's.
+    local_steps : int, default=10
+        Of ADMM: gradient steps of a site per visit.
+    participation : float, default=1.0
+        Of ADMM: share of the sites that is asked in each round.
     random_state : int, optional
-        Seed of the run: the start of subspace iteration.
+        Seed of the run: the start of iterations, and who is asked when.
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -123,8 +141,12 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         iterations: int = 10,
         max_components: int = 16,
         oversampling: int = 8,
-        max_rounds: int = 200,
-        tol: float = 1e-8,
+        max_rounds: int | None = None,
+        tol: float | None = None,
+        variant: str = "corrected",
+        rho: float | None = None,
+        local_steps: int = 10,
+        participation: float = 1.0,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -140,6 +162,10 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.oversampling = oversampling
         self.max_rounds = max_rounds
         self.tol = tol
+        self.variant = variant
+        self.rho = rho
+        self.local_steps = local_steps
+        self.participation = participation
         self.random_state = random_state
         self.verbose = verbose
 
@@ -243,15 +269,14 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
                 raise InputError(
                     f"n_components={k!r} is a share of the variance, which solver={self.solver!r} cannot know"
                 )
-        least = {"oversampling": 0, "max_rounds": 1, "iterations": 1, "max_components": 1, "groups": 1}
+        check_settings(self.variant, self.rho, self.local_steps, self.participation, self.max_rounds, self.tol)
+        least = {"oversampling": 0, "iterations": 1, "max_components": 1, "groups": 1}
         for name, lowest in least.items():
             value = getattr(self, name)
             if value is None and name == "groups":
                 continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
                 raise InputError(f"{name}={value!r} must be a whole number of at least {lowest}")
-        if isinstance(self.tol, bool) or not isinstance(self.tol, int | float | np.number) or not self.tol > 0:
-            raise InputError(f"tol={self.tol!r} must be a number above 0")
 
     def _is_share(self) -> bool:
         return isinstance(self.n_components, float | np.floating)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.linalg import orthonormalize
 from fedspan.protocols.axis_variances import axis_variances
 from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.protocols.fedpe import fedpe
+from fedspan.protocols.fedpg import fedpg
 from fedspan.protocols.median_of_means import median_of_means
 from fedspan.protocols.moments import Moments, moments
 from fedspan.protocols.power import power
@@ -55,7 +61,7 @@ def _resilient_covariance(fed: Federation, rank: int | None, options: Mapping[st
 
 def _subspace_iteration(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
     names = ("n_columns", "oversampling", "max_rounds", "tol", "aggregator")
-    return _weighted(*subspace_iteration(fed, rank=_known(rank), **{name: options[name] for name in names}))
+    return _weighted(*subspace_iteration(fed, rank=_known(rank), **_given(options, names)))
 
 
 def _stack(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
@@ -72,6 +78,34 @@ def _power(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Sol
 
 def _resilient_power(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
     return _power(fed, rank, {**options, "aggregator": options["aggregator"] or GeometricMedian()})
+
+
+def _fedpe(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
+    return _of_consensus(fed, *fedpe(fed, rank=_known(rank), **_given(options, _CONSENSUS_OPTIONS)), options)
+
+
+def _fedpg(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
+    return _of_consensus(fed, *fedpg(fed, rank=_known(rank), **_given(options, _CONSENSUS_OPTIONS)), options)
+
+
+_CONSENSUS_OPTIONS = (
+    "n_columns",
+    "variant",
+    "rho",
+    "local_steps",
+    "participation",
+    "max_rounds",
+    "tol",
+    "aggregator",
+)
+
+
+def _of_consensus(
+    fed: Federation, Z: NDArray[np.float64], weights: Mapping[str, float], options: Mapping[str, Any]
+) -> Solution:
+    """Return the axes within the span of Z, which the variant "paper" does not make orthonormal."""
+    U = orthonormalize(Z, complete=True)
+    return _weighted(axis_variances(fed, U=U, aggregator=options["aggregator"]), weights)
 
 
 def _subspace_median(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
@@ -107,6 +141,11 @@ def _weighted(axes: PrincipalAxes, weights: Mapping[str, float]) -> Solution:
     return Solution(axes, weights, trusted)
 
 
+def _given(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return these options, but for those that are left to the protocol's default."""
+    return {name: options[name] for name in names if options[name] is not None}
+
+
 def _known(rank: int | None) -> int:
     assert rank is not None
     return rank
@@ -117,6 +156,8 @@ _SOLVERS: dict[str, Callable[[Federation, int | None, Mapping[str, Any]], Soluti
     "subspace_iteration": _subspace_iteration,
     "stack": _stack,
     "power": _power,
+    "fedpe": _fedpe,
+    "fedpg": _fedpg,
     "subspace_median": _subspace_median,
     "median_of_means": _median_of_means,
     "resilient_power": _resilient_power,

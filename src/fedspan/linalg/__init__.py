@@ -6,6 +6,7 @@ Medians of vectors and of subspaces that say how good they are, the subspaces th
 from __future__ import annotations
 
 from fedspan.linalg.geometric_median import GeometricMedianResult, geometric_median
+from fedspan.linalg.q_factor import q_factor
 from fedspan.linalg.subspace_median import SubspaceMedianResult, stable_rank, subspace_median
 from fedspan.linalg.subspaces import (
     orthonormalize,
@@ -23,6 +24,7 @@ __all__ = [
     "geometric_median",
     "orthonormalize",
     "polar_factor",
+    "q_factor",
     "stable_rank",
     "subspace_distance",
     "subspace_median",

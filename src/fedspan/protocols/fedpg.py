@@ -1,0 +1,156 @@
+"""FedPG: federated PCA by ADMM, on the manifold of orthonormal matrices.
+
+T.-A. Nguyen et al., "Federated PCA on Grassmann Manifold for IoT Anomaly Detection", Algorithm 2. Per visit and site,
+each way: d k numbers and a few more. Single replies are needed; memory L d k at the coordinator.
+
+Equation (17) is read as the projected gradient of F. The projection ``(I - U U') G`` loses the directions in which U
+turns within its span, although F depends on them: nothing answers the antisymmetric part of ``U'Y``, which grows until
+the iteration leaves the solution again. The projection ``G - U sym(U'G)`` of the variant "corrected" keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dgemm, dsymm, dsyr2k
+
+from fedspan.aggregation import Aggregator
+from fedspan.federation import Federation, Site, step
+from fedspan.linalg import q_factor
+from fedspan.protocols.consensus import (
+    Consensus,
+    Variant,
+    augmented_lagrangian,
+    begin_visit,
+    end_visit,
+    local_second_moment,
+    report,
+)
+from fedspan.protocols.second_moment import Matrix, SecondMoment
+
+Move = Callable[[Matrix, Matrix], Matrix]
+
+#: In units of the largest local eigenvalue. Less, and the sites do not come to agree; more, and Z moves slowly.
+DEFAULT_RHO = 0.35
+
+
+@cache
+def _minus_identity(k: int) -> Matrix:
+    return -np.eye(k)
+
+
+def stiefel(U: Matrix, G: Matrix) -> Matrix:
+    """Return U moved by the projection of G on the tangent space of the Stiefel manifold: ``U + G - U sym(U'G)``."""
+    W: Matrix = dsymm(-1.0, dsyr2k(0.5, U, G, 1.0, _minus_identity(U.shape[1]), trans=1), U, 1.0, G, side=1)
+    return W
+
+
+def grassmann(U: Matrix, G: Matrix) -> Matrix:
+    """Return U moved by the projection of equation (17): ``U + (I - U U') G``."""
+    W: Matrix = dgemm(-1.0, U, dgemm(1.0, U, G, 1.0, _minus_identity(U.shape[1]), trans_a=1), 1.0, G)
+    return W
+
+
+MOVES: dict[Variant, Move] = {"corrected": stiefel, "paper": grassmann}
+
+
+def local_step(C: SecondMoment, U: Matrix, pull: Matrix, eta: float, move: Move) -> Matrix:
+    """Lines 7 and 8: one step of length `eta` against the projected gradient of F_i, and back by QR.
+
+    Along the manifold the gradient is ``-2 C U + Y - rho Z``, of which ``pull = eta (rho Z - Y)`` is the same at every
+    step: the projections take ``rho U`` and what f_i has along U away.
+    """
+    return q_factor(move(U, C.add_product(pull, 2.0 * eta, U)))
+
+
+@step
+def local_update(
+    site: Site, Z: Matrix, rho: float, rows: float | None, variant: Variant, local_steps: int, products: int
+) -> dict[str, Any]:
+    """Lines 4 to 11. Leaves the site: ``U + Y / rho`` (d, k), its number of rows and three numbers.
+
+    These are, of the beginning of the visit, its loss of the span of Z, its part of the Lagrangian, and ``||U - Z||``.
+    """
+    Z = np.asfortranarray(Z)
+    C = local_second_moment(site, Z, rows, products)
+    U, Y = begin_visit(site, Z, rho, variant)  # line 5
+    told = report(C, U, Z, augmented_lagrangian(C.trace - C.captured(U), U, Z, Y, rho))
+    eta = 1.0 / (2.0 * C.top + rho)
+    pull = np.asfortranarray(eta * (rho * Z - Y))
+    for _ in range(local_steps):  # lines 6 to 9
+        U = local_step(C, U, pull, eta, MOVES[variant])
+    return {**end_visit(site, U, Y, rho), **told}
+
+
+def fedpg(
+    fed: Federation,
+    *,
+    rank: int,
+    n_columns: int,
+    variant: Variant = "corrected",
+    rho: float | None = None,
+    local_steps: int = 10,
+    participation: float = 1.0,
+    max_rounds: int | None = None,
+    tol: float = 1e-4,
+    aggregator: Aggregator | None = None,
+) -> tuple[Matrix, dict[str, float]]:
+    """Return a basis (d, rank) of the leading subspace of all rows, and the weight of each site in the last average.
+
+    Of the rows as they are: centre them first.
+
+    Parameters
+    ----------
+    rank, n_columns : int
+        k and d.
+    variant : {"corrected", "paper"}, default="corrected"
+        "paper": as written. Z is the mean over the sites of a round, is sent to them once more for their duals, and is
+        returned as it is, which is not orthonormal. "corrected": the Stiefel projection; Z is the mean of the last
+        messages of *all* sites that are there, and its polar factor is returned.
+    rho : float, optional
+        Weight of the consensus, in units of the largest eigenvalue of the sites' second moments; the record has it in
+        numbers. Default: 0.35, for the variant "paper" what is 1 there: one over the mean number of rows.
+    local_steps : int, default=10
+        Steps of a site per visit, of length ``1 / (2 lambda_i + rho)`` with the site's largest eigenvalue.
+    participation : float, default=1.0
+        Share of the sites that is drawn for each round.
+    max_rounds : int, optional
+        Default: 500 visits to each site, so 500 over `participation`.
+    tol : float, default=1e-4
+        Stops when the consensus is at most this and the loss has settled: while each site was asked once, it changed by
+        at most the square of `tol`, in the unit of rho. (Near its minimum a loss is flat to first order.)
+    aggregator : Aggregator, optional
+        Takes the place of the mean of the messages.
+
+    Notes
+    -----
+    In the record, per round: "loss", the mean squared distance of the rows from the span of Z; "augmented_lagrangian",
+    per row, too; "consensus", the root mean square of ``||U_i - Z||``; "bytes", both ways. The first three are made of
+    what every site that counts said last, about the Z with which its visit began. So with all sites in all rounds they
+    are of the Z before the round. Otherwise each site's are of the Z of another round: an estimate that lags behind.
+
+    A site counts as soon as it has answered, and until it has not answered ten times in a row when asked. One that
+    comes late starts at the Z of that time. The result is that of the rows of the sites that are there, which all count
+    alike, however unequal the sites are. Where not all sites are asked, too few answers cost the round and not the run,
+    until too few sites are left for the policy's quorum.
+
+    With an aggregator no site's word is taken for its number of rows or its eigenvalue: all sites count alike, and
+    three times the median of the eigenvalues is the unit of rho. The result is where the *aggregated* gradient
+    vanishes: the PCA of all rows where sites are alike, and something else where they are not. Lies that are no larger
+    than the honest sites' own differences still move it. What is logged are medians then.
+
+    Examples
+    --------
+    >>> from fedspan.engines.local import federate
+    >>> X = np.array([[3.0, 0.1], [-3.0, 0.2], [2.0, -0.1], [-2.0, -0.2]])
+    >>> U, weights = fedpg(federate(X, sites=["a", "a", "b", "b"]), rank=1, n_columns=2)
+    >>> np.abs(U.T)
+    array([[0.9999..., 0.0038...]])
+    """
+    settings = Consensus(
+        rank, n_columns, DEFAULT_RHO, variant, rho, local_steps, participation, max_rounds, tol, aggregator
+    )
+    return settings.reach(fed, local_update)

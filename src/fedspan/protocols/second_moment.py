@@ -1,0 +1,110 @@
+"""A site's second moment ``C = X'X / rows`` for steps that multiply with it again and again.
+
+Either as a matrix (d, d), made once, or through the rows at every product: whichever costs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigvalsh
+from scipy.linalg.blas import dgemm
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from fedspan.federation import Site
+from fedspan.protocols.blocks import blocks
+
+Matrix = NDArray[np.float64]
+
+#: A matrix d x d has at most so many entries (128 MiB), however cheap it would make the products.
+_MOST_ENTRIES = 2**24
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """The matrix ``C = X'X / rows`` (d, d) of a site's rows.
+
+    Attributes
+    ----------
+    add_product : function (A, factor, U) -> ``A + factor * C U``
+        For matrices (d, k); returns a new one, in Fortran's order.
+    trace, top : float
+        Of C; `top` is its largest eigenvalue.
+    """
+
+    add_product: Callable[[Matrix, float, Matrix], Matrix]
+    trace: float
+    top: float
+
+    def product(self, U: Matrix) -> Matrix:
+        """Return ``C U``."""
+        return self.add_product(np.zeros(U.shape, order="F"), 1.0, U)
+
+    def captured(self, U: Matrix) -> float:
+        """Return ``trace(U' C U)``: of an orthonormal U, what the trace of C has in its span."""
+        return float(np.vdot(U.T, self.product(U).T))
+
+
+def second_moment(site: Site, rows: float, shape: tuple[int, int], products: int) -> SecondMoment:
+    """Return ``C = X'X / rows`` in the form in which `products` products with matrices of this shape (d, k) cost least.
+
+    Memory beyond the data: d^2, at most twice the size of the rows and 128 MiB, or one block of rows.
+    """
+    d, k = shape
+    if is_matrix_cheaper(len(site), d, k, products):
+        gram, trace, top = site.cached("second moment", lambda: _gram(site, d))
+
+        def add_product(A: Matrix, factor: float, U: Matrix) -> Matrix:
+            result: Matrix = dgemm(factor / rows, gram, U, 1.0, A)
+            return result
+    else:
+        trace, top = site.cached("second moment, by rows", lambda: _spectrum(site, d))
+
+        def add_product(A: Matrix, factor: float, U: Matrix) -> Matrix:
+            result = np.array(A, order="F")
+            for X in blocks(site):
+                result += X.T @ ((factor / rows) * (X @ U))
+            return result
+
+    return SecondMoment(add_product, trace / rows, top / rows)
+
+
+def is_matrix_cheaper(n: int, d: int, k: int, products: int) -> bool:
+    """Whether to make ``X'X`` of n rows once and multiply by it, rather than by X and X' each time.
+
+    Counts multiplications: ``n d^2 / 2`` once and ``d^2 k`` per product, against ``2 n d k`` per product. So the matrix
+    is never more than twice as large as the rows are.
+
+    Examples
+    --------
+    >>> is_matrix_cheaper(560, 39, 2, 100), is_matrix_cheaper(560, 39, 2, 5), is_matrix_cheaper(560, 2000, 2, 100)
+    (True, False, False)
+    """
+    return d * d <= _MOST_ENTRIES and n * d * d / 2 + products * d * d * k <= products * 2 * n * d * k
+
+
+def _gram(site: Site, d: int) -> tuple[Matrix, float, float]:
+    """Return ``X'X``, its trace and its largest eigenvalue."""
+    S = np.zeros((d, d), order="F")
+    for X in blocks(site):
+        S += X.T @ X
+    top = eigvalsh(S, subset_by_index=[d - 1, d - 1])[0]
+    return S, float(np.trace(S)), max(0.0, float(top))
+
+
+def _spectrum(site: Site, d: int) -> tuple[float, float]:
+    """Return the trace and the largest eigenvalue of ``X'X`` without making it."""
+    trace = sum(float(np.vdot(X, X)) for X in blocks(site))
+    if trace == 0.0 or d == 1:
+        return trace, trace
+
+    def product(v: Matrix) -> Matrix:
+        return np.asarray(sum(X.T @ (X @ v.ravel()) for X in blocks(site)))
+
+    operator = LinearOperator((d, d), matvec=product, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(d)  # always the same: the result is the data's alone
+    top = eigsh(operator, k=1, v0=start, tol=1e-12, return_eigenvectors=False)[0]
+    return trace, float(top)

@@ -24,9 +24,9 @@ class FedAutoencoderDetector(NetworkDetector):
     ``||z - decoder(encoder(z))||^2``. Rows whose score is above the `quantile` of the training scores are outliers.
     That threshold is found exactly without moving rows (see `fedspan.protocols.quantiles`).
 
-    Every site holds back some rows, and training goes on until their loss does not fall any more: when it has stayed
-    for `patience` rounds, training goes back to the best weights and on with a third of the step size, and the third
-    time it ends.
+    Every site holds back some rows, and training goes on until their mean error, the root of the mean squared error of
+    a row, does not fall any more: when it has stayed for `patience` rounds, training goes back to the best weights and
+    on with a third of the step size, and the third time it ends.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class FedAutoencoderDetector(NetworkDetector):
         Divide by the deviation of each column; its mean is always subtracted.
     participation : float, optional
         Fraction of the sites that train in a round. None: that of 10 sites, or all where there are fewer.
-    local_epochs, batch_size : int, default=2, 64
+    local_epochs, batch_size : int, default=2, 128
         How often a site goes through its rows in a round, and how many rows make one step.
     step_size : float, default=0.1
         Of the first steps: gradient descent with a momentum of 0.9, on the mean squared error of a standardised value,
@@ -50,15 +50,15 @@ class FedAutoencoderDetector(NetworkDetector):
     server_momentum : float, default=0.9
         Of the coordinator's steps; 0 is federated averaging as published.
     max_rounds : int, default=2000
-        More are not done, whether the loss still falls or not: ``run_.stopped`` says which.
+        More are not done, whether the error still falls or not: ``run_.stopped`` says which.
     patience : int, default=50
-        Rounds without a loss that is 1 % lower, before the step size is cut.
+        Rounds without an error that is 1 % lower, before the step size is cut.
     check_every : int, default=5
         Rounds between two looks at the rows that are held back.
     held_back : float, default=0.1
         Share of each site's rows that are not trained on, at least one where there are two.
     aggregator : Aggregator, optional
-        Where sites may lie: combines means, deviations, changes of weights, losses and the fractions below a threshold,
+        Where sites may lie: combines means, deviations, changes of weights, errors and the fractions below a threshold,
         such as ``fedspan.aggregation.CoordinateMedian()``. Single replies are then needed.
     random_state : int, optional
         Seed of the run: first weights, sites of each round, rows held back, order of rows.
@@ -75,10 +75,11 @@ class FedAutoencoderDetector(NetworkDetector):
         The widths.
     mean_, scale_ : array (d,)
         What rows are standardised by; ``scale_`` is None without `scale`.
-    loss_ : float
-        Of the rows held back: mean squared error of a standardised value.
-    history_ : array (checks, 4)
-        Rounds done, mean loss while training since the check before, loss on the rows held back, step size.
+    error_ : float
+        Mean error of the rows held back, in standard deviations.
+    history_ : array (checks, 5)
+        Rounds done, mean squared error while training since the check before, mean squared error and mean error of the
+        rows held back, step size.
     n_rounds_ : int
     sites_ : tuple of str
     run_ : RunRecord
@@ -86,7 +87,7 @@ class FedAutoencoderDetector(NetworkDetector):
     Notes
     -----
     Leaves a site: the sums behind mean and deviation, the change of p weights in every round in which it trains, the
-    loss of the rows it holds back in every check, and for the threshold 257 counts a round in 8 rounds. Weights that
+    errors of the rows it holds back in every check, and for the threshold 257 counts a round in 8 rounds. Weights that
     are trained on few rows can tell much about them.
 
     Scoring needs numpy alone.
@@ -120,7 +121,7 @@ class FedAutoencoderDetector(NetworkDetector):
         scale: bool = True,
         participation: float | None = None,
         local_epochs: int = 2,
-        batch_size: int = 64,
+        batch_size: int = 128,
         step_size: float = 0.1,
         server_momentum: float = 0.9,
         max_rounds: int = 2000,

@@ -26,8 +26,8 @@ class FedBiGANDetector(NetworkDetector):
     standardised row x is ``alpha ||x - G(E(x))||_1 - (1 - alpha) log D(x, E(x))``.
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly
-    without moving rows (see `fedspan.protocols.quantiles`). Training ends as that of `FedAutoencoderDetector`: the loss
-    of the rows held back is the squared error of ``G(E(x))``.
+    without moving rows (see `fedspan.protocols.quantiles`). Training ends as that of `FedAutoencoderDetector`, by the
+    error of ``G(E(x))`` for rows held back.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class FedBiGANDetector(NetworkDetector):
         Divide by the deviation of each column; its mean is always subtracted.
     participation : float, optional
         Fraction of the sites that train in a round. None: that of 10 sites, or all where there are fewer.
-    local_epochs, batch_size : int, default=1, 64
+    local_epochs, batch_size : int, default=2, 128
         How often a site goes through its rows in a round, and how many rows make one step.
     step_size : float, default=0.1
         Of the first steps: gradient descent with a momentum of 0.9, whose gradients, those of the discriminator and
@@ -61,8 +61,8 @@ class FedBiGANDetector(NetworkDetector):
     ----------
     offset_ : float
         Minus the threshold.
-    weights_, hidden_, latent_, mean_, scale_, loss_, history_, n_rounds_, sites_, run_
-        As of `FedAutoencoderDetector`; the losses are squared errors of ``G(E(x))``.
+    weights_, hidden_, latent_, mean_, scale_, error_, history_, n_rounds_, sites_, run_
+        As of `FedAutoencoderDetector`; the errors are those of ``G(E(x))``.
 
     Notes
     -----
@@ -98,8 +98,8 @@ class FedBiGANDetector(NetworkDetector):
         quantile: float = 0.95,
         scale: bool = True,
         participation: float | None = None,
-        local_epochs: int = 1,
-        batch_size: int = 64,
+        local_epochs: int = 2,
+        batch_size: int = 128,
         step_size: float = 0.1,
         server_momentum: float = 0.9,
         max_rounds: int = 2000,

@@ -74,7 +74,7 @@ class NetworkDetector(FedDetector):
                 aggregator=self.aggregator,
                 **options,
             )
-            self.weights_, self.loss_, self.history_ = trained.weights, trained.loss, trained.history
+            self.weights_, self.error_, self.history_ = trained.weights, trained.error, trained.history
             self.n_rounds_ = int(trained.history[-1, 0])
             self._learn_threshold(fed, self.aggregator)
             fed.log(threshold=-self.offset_)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation.site import generator
 from fedspan.protocols.anomaly_scores import in_blocks
 from fedspan.protocols.fedavg import Trained, fedavg, rows_held_back
 from fedspan.protocols.local_descent import bound, descend, one_thread, torch_module
@@ -33,12 +34,14 @@ def local_training(
     hidden: Array,
     latent: int,
     held_back: float,
+    split: int,
     local_epochs: int,
     batch_size: int,
     step_size: float,
+    seed: int,
 ) -> dict[str, Any]:
     """Leaves the site: its number n of training rows, and n times the change of the weights and the mean loss."""
-    X = np.asarray(site.X)[~rows_held_back(site, held_back)]
+    X = np.asarray(site.X)[~rows_held_back(site, held_back, split)]
     if not len(X):
         return {"n": 0, "change": np.zeros_like(weights), "loss": 0.0}
     with one_thread():
@@ -51,16 +54,15 @@ def local_training(
             loss.backward()
             return loss
 
-        loss = descend(network, fill_gradient, X, site.rng, local_epochs, batch_size, step_size)
+        loss = descend(network, fill_gradient, X, generator(seed, site.name), local_epochs, batch_size, step_size)
         return {"n": len(X), "change": network.change(weights) * len(X), "loss": loss * len(X)}
 
 
 @step
-def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float) -> dict[str, Any]:
-    """Leaves the site: its number of rows held back, and the sum of their mean squared errors."""
-    X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back)]
-    network = autoencoder_network(site.X.shape[1], hidden, latent)
-    return {"n": len(X), "loss": mean_squared_errors(network, weights, ("encoder", "decoder"), X)}
+def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float, split: int) -> dict[str, Any]:
+    """Leaves the site: its number of rows held back, and the sums of their mean squared errors and of the roots."""
+    X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back, split)]
+    return sums_of_errors(autoencoder_network(site.X.shape[1], hidden, latent), weights, X)
 
 
 @lens
@@ -86,7 +88,7 @@ def autoencoder(
     hidden: tuple[int, ...] = (32,),
     latent: int = 16,
     local_epochs: int = 2,
-    batch_size: int = 64,
+    batch_size: int = 128,
     **options: Any,
 ) -> Trained:
     """Return an autoencoder of the rows as they are: standardise them first.
@@ -112,9 +114,10 @@ def autoencoder(
     )
 
 
-def mean_squared_errors(network: Network, weights: Array, chains: tuple[str, str], X: NDArray[np.float64]) -> float:
-    """Return the sum over the rows X of the mean squared error of what two chains make of them, one after the other."""
-    there, back = (network.layers(weights, chain) for chain in chains)
+def sums_of_errors(network: Network, weights: Array, X: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the number of rows X, and the sums of their mean squared errors after two chains and of the roots."""
+    there, back, *_ = (network.layers(weights, chain) for chain in network.chains)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with the reply
         R = X - network.run(back, network.run(there, X))
-        return float(np.vdot(R, R)) / X.shape[1]
+        squares = np.vecdot(R, R) / X.shape[1]
+        return {"n": len(X), "loss": float(squares.sum()), "error": float(np.sqrt(squares).sum())}

@@ -7,7 +7,8 @@ FedBiGAN of T.-A. Nguyen and co-authors, "Federated PCA on Grassmann manifold fo
 The discriminator learns to tell pairs (x, E(x)) of a row and its code from pairs (G(z), z) of a normal z and the row
 that is generated of it; encoder E and generator G learn to deceive it, and to bring rows back, ``G(E(x)) = x``, which
 the adversarial game alone reaches only in the limit. Two things keep the game stable where rows have heavy tails and
-sites differ: the discriminator sees its input as ``v / (1 + |v|)``, and the norms of its layers are bounded.
+sites differ: the discriminator sees its input as ``v / (1 + |v|)``, and no layer of it has a spectral norm above 1
+(T. Miyato and co-authors, "Spectral normalization for generative adversarial networks", ICLR 2018).
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation.site import generator
 from fedspan.protocols.anomaly_scores import in_blocks
-from fedspan.protocols.autoencoder import mean_squared_errors
+from fedspan.protocols.autoencoder import sums_of_errors
 from fedspan.protocols.fedavg import Trained, fedavg, rows_held_back
 from fedspan.protocols.local_descent import Bound, bound, descend, one_thread, torch_module
 from fedspan.protocols.networks import Network, widths
 
 Array = NDArray[Any]
 
-_SLOPE = 0.1
 #: Of a layer of the discriminator, whose gradients would otherwise grow without bound as it wins.
-LARGEST_NORM = 2.0
+LARGEST_NORM = 1.0
 
 
 def bigan_network(n_columns: int, hidden: Array, latent: int) -> Network:
     """Return encoder, generator and discriminator."""
     encoder = widths(n_columns, hidden, latent)
     discriminator = widths(n_columns + latent, hidden, 1)
-    return Network({"encoder": encoder, "generator": encoder[::-1], "discriminator": discriminator}, _SLOPE)
+    return Network({"encoder": encoder, "generator": encoder[::-1], "discriminator": discriminator})
 
 
 @step
@@ -45,20 +46,23 @@ def local_training(
     hidden: Array,
     latent: int,
     held_back: float,
+    split: int,
     local_epochs: int,
     batch_size: int,
     step_size: float,
+    seed: int,
     adversarial: float,
 ) -> dict[str, Any]:
     """Leaves the site: its number n of training rows, and n times the change of the weights and the mean error."""
-    X = np.asarray(site.X)[~rows_held_back(site, held_back)]
+    X = np.asarray(site.X)[~rows_held_back(site, held_back, split)]
     if not len(X):
         return {"n": 0, "change": np.zeros_like(weights), "loss": 0.0}
     with one_thread():
         network = bound(bigan_network(X.shape[1], hidden, latent), weights)
-        game = _Game(network, site.rng, latent, adversarial)
+        rng = generator(seed, site.name)
+        game = _Game(network, rng, latent, adversarial)
         clipped = (network.span("encoder", "generator"), network.span("discriminator"))
-        loss = descend(network, game.fill_gradient, X, site.rng, local_epochs, batch_size, step_size, clipped)
+        loss = descend(network, game.fill_gradient, X, rng, local_epochs, batch_size, step_size, clipped)
         game.bound_discriminator()
         return {"n": len(X), "change": network.change(weights) * len(X), "loss": loss * len(X)}
 
@@ -75,14 +79,15 @@ class _Game:
 
     def fill_gradient(self, x: Any) -> Any:
         """Put the gradients of both sides into their places and return the squared error of the rows x (n, d)."""
-        torch, nn = self.torch, self.torch.nn.functional
-        z = torch.tensor(self.rng.standard_normal((len(x), self.latent), dtype=np.float32))
-        code, made = self.encoder(x), self.generator(z)
-        pairs = torch.cat([torch.cat([x, code], 1), torch.cat([made, z], 1)])
-        real, fake = self.discriminator(nn.softsign(pairs)).chunk(2)  # how surely a pair is that of a row, as log-odds
-        told_apart = nn.softplus(-real).mean() + nn.softplus(fake).mean()
-        deceived = nn.softplus(real).mean() + nn.softplus(-fake).mean()
-        error = nn.mse_loss(self.generator(code), x)
+        cat, nn = self.torch.cat, self.torch.nn.functional
+        z = self.torch.tensor(self.rng.standard_normal((len(x), self.latent), dtype=np.float32))
+        codes = cat([self.encoder(x), z])
+        brought_back, made = self.generator(codes).chunk(2)
+        real, fake = self.discriminator(nn.softsign(cat([cat([x, made]), codes], 1))).chunk(2)
+        wrong = cat([-real, fake])  # log-odds of taking the one for the other
+        told_apart = nn.softplus(wrong).mean()
+        deceived = told_apart - wrong.mean()  # softplus(-v) = softplus(v) - v
+        error = nn.mse_loss(brought_back, x)
         told_apart.backward(inputs=self.judges, retain_graph=True)
         (error + self.adversarial * deceived).backward(inputs=self.learners)
         return error
@@ -95,11 +100,10 @@ class _Game:
 
 
 @step
-def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float) -> dict[str, Any]:
-    """Leaves the site: its number of rows held back, and the sum of the mean squared errors of ``G(E(x))``."""
-    X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back)]
-    network = bigan_network(site.X.shape[1], hidden, latent)
-    return {"n": len(X), "loss": mean_squared_errors(network, weights, ("encoder", "generator"), X)}
+def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float, split: int) -> dict[str, Any]:
+    """Leaves the site: its number of rows held back, the sum of their mean squared errors, and that of the roots."""
+    X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back, split)]
+    return sums_of_errors(bigan_network(site.X.shape[1], hidden, latent), weights, X)
 
 
 @lens
@@ -133,7 +137,7 @@ def bigan(
     latent: int = 16,
     adversarial: float = 0.1,
     local_epochs: int = 2,
-    batch_size: int = 64,
+    batch_size: int = 128,
     **options: Any,
 ) -> Trained:
     """Return a BiGAN of the rows as they are: standardise them first.

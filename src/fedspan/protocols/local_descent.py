@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError, MissingPackageError
-from fedspan.protocols.networks import Network
+from fedspan.protocols.networks import SLOPE, Network
 
 #: Of the local steps, and the largest norm of a gradient: a few extreme rows must not throw a network off.
 MOMENTUM = 0.9
@@ -60,7 +60,7 @@ class Bound:
                     parameter = torch.nn.Parameter(self.values[here].view(shape))
                     parameter.grad = self.gradient[here].view(shape)
                     setattr(layer, name, parameter)
-                parts += [layer, torch.nn.LeakyReLU(network.slope) if network.slope else torch.nn.ReLU()]
+                parts += [layer, torch.nn.LeakyReLU(SLOPE)]
             self.modules[chain] = torch.nn.Sequential(*parts[:-1])
 
     def change(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:

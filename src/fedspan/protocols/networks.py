@@ -14,20 +14,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.errors import InputError
+
 Array = NDArray[Any]
 Layers = list[tuple[Array, Array]]
+
+#: Of the activation below zero. With a plain ReLU, whose slope there is 0, narrow layers can die while they learn.
+SLOPE = 0.1
 
 
 @dataclass(frozen=True)
 class Network:
-    """Chains of fully connected layers with a leaky ReLU between them.
+    """Chains of fully connected layers with leaky ReLUs between them, ``max(v, SLOPE v)``.
 
     Parameters
     ----------
     chains : dict of str to tuple of int
         By name: the widths from a chain's input to its output.
-    slope : float, default=0.0
-        Of the activation below zero: 0 is the ReLU.
 
     Examples
     --------
@@ -40,7 +43,6 @@ class Network:
     """
 
     chains: dict[str, tuple[int, ...]]
-    slope: float = 0.0
 
     @property
     def size(self) -> int:
@@ -59,6 +61,8 @@ class Network:
 
     def arrays(self, weights: Array) -> dict[str, Array]:
         """Return the vector `weights` (size,) as named arrays: views of it."""
+        if weights.shape != (self.size,):
+            raise InputError(f"weights has the shape {weights.shape}, and this network has {self.size} weights")
         found, at = {}, 0
         for name, shape in self.shapes():
             count = int(np.prod(shape))
@@ -77,7 +81,7 @@ class Network:
         for W, b in layers[:-1]:
             X = X @ W.T
             X += b
-            np.maximum(X, self.slope * X, out=X)
+            np.maximum(X, SLOPE * X, out=X)
         W, b = layers[-1]
         return np.asarray(X @ W.T + b)
 

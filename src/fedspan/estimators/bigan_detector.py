@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
@@ -142,4 +143,4 @@ class FedBiGANDetector(NetworkDetector):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         number(self, "alpha", lambda v: 0 <= v <= 1, "between 0 and 1")
-        number(self, "adversarial", lambda v: v > 0, "above 0")
+        number(self, "adversarial", lambda v: 0 < v < np.inf, "above 0 and finite")

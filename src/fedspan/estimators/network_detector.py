@@ -113,7 +113,7 @@ class NetworkDetector(FedDetector):
         for name in ("latent", "local_epochs", "batch_size", "max_rounds", "patience", "check_every"):
             if name != "latent" or self.latent is not None:
                 whole_number(name, getattr(self, name), 1)
-        number(self, "step_size", lambda v: v > 0, "above 0")
+        number(self, "step_size", lambda v: 0 < v < np.inf, "above 0 and finite")
         number(self, "server_momentum", lambda v: 0 <= v < 1, "at least 0 and below 1")
         number(self, "held_back", lambda v: 0 < v < 1, "above 0 and below 1")
         if getattr(self, "participation", None) is not None:

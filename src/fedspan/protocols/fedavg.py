@@ -84,8 +84,8 @@ def fedavg(
         replies with ``n``, its number of training rows, and ``n`` times the ``change`` of the weights and the mean
         ``loss`` while training.
     check : step
-        Takes ``weights``, ``held_back``, ``split`` and what is in `network`; replies with ``n``, its number of rows held
-        back, and the sums of their ``loss``, as in training, and ``error``, which a few extreme rows should not decide.
+        Takes ``weights``, ``held_back``, ``split`` and what is in `network`; replies with ``n``, its number of rows
+        held back, and the sums of their ``loss``, as in training, and ``error``, which extreme rows should not decide.
     held_back : float
         Share of each site's rows that are not trained on, see `rows_held_back`.
     step_size : float

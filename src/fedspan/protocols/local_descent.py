@@ -112,7 +112,7 @@ def descend(
     parts = [gradient[part] for part in clipped]
     velocity, total = torch.zeros_like(values), 0.0
     for _ in range(epochs):
-        for x in rows[torch.tensor(rng.permutation(len(rows)))].chunk(-(-len(rows) // batch)):
+        for x in rows[torch.tensor(rng.permutation(len(rows)))].tensor_split(-(-len(rows) // batch)):
             gradient.zero_()
             total += fill_gradient(x).item() * len(x)
             for part in parts:

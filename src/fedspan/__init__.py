@@ -16,7 +16,16 @@ from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord
 
 if TYPE_CHECKING:
     from fedspan.engines.local import LocalFederation, federate
-    from fedspan.estimators import FedPCA, FedPCADetector, FedStandardScaler, FedTabularEncoder, LocalPCADetector, load
+    from fedspan.estimators import (
+        FedAutoencoderDetector,
+        FedBiGANDetector,
+        FedPCA,
+        FedPCADetector,
+        FedStandardScaler,
+        FedTabularEncoder,
+        LocalPCADetector,
+        load,
+    )
 
 __version__ = "0.1.0"
 
@@ -24,6 +33,8 @@ __version__ = "0.1.0"
 _LATER = {
     "LocalFederation": "fedspan.engines.local",
     "federate": "fedspan.engines.local",
+    "FedAutoencoderDetector": "fedspan.estimators",
+    "FedBiGANDetector": "fedspan.estimators",
     "FedPCA": "fedspan.estimators",
     "FedPCADetector": "fedspan.estimators",
     "FedStandardScaler": "fedspan.estimators",
@@ -35,6 +46,8 @@ _MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "protocols
 
 __all__ = [
     "FaultPlan",
+    "FedAutoencoderDetector",
+    "FedBiGANDetector",
     "FedPCA",
     "FedPCADetector",
     "FedStandardScaler",

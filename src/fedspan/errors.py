@@ -42,3 +42,7 @@ class JournalError(FedspanError):
 
 class DataMissingError(FedspanError, FileNotFoundError):
     """A data set is not in the data folder; the message says where to get it."""
+
+
+class MissingPackageError(FedspanError, ImportError):
+    """An optional package is not installed; the message says how to get it."""

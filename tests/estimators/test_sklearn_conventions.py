@@ -21,7 +21,10 @@ CLASSES = [
     if inspect.isclass(kind) and issubclass(kind, FedEstimator)
 ]
 #: What makes an estimator quick and well-posed on the small tables of these tests.
-PARAMETERS: dict[str, dict] = {}
+PARAMETERS: dict[str, dict] = {
+    "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
+    "FedBiGANDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
+}
 #: Checks of scikit-learn's that an estimator cannot pass, with the reason.
 SCORE_IS_A_PARAMETER = "score is the name of a parameter, and these checks call a method of that name"
 EXPECTED_TO_FAIL: dict[str, dict[str, str]] = {

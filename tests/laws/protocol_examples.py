@@ -69,6 +69,19 @@ SETTINGS = {
         "candidates": (("own-3", "tcp", "udp"),),
         "max_categories": 2,
     },
+    "fedavg.fedavg": {
+        "weights": np.linspace(-0.3, 0.3, 76, dtype=np.float32),
+        "train": "fedspan.protocols.autoencoder.local_training",
+        "check": "fedspan.protocols.autoencoder.local_loss",
+        "network": {"hidden": np.array([3]), "latent": 2},
+        "training": {"local_epochs": 1, "batch_size": 16},
+        "participation": 0.7,
+        "max_rounds": 3,
+        "check_every": 2,
+        "patience": 1,
+    },
+    "autoencoder.autoencoder": {"n_columns": 8, "hidden": (4,), "latent": 2, "max_rounds": 2, "check_every": 1},
+    "bigan.bigan": {"n_columns": 8, "hidden": (4,), "latent": 2, "max_rounds": 2, "aggregator": GeometricMedian()},
 }
 
 SITES = {name: mixed_sites for name in SETTINGS if name.startswith(("column_kinds", "heavy_tails", "category_union"))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fedspan.estimators.autoencoder_detector import FedAutoencoderDetector
+from fedspan.estimators.bigan_detector import FedBiGANDetector
 from fedspan.estimators.files import load
 from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.pca import FedPCA
@@ -9,4 +11,13 @@ from fedspan.estimators.pca_detector import FedPCADetector
 from fedspan.estimators.scaler import FedStandardScaler
 from fedspan.estimators.tabular import FedTabularEncoder
 
-__all__ = ["FedPCA", "FedPCADetector", "FedStandardScaler", "FedTabularEncoder", "LocalPCADetector", "load"]
+__all__ = [
+    "FedAutoencoderDetector",
+    "FedBiGANDetector",
+    "FedPCA",
+    "FedPCADetector",
+    "FedStandardScaler",
+    "FedTabularEncoder",
+    "LocalPCADetector",
+    "load",
+]

@@ -48,7 +48,7 @@ def subspace_score(
         residual *= outside
         return residual if inside is None else residual + np.square(T, out=T) @ inside
 
-    return _in_blocks(X, mean, score)
+    return in_blocks(X, mean, score)
 
 
 @lens
@@ -60,7 +60,7 @@ def whitened_score(X: Array, mean: Matrix, scale: Matrix | None, root: Matrix) -
         W = D @ factor
         return np.asarray(np.vecdot(W, W))
 
-    return _in_blocks(X, mean, score)
+    return in_blocks(X, mean, score)
 
 
 def one_subspace_score(
@@ -119,7 +119,7 @@ def standardized(x: Array, mean: Matrix, scale: Matrix | None) -> Matrix:
     return z
 
 
-def _in_blocks(X: Array, mean: Matrix, score: Callable[[Array, Matrix], Matrix]) -> Matrix:
+def in_blocks(X: Array, mean: Matrix, score: Callable[[Array, Matrix], Matrix]) -> Matrix:
     """Return ``score(x, x - mean)`` (n, 1) of all rows, block by block; it may overwrite its second argument."""
     size = max(1, _BLOCK_BYTES // (8 * max(1, X.shape[1])))
     found = np.empty((len(X), 1))

@@ -1,0 +1,160 @@
+"""FedAutoencoderDetector: rows that an autoencoder of all sites' normal rows cannot bring back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from fedspan.aggregation import Aggregator
+from fedspan.estimators.network_detector import NetworkDetector
+from fedspan.federation import Federation
+from fedspan.protocols.autoencoder import autoencoder, autoencoder_network, autoencoder_score
+from fedspan.protocols.fedavg import Trained
+from fedspan.protocols.networks import Network
+
+Array = NDArray[Any]
+
+
+class FedAutoencoderDetector(NetworkDetector):
+    """Detect anomalies by an autoencoder, trained by federated averaging. Needs torch: ``pip install "fedspan[deep]"``.
+
+    Fit it on rows that are normal, or nearly all so. A row is standardised to z, and its anomaly score is
+    ``||z - decoder(encoder(z))||^2``. Rows whose score is above the `quantile` of the training scores are outliers.
+    That threshold is found exactly without moving rows (see `fedspan.protocols.quantiles`).
+
+    Every site holds back some rows, and training goes on until their mean error, the root of the mean squared error of
+    a row, does not fall any more: when it has stayed for `patience` rounds, training goes back to the best weights and
+    on with a third of the step size, and the third time it ends.
+
+    Parameters
+    ----------
+    layers : {2, 4}, default=2
+        Of the encoder; the decoder is its mirror image.
+    hidden : tuple of int, optional
+        The ``layers - 1`` widths between columns and code. None: 32 for two layers, 32, 16 and 8 for four.
+    latent : int, optional
+        Width of the code. None: half of the columns, at most 16.
+    quantile : float, default=0.95
+        Of the training scores.
+    scale : bool, default=True
+        Divide by the deviation of each column; its mean is always subtracted.
+    participation : float, optional
+        Fraction of the sites that train in a round. None: that of 10 sites, or all where there are fewer.
+    local_epochs, batch_size : int, default=2, 128
+        How often a site goes through its rows in a round, and how many rows make one step.
+    step_size : float, default=0.1
+        Of the first steps: gradient descent with a momentum of 0.9, on the mean squared error of a standardised value,
+        whose gradient is shortened to the norm 1 where it is longer.
+    server_momentum : float, default=0.9
+        Of the coordinator's steps; 0 is federated averaging as published.
+    max_rounds : int, default=2000
+        More are not done, whether the error still falls or not: ``run_.stopped`` says which.
+    patience : int, default=50
+        Rounds without an error that is 1 % lower, before the step size is cut.
+    check_every : int, default=5
+        Rounds between two looks at the rows that are held back.
+    held_back : float, default=0.1
+        Share of each site's rows that are not trained on, at least one where there are two.
+    aggregator : Aggregator, optional
+        Where sites may lie: combines means, deviations, changes of weights, errors and the fractions below a threshold,
+        such as ``fedspan.aggregation.CoordinateMedian()``. Single replies are then needed.
+    random_state : int, optional
+        Seed of the run: first weights, sites of each round, rows held back, order of rows.
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    offset_ : float
+        Minus the threshold.
+    weights_ : array (p,)
+        All weights, float32; ``state_dict()`` names them.
+    hidden_, latent_
+        The widths.
+    mean_, scale_ : array (d,)
+        What rows are standardised by; ``scale_`` is None without `scale`.
+    error_ : float
+        Mean error of the rows held back, in standard deviations.
+    history_ : array (checks, 5)
+        Rounds done, mean squared error while training since the check before, mean squared error and mean error of the
+        rows held back, step size.
+    n_rounds_ : int
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Notes
+    -----
+    Leaves a site: the sums behind mean and deviation, the change of p weights in every round in which it trains, the
+    errors of the rows it holds back in every check, and for the threshold 257 counts a round in 8 rounds. Weights that
+    are trained on few rows can tell much about them.
+
+    Scoring needs numpy alone.
+
+    References
+    ----------
+    H. B. McMahan and co-authors, "Communication-efficient learning of deep networks from decentralized data", AISTATS
+    2017. T.-A. Nguyen and co-authors, "Federated PCA on Grassmann manifold for IoT anomaly detection", IEEE/ACM
+    Transactions on Networking (2024): FedAE and FedAE-2.
+
+    Examples
+    --------
+    >>> import numpy as np, fedspan as fs
+    >>> rng = np.random.default_rng(0)
+    >>> t = rng.uniform(-1.5, 1.5, size=(600, 1))
+    >>> X = np.hstack([t, t**2, np.sin(3 * t)]) + 0.02 * rng.normal(size=(600, 3))
+    >>> detector = fs.FedAutoencoderDetector(random_state=0, max_rounds=100).fit(X, sites=np.arange(600) % 3)
+    >>> detector.predict([[1.0, 1.0, np.sin(3.0)], [0.0, 2.0, -1.0]])
+    array([ 1, -1])
+    """
+
+    _widths: ClassVar[dict[int, tuple[int, ...]]] = {2: (32,), 4: (32, 16, 8)}
+
+    def __init__(
+        self,
+        *,
+        layers: int = 2,
+        hidden: tuple[int, ...] | None = None,
+        latent: int | None = None,
+        quantile: float = 0.95,
+        scale: bool = True,
+        participation: float | None = None,
+        local_epochs: int = 2,
+        batch_size: int = 128,
+        step_size: float = 0.1,
+        server_momentum: float = 0.9,
+        max_rounds: int = 2000,
+        patience: int = 50,
+        check_every: int = 5,
+        held_back: float = 0.1,
+        aggregator: Aggregator | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.layers = layers
+        self.hidden = hidden
+        self.latent = latent
+        self.quantile = quantile
+        self.scale = scale
+        self.participation = participation
+        self.local_epochs = local_epochs
+        self.batch_size = batch_size
+        self.step_size = step_size
+        self.server_momentum = server_momentum
+        self.max_rounds = max_rounds
+        self.patience = patience
+        self.check_every = check_every
+        self.held_back = held_back
+        self.aggregator = aggregator
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _train(self, fed: Federation, **options: Any) -> Trained:
+        return autoencoder(fed, **options)
+
+    def _network(self) -> Network:
+        return autoencoder_network(self.n_features_in_, self.hidden_, self.latent_)
+
+    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        return autoencoder_score, self._parameters_of_scores()

@@ -1,0 +1,127 @@
+"""What the detectors by trained networks share: scaling, federated averaging, and a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.aggregation.base import whole_number
+from fedspan.errors import InputError
+from fedspan.estimators.base import check_aggregator
+from fedspan.estimators.detector import FedDetector
+from fedspan.federation import Federation
+from fedspan.protocols.fedavg import Trained
+from fedspan.protocols.lenses import standardize
+from fedspan.protocols.local_descent import torch_module
+from fedspan.protocols.moments import deviations, moments
+from fedspan.protocols.networks import Network
+
+Array = NDArray[Any]
+
+#: Width of the code, unless it is said otherwise; at most half of the columns.
+USUAL_CODE = 16
+
+
+class NetworkDetector(FedDetector):
+    """Base of the detectors by trained networks.
+
+    A subclass has the parameters that are named here, and says how its network is made, trained, and used for scores.
+    """
+
+    #: By the number of layers: the widths between the columns and the code.
+    _widths: ClassVar[dict[int, tuple[int, ...]]]
+
+    layers: int
+    hidden: tuple[int, ...] | None
+    latent: int | None
+    scale: bool
+    aggregator: Any
+    mean_: NDArray[np.float64]
+    scale_: NDArray[np.float64] | None
+    hidden_: NDArray[np.int64]
+    latent_: int
+    weights_: NDArray[np.float32]
+
+    def _train(self, fed: Federation, **options: Any) -> Trained:
+        """Train on standardised rows; `options` are those of `fedspan.protocols.fedavg.fedavg`, and the widths."""
+        raise NotImplementedError
+
+    def _network(self) -> Network:
+        """Return the network that ``weights_`` are for."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Train on the rows of a table (with ``sites``) or a federation, and learn the threshold."""
+        self._check_parameters()
+        torch_module()  # better said now than by every site
+        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
+            found = moments(fed, self._names(), self.aggregator)
+            self.mean_ = found.mean
+            self.scale_ = deviations(found) if self.scale else None
+            self.hidden_ = np.array(self.hidden or self._widths[self.layers], dtype=np.int64)
+            self.latent_ = int(self.latent or max(1, min(USUAL_CODE, self.n_features_in_ // 2)))
+            names = ("held_back", "step_size", "server_momentum", "participation", "local_epochs", "batch_size")
+            options = {name: getattr(self, name) for name in (*names, "max_rounds", "patience", "check_every")}
+            trained = self._train(
+                fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True),
+                n_columns=self.n_features_in_,
+                hidden=tuple(self.hidden_.tolist()),
+                latent=self.latent_,
+                aggregator=self.aggregator,
+                **options,
+            )
+            self.weights_, self.error_, self.history_ = trained.weights, trained.error, trained.history
+            self.n_rounds_ = int(trained.history[-1, 0])
+            self._learn_threshold(fed, self.aggregator)
+            fed.log(threshold=-self.offset_)
+        return self
+
+    def state_dict(self) -> dict[str, NDArray[np.float32]]:
+        """Return the weights as named arrays: those of a torch module with these chains of layers."""
+        check_is_fitted(self)
+        return self._network().arrays(self.weights_)
+
+    def reconstruct(self, X: Any) -> NDArray[np.float64]:
+        """Return what the network makes of rows (n, d) after encoding and decoding, in the units of the data."""
+        check_is_fitted(self)
+        network = self._network()
+        there, back, *_ = (network.layers(self.weights_, chain) for chain in network.chains)
+        standard = standardize(self._validated(X), self.mean_, self.scale_, double=True)
+        rows = network.run(back, network.run(there, standard))
+        return np.asarray((rows if self.scale_ is None else rows * self.scale_) + self.mean_)
+
+    def _parameters_of_scores(self) -> dict[str, Any]:
+        names = ("mean", "scale", "weights", "hidden", "latent")
+        return {name: getattr(self, f"{name}_") for name in names}
+
+    def _check_parameters(self) -> None:
+        self._check_quantile()
+        check_aggregator(self.aggregator)
+        if self.layers not in self._widths:
+            raise InputError(f"layers={self.layers!r} must be one of {', '.join(map(str, self._widths))}")
+        if self.hidden is not None:
+            if not isinstance(self.hidden, tuple | list) or len(self.hidden) != self.layers - 1:
+                raise InputError(
+                    f"hidden={self.hidden!r} must be None or a tuple of layers - 1 = {self.layers - 1} widths"
+                )
+            for width in self.hidden:
+                whole_number("a width in hidden", width, 1)
+        for name in ("latent", "local_epochs", "batch_size", "max_rounds", "patience", "check_every"):
+            if name != "latent" or self.latent is not None:
+                whole_number(name, getattr(self, name), 1)
+        number(self, "step_size", lambda v: 0 < v < np.inf, "above 0 and finite")
+        number(self, "server_momentum", lambda v: 0 <= v < 1, "at least 0 and below 1")
+        number(self, "held_back", lambda v: 0 < v < 1, "above 0 and below 1")
+        if getattr(self, "participation", None) is not None:
+            number(self, "participation", lambda v: 0 < v <= 1, "above 0 and at most 1")
+
+
+def number(estimator: Any, name: str, good: Callable[[float], bool], allowed: str) -> None:
+    """Refuse a parameter that is not a number as it is allowed."""
+    value = getattr(estimator, name)
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not good(float(value)):
+        raise InputError(f"{name}={value!r} must be a number {allowed}")

@@ -1,0 +1,123 @@
+"""The federated autoencoder: a network that squeezes rows through a narrow code, trained on what it loses of them.
+
+The FedAE of T.-A. Nguyen and co-authors, "Federated PCA on Grassmann manifold for IoT anomaly detection" (2024): FedAvg
+on an encoder d-32-L and its mirror image. Anomalies are rows that are not recognised after decoding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation.site import generator
+from fedspan.protocols.anomaly_scores import in_blocks
+from fedspan.protocols.fedavg import Trained, fedavg, rows_held_back
+from fedspan.protocols.local_descent import bound, descend, one_thread, torch_module
+from fedspan.protocols.networks import Network, widths
+
+Array = NDArray[Any]
+
+
+def autoencoder_network(n_columns: int, hidden: Array, latent: int) -> Network:
+    """Return encoder and decoder; the code has no activation."""
+    encoder = widths(n_columns, hidden, latent)
+    return Network({"encoder": encoder, "decoder": encoder[::-1]})
+
+
+@step
+def local_training(
+    site: Site,
+    weights: Array,
+    hidden: Array,
+    latent: int,
+    held_back: float,
+    split: int,
+    local_epochs: int,
+    batch_size: int,
+    step_size: float,
+    seed: int,
+) -> dict[str, Any]:
+    """Leaves the site: its number n of training rows, and n times the change of the weights and the mean loss."""
+    X = np.asarray(site.X)[~rows_held_back(site, held_back, split)]
+    if not len(X):
+        return {"n": 0, "change": np.zeros_like(weights), "loss": 0.0}
+    with one_thread():
+        network = bound(autoencoder_network(X.shape[1], hidden, latent), weights)
+        encoder, decoder = network.modules["encoder"], network.modules["decoder"]
+        squared_error = torch_module().nn.functional.mse_loss
+
+        def fill_gradient(x: Any) -> Any:
+            loss = squared_error(decoder(encoder(x)), x)
+            loss.backward()
+            return loss
+
+        loss = descend(network, fill_gradient, X, generator(seed, site.name), local_epochs, batch_size, step_size)
+        return {"n": len(X), "change": network.change(weights) * len(X), "loss": loss * len(X)}
+
+
+@step
+def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float, split: int) -> dict[str, Any]:
+    """Leaves the site: its number of rows held back, and the sums of their mean squared errors and of the roots."""
+    X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back, split)]
+    return sums_of_errors(autoencoder_network(site.X.shape[1], hidden, latent), weights, X)
+
+
+@lens
+def autoencoder_score(
+    X: Array, mean: Array, scale: Array | None, weights: Array, hidden: Array, latent: int
+) -> NDArray[np.float64]:
+    """Return ``||z - decoder(encoder(z))||^2`` (n, 1) of the standardised rows z."""
+    network = autoencoder_network(X.shape[1], hidden, latent)
+    encoder, decoder = network.layers(weights, "encoder"), network.layers(weights, "decoder")
+
+    def score(x: Array, D: NDArray[np.float64]) -> NDArray[np.float64]:
+        z = D if scale is None else D / scale
+        R = z - network.run(decoder, network.run(encoder, z))
+        return np.asarray(np.vecdot(R, R))
+
+    return in_blocks(X, mean, score)
+
+
+def autoencoder(
+    fed: Federation,
+    *,
+    n_columns: int,
+    hidden: tuple[int, ...] = (32,),
+    latent: int = 16,
+    local_epochs: int = 2,
+    batch_size: int = 128,
+    **options: Any,
+) -> Trained:
+    """Return an autoencoder of the rows as they are: standardise them first.
+
+    Parameters
+    ----------
+    n_columns, hidden, latent
+        Width of the rows, of the layers between them and the code, and of the code.
+    local_epochs, batch_size : int
+        How often a site goes through its rows in a round, and how many rows make a step; they are dealt evenly.
+    **options
+        Of `fedspan.protocols.fedavg.fedavg`.
+    """
+    widths_between = np.array(hidden, dtype=np.int64)
+    return fedavg(
+        fed,
+        weights=autoencoder_network(n_columns, widths_between, latent).start(fed.rng),
+        train=local_training,
+        check=local_loss,
+        network={"hidden": widths_between, "latent": latent},
+        training={"local_epochs": local_epochs, "batch_size": batch_size},
+        **options,
+    )
+
+
+def sums_of_errors(network: Network, weights: Array, X: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the number of rows X, and the sums of their mean squared errors after two chains and of the roots."""
+    there, back, *_ = (network.layers(weights, chain) for chain in network.chains)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with the reply
+        R = X - network.run(back, network.run(there, X))
+        squares = np.vecdot(R, R) / X.shape[1]
+        return {"n": len(X), "loss": float(squares.sum()), "error": float(np.sqrt(squares).sum())}

@@ -1,0 +1,269 @@
+"""Detectors by federated networks: what they find, what their parameters do, and that scoring needs no torch."""
+
+from __future__ import annotations
+
+import copy
+import sys
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import fedspan as fs
+from fedspan import attacks
+from fedspan.aggregation import CoordinateMedian
+from fedspan.errors import InputError, MissingPackageError
+from fedspan.estimators import autoencoder_detector, bigan_detector
+from fedspan.protocols.moments import deviations, moments
+
+torch = pytest.importorskip("torch")
+
+AUTOENCODER, BIGAN = fs.FedAutoencoderDetector, fs.FedBiGANDetector
+both = pytest.mark.parametrize("kind", [AUTOENCODER, BIGAN], ids=lambda kind: kind.__name__)
+UNITS = np.array([1.0, 100.0, 1e-3, 1.0, 5.0, 1.0])
+QUICK = {"hidden": (12,), "latent": 2, "max_rounds": 30, "batch_size": 256, "random_state": 0}
+
+
+def rows(n=900, seed=0):
+    """Rows near a curved surface, in units of all sizes."""
+    rng = np.random.default_rng(seed)
+    s, t = rng.uniform(-1.5, 1.5, size=(2, n))
+    X = np.stack([s, t, np.sin(2 * s), s * t, np.cos(2 * t), s - t], axis=1)
+    return (X + 0.05 * rng.normal(size=X.shape)) * UNITS + 7.0
+
+
+def anomalies(n=300, seed=1):
+    """Each column as it should be, but not together."""
+    X = rows(n, seed)
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.permutation(column) for column in X.T], axis=1) + 2.0 * UNITS * rng.choice([-1, 1], X.shape)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, labels = rows(), np.arange(900) % 6
+    return {kind: kind(**QUICK).fit(X, sites=labels) for kind in (AUTOENCODER, BIGAN)}
+
+
+@both
+@pytest.mark.parametrize("layers", [2, 4])
+def test_finds_what_does_not_fit_together(kind, layers):
+    detector = kind(layers=layers, latent=2, max_rounds=60, batch_size=256, random_state=0)
+    detector.fit(rows(), sites=np.arange(900) % 6)
+    normal, odd = rows(1000, seed=5), anomalies()
+    labels = np.repeat([0, 1], [len(normal), len(odd)])
+    assert roc_auc_score(labels, -detector.score_samples(np.vstack([normal, odd]))) > 0.95
+    assert abs(np.mean(detector.predict(normal) == -1) - 0.05) < 0.03
+    assert np.mean(detector.predict(odd) == -1) > 0.7
+
+
+@both
+def test_the_quantile_decides_the_rate_of_outliers(kind, fitted):
+    X, labels = rows(), np.arange(900) % 6
+    assert np.mean(fitted[kind].predict(X) == -1) == pytest.approx(0.05, abs=1 / 900)
+    other = kind(**QUICK, quantile=0.8).fit(X, sites=labels)
+    assert np.mean(other.predict(X) == -1) == pytest.approx(0.2, abs=1 / 900)
+    np.testing.assert_array_equal(other.weights_, fitted[kind].weights_)
+
+
+def test_the_autoencoder_s_score_by_torch(fitted):
+    detector, X = fitted[AUTOENCODER], rows(50, seed=3)
+    model = torch.nn.ModuleDict(
+        {
+            "encoder": torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.LeakyReLU(0.1), torch.nn.Linear(12, 2)),
+            "decoder": torch.nn.Sequential(torch.nn.Linear(2, 12), torch.nn.LeakyReLU(0.1), torch.nn.Linear(12, 6)),
+        }
+    ).double()
+    model.load_state_dict({name: torch.tensor(value) for name, value in detector.state_dict().items()})
+    z = torch.tensor((X - detector.mean_) / detector.scale_)
+    with torch.no_grad():
+        back = model["decoder"](model["encoder"](z))
+    np.testing.assert_allclose(detector.score_samples(X), -((z - back) ** 2).sum(dim=1).numpy(), rtol=1e-9)
+    np.testing.assert_allclose(detector.reconstruct(X), back.numpy() * detector.scale_ + detector.mean_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 0.9, 1.0])
+def test_the_bigan_s_score_by_torch(alpha, fitted):
+    detector, X = copy.copy(fitted[BIGAN]), rows(50, seed=3)
+    detector.alpha = alpha
+    chains = {"encoder": (6, 12, 2), "generator": (2, 12, 6), "discriminator": (8, 12, 1)}
+    model = torch.nn.ModuleDict(
+        {
+            name: torch.nn.Sequential(torch.nn.Linear(a, b), torch.nn.LeakyReLU(0.1), torch.nn.Linear(b, c))
+            for name, (a, b, c) in chains.items()
+        }
+    ).double()
+    model.load_state_dict({name: torch.tensor(value) for name, value in detector.state_dict().items()})
+    x = torch.tensor((X - detector.mean_) / detector.scale_)
+    with torch.no_grad():
+        code = model["encoder"](x)
+        lost = (x - model["generator"](code)).abs().sum(dim=1)
+        D = torch.sigmoid(model["discriminator"](torch.nn.functional.softsign(torch.cat([x, code], 1))))[:, 0]
+    expected = alpha * lost - (1 - alpha) * torch.log(D)
+    np.testing.assert_allclose(-detector.score_samples(X), expected.numpy(), rtol=1e-9)
+
+
+@both
+def test_units_do_not_matter_where_columns_are_scaled(kind, fitted):
+    X, labels = rows() / UNITS, np.arange(900) % 6
+    detector = kind(**QUICK).fit(X, sites=labels)
+    np.testing.assert_allclose(detector.weights_, fitted[kind].weights_, atol=2e-3)
+    raw = kind(**QUICK, scale=False).fit(X, sites=labels)
+    assert raw.scale_ is None
+    assert raw.reconstruct(X).shape == X.shape
+    found = fs.federate(rows(), sites=labels).run(moments)
+    np.testing.assert_array_equal(fitted[kind].mean_, found.mean)
+    np.testing.assert_array_equal(fitted[kind].scale_, deviations(found))
+
+
+@both
+def test_says_how_training_went(kind, fitted):
+    detector = fitted[kind]
+    assert detector.history_.shape == (7, 5)
+    assert detector.history_[:, 0].tolist() == [0, 5, 10, 15, 20, 25, 30]
+    assert detector.n_rounds_ == 30
+    assert detector.error_ == detector.history_[:, 3].min()
+    assert detector.error_ < 0.8 * detector.history_[0, 3]
+    assert detector.run_.stopped == "all 30 rounds done"
+    logged = [entry.values for entry in detector.run_.metrics]
+    assert [entry["train_loss"] for entry in logged if "train_loss" in entry]
+    assert logged[-1] == {"threshold": -detector.offset_}
+    assert detector.weights_.dtype == np.float32
+    patient = kind(**{**QUICK, "max_rounds": 500}, patience=3, check_every=1).fit(rows(90), sites=np.arange(90) % 2)
+    assert patient.run_.stopped.startswith("converged: the error of rows held back")
+    assert patient.n_rounds_ < 500
+
+
+@both
+def test_widths(kind):
+    X = np.random.default_rng(0).normal(size=(40, 50))
+    names = {AUTOENCODER: "decoder", BIGAN: "generator"}
+    usual = kind(max_rounds=1).fit(X)
+    assert usual.latent_ == 16
+    assert kind(max_rounds=1).fit(X[:, :5]).latent_ == 2
+    assert kind(max_rounds=1).fit(X[:, :1]).latent_ == 1
+    deep = kind(max_rounds=1, layers=4, latent=3).fit(X)
+    widths = deep.hidden_.tolist()
+    assert widths == {AUTOENCODER: [32, 16, 8], BIGAN: [20, 16, 8]}[kind]
+    shapes = {name: array.shape for name, array in deep.state_dict().items()}
+    assert [shapes[f"encoder.{i}.weight"] for i in (0, 2, 4, 6)] == [(widths[0], 50), (16, widths[0]), (8, 16), (3, 8)]
+    assert shapes[f"{names[kind]}.6.weight"] == (50, widths[0])
+    own = kind(max_rounds=1, hidden=(7,), latent=4).fit(X)
+    assert own.state_dict()["encoder.0.weight"].shape == (7, 50)
+
+
+@both
+def test_every_option_reaches_the_training(kind, monkeypatch):
+    options = {
+        "participation": 0.4, "local_epochs": 3, "batch_size": 17, "step_size": 0.07, "server_momentum": 0.3,
+        "max_rounds": 9, "patience": 4, "check_every": 2, "held_back": 0.3, "aggregator": CoordinateMedian(),
+    }  # fmt: skip
+    module = {AUTOENCODER: autoencoder_detector, BIGAN: bigan_detector}[kind]
+    name = {AUTOENCODER: "autoencoder", BIGAN: "bigan"}[kind]
+    train, seen = getattr(module, name), {}
+
+    def watched(fed, **given):
+        seen.update(given)
+        return train(fed, **given)
+
+    monkeypatch.setattr(module, name, watched)
+    more = {"adversarial": 0.6} if kind is BIGAN else {}
+    kind(**options, **more, hidden=(5,), latent=3).fit(rows(200), sites=np.arange(200) % 5)
+    assert seen == {**options, **more, "hidden": (5,), "latent": 3, "n_columns": 6}
+
+
+def test_the_adversarial_weight_matters(fitted):
+    other = fs.FedBiGANDetector(**QUICK, adversarial=3.0).fit(rows(), sites=np.arange(900) % 6)
+    assert other.error_ > fitted[BIGAN].error_
+
+
+@both
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"layers": 3}, "layers=3 must be one of 2, 4"),
+        ({"layers": 4, "hidden": (8, 4)}, r"hidden=\(8, 4\) must be None or a tuple of layers - 1 = 3 widths"),
+        ({"hidden": 8}, "hidden=8 must be None or a tuple"),
+        ({"hidden": (0,)}, "a width in hidden=0 must be an integer of at least 1"),
+        ({"latent": 0}, "latent=0"),
+        ({"quantile": 1.5}, r"quantile=1.5"),
+        ({"local_epochs": 0}, "local_epochs=0 must be an integer of at least 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5"),
+        ({"max_rounds": 0}, "max_rounds=0"),
+        ({"patience": 0}, "patience=0"),
+        ({"check_every": -1}, "check_every=-1"),
+        ({"step_size": 0.0}, "step_size=0.0 must be a number above 0 and finite"),
+        ({"step_size": np.inf}, "step_size=inf must be a number above 0 and finite"),
+        ({"server_momentum": 1.0}, "server_momentum=1.0 must be a number at least 0 and below 1"),
+        ({"held_back": 1.0}, "held_back=1.0 must be a number above 0 and below 1"),
+        ({"participation": 0}, "participation=0 must be a number above 0 and at most 1"),
+        ({"aggregator": CoordinateMedian}, "aggregator="),
+    ],
+    ids=str,
+)
+def test_wrong_parameters_get_a_sentence(kind, wrong, match):
+    with pytest.raises(InputError, match=match):
+        kind(**wrong).fit(rows(20))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"alpha": -0.1}, {"alpha": 1.1}, {"adversarial": 0}, {"adversarial": np.inf}, {"adversarial": "much"}]
+)
+def test_wrong_parameters_of_the_bigan(wrong):
+    with pytest.raises(InputError, match=f"{next(iter(wrong))}="):
+        fs.FedBiGANDetector(**wrong).fit(rows(20))
+
+
+@both
+def test_scoring_and_loading_need_no_torch(kind, fitted, tmp_path, monkeypatch):
+    X = rows(50, seed=4)
+    expected = fitted[kind].score_samples(X)
+    fitted[kind].save(tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    loaded = fs.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.score_samples(X), expected)
+    np.testing.assert_array_equal(loaded.predict(X), fitted[kind].predict(X))
+    with pytest.raises(MissingPackageError, match=r'needs torch.*pip install "fedspan\[deep\]"'):
+        kind().fit(X)
+
+
+@both
+def test_sites_score_their_own_rows(kind, fitted):
+    X, labels = rows(60, seed=4), np.arange(60) % 3
+    fed = fs.federate(X, sites=labels)
+
+    @fs.step
+    def verdicts(site):
+        return {"verdicts": site.X[:, 0].astype(int)}
+
+    replies = fitted[kind].predict(fed).ask(verdicts)
+    for name in "012":
+        np.testing.assert_array_equal(replies[name]["verdicts"], fitted[kind].predict(X[labels == int(name)]))
+
+
+@both
+def test_hostile_sites_and_an_aggregator(kind):
+    X, labels = rows(), np.arange(900) % 9
+    fed = fs.federate(X, sites=labels).corrupt(attacks.ScaledReverse(100.0), sites=["3", "4"])
+    detector = kind(**QUICK, aggregator=CoordinateMedian()).fit(fed)
+    normal, odd = rows(500, seed=5), anomalies()
+    scores = -detector.score_samples(np.vstack([normal, odd]))
+    assert roc_auc_score(np.repeat([0, 1], [500, len(odd)]), scores) > 0.9
+    assert np.mean(detector.predict(normal) == -1) < 0.15
+
+
+@both
+def test_extreme_rows_are_scored(kind, fitted):
+    X = rows(3)
+    X[1] = 1e308
+    scores = fitted[kind].score_samples(X)
+    assert scores[1] < scores[0]
+    assert fitted[kind].predict(X)[1] == -1
+
+
+@both
+def test_columns_that_never_change(kind):
+    X = np.hstack([rows(200), np.full((200, 1), 3.0)])
+    detector = kind(**QUICK).fit(X, sites=np.arange(200) % 2)
+    assert np.isfinite(detector.score_samples(X)).all()
+    assert detector.predict(np.hstack([rows(1), [[50.0]]])).tolist() == [-1]

@@ -12,7 +12,7 @@ import fedspan
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
-PAPERS = {"subspace-median": "fedspan.reproduce.subspace_median"}
+PAPERS = {"fedpca": "fedspan.reproduce.fedpca", "subspace-median": "fedspan.reproduce.subspace_median"}
 
 RUN_HELP = """\
 Run the study that a TOML file describes, on an embedded federation: one site per file, or per value of a site column.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.report.charts import Line, bar_chart, line_chart
 from fedspan.report.cloud import cloud
@@ -15,6 +16,7 @@ from fedspan.report.thinning import thinned
 
 #: Points of a curve that are drawn.
 MOST_POINTS = 400
+Values = Sequence[float] | NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Curves:
 
     title: str
     x_label: str
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    lines: Mapping[str, tuple[Values, Values]]
     remark: str
     at: Sequence[float]
     log: bool = False
@@ -163,5 +165,5 @@ def _chart(lines: Sequence[Line], title: str, x_label: str, *, log: bool, zero: 
     return charts([figure("", drawn, key=[(line.colour, line.name) for line in lines])])
 
 
-def _between(x: float, xs: Sequence[float], ys: Sequence[float]) -> str:
+def _between(x: float, xs: Values, ys: Values) -> str:
     return f"{np.interp(x, xs, ys):.4f}" if min(xs) <= x <= max(xs) else ""

@@ -15,11 +15,11 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedspan.errors import InputError
-from fedspan.report.markup import Html, esc, join, note, section
+from fedspan.report.markup import Html, esc, join, note, plural, section
 from fedspan.report.page import shell, write_page
 from fedspan.reproduce.parts import Bars, Chart, Clouds, Curves, Part, Table, Words
 
-__all__ = ["Bars", "Chart", "Clouds", "Curves", "Results", "Table", "Words", "spread"]
+__all__ = ["Bars", "Chart", "Clouds", "Curves", "Part", "Results", "Table", "Words", "counted", "spread"]
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Results:
         """Print the parts, charts as tables."""
         console = Console()
         if not console.is_terminal:  # a file has room for the whole width
-            console = Console(width=150)
+            console = Console(width=170)
         for part in self.parts:
             columns, rows = part.printed()
             console.print(f"[italic]{escape(part.title)}[/italic]", highlight=False)  # not wrapped to the table's width
@@ -57,6 +57,17 @@ class Results:
         page = folder / "report.html"
         write_page(page, shell(self.title, join(body)))
         return page
+
+
+def counted(seeds: Sequence[int]) -> str:
+    """Return how many seeds these are, in words.
+
+    Examples
+    --------
+    >>> counted(range(1)), counted(range(3))
+    ('1 seed', '3 seeds')
+    """
+    return plural(len(seeds), "seed")
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:

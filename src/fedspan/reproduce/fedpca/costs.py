@@ -1,0 +1,115 @@
+"""What the methods cost: bytes on the way, time and memory to score a row, and what a detector keeps."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from fedspan.reproduce.fedpca.methods import Fitted, bytes_per_round
+from fedspan.reproduce.fedpca.tables import Found
+from fedspan.reproduce.fedpca.traffic import Matrix
+from fedspan.reproduce.results import Clouds, Table
+
+AXES = ("dur", "stcpb", "sinpkt")
+
+
+def cost_table(found: Found, repeats: int = 5) -> Table:
+    """Return bytes per round and in all, seconds to fit, and what scoring costs."""
+    X = found.traffic.X_test[:50_000]
+    rows = []
+    for name, fitted in found.fitted.items():
+        record = fitted.record
+        if record is None:
+            continue
+        step, per_round = bytes_per_round(record)
+        spent = [_seconds(fitted, X) for _ in range(repeats)]
+        rows.append(
+            [
+                name,
+                step,
+                f"{per_round:,.0f}",
+                f"{(record.bytes_up + record.bytes_down) / len(record.sites):,.0f}",
+                f"{fitted.seconds:.1f}",
+                f"{1e6 * float(np.median(spent)) / len(X):.2f}",
+                f"{_peak(fitted, X) / 2**20:.1f}",
+                f"{_file_size(fitted) / 1000:.1f}",
+            ]
+        )
+    return Table(
+        f"{found.traffic.name}: what the methods cost",
+        ["method", "step", "bytes/site/round", "bytes/site in all", "fit, s", "us/row", "peak MiB", "file kB"],
+        rows,
+        "One seed. Bytes both ways: of the step that trains, and in all, with the threshold's. "
+        f"Scoring {len(X):,} rows at once, the median of {repeats} times, one thread; the "
+        "peak is what scoring takes beyond the rows. "
+        "All sites' fitting one after the other. Self-learning sends its models, which only scoring elsewhere needs.",
+    )
+
+
+def views(found: Found, names: Sequence[str], rows: int = 400) -> Clouds:
+    """Return three columns of normal and attack rows, before and after reconstruction by some methods."""
+    traffic = found.traffic
+    columns = [list(traffic.features).index(axis) for axis in AXES]
+    rng = np.random.default_rng(0)
+    groups = {
+        "normal": rng.choice(np.flatnonzero(traffic.y_test == 0), rows, replace=False),
+        "attack": rng.choice(np.flatnonzero(traffic.y_test == 1), rows, replace=False),
+    }
+    scaler = found.fitted["exact (covariance)"].model
+    pictures: dict[str, Mapping[str, Sequence[Sequence[float]]]] = {
+        "before": {
+            group: ((traffic.X_test[chosen] - scaler.mean_) / scaler.scale_)[:, columns].tolist()
+            for group, chosen in groups.items()
+        }
+    }
+    for name in names:
+        model = found.fitted[name].model
+        pictures[f"after: {name}"] = {
+            group: _reconstructed(model, traffic.X_test[chosen])[:, columns].tolist()
+            for group, chosen in groups.items()
+        }
+    return Clouds(
+        f"{traffic.name}: {', '.join(AXES)} before and after reconstruction",
+        AXES,
+        pictures,
+        f"{rows} normal rows and as many attacks of the test set, standardised. What a reconstruction leaves out is "
+        "the anomaly score.",
+    )
+
+
+def _reconstructed(model: Any, X: Matrix) -> Matrix:
+    """Return what a model makes of rows, standardised; of self-learning, the first site's model."""
+    if not hasattr(model, "components_"):
+        return np.asarray((model.reconstruct(X) - model.mean_) / model.scale_)
+    U, mean, scale = model.components_, model.mean_, model.scale_
+    if U.ndim == 3:
+        U, mean, scale = U[0], mean[0], scale[0]
+    Z = (X - mean) / scale
+    return np.asarray((Z @ U.T) @ U)
+
+
+def _seconds(fitted: Fitted, X: Matrix) -> float:
+    start = time.perf_counter()
+    fitted.model.score_samples(X)
+    return time.perf_counter() - start
+
+
+def _peak(fitted: Fitted, X: Matrix) -> float:
+    tracemalloc.start()
+    fitted.model.score_samples(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return float(peak)
+
+
+def _file_size(fitted: Fitted) -> int:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.fedspan"
+        fitted.model.save(path)
+        return path.stat().st_size

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.errors import InputError
@@ -26,6 +28,8 @@ from fedspan.protocols.stack_pca import stack_pca
 from fedspan.protocols.subspace_iteration import subspace_iteration
 from fedspan.protocols.subspace_median import ResilientSubspace, subspace_median
 
+#: These go on until they have converged.
+ITERATIVE = ("subspace_iteration", "fedpe", "fedpg")
 #: These believe no single site, neither for the axes nor for the centre.
 RESILIENT = ("subspace_median", "median_of_means", "resilient_power", "resilient_covariance")
 
@@ -48,7 +52,10 @@ def prepared_moments(fed: Federation, solver: str, aggregator: Aggregator | None
 
 def solve(solver: str, fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
     """Run a solver on centred rows. `rank` is ``None`` where all axes are wanted (solver "covariance" alone)."""
-    return _SOLVERS[solver](fed, rank, options)
+    solution = _SOLVERS[solver](fed, rank, options)
+    if solver in ITERATIVE:
+        _warn_unless_converged(fed)
+    return solution
 
 
 def _covariance(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
@@ -57,6 +64,16 @@ def _covariance(fed: Federation, rank: int | None, options: Mapping[str, Any]) -
 
 def _resilient_covariance(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:
     return _weighted(*resilient_covariance(fed, rank=rank, aggregator=options["aggregator"]))
+
+
+def _warn_unless_converged(fed: Federation) -> None:
+    """Warn, as scikit-learn does, where a solver has used up its rounds."""
+    if not fed.record.stopped.startswith("converged"):
+        warnings.warn(
+            f"the solver did not converge ({fed.record.stopped}): allow more with max_rounds, or a larger tol",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
 
 
 def _subspace_iteration(fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:

@@ -55,22 +55,22 @@ def local_second_moment(site: Site, Z: Matrix, rows: float | None, products: int
     return second_moment(site, rows or some_rows(site), (Z.shape[0], Z.shape[1]), products)
 
 
-def begin_visit(site: Site, Z: Matrix, rho: float, variant: Variant) -> tuple[Matrix, Matrix]:
+def begin_visit(site: Site, Z: Matrix, variant: Variant) -> tuple[Matrix, Matrix]:
     """Return U and Y (d, k) of a site that has received Z: those that it kept, or at its first visit Z and zero."""
     if "U" not in site.state:
         return q_factor(Z), np.zeros(Z.shape)
     U, Y = np.asfortranarray(site.state["U"]), site.state["Y"]
     if variant == "corrected":
-        # The dual update of the last visit, by the newest Z instead of that visit's. So it needs no call of its own,
+        # The dual update of the last visit, with that visit's rho and the newest Z. So it needs no call of its own,
         # and the duals of all sites add up to zero at any time, whoever was away.
-        Y += rho * (U - Z)
+        Y += site.state["rho"] * (U - Z)
     return U, Y
 
 
-def end_visit(site: Site, U: Matrix, Y: Matrix, rho: float) -> dict[str, Any]:
-    """Keep U and Y at the site, and return its part of equation (8), ``U + Y / rho``, and its number of rows."""
-    site.state["U"], site.state["Y"] = U, Y
-    return {"message": U + Y / rho, "n": len(site)}
+def end_visit(site: Site, C: SecondMoment, U: Matrix, Y: Matrix, rho: float) -> dict[str, Any]:
+    """Keep U and Y at the site, and return its part of equation (8), ``U + Y / rho``, and what belongs to it."""
+    site.state["U"], site.state["Y"], site.state["rho"] = U, Y, rho
+    return {"message": U + Y / rho, "rho": rho, "top": C.top, "n": len(site)}
 
 
 def augmented_lagrangian(f: float, U: Matrix, Z: Matrix, Y: Matrix, rho: float) -> float:
@@ -108,19 +108,23 @@ class Consensus:
         """Run Algorithm 1 or 2 with its `local_update`; return the result (d, k) and the weight of each site in it."""
         max_rounds = self.max_rounds or math.ceil(_VISITS / self.participation)
         products = math.ceil(self.participation * max_rounds) * (self.local_steps + 2)
-        unit, rows, rho = self._units(fed, products)
-        fed.log(rho=rho, rho_unit=unit)
-        settings = {"rho": rho, "rows": rows, "variant": self.variant, "local_steps": self.local_steps}
+        tops, rows, own_rho = self._spectra(fed, products)
+        settings = {"rows": rows, "variant": self.variant, "local_steps": self.local_steps, "products": products}
         as_written = self.variant == "paper"
 
         Z = random_start(fed.rng, self.n_columns, self.rank)  # line 1
         weights: dict[str, float] = {}
-        last = LastMessages(fed.sites, Z.shape, ("n", "loss", "augmented_lagrangian", "distance"))
+        last = LastMessages(fed.sites, Z.shape, ("n", "rho", "top", "loss", "augmented_lagrangian", "distance"))
         losses: deque[float] = deque(maxlen=1 + math.ceil(1 / self.participation))
+        rho = 0.0
         for _ in fed.rounds(max_rounds):  # line 2
             calls = len(fed.record.calls)
+            unit = self._unit(tops, last)
+            before, rho = rho, self._rho(unit, own_rho)
+            if rho != before:  # the first, or the site with the largest eigenvalue has come or gone
+                fed.log(rho=rho, rho_unit=unit)
             some = fed if self.participation == 1 else fed.sample(self.participation)  # line 3
-            now = last.ask(fed, some, local_update, Z=Z, products=products, **settings)  # lines 4 to 6; 4 to 11
+            now = last.ask(fed, some, local_update, Z=Z, rho=rho, **settings)  # lines 4 to 6; 4 to 11
             names = now if as_written else last.names
             if not names:
                 continue  # nobody has answered yet
@@ -128,39 +132,56 @@ class Consensus:
             if as_written:  # lines 8 to 12; 13 to 16
                 with suppress(QuorumError):  # who misses this keeps his old dual
                     fed.ask(local_dual, now, Z=Z, rho=rho)
-            loss, consensus = self._logged(fed, last, calls, rows)
+            loss, consensus, per_site = self._logged(fed, last, calls, rows)
             losses.append(loss)
-            settled = len(losses) == losses.maxlen and abs(losses[-1] - losses[0]) <= self.tol**2 * unit
+            settled = len(losses) == losses.maxlen and abs(losses[-1] - losses[0]) <= self.tol**2 * unit * per_site
             if settled and consensus <= self.tol and last.complete:
                 fed.stop(f"converged: consensus {consensus:.1e} is at most tol={self.tol:g}, and the loss has settled")
         return Z if as_written else _polar(Z), weights
 
-    def _units(self, fed: Federation, products: int) -> tuple[float, float | None, float]:
-        """Return the unit of rho, the rows that all sites divide by (``None``: each by its own), and rho in numbers."""
+    def _spectra(self, fed: Federation, products: int) -> tuple[dict[str, float], float | None, float | None]:
+        """Ask for eigenvalues and rows before the first round.
+
+        Returns the largest eigenvalue of each site's C_i, the rows that all sites divide by (``None``: each by its
+        own), and the paper's rho of 1 in our numbers where that is the one to take.
+        """
         replies = fed.ask(local_spectrum, n_columns=self.n_columns, rank=self.rank, products=products)
         replies = fed.accept(replies, _checked_spectrum)
-        tops, counts = replies.stack("top"), replies.stack("n").astype(np.float64)
-        rows, unit = None, _UNBELIEVED * float(np.median(tops))
-        if self.aggregator is None:
-            rows = max(1.0, float(np.mean(counts)))
-            with np.errstate(over="ignore"):
-                unit = float(np.max(tops * (counts / rows)))
-        unit = unit if unit > _TINY else 1.0  # of data that are zero everywhere any rho will do
-        if self.rho is None and self.variant == "paper":
-            return unit, rows, 1.0 / max(1.0, rows or float(np.median(counts)))
-        rho = unit * (self.default_rho if self.rho is None else self.rho)
+        counts = replies.stack("n").astype(np.float64)
+        rows = max(1.0, float(np.mean(counts))) if self.aggregator is None else None
+        with np.errstate(over="ignore"):
+            tops = replies.stack("top") * (1.0 if rows is None else counts / rows)
+        as_written = self.rho is None and self.variant == "paper"
+        own_rho = 1.0 / max(1.0, rows or float(np.median(counts))) if as_written else None
+        return dict(zip(replies, tops.tolist(), strict=True)), rows, own_rho
+
+    def _unit(self, tops: dict[str, float], last: LastMessages) -> float:
+        """Return the unit of rho: the largest eigenvalue of the sites that are there, as far as it is known."""
+        known = {**tops, **dict(zip(last.names, last.numbers(last.names)[:, 2].tolist(), strict=True))}
+        there = [top for name, top in known.items() if name not in last.gone]
+        if not there:
+            return 1.0
+        unit = max(there) if self.aggregator is None else _UNBELIEVED * float(np.median(there))
+        return unit if unit > _TINY else 1.0  # of data that are zero everywhere any rho will do
+
+    def _rho(self, unit: float, own: float | None) -> float:
+        rho = unit * (self.default_rho if self.rho is None else self.rho) if own is None else own
         if not _TINY < rho < np.inf:
             raise FedspanError(
                 f"rho is {rho:g} with the largest eigenvalue of a site, {unit:g}: no number to compute with"
             )
-        return unit, rows, rho
+        return rho
 
     def _average(self, last: LastMessages, names: tuple[str, ...]) -> tuple[Matrix, dict[str, float]]:
-        """Return equation (8), or what the aggregator makes of its messages, and the weight of each site in it."""
+        """Return equation (8), or what the aggregator makes of its messages, and the weight of each site in it.
+
+        Messages made with an earlier rho count in proportion to it: then ``sum_i (rho_i (U_i - Z) + Y_i)`` is 0.
+        """
         messages = last.messages(names)
         if self.aggregator is None:
-            with np.errstate(over="ignore"):
-                Z, weights = messages.mean(axis=0), dict.fromkeys(names, 1.0 / len(names))
+            share = last.numbers(names)[:, 1] / last.numbers(names)[:, 1].sum()
+            with np.errstate(over="ignore", invalid="ignore"):
+                Z, weights = np.tensordot(share, messages, 1), dict(zip(names, share.tolist(), strict=True))
         else:
             combined = self.aggregator(messages, believed(self.aggregator, last.numbers(names)[:, 0]))
             Z, weights = combined.value, dict(zip(names, combined.weights.tolist(), strict=True))
@@ -171,12 +192,17 @@ class Consensus:
             )
         return Z, weights
 
-    def _logged(self, fed: Federation, last: LastMessages, calls: int, rows: float | None) -> tuple[float, float]:
+    def _logged(
+        self, fed: Federation, last: LastMessages, calls: int, rows: float | None
+    ) -> tuple[float, float, float]:
         """Log how far it has come, and return loss and consensus: of all rows, or medians where sites may lie.
+
+        The third is by how much the loss per row is more than the mean of the sites' losses: 1, while all are there.
 
         From the last numbers of every site that counts, each of which is about the beginning of that site's last visit.
         """
-        counts, losses, lagrangians, distances = last.numbers(last.names).T
+        counts, _, _, losses, lagrangians, distances = last.numbers(last.names).T
+        per_site = 1.0
         if rows is None:
             loss, lagrangian, consensus = (float(np.median(told)) for told in (losses, lagrangians, distances))
         else:
@@ -184,9 +210,10 @@ class Consensus:
                 per_row = rows / max(1.0, float(counts.sum()))
                 loss, lagrangian = per_row * float(losses.sum()), per_row * float(lagrangians.sum())
                 consensus = float(np.linalg.norm(distances)) / math.sqrt(len(distances))
+                per_site = per_row * len(counts)
         sent = sum(sum(call.bytes_down.values()) + sum(call.bytes_up.values()) for call in fed.record.calls[calls:])
         fed.log(loss=loss, augmented_lagrangian=lagrangian, consensus=consensus, bytes=sent)
-        return loss, consensus
+        return loss, consensus, per_site
 
 
 def check_settings(

@@ -74,7 +74,7 @@ def local_update(
     """
     Z = np.asfortranarray(Z)
     C = local_second_moment(site, Z, rows, products)
-    U, Y = begin_visit(site, Z, rho, variant)
+    U, Y = begin_visit(site, Z, variant)
     T = site.state.get("T", np.zeros((Z.shape[1], Z.shape[1])))
     told = report(C, U, Z, objective(C, U, Z, Y, T, rho))
     eta = 1.0 / (8.0 * C.top + rho)
@@ -82,7 +82,7 @@ def local_update(
     for _ in range(local_steps):  # line 5
         U = local_step(C, U, pull, T, rho, eta)
     site.state["T"] = T + rho * excess(U) ** 2  # line 11, which needs no Z
-    return {**end_visit(site, U, Y, rho), **told}
+    return {**end_visit(site, C, U, Y, rho), **told}
 
 
 def fedpe(

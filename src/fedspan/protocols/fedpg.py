@@ -76,13 +76,13 @@ def local_update(
     """
     Z = np.asfortranarray(Z)
     C = local_second_moment(site, Z, rows, products)
-    U, Y = begin_visit(site, Z, rho, variant)  # line 5
+    U, Y = begin_visit(site, Z, variant)  # line 5
     told = report(C, U, Z, augmented_lagrangian(C.trace - C.captured(U), U, Z, Y, rho))
     eta = 1.0 / (2.0 * C.top + rho)
     pull = np.asfortranarray(eta * (rho * Z - Y))
     for _ in range(local_steps):  # lines 6 to 9
         U = local_step(C, U, pull, eta, MOVES[variant])
-    return {**end_visit(site, U, Y, rho), **told}
+    return {**end_visit(site, C, U, Y, rho), **told}
 
 
 def fedpg(
@@ -134,8 +134,9 @@ def fedpg(
 
     A site counts as soon as it has answered, and until it has not answered ten times in a row when asked. One that
     comes late starts at the Z of that time. The result is that of the rows of the sites that are there, which all count
-    alike, however unequal the sites are. Where not all sites are asked, too few answers cost the round and not the run,
-    until too few sites are left for the policy's quorum.
+    alike, however unequal the sites are. Too few answers cost a round and not the run, until too few sites are left for
+    the policy's quorum. The unit of rho is that of the sites that are there, so that rho changes when the site with the
+    largest eigenvalue comes or goes.
 
     With an aggregator no site's word is taken for its number of rows or its eigenvalue: all sites count alike, and
     three times the median of the eigenvalues is the unit of rho. The result is where the *aggregated* gradient

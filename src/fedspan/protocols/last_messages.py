@@ -54,6 +54,11 @@ class LastMessages:
         return tuple(compress(self._sites, (self._heard & ~self._gone).tolist()))
 
     @property
+    def gone(self) -> frozenset[str]:
+        """The sites that have not answered for long."""
+        return frozenset(compress(self._sites, self._gone.tolist()))
+
+    @property
     def complete(self) -> bool:
         """Whether every site has answered, but for those that are gone."""
         return bool(np.all(self._heard | self._gone))
@@ -69,15 +74,14 @@ class LastMessages:
     def ask(self, fed: Federation, some: Federation, step: StepLike, /, **payload: object) -> tuple[str, ...]:
         """Ask `some` of the sites of `fed`, keep what they send, and return who answered.
 
-        A few sites that were drawn at random may all happen to be down: where not all are asked, a missed quorum costs
-        this turn alone. The run ends when fewer sites are left, of all, than the policy's quorum.
+        The others' last messages are still there, so a missed quorum costs this turn alone. The run ends when fewer
+        sites are left, of all, than the policy's quorum.
         """
         try:
             replies = fed.accept(some.ask(step, **payload), self._checked)
         except QuorumError as error:
             self._miss(error.failed)
-            left = int(np.sum(~self._gone))
-            if len(some.sites) == len(fed.sites) or left < fed.policy.needed(len(fed.sites)):
+            if len(fed.sites) - len(self.gone) < fed.policy.needed(len(fed.sites)):
                 raise
             return ()
         self.hear(replies)

@@ -21,6 +21,8 @@ Matrix = NDArray[np.float64]
 
 #: A matrix d x d has at most so many entries (128 MiB), however cheap it would make the products.
 _MOST_ENTRIES = 2**24
+#: What it costs to walk through the rows once, in multiplications, however few they are: blocks, centring, calls.
+_WALK = 50_000
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,17 @@ def second_moment(site: Site, rows: float, shape: tuple[int, int], products: int
 def is_matrix_cheaper(n: int, d: int, k: int, products: int) -> bool:
     """Whether to make ``X'X`` of n rows once and multiply by it, rather than by X and X' each time.
 
-    Counts multiplications: ``n d^2 / 2`` once and ``d^2 k`` per product, against ``2 n d k`` per product. So the matrix
-    is never more than twice as large as the rows are.
+    Counts multiplications: ``n d^2 / 2`` once and ``d^2 k`` per product, against ``2 n d k`` per product and what a
+    walk through the rows costs besides. So the matrix is small, or at most twice as large as the rows are.
 
     Examples
     --------
-    >>> is_matrix_cheaper(560, 39, 2, 100), is_matrix_cheaper(560, 39, 2, 5), is_matrix_cheaper(560, 2000, 2, 100)
+    >>> is_matrix_cheaper(560, 39, 2, 100), is_matrix_cheaper(560, 400, 2, 5), is_matrix_cheaper(560, 2000, 2, 100)
     (True, False, False)
     """
-    return d * d <= _MOST_ENTRIES and n * d * d / 2 + products * d * d * k <= products * 2 * n * d * k
+    by_matrix = n * d * d / 2 + products * d * d * k
+    by_rows = products * (2 * n * d * k + n * d + _WALK)
+    return d * d <= _MOST_ENTRIES and by_matrix <= by_rows
 
 
 def _gram(site: Site, d: int) -> tuple[Matrix, float, float]:

@@ -39,5 +39,5 @@ def main() -> dict[str, float]:
             result[f"{how}{', wire' * wire}: overhead, us per site and call"] = spent - bare
     for name, value in result.items():
         print(f"{value:8.2f}  {name}")
-    print(f"(bar: at most 10 without the wire; {SITES} sites, median of {REPEATS} calls)")
+    print(f"(at most 10 is wanted without the wire; {SITES} sites, median of {REPEATS} calls)")
     return result

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fedspan as fs
@@ -54,12 +56,6 @@ def log(X):
     return np.sign(X) * np.log1p(np.abs(X))
 
 
-def with_categories(unsw):
-    """Return signed logarithms, and one column for each value of service, state and proto that some row has."""
-    columns = [(unsw[name][:, None] == np.unique(unsw[name])).astype(float) for name in ("service", "state", "proto")]
-    return np.hstack([log(unsw.data), *columns])
-
-
 def auc(detector, X, y):
     return roc_auc_score(y, -detector.score_samples(X))
 
@@ -97,10 +93,15 @@ def test_mahalanobis_distances_find_nearly_all_attacks_in_ton(ton, score):
 
 
 def test_categories_and_the_combined_score_find_most_attacks_in_unsw(unsw):
-    data = with_categories(unsw)
+    text = {name: unsw[name] for name in ("service", "state", "proto")}
+    frame = pd.DataFrame(log(unsw.data), columns=unsw.feature_names).assign(**text)
     for seed in SEEDS:
-        train, sites, test, y = unsw_split(unsw, seed, data)
-        assert auc(fs.FedPCADetector(10, score="combined").fit(train, sites=sites), test, y) >= 0.87
+        train_rows, sites, test_rows, y = unsw_split(unsw, seed, np.arange(len(frame)))
+        fed, test = fs.federate(frame.iloc[train_rows], sites=sites), frame.iloc[test_rows]
+        detector = fs.FedPCADetector(10, score="combined", scale=False)
+        model = make_pipeline(fs.FedTabularEncoder(), detector).fit(fed)  # no test row is seen, nor its categories
+        assert auc(model, test, y) >= 0.87
+        assert abs(np.mean(model.predict(test[y == 0]) == -1) - 0.05) < 0.01
 
 
 @pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])

@@ -8,7 +8,8 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 import fedspan as fs
-from fedspan.errors import InputError
+from fedspan.errors import InputError, QuorumError
+from fedspan.federation import step
 
 rng = np.random.default_rng(0)
 MIXES = {name: rng.normal(size=(6, 6)) for name in "abc"}
@@ -20,6 +21,20 @@ def rows(name, n, seed=0):
 
 def federation(**sizes):
     return fs.LocalFederation([fs.Site(name, rows(name, n)) for name, n in sizes.items()])
+
+
+def lying(lie):
+    """Return an attack that replaces what `lie` has in the detectors of its sites."""
+
+    def attack(replies, bad, rng, call):
+        return {site: {**replies[site], **lie} for site in bad if "local_detector" in call.step}
+
+    return attack
+
+
+@step
+def local_rows(site):
+    return {"rows": np.asarray(site.X)}
 
 
 @pytest.fixture
@@ -56,6 +71,16 @@ def test_without_a_name_most_sites_decide(detector):
     votes = np.sum([detector.predict(X, site=name) == -1 for name in "abc"], axis=0)
     np.testing.assert_array_equal(detector.predict(X), np.where(votes >= 2, -1, 1))
     assert detector.offset_ == -1.0
+
+
+@pytest.mark.parametrize("sites", [1, 2, 5, 6])
+def test_an_outlier_is_what_more_than_half_of_the_sites_call_one(sites):
+    X = np.random.default_rng(0).normal(size=(40 * sites, 6)) * [6, 4, 1, 0.5, 0.3, 0.2]
+    detector = fs.LocalPCADetector(2, quantile=0.6).fit(X, sites=np.arange(len(X)) % sites)
+    new = np.random.default_rng(1).normal(size=(400, 6)) * [6, 4, 1, 0.5, 0.3, 0.2]
+    votes = np.sum([detector.predict(new, site=name) == -1 for name in detector.sites_], axis=0)
+    assert sites % 2 or (votes == sites // 2).sum() >= 5  # there are ties
+    np.testing.assert_array_equal(detector.predict(new) == -1, votes > sites / 2)
 
 
 def test_the_training_rate_is_kept_by_each(detector):
@@ -99,7 +124,14 @@ def test_scale_is_an_option():
 
 def test_a_federation_hears_the_verdicts(detector):
     fed = federation(a=60, b=70, c=80)
-    assert detector.predict(fed, site="a").sites == ("a", "b", "c")
+    sizes = {"a": 60, "b": 70, "c": 80}
+    for judge in (None, "a"):
+        replies = detector.predict(fed, site=judge).ask(local_rows)
+        assert tuple(replies) == ("a", "b", "c")
+        for name, n in sizes.items():
+            verdicts = detector.predict(rows(name, n), site=judge)
+            np.testing.assert_array_equal(replies[name]["rows"], verdicts[:, None])
+            assert set(verdicts) == {1, -1} or name != judge
 
 
 def test_a_silent_site_has_no_model():
@@ -112,6 +144,49 @@ def test_a_silent_site_has_no_model():
     assert len(detector.components_) == 2
     with pytest.raises(InputError, match="site='b' must be one of a, c"):
         detector.predict(np.zeros((1, 6)), site="b")
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        ({"threshold": -5.0, "rank": 10**9}, "threshold of a detector must not be negative"),
+        ({"scale": np.zeros(6), "threshold": 0.0}, "scale of a detector must be above 0"),
+        ({"scale": -np.ones(6)}, "scale of a detector must be above 0"),
+        ({"mean": np.full(6, np.nan)}, "mean of a detector must be finite"),
+        ({"threshold": np.inf}, "threshold of a detector must be finite"),
+        ({"rank": 3}, "rank of a detector must be from 0 to 2"),
+        ({"rank": -1}, "rank of a detector must be from 0 to 2"),
+        ({"rank": 1.5}, "rank of a detector must be numbers"),
+        ({"rank": 1}, "must be 1 orthonormal rows"),
+        ({"components": 1e300 * np.eye(6)[:2]}, "must be 2 orthonormal rows"),
+    ],
+    ids=str,
+)
+def test_a_reply_that_is_no_detector_is_a_failed_site(lie, reason):
+    sites = [fs.Site(name, rows(name, n)) for name, n in {"a": 60, "b": 70, "c": 80}.items()]
+    fed = fs.LocalFederation(sites, policy=fs.Policy(finite=False))
+    detector = fs.LocalPCADetector(2).fit(fed.corrupt(lying(lie), sites=["b"]))
+    assert detector.sites_ == ("a", "c")
+    ((_, site, said),) = detector.run_.failures
+    assert site == "b"
+    assert reason in said
+
+
+@pytest.mark.parametrize(
+    ("lie", "key"),
+    [
+        ({"mean": np.zeros(7), "scale": np.ones(7), "components": np.eye(7)[:2]}, "mean"),
+        ({"mean": None}, "mean"),
+        ({"scale": np.ones(7)}, "scale"),
+        ({"components": np.eye(6)[:3]}, "components"),
+        ({"threshold": np.ones(2)}, "threshold"),
+        ({"threshold": "high"}, "threshold"),
+    ],
+)
+def test_other_shapes_are_refused_although_all_sites_send_them(lie, key):
+    fed = federation(a=60, b=70).corrupt(lying(lie), sites=["a", "b"])
+    with pytest.raises(QuorumError, match=f"the {key} of a detector must be numbers of shape"):
+        fs.LocalPCADetector(2).fit(fed)
 
 
 @pytest.mark.parametrize("k", [0, 6, 7, 1.5, "auto", True])

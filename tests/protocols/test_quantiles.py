@@ -140,6 +140,28 @@ def test_the_median_of_fractions_is_the_median_of_the_sites_quantiles():
     np.testing.assert_array_equal(found, np.median(own, axis=0))
 
 
+def rates_above(n, sites, aggregator):
+    """Return the share of new rows above the 0.95 quantile of alike and honest sites of n rows, for ten samples."""
+    X = np.random.default_rng(0).random((n * sites, 10))  # uniform: the share above t is 1 - t
+    return 1 - fs.federate(X, sites=np.arange(len(X)) % sites).run(quantiles, level=0.95, aggregator=aggregator)
+
+
+@pytest.mark.parametrize(("n", "rate"), [(20, 0.082), (40, 0.066), (100, 0.056), (400, 0.052)])
+def test_medians_of_small_sites_are_biased_as_the_docs_say(n, rate):
+    assert 1 - (np.ceil(0.95 * n - 1e-9) - 1 / 3) / (n + 1 / 3) == pytest.approx(rate, abs=0.0005)
+    error = 1.25 * np.sqrt(0.05 * 0.95 / n / 1000)  # of the median of 100 fractions, ten times
+    assert rates_above(n, 100, CoordinateMedian()).mean() == pytest.approx(rate, abs=4 * error)
+    assert rates_above(n, 100, None).mean() == pytest.approx(0.05, abs=4 * error)
+
+
+def test_the_bias_of_medians_stays_with_more_sites_and_goes_with_more_rows():
+    few, many = rates_above(20, 50, CoordinateMedian()), rates_above(20, 400, CoordinateMedian())
+    assert many.std() < few.std()  # the sampling error does shrink
+    assert few.mean() > 0.075
+    assert many.mean() > 0.075
+    assert (np.abs(rates_above(400, 50, CoordinateMedian()) - 0.05) < 0.01).all()
+
+
 def test_means_believe_the_counts_that_sites_report():
     X, labels = uneven()
     fed = fs.federate(X, sites=labels)

@@ -22,8 +22,8 @@ class LocalPCADetector(FedDetector):
     """Self-learning PCA: every site fits scaler, principal subspace and threshold from its own rows alone.
 
     A row's anomaly score in the eyes of one site is its squared distance from that site's subspace, as a multiple of
-    that site's threshold: above 1 the site calls it an outlier. Without a site's name the score is the median over all
-    sites: above 1 if most of them call the row an outlier.
+    that site's threshold: above 1 the site calls it an outlier. Without a site's name the score is the lower
+    median over all sites: above 1 only if more than half of them call the row an outlier.
 
     Leaves a site: nothing is learned together, but for scoring elsewhere the models do, all of them whole.
 
@@ -84,7 +84,13 @@ class LocalPCADetector(FedDetector):
         self._check_quantile()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
             refuse_bad_values(fed, self._names())
-            found = local_detectors(fed, rank=self._rank(), level=float(self.quantile), scale=bool(self.scale))
+            found = local_detectors(
+                fed,
+                rank=self._rank(),
+                level=float(self.quantile),
+                scale=bool(self.scale),
+                n_columns=self.n_features_in_,
+            )
         self.sites_ = found.sites
         self.mean_, self.scale_, self.components_ = found.mean, found.scale, found.components
         self.n_components_ = found.rank

@@ -5,6 +5,7 @@ Nothing is combined. What leaves a site is its whole model: k d + 2 d + 2 number
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,13 +72,18 @@ def local_detector(site: Site, rank: int, level: float, scale: bool) -> dict[str
     return {"mean": mean, "scale": width, "components": components, "threshold": threshold, "rank": k}
 
 
-def local_detectors(fed: Federation, *, rank: int, level: float, scale: bool = True) -> LocalDetectors:
+def local_detectors(
+    fed: Federation, *, rank: int, level: float, scale: bool = True, n_columns: int | None = None
+) -> LocalDetectors:
     """Return the detectors that the sites fit on their own, each with up to `rank` components.
+
+    A site that sends what is no detector has failed; with `n_columns` also one whose detector has not so many columns.
 
     A site whose rows have a rank r of at most `rank` (it has few of them, or they are alike) keeps r - 1 components, so
     that something is left outside of them; without any, its score is the squared distance from its mean.
     """
     replies = fed.ask(local_detector, rank=rank, level=level, scale=scale)
+    replies = fed.accept(replies, lambda reply: _detector(reply, rank, n_columns))
     return LocalDetectors(
         tuple(replies), *(replies.stack(key) for key in ("mean", "scale", "components", "threshold", "rank"))
     )
@@ -85,12 +91,43 @@ def local_detectors(fed: Federation, *, rank: int, level: float, scale: bool = T
 
 @lens
 def local_verdicts(X: NDArray[Any], mean: Matrix, scale: Matrix, components: Matrix, threshold: Matrix) -> Matrix:
-    """Return the median (n, 1), over the models, of a row's residual as a multiple of the model's threshold."""
+    """Return the lower median (n, 1), over the models, of a row's residual as a multiple of the model's threshold.
+
+    It is above 1 only if more than half of the models say so: the mean of the middle two, of an even number, would be
+    on the side of whichever of them is louder.
+    """
+    middle = (len(threshold) - 1) // 2
     found = np.empty((len(X), 1))
     for start in range(0, len(X), _ROWS):
         part = X[start : start + _ROWS]
         ratios = np.empty((len(threshold), len(part)))
         for i, limit in enumerate(threshold):
             ratios[i] = subspace_score(part, mean[i], scale[i], components[i], None, 1.0)[:, 0] / limit
-        found[start : start + _ROWS, 0] = np.median(ratios, axis=0)
+        found[start : start + _ROWS, 0] = np.partition(ratios, middle, axis=0)[middle]
+    return found
+
+
+def _detector(reply: Mapping[str, Any], rank: int, n_columns: int | None) -> dict[str, Any]:
+    """Return a reply that is a detector of up to `rank` components; refuse others."""
+    found = {key: np.asarray(reply.get(key)) for key in ("mean", "scale", "components", "threshold", "rank")}
+    d = found["mean"].size if n_columns is None else n_columns
+    shapes = {"mean": (d,), "scale": (d,), "components": (rank, d), "threshold": (), "rank": ()}
+    for key, value in found.items():
+        if value.shape != shapes[key] or value.dtype.kind not in ("iu" if key == "rank" else "iuf"):
+            raise InputError(
+                f"the {key} of a detector must be numbers of shape {shapes[key]}, not {value.dtype}{value.shape}"
+            )
+        if not np.isfinite(value).all():
+            raise InputError(f"the {key} of a detector must be finite")
+    if not (found["scale"] > 0).all():
+        raise InputError("the scale of a detector must be above 0 in every column")
+    if not found["threshold"] >= 0:
+        raise InputError(f"the threshold of a detector must not be negative: {found['threshold']}")
+    k, U = int(found["rank"]), found["components"]
+    if not 0 <= k <= rank:
+        raise InputError(f"the rank of a detector must be from 0 to {rank}, not {k}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        orthonormal = np.allclose(U @ U.T, np.diag(np.arange(rank) < k), rtol=0, atol=_ROUNDING)
+    if not orthonormal:
+        raise InputError(f"the components of a detector of rank {k} must be {k} orthonormal rows, then zeros")
     return found

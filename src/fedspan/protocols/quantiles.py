@@ -17,9 +17,16 @@ number that is the quantile of what answered, up to the share of the rows that c
 With an aggregator every site sends the fraction of its rows below each part instead, and the result is the quantile of
 the combined fractions: with medians it lies between the quantiles of the honest sites while these are the majority,
 because the fractions of any number are between those of honest sites. It differs from that of the pooled rows by as
-much as the combined fraction differs from that of all rows: by the sampling error of a site's fraction, about
-``sqrt(level (1 - level) / n_i)``, over the root of the number of sites, where the rows of all sites are alike; by as
-much as the sites differ where they do.
+much as the combined fraction differs from that of all rows. Where sites differ, that is as much as they do. Where the
+rows of all sites are alike it has two parts:
+
+- the sampling error of a site's fraction, about ``sqrt(level (1 - level) / n_i)``, over the root of the number of
+  sites;
+- with medians a bias that no number of sites takes away: a fraction of n_i rows is a multiple of 1/n_i and skewed, and
+  its median is not its mean. The result is the median of the sites' own quantiles (if their number is odd), and
+  the share of all rows up to it is about ``(k - 1/3) / (n_i + 1/3)`` with ``k = ceil(level n_i)``, off by less than
+  1/n_i. For level 0.95 it is 0.918 with 20 rows a site, 0.934 with 40, 0.944 with 100 and 0.948 with 400. `Mean` has no
+  such bias, and resists nobody.
 """
 
 from __future__ import annotations
@@ -73,7 +80,8 @@ def quantiles(fed: Federation, *, level: float, aggregator: Aggregator | None = 
         Above 0 and at most 1.
     aggregator : Aggregator, optional
         Where sites may lie: combines the sites' own fractions instead of adding up counts. Single replies are then
-        needed, and the result is that of the pooled rows only as far as the sites' rows are alike.
+        needed, and the result is that of the pooled rows only as far as the sites' rows are alike and, with medians,
+        many: it is biased by up to 1 / n_i of the rows (see above).
 
     Examples
     --------

@@ -147,7 +147,7 @@ BAD = {
     "unknown key": (lambda text: "colour = 3\n" + text, "'colour' is not a known key; known are"),
     "unknown data key": (lambda text: text.replace("drop =", "dorp ="), "[data] 'dorp' is not a known key"),
     "unknown parameter": (lambda text: text + "n_parts = 2\n", "[model] 'n_parts' is not a known key"),
-    "unknown model": (lambda text: text.replace("FedPCA", "FedMagic"), "name = 'FedMagic' must be one of FedPCA"),
+    "unknown model": (lambda text: text.replace("FedPCA", "FedMagic"), "name = 'FedMagic' must be one of Fed"),
     "not a transformer": (lambda text: text.replace('"FedStandardScaler"', "3"), "[[preprocess]] name = 3"),
     "missing file": (lambda text: text.replace("all.csv", "none.csv"), "none.csv does not exist"),
     "missing site column": (lambda text: text.replace('"hospital"', '"clinic"'), "no column 'clinic'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
 
 import fedspan as fs
 from fedspan import aggregation, attacks
@@ -139,3 +140,67 @@ def test_saved_and_resumed(solver, tmp_path):
     journal = tmp_path / "run" / "run-000" / "journal"
     journal.write_bytes(journal.read_bytes()[:-3000])
     np.testing.assert_array_equal(fit().components_, first.components_)
+
+
+def _of_one_large_site(rng, rows, factor):
+    """Ten alike sites, and one with another direction that is much stronger."""
+    small = [rng.normal(size=(60, 6)) * np.linspace(2, 0.5, 6) for _ in range(10)]
+    large = rng.normal(size=(rows, 6)) * np.linspace(2, 0.5, 6)
+    large[:, 4] *= factor
+    sites = [fs.Site(f"s{i}", X) for i, X in enumerate(small)]
+    return fs.LocalFederation([*sites, fs.Site("large", large)]), np.vstack(small), large
+
+
+def _gap(model, X):
+    """Return how much less variance the components keep than the best would."""
+    C = X.T @ X / len(X)
+    k = len(model.components_)
+    return np.linalg.eigvalsh(C)[-k:].sum() - np.trace(model.components_ @ C @ model.components_.T)
+
+
+def test_rho_grows_when_the_site_with_the_largest_eigenvalue_comes_late():
+    fed, small, large = _of_one_large_site(np.random.default_rng(0), 60, 20.0)
+
+    def late(replies, bad, rng, call):
+        return {site: None if call.number < 6 else replies[site] for site in bad}
+
+    model = fs.FedPCA(2, solver="fedpg", center=False, random_state=0).fit(fed.corrupt(late, sites=["large"]))
+    first, last = model.run_.metric("rho")
+    assert last > 20 * first
+    assert model.run_.stopped.startswith("converged")
+    assert _gap(model, np.vstack([small, large])) < 1e-2
+
+
+def test_rho_shrinks_when_the_largest_site_leaves_for_good():
+    fed, small, _ = _of_one_large_site(np.random.default_rng(1), 20_000, 1.5)
+
+    def gone(replies, bad, rng, call):
+        return {site: None if call.number >= 6 else replies[site] for site in bad}
+
+    model = fs.FedPCA(2, solver="fedpg", center=False, random_state=0).fit(fed.corrupt(gone, sites=["large"]))
+    first, last = model.run_.metric("rho")
+    assert last < first / 20
+    assert _gap(model, small) < 1e-3
+    assert model.run_.metric("loss")[-1] == pytest.approx(
+        np.mean(np.sum(small**2, axis=1)) - np.linalg.eigvalsh(small.T @ small / len(small))[-2:].sum(), rel=1e-3
+    )
+
+
+def test_lost_replies_cost_rounds_and_not_the_run():
+    X = np.random.default_rng(2).normal(size=(500, 6)) * np.linspace(3, 0.3, 6)
+    fed = fs.federate(X, sites=np.arange(500) % 5)
+
+    def lose(replies, bad, rng, call):
+        lost = rng.random() < 0.3 and "local_update" in call.step
+        return {site: None if lost else replies[site] for site in bad}
+
+    model = fs.FedPCA(2, solver="fedpg", center=False).fit(fed.corrupt(lose, sites=["0", "1", "2"]))
+    assert any(len(call.failed) == 3 for call in model.run_.calls)  # below the quorum of three
+    assert _gap(model, X) < 1e-3
+
+
+@pytest.mark.parametrize("solver", ["fedpe", "fedpg", "subspace_iteration"])
+def test_who_does_not_converge_warns(solver):
+    X = np.random.default_rng(3).normal(size=(60, 6))
+    with pytest.warns(ConvergenceWarning, match="all 2 rounds done"):
+        fs.FedPCA(2, solver=solver, max_rounds=2, oversampling=0).fit(X, sites=np.arange(60) % 3)

@@ -100,10 +100,9 @@ def test_huge_messages_are_told_and_not_a_crash():
     def shout(replies, bad, rng, call):
         return {s: {**replies.get(s, {}), "message": np.full((8, 3), 1.7e308)} for s in bad} if call.number else {}
 
-    with pytest.raises(FedspanError, match="mean of the sites' messages is not finite"):
-        run(federation().corrupt(shout, sites=["s01", "s02", "s03"]))
-    with pytest.raises(QuorumError):  # one of them: finite, but the sites cannot compute with it
-        run(federation().corrupt(shout, sites=["s01"]))
+    for bad in (["s01", "s02", "s03"], ["s01"]):  # a finite mean, but the sites cannot compute with it
+        with pytest.raises(QuorumError):
+            run(federation().corrupt(shout, sites=bad))
     with pytest.raises(FedspanError, match="rho is inf"):
         run(federation().corrupt(attacks.Ones(1.7e308, steps=["local_spectrum"]), sites=["s08"]))
 

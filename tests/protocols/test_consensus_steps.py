@@ -11,7 +11,7 @@ import fedspan as fs
 from fedspan.linalg import q_factor
 from fedspan.protocols import fedpe, fedpg
 from fedspan.protocols.consensus import augmented_lagrangian, begin_visit, end_visit
-from fedspan.protocols.second_moment import second_moment
+from fedspan.protocols.second_moment import SecondMoment, second_moment
 
 seeds = st.integers(0, 2**20)
 
@@ -146,23 +146,28 @@ def at_work(kept):
 def test_a_first_visit_starts_at_z_with_a_zero_dual():
     Z = np.array([[2.0], [0.0], [0.0]])
     for variant in ("corrected", "paper"):
-        U, Y = begin_visit(at_work({}), Z, 1.0, variant)
+        U, Y = begin_visit(at_work({}), Z, variant)
         np.testing.assert_array_equal(U, [[1.0], [0.0], [0.0]])
         np.testing.assert_array_equal(Y, np.zeros((3, 1)))
 
 
 def test_a_later_visit_updates_its_dual_by_the_newest_z():
     U, Y, Z = np.array([[1.0], [0.0], [0.0]]), np.array([[0.0], [1.0], [0.0]]), np.array([[0.5], [0.5], [0.0]])
-    kept = {"U": U, "Y": Y}
-    np.testing.assert_array_equal(begin_visit(at_work(kept), Z, 2.0, "corrected")[1], [[1.0], [0.0], [0.0]])
-    np.testing.assert_array_equal(begin_visit(at_work(kept), Z, 2.0, "paper")[1], Y)
+    kept = {"U": U, "Y": Y, "rho": 2.0}  # of the visit before, whatever it is now
+    np.testing.assert_array_equal(begin_visit(at_work(kept), Z, "corrected")[1], [[1.0], [0.0], [0.0]])
+    np.testing.assert_array_equal(begin_visit(at_work(kept), Z, "paper")[1], Y)
     site = at_work(kept)
-    assert end_visit(site, U, Y, 2.0)["message"].tolist() == [[1.0], [0.5], [0.0]]
+    C = SecondMoment(lambda A, factor, V: A, trace=9.0, top=7.0)
+    told = end_visit(site, C, U, Y, 2.0)
+    assert told["message"].tolist() == [[1.0], [0.5], [0.0]]
+    assert (told["rho"], told["top"]) == (2.0, 7.0)
+    assert site.state["rho"] == 2.0
 
 
 def test_one_visit_by_hand():
     """One column, one step: C = diag(4, 1), U = e2, Z = (0.6, 0.8), rho = 2, so that eta = 1 / (2 * 4 + 2)."""
-    site = fs.Site("s", np.diag([2.0, 1.0])).at_work({"U": np.array([[0.0], [1.0]]), "Y": np.zeros((2, 1))}, 0, 0)
+    kept = {"U": np.array([[0.0], [1.0]]), "Y": np.zeros((2, 1)), "rho": 2.0}
+    site = fs.Site("s", np.diag([2.0, 1.0])).at_work(kept, 0, 0)
     Z = np.array([[0.6], [0.8]])
     told = fedpg.local_update(site, Z, 2.0, 1.0, "corrected", 1, 1000)
     # Y = 2 (U - Z) = (-1.2, 0.4), F = f + <Y, U - Z> + |U - Z|^2 with f = 4 and |U - Z|^2 = 0.36 + 0.04

@@ -42,9 +42,10 @@ def test_the_largest_eigenvalue_by_rows_where_several_are_equal(monkeypatch):
 
 def test_the_choice_goes_by_cost():
     assert is_matrix_cheaper(n=1000, d=40, k=2, products=1000)
-    assert not is_matrix_cheaper(n=1000, d=40, k=2, products=5)  # 800,000 multiplications to make the matrix
-    assert is_matrix_cheaper(n=1000, d=40, k=2, products=6)
-    assert not is_matrix_cheaper(n=19, d=40, k=2, products=10**9)  # the rows are smaller than half the matrix
+    assert not is_matrix_cheaper(n=1000, d=40, k=2, products=3)  # 800,000 multiplications to make the matrix
+    assert is_matrix_cheaper(n=1000, d=40, k=2, products=4)
+    assert is_matrix_cheaper(n=1, d=40, k=2, products=10)  # a walk through a single row costs more than the matrix
+    assert not is_matrix_cheaper(n=99, d=400, k=2, products=10**9)  # the rows are smaller than half the matrix
     assert not is_matrix_cheaper(n=10**9, d=5000, k=2, products=10**9)  # too large, however cheap
 
 

@@ -122,6 +122,7 @@ def test_text_columns_go_through_the_encoder(study, table):
     assert fitted.categories_ == {"ward": ("A",)}
     assert fitted.get_feature_names_out().tolist() == [
         *("age", "dose", "weight", "ward_A", "ward_(other)", "ward_(missing)", "visits", "visits_(missing)"),
+        "(unexpected missing)",
     ]
     model = fs.load(results / "model.fedspan")
     rows = fitted.transform(table[[*COLUMNS, "ward", "visits"]])

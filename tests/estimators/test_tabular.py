@@ -65,12 +65,16 @@ def test_equals_scikit_learn_on_the_pooled_rows():
         ),
         StandardScaler(),
     )
-    np.testing.assert_allclose(ours.transform(frame), pooled.fit_transform(frame), rtol=1e-10, atol=1e-12)
+    expected = np.column_stack([pooled.fit_transform(frame), np.zeros(400)])  # no gap is unexpected
+    np.testing.assert_allclose(ours.transform(frame), expected, rtol=1e-10, atol=1e-12)
+    bare = fs.FedTabularEncoder(unknown="zero", missing="mean").fit(frame, sites=np.arange(400) % 7)
+    np.testing.assert_array_equal(bare.transform(frame), ours.transform(frame)[:, :-1])
     assert ours.categories_ == {"proto": ("icmp", "tcp", "udp"), "state": ("CON", "FIN")}
     assert ours.n_samples_seen_ == 400
     assert ours.get_feature_names_out().tolist() == [
         *("bytes", "delta", "level", "flag"),
         *("proto_icmp", "proto_tcp", "proto_udp", "state_CON", "state_FIN"),
+        "(unexpected missing)",
     ]
 
 
@@ -131,7 +135,85 @@ def test_a_table_is_the_same_however_it_is_stored():
     for table in (narrow, narrow.to_numpy()):
         assert fs.FedTabularEncoder().fit(table).transform(table).dtype == np.float32
     whole = pd.DataFrame({"big": np.array([2**64 - 1, 0], dtype=np.uint64), "small": np.array([-5, 5], dtype=np.int8)})
-    np.testing.assert_allclose(fs.FedTabularEncoder().fit_transform(whole), [[1, -1], [-1, 1]])
+    np.testing.assert_allclose(fs.FedTabularEncoder().fit_transform(whole), [[1, -1, 0], [-1, 1, 0]])
+
+
+GARBAGE = [np.nan, None, np.inf, -1e71, "garbage", "-", ""]
+
+
+def test_cells_that_are_missing_where_none_was_are_told():
+    frame = pd.DataFrame({"a": [1.0, 3.0], "b": [5.0, 9.0], "gaps": [2.0, np.nan], "proto": ["tcp", "udp"]})
+    encoder = fs.FedTabularEncoder(log=False).fit(frame, sites=[0, 1])
+    assert encoder.get_feature_names_out().tolist()[-1] == "(unexpected missing)"
+    assert encoder.unexpected_ == pytest.approx(5 * np.sqrt(7))  # a, b, gaps, gaps_(missing), and three of proto
+    assert encoder.missing_.tolist() == [False, False, True, False]
+    new = pd.DataFrame({"a": GARBAGE, "b": 7.0, "gaps": "?", "proto": "tcp"}, dtype=object)
+    new.loc[0] = [2.0, 7.0, "-", "gre"]  # a known kind of gap, and a new name: nothing to tell
+    new.loc[1, "b"] = "x"
+    rows = encoder.transform(new)
+    np.testing.assert_allclose(rows[:, -1], encoder.unexpected_ * np.array([0, 2, 1, 1, 1, 1, 1]))
+    np.testing.assert_array_equal(rows[:, :2], 0.0)
+    np.testing.assert_array_equal(encoder.transform(frame)[:, -1], 0.0)
+    raw = fs.FedTabularEncoder(log=False, scale=False).fit(frame)  # variances 1, 4, 0, and 1/4 three times
+    assert raw.unexpected_ == pytest.approx(5 * np.sqrt(7))
+    wide = fs.FedTabularEncoder(log=False, scale=False).fit(frame.assign(a=[0.0, 20.0]))
+    assert wide.unexpected_ == pytest.approx(5 * np.sqrt(100 + 4 + 3 / 4))
+    assert wide.transform(new)[:, -1].tolist() == pytest.approx([wide.unexpected_ * k for k in (0, 2, 1, 1, 1, 1, 1)])
+
+
+def test_no_column_tells_unexpected_gaps_where_there_can_be_none():
+    frame = pd.DataFrame({"gaps": [2.0, np.nan], "proto": ["tcp", "udp"]})
+    for table in (frame, frame[["proto"]], frame[["gaps"]]):
+        encoder = fs.FedTabularEncoder().fit(table)
+        assert encoder.unexpected_ == 0
+        assert "(unexpected missing)" not in encoder.get_feature_names_out()
+    silent = fs.FedTabularEncoder(missing="mean").fit(np.eye(3))
+    assert silent.unexpected_ == 0
+    np.testing.assert_array_equal(silent.transform(np.full((1, 3), np.nan)), np.zeros((1, 3)))
+    refitted = fs.FedTabularEncoder().fit(np.eye(3)).fit(frame)
+    assert len(refitted.mean_) == len(refitted.get_feature_names_out()) == 5
+    clash = pd.DataFrame({"(unexpected missing)": [1.0, 2.0]})
+    assert fs.FedTabularEncoder().fit(clash).get_feature_names_out().tolist() == [
+        "(unexpected missing)",
+        "(unexpected missing)_",
+    ]
+
+
+def flows(n=1000):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "proto": rng.choice(["tcp", "udp"], n),
+            "dur": np.exp(rng.normal(size=n) * 2),
+            "bytes": np.exp(rng.normal(size=n) * 2),
+            "pk": rng.poisson(5, n),
+        }
+    )
+
+
+@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("options", [{}, {"rare": 0.0}, {"rare": 0.5}, {"scale": False}], ids=str)
+def test_a_row_of_garbage_is_an_anomaly(score, again, options):
+    frame = flows()
+    detector = fs.FedPCADetector(2, score=score, scale=again)
+    model = make_pipeline(fs.FedTabularEncoder(**options), detector).fit(frame)
+    bad = pd.DataFrame({"proto": [np.nan], "dur": [np.nan], "bytes": [np.inf], "pk": ["garbage"]})
+    assert model.predict(bad).tolist() == [-1]
+    assert np.mean(model.predict(frame) == -1) < 0.06
+    mean = make_pipeline(fs.FedTabularEncoder(missing="mean", **options), detector).fit(frame)
+    assert mean.predict(bad).tolist() == [1]  # else this test shows nothing
+
+
+@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
+@pytest.mark.parametrize("again", [True, False])
+def test_one_bad_cell_among_forty_heavy_tailed_columns_raises_an_alarm(score, again):
+    frame = pd.DataFrame(np.random.default_rng(0).standard_t(2.2, (2000, 40))).rename(columns="c{}".format)
+    encoder = fs.FedTabularEncoder(log=False)  # so that the tails stay, and the threshold is high
+    model = make_pipeline(encoder, fs.FedPCADetector(score=score, scale=again)).fit(frame)
+    calm = pd.DataFrame([frame.mean()] * len(GARBAGE)).reset_index(drop=True)
+    assert (model.predict(calm) == 1).all()
+    assert (model.predict(calm.astype(object).assign(c7=GARBAGE)) == -1).all()
 
 
 def test_unknown_names_are_other_or_zero():
@@ -281,7 +363,7 @@ def test_sites_that_disagree_about_types_and_names():
     rows = np.concatenate([encoder.transform(site.frame) for site in messy_sites()])
     assert np.isfinite(rows).all()
     np.testing.assert_allclose(rows.mean(axis=0), 0.0, atol=1e-12)
-    constant = [*("ip_(other)", "proto_(other)", "constant", "empty", "empty_(missing)")]
+    constant = [*("ip_(other)", "proto_(other)", "constant", "empty", "empty_(missing)", "(unexpected missing)")]
     varied = ~np.isin(encoder.get_feature_names_out(), constant)
     np.testing.assert_allclose(rows[:, varied].std(axis=0), 1.0)
     names = encoder.get_feature_names_out().tolist()

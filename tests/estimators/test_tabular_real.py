@@ -40,7 +40,7 @@ def test_unsw_with_its_text_columns():
     train, test = frame.iloc[split.train_rows], frame.iloc[split.test_rows]
     encoder = fs.FedTabularEncoder().fit(fs.federate(train, sites=sorted_sites(train["ct_srv_src"])))
     assert {name: len(known) for name, known in encoder.categories_.items()} == {"service": 7, "state": 5, "proto": 5}
-    assert len(encoder.mean_) == 60  # 39 numbers, 17 names, 3 others, and whether there is a service
+    assert len(encoder.mean_) == 61  # 39 numbers, 17 names, 3 others, whether there is a service, unexpected gaps
     rows = encoder.transform(train)
     auc = roc_auc_score(split.y_test, mahalanobis(rows, encoder.transform(test), 1e-4))
     assert auc == pytest.approx(0.868, abs=0.002)
@@ -48,6 +48,21 @@ def test_unsw_with_its_text_columns():
     raw = pd.read_csv(real_file("unsw_nb15_82332.csv.gz"))[list(frame.columns)]
     again = fs.FedTabularEncoder().fit(raw.iloc[split.train_rows])
     np.testing.assert_allclose(again.transform(train), rows, atol=1e-9)
+
+
+@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
+def test_one_cell_of_garbage_in_normal_traffic_raises_an_alarm(score):
+    real_file("unsw_nb15_82332.csv.gz")
+    unsw = load_unsw_nb15(categorical=True)
+    frame = pd.DataFrame(unsw.data, columns=unsw.feature_names).assign(proto=unsw.proto, state=unsw.state)
+    normal = frame.iloc[anomaly_split(unsw, 17_000).train_rows[:4000]]
+    encoder = fs.FedTabularEncoder().fit(normal)
+    for scale in (True, False):
+        detector = fs.FedPCADetector(10, score=score, scale=scale).fit(encoder.transform(normal))
+        calm = normal[detector.predict(encoder.transform(normal)) == 1].iloc[:39].astype(object)
+        for i in range(39):  # a row each
+            calm.iloc[i, i] = ("n/a", "garbage", np.inf)[i % 3]
+        assert (detector.predict(encoder.transform(calm)) == -1).all()
 
 
 def test_ton_with_and_without_its_text_columns():

@@ -17,7 +17,7 @@ from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.category_union import Categories, category_union, most_frequent
 from fedspan.protocols.column_kinds import ColumnKinds, column_kinds
-from fedspan.protocols.encoding import Encoding, encode
+from fedspan.protocols.encoding import Encoding, encode, far_out
 from fedspan.protocols.heavy_tails import heavy_tails
 from fedspan.protocols.moments import deviations, moments
 
@@ -58,8 +58,11 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         A missing cell is put at the mean of its column (0 after scaling). ``"indicator"`` adds a column that tells
         them, where there were any in ``fit``; of a text column it takes the place of the mean. In traffic that is the
         better choice: no value is often a fact about the flow (no answer, no request), and the mean would hide it.
+        Where some columns of numbers had none in ``fit``, it also adds one last column, ``"(unexpected missing)"``: 0
+        in ``fit``, later `unexpected_` for each cell of theirs that is missing, infinite or unreadable. Otherwise a
+        row of garbage were the most normal one. Missing cells of text columns that had none are not told.
     scale : bool, default=True
-        Scale to zero mean and unit variance, but for `rare`.
+        Scale to zero mean and unit variance, but for `rare` and the last column of `missing`.
     aggregator : Aggregator, optional
         How to combine the sites' means and variances, instead of exact sums, where some sites may lie. All other
         decisions (which columns are text, heavy-tailed or have missing cells, which names are kept) are then taken by
@@ -75,6 +78,10 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         The names kept of each text column, by the column's name (``"x0"``, ... where columns have none), sorted.
     log_, missing_ : array of bool (d,)
         Which columns become logarithms, and which have a column that tells missing cells.
+    unexpected_ : float
+        What a cell adds to the column ``"(unexpected missing)"``, 0 if there is none: ``5 sqrt(D - 1)``, or without
+        `scale` 5 times the root mean square distance of rows from the mean if that is more. At most 4% of the rows of
+        ``fit`` are as far, so that detectors take notice.
     mean_ : array (D,)
         Of the encoded columns, missing cells filled.
     scale_ : array (D,) or None
@@ -95,9 +102,9 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
     >>> rows = [["tcp", "80", 1e6], ["udp", "53", 300.0], ["tcp", "-", 12.0], ["icmp", "0", 0.0]]
     >>> encoder = FedTabularEncoder(scale=False).fit(rows, sites=["a", "a", "b", "b"])
     >>> encoder.get_feature_names_out().tolist()
-    ['x0_icmp', 'x0_tcp', 'x0_udp', 'x0_(other)', 'x1', 'x1_(missing)', 'x2']
+    ['x0_icmp', 'x0_tcp', 'x0_udp', 'x0_(other)', 'x1', 'x1_(missing)', 'x2', '(unexpected missing)']
     >>> encoder.transform([["gre", "-", 7.0]])
-    array([[ 0.        ,  0.        ,  0.        ,  1.        , 44.33333333, 1.        ,  7.        ]])
+    array([[ 0.        ,  0.        ,  0.        ,  1.        , 44.33333333, 1.        ,  7.        ,  0.        ]])
     """
 
     takes_text = True
@@ -169,12 +176,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         """Return which columns (d,) become logarithms."""
         numbers = ~found.text
         if not parameters.log_is_rule(self.log):
-            chosen = np.zeros(len(numbers), dtype=bool)
-            chosen[parameters.positions(self.log, self._columns(), "log")] = True  # type: ignore[arg-type]
-            if np.any(chosen & found.text):
-                column = self._columns()[int(np.argmax(chosen & found.text))]
-                raise InputError(f"log names the column {column!r}, which is text and has no logarithm")
-            return chosen
+            return parameters.chosen_logs(self.log, self._columns(), found.text)
         if not numbers.any() or not self.log:
             return np.zeros(len(numbers), dtype=bool)
         if self.log != "auto":
@@ -207,6 +209,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         return kept, fed
 
     def _learn_moments(self, fed: Federation, found: ColumnKinds, kept: Categories) -> None:
+        self.unexpected_ = 0.0  # no site is asked for the moments of a column that is 0 by its definition
         encoding = self._encoding
         labels = tuple(encoding.labels(self._columns()))
         if not labels:
@@ -224,11 +227,16 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
             least = np.sqrt(self.rare * (1 - self.rare))
             rarely = ~is_value & (learned.variance < least**2)
             self.scale_ = np.where(rarely, least, scale)
+        if self.missing == "indicator" and np.any(~found.text & ~found.missing):
+            self.unexpected_ = far_out(np.ones(len(labels)) if self.scale else learned.variance)
+            self.mean_ = np.append(self.mean_, 0.0)
+            self.scale_ = None if self.scale_ is None else np.append(self.scale_, 1.0)
 
     @property
     def _encoding(self) -> Encoding:
         text = np.isin(self._columns(), list(self.categories_))
-        return Encoding(text, self.log_, self.missing_, tuple(self.categories_.values()), self.unknown == "other")
+        names = tuple(self.categories_.values())
+        return Encoding(text, self.log_, self.missing_, names, self.unknown == "other", self.unexpected_)
 
     def _columns(self) -> list[str]:
         names = self._names()

@@ -79,6 +79,16 @@ def positions(wanted: Iterable[Any], columns: Sequence[str], parameter: str) -> 
     return found
 
 
+def chosen_logs(log: Any, columns: Sequence[str], text: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which columns (d,) a list `log` names; `text` has no logarithm."""
+    chosen = np.zeros(len(columns), dtype=bool)
+    chosen[positions(log, columns, "log")] = True
+    if np.any(chosen & text):
+        column = columns[int(np.argmax(chosen & text))]
+        raise InputError(f"log names the column {column!r}, which is text and has no logarithm")
+    return chosen
+
+
 def refuse_doubles(columns: Sequence[Any]) -> None:
     """Refuse a table in which a name does not tell the column."""
     if len(set(columns)) < len(columns):

@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import lens
 from fedspan.protocols.category_union import Names, packed, unpacked
+from fedspan.protocols.cell_text import LARGEST
 from fedspan.protocols.cells import BLOCK_CELLS, column, names, read, runs, signed_log
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Vector = NDArray[np.float64]
+
+#: How far out an unexpected missing cell puts a row, in units of the root mean square distance of rows from their mean.
+#: By Chebyshev at most 1 / 25 of the rows are as far: every threshold up to their 0.96 quantile is below, whatever
+#: their distribution.
+FAR = 5.0
 
 
 @lens(frames=True)
@@ -25,6 +31,7 @@ def encode(
     text: Mask,
     log: Mask,
     missing: Mask,
+    unexpected: float,
     other: bool,
     names: str,
     sizes: NDArray[np.int64],
@@ -36,12 +43,13 @@ def encode(
     In the order of the columns: of a column of numbers its values, or with `log` their signed logarithms; of a `text`
     column one column of 0 and 1 for each of its names, and with `other` one for all further names. Where `missing`
     says so, one more column tells the missing cells. They have the values of `fill` (D,) where the column is of
-    numbers, or is of text and has no such column. With `scale` (D,) distances from `fill` in its units. float32 stays
-    float32.
+    numbers, or is of text and has no such column. Unless `unexpected` is 0, the last column is that number for each
+    cell of the row that lacks its number where `missing` does not tell it. With `scale` (D,) distances from `fill` in
+    its units. float32 stays float32.
     """
     if rows.ndim != 2 or rows.shape[1] != len(text):
         raise InputError(f"the table has the shape {rows.shape}, and must have {len(text)} columns")
-    encoding = Encoding(text, log, missing, unpacked(names, sizes), other)
+    encoding = Encoding(text, log, missing, unpacked(names, sizes), other, unexpected)
     encoded = np.empty((len(rows), len(fill)), dtype=np.float32 if _is_single(rows) else np.float64)
     step = max(1, BLOCK_CELLS // max(1, len(fill)))
     for start in range(0, len(rows), step):
@@ -56,13 +64,17 @@ def encode(
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a table of d columns is encoded: which are text, logarithms, or tell missing cells, and the known names."""
+    """How a table of d columns is encoded: which are text, logarithms, or tell missing cells, and the known names.
+
+    `unexpected` is what a missing number that no column of its own tells adds to the last column; 0: no such column.
+    """
 
     text: Mask
     log: Mask
     missing: Mask
     names: Names
     other: bool
+    unexpected: float = 0.0
 
     def encoded(self, rows: Any, fill: Vector) -> Vector:
         """Return the encoded rows (n, D), as `encode` says."""
@@ -83,6 +95,8 @@ class Encoding:
             encoded[row, places[place]] = fill[places[place]]
             told = self.missing[~self.text]
             encoded[:, places[told] + 1] = absent[:, told]
+            if self.unexpected:
+                encoded[:, -1] = self.unexpected * absent[:, ~told].sum(axis=1)
 
         for j, known in zip(np.flatnonzero(self.text), self.names, strict=True):
             block = slice(starts[j], starts[j] + widths[j])
@@ -96,14 +110,15 @@ class Encoding:
     def parameters(self, fill: Vector, scale: Vector | None = None) -> dict[str, Any]:
         """Return the parameters of `encode`, ready to travel."""
         of_columns = {"text": self.text, "log": self.log, "missing": self.missing}
-        return {**of_columns, "other": self.other, **packed(self.names), "fill": fill, "scale": scale}
+        further = {"unexpected": self.unexpected, "other": self.other}
+        return {**of_columns, **further, **packed(self.names), "fill": fill, "scale": scale}
 
     def labels(self, columns: Sequence[str]) -> list[str]:
         """Return a label for each of the encoded columns (D,), all different."""
         return list(_made_unique(label for _, label in self._outputs(columns)))
 
     def stands_for(self, part: str) -> Mask:
-        """Return which of the encoded columns (D,) are a "value", a "name" or tell what is "missing"."""
+        """Return which encoded columns (D,) are a "value", a "name" or tell what is "missing" or "unexpected"."""
         return np.array([found == part for found, _ in self._outputs([""] * len(self.text))], dtype=bool)
 
     def _widths(self) -> NDArray[np.int64]:
@@ -124,6 +139,22 @@ class Encoding:
                 yield "value", of
             if tells_missing:
                 yield "missing", f"{of}_(missing)"
+        if self.unexpected:
+            yield "unexpected", "(unexpected missing)"
+
+
+def far_out(variance: Vector) -> float:
+    """Return what an unexpected missing cell adds to the last column, where the others have `variance` (D - 1,).
+
+    As detectors may scale them to unit variance, and leave the last one, which is constant, alone, it is far out then,
+    too. No lie makes it infinite.
+
+    Examples
+    --------
+    >>> far_out(np.array([9.0, 1.0, 6.0])), far_out(np.array([0.5, 0.25, 0.25, 0.0]))
+    (20.0, 10.0)
+    """
+    return float(FAR * np.sqrt(max(len(variance), np.minimum(variance, LARGEST**2).sum())))
 
 
 def _put_names(block: Vector, cells: Any, known: Sequence[str]) -> Mask:

@@ -39,8 +39,8 @@ _UNBELIEVED = 3.0  # times the median of the local eigenvalues stands for the la
 
 @step
 def local_spectrum(site: Site, n_columns: int, rank: int, products: int) -> dict[str, Any]:
-    """Leaves the site: the largest eigenvalue of its second moment ``X'X / n``, and its number of rows n."""
-    return {"top": second_moment(site, max(1, len(site)), (n_columns, rank), products).top, "n": len(site)}
+    """Leaves the site: the largest eigenvalue of ``X'X``, and its number of rows."""
+    return {"top": second_moment(site, 1.0, (n_columns, rank), products).top, "n": len(site)}
 
 
 @step
@@ -150,7 +150,7 @@ class Consensus:
         counts = replies.stack("n").astype(np.float64)
         rows = max(1.0, float(np.mean(counts))) if self.aggregator is None else None
         with np.errstate(over="ignore"):
-            tops = replies.stack("top") * (1.0 if rows is None else counts / rows)
+            tops = replies.stack("top") / (np.maximum(1.0, counts) if rows is None else rows)
         as_written = self.rho is None and self.variant == "paper"
         own_rho = 1.0 / max(1.0, rows or float(np.median(counts))) if as_written else None
         return dict(zip(replies, tops.tolist(), strict=True)), rows, own_rho

@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 AUTOENCODER, BIGAN = fs.FedAutoencoderDetector, fs.FedBiGANDetector
 both = pytest.mark.parametrize("kind", [AUTOENCODER, BIGAN], ids=lambda kind: kind.__name__)
 UNITS = np.array([1.0, 100.0, 1e-3, 1.0, 5.0, 1.0])
-QUICK = {"hidden": (12,), "latent": 2, "max_rounds": 30, "batch_size": 256, "random_state": 0}
+QUICK = {"hidden": (12,), "latent": 2, "max_rounds": 30, "batch_size": 256, "check_every": 5, "random_state": 0}
 
 
 def rows(n=900, seed=0):
@@ -129,7 +129,8 @@ def test_says_how_training_went(kind, fitted):
     assert [entry["train_loss"] for entry in logged if "train_loss" in entry]
     assert logged[-1] == {"threshold": -detector.offset_}
     assert detector.weights_.dtype == np.float32
-    patient = kind(**{**QUICK, "max_rounds": 500}, patience=3, check_every=1).fit(rows(90), sites=np.arange(90) % 2)
+    to_the_end = {**QUICK, "max_rounds": 500, "patience": 3, "check_every": 1}
+    patient = kind(**to_the_end).fit(rows(90), sites=np.arange(90) % 2)
     assert patient.run_.stopped.startswith("converged: the error of rows held back")
     assert patient.n_rounds_ < 500
 

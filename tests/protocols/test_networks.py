@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from functools import partial
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ def test_by_hand():
     # first layer: [1 2; -3 1] x + [.5, -.5]; second: [2 10] h + 4
     x = np.array([[1.0, 1.0]])
     expected = 2.0 * 3.5 + 10.0 * (SLOPE * -2.5) + 4.0
-    assert network.run(network.layers(W, "chain"), x).item() == pytest.approx(expected)
+    assert network.functions(W)["chain"](x).item() == pytest.approx(expected)
     assert network.size == 9
 
 
@@ -59,7 +58,7 @@ def test_numpy_and_torch_agree(network):
         X = np.random.default_rng(1).normal(size=(50, widths[0]))
         with torch.no_grad():
             expected = modules[chain](torch.tensor(X, dtype=torch.float32)).numpy()
-        np.testing.assert_allclose(network.run(network.layers(weights, chain), X), expected, atol=1e-6)
+        np.testing.assert_allclose(network.functions(weights)[chain](X), expected, atol=1e-6)
 
 
 @every_network
@@ -79,7 +78,7 @@ def test_rows_are_not_written_to(network):
     for chain, widths in network.chains.items():
         X = np.ones((3, widths[0]))
         X.flags.writeable = False
-        network.run(network.layers(weights, chain), X)
+        network.functions(weights)[chain](X)
 
 
 def test_weights_of_another_network_are_refused():
@@ -121,7 +120,7 @@ def test_each_side_of_the_game_descends_on_its_own_loss(name):
     z = np.random.default_rng(2).standard_normal((20, latent), dtype=np.float32)
 
     def losses(w):
-        E, G, D = (partial(network.run, network.layers(w, chain)) for chain in network.chains)
+        E, G, D = network.functions(w).values()
         judged = [np.hstack(pair) for pair in ((x, E(x)), (G(z), z))]
         real, fake = (D(v / (1 + np.abs(v))) for v in judged)
         told_apart = (softplus(-real).mean() + softplus(fake).mean()) / 2

@@ -53,7 +53,7 @@ class FedAutoencoderDetector(NetworkDetector):
         More are not done, whether the error still falls or not: ``run_.stopped`` says which.
     patience : int, default=50
         Rounds without an error that is 1 % lower, before the step size is cut.
-    check_every : int, default=5
+    check_every : int, default=10
         Rounds between two looks at the rows that are held back.
     held_back : float, default=0.1
         Share of each site's rows that are not trained on, at least one where there are two.
@@ -126,7 +126,7 @@ class FedAutoencoderDetector(NetworkDetector):
         server_momentum: float = 0.9,
         max_rounds: int = 2000,
         patience: int = 50,
-        check_every: int = 5,
+        check_every: int = 10,
         held_back: float = 0.1,
         aggregator: Aggregator | None = None,
         random_state: Any = None,

@@ -105,7 +105,7 @@ class FedBiGANDetector(NetworkDetector):
         server_momentum: float = 0.9,
         max_rounds: int = 2000,
         patience: int = 50,
-        check_every: int = 5,
+        check_every: int = 10,
         held_back: float = 0.1,
         aggregator: Aggregator | None = None,
         random_state: Any = None,

@@ -88,10 +88,8 @@ class NetworkDetector(FedDetector):
     def reconstruct(self, X: Any) -> NDArray[np.float64]:
         """Return what the network makes of rows (n, d) after encoding and decoding, in the units of the data."""
         check_is_fitted(self)
-        network = self._network()
-        there, back, *_ = (network.layers(self.weights_, chain) for chain in network.chains)
-        standard = standardize(self._validated(X), self.mean_, self.scale_, double=True)
-        rows = network.run(back, network.run(there, standard))
+        encode, decode, *_ = self._network().functions(self.weights_).values()
+        rows = decode(encode(standardize(self._validated(X), self.mean_, self.scale_, double=True)))
         return np.asarray((rows if self.scale_ is None else rows * self.scale_) + self.mean_)
 
     def _parameters_of_scores(self) -> dict[str, Any]:

@@ -71,11 +71,11 @@ def autoencoder_score(
 ) -> NDArray[np.float64]:
     """Return ``||z - decoder(encoder(z))||^2`` (n, 1) of the standardised rows z."""
     network = autoencoder_network(X.shape[1], hidden, latent)
-    encoder, decoder = network.layers(weights, "encoder"), network.layers(weights, "decoder")
+    encode, decode = network.functions(weights).values()
 
-    def score(x: Array, D: NDArray[np.float64]) -> NDArray[np.float64]:
+    def score(_: Array, D: NDArray[np.float64]) -> NDArray[np.float64]:
         z = D if scale is None else D / scale
-        R = z - network.run(decoder, network.run(encoder, z))
+        R = z - decode(encode(z))
         return np.asarray(np.vecdot(R, R))
 
     return in_blocks(X, mean, score)
@@ -116,8 +116,8 @@ def autoencoder(
 
 def sums_of_errors(network: Network, weights: Array, X: NDArray[np.float64]) -> dict[str, Any]:
     """Return the number of rows X, and the sums of their mean squared errors after two chains and of the roots."""
-    there, back, *_ = (network.layers(weights, chain) for chain in network.chains)
+    encode, decode, *_ = network.functions(weights).values()
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with the reply
-        R = X - network.run(back, network.run(there, X))
+        R = X - decode(encode(X))
         squares = np.vecdot(R, R) / X.shape[1]
         return {"n": len(X), "loss": float(squares.sum()), "error": float(np.sqrt(squares).sum())}

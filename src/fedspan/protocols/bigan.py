@@ -116,14 +116,14 @@ def bigan_score(
     the probability D: Zenati and co-authors' score.
     """
     network = bigan_network(X.shape[1], hidden, latent)
-    encoder, generator, discriminator = (network.layers(weights, chain) for chain in network.chains)
+    encode, generate, judge = network.functions(weights).values()
 
-    def score(x: Array, D: NDArray[np.float64]) -> NDArray[np.float64]:
+    def score(_: Array, D: NDArray[np.float64]) -> NDArray[np.float64]:
         x = D if scale is None else D / scale
-        code = network.run(encoder, x)
-        lost = np.abs(x - network.run(generator, code)).sum(axis=1)
+        code = encode(x)
+        lost = np.abs(x - generate(code)).sum(axis=1)
         pairs = np.concatenate([x, code], axis=1)
-        log_odds = network.run(discriminator, pairs / (1.0 + np.abs(pairs)))[:, 0]
+        log_odds = judge(pairs / (1.0 + np.abs(pairs)))[:, 0]
         return np.asarray(alpha * lost + (1.0 - alpha) * np.logaddexp(0.0, -log_odds))
 
     return in_blocks(X, mean, score)

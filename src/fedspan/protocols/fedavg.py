@@ -72,7 +72,7 @@ def fedavg(
     participation: float | None = None,
     max_rounds: int = 2000,
     patience: int = 50,
-    check_every: int = 5,
+    check_every: int = 10,
     aggregator: Aggregator | None = None,
 ) -> Trained:
     """Train from `weights` until the error of rows held back does not fall any more.

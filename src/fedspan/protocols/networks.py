@@ -6,8 +6,9 @@ That vector is what travels, is averaged and is saved. Running a network needs n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedspan.errors import InputError
 
 Array = NDArray[Any]
 Layers = list[tuple[Array, Array]]
+Function = Callable[[Array], NDArray[np.float64]]
 
 #: Of the activation below zero. With a plain ReLU, whose slope there is 0, narrow layers can die while they learn.
 SLOPE = 0.1
@@ -70,20 +72,11 @@ class Network:
             at += count
         return found
 
-    def layers(self, weights: Array, chain: str) -> Layers:
-        """Return weight (out, into) and bias (out,) of each layer of a chain, in double precision."""
-        named = self.arrays(weights.astype(np.float64))
-        numbers = range(0, 2 * len(self.chains[chain]) - 2, 2)
-        return [(named[f"{chain}.{i}.weight"], named[f"{chain}.{i}.bias"]) for i in numbers]
-
-    def run(self, layers: Layers, X: Array) -> NDArray[np.float64]:
-        """Return what a chain with these `layers` makes of the rows X (n, into)."""
-        for W, b in layers[:-1]:
-            X = X @ W.T
-            X += b
-            np.maximum(X, SLOPE * X, out=X)
-        W, b = layers[-1]
-        return np.asarray(X @ W.T + b)
+    def functions(self, weights: Array) -> dict[str, Function]:
+        """Return each chain with these weights as a function of rows (n, into), in double precision."""
+        arrays = iter(self.arrays(weights.astype(np.float64)).values())
+        layers = {chain: [(next(arrays), next(arrays)) for _ in widths[1:]] for chain, widths in self.chains.items()}
+        return {chain: partial(_run, found) for chain, found in layers.items()}
 
     def start(self, rng: np.random.Generator) -> NDArray[np.float32]:
         """Return random weights to begin with: Glorot's uniform ones, and biases of 0."""
@@ -93,6 +86,16 @@ class Network:
                 bound = np.sqrt(6.0 / sum(array.shape))
                 array[...] = rng.uniform(-bound, bound, array.shape)
         return weights
+
+
+def _run(layers: Layers, X: Array) -> NDArray[np.float64]:
+    """Return what a chain of layers, weights (out, into) and biases (out,), makes of the rows X."""
+    for W, b in layers[:-1]:
+        X = X @ W.T
+        X += b
+        np.maximum(X, SLOPE * X, out=X)
+    W, b = layers[-1]
+    return np.asarray(X @ W.T + b)
 
 
 def widths(n_columns: int, hidden: Array, latent: int) -> tuple[int, ...]:

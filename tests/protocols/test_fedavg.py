@@ -336,7 +336,6 @@ def test_the_number_of_threads_changes_nothing(protocol):
         torch.set_num_threads(threads)
         try:
             found.append(fs.federate(X, sites=labels).run(protocol, **{**QUICK, "max_rounds": 2, "batch_size": 900}))
-            assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(1)
     assert found[0].weights.tobytes() == found[1].weights.tobytes()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedspan.estimators import (
         FedAutoencoderDetector,
         FedBiGANDetector,
+        FedFewShotRegressor,
         FedPCA,
         FedPCADetector,
         FedStandardScaler,
@@ -35,6 +36,7 @@ _LATER = {
     "federate": "fedspan.engines.local",
     "FedAutoencoderDetector": "fedspan.estimators",
     "FedBiGANDetector": "fedspan.estimators",
+    "FedFewShotRegressor": "fedspan.estimators",
     "FedPCA": "fedspan.estimators",
     "FedPCADetector": "fedspan.estimators",
     "FedStandardScaler": "fedspan.estimators",
@@ -48,6 +50,7 @@ __all__ = [
     "FaultPlan",
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedFewShotRegressor",
     "FedPCA",
     "FedPCADetector",
     "FedStandardScaler",

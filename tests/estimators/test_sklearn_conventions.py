@@ -49,6 +49,9 @@ def table(seed=0, n=60, d=5):
     return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + 3.0, np.arange(n) % 4
 
 
+Y = np.random.default_rng(1).normal(size=60)  # targets of the rows of `table`, for whoever learns from targets
+
+
 @parametrize_with_checks(
     [make(kind) for kind in CLASSES],
     expected_failed_checks=lambda estimator: EXPECTED_TO_FAIL.get(type(estimator).__name__, {}),
@@ -74,8 +77,8 @@ def assert_same_fit(a, b):
 @every_estimator
 def test_a_table_with_sites_is_the_federation_of_its_rows(kind):
     X, labels = table()
-    by_table = make(kind, random_state=3).fit(X, sites=labels)
-    by_federation = make(kind, random_state=3).fit(fs.federate(X, sites=labels))
+    by_table = make(kind, random_state=3).fit(X, Y, sites=labels)
+    by_federation = make(kind, random_state=3).fit(fs.federate(X, Y, sites=labels))
     assert_same_fit(by_table, by_federation)
     assert by_table.sites_ == ("0", "1", "2", "3")
     assert by_table.run_.sites == ("0", "1", "2", "3")
@@ -85,9 +88,9 @@ def test_a_table_with_sites_is_the_federation_of_its_rows(kind):
 def test_row_order_within_nothing_changes_but_rounding_and_label_order_changes_nothing(kind):
     X, labels = table()
     names = np.array(["c", "a", "d", "b"])[labels]
-    one = make(kind, random_state=3).fit(X, sites=names)
+    one = make(kind, random_state=3).fit(X, Y, sites=names)
     order = np.argsort(names, kind="stable")
-    two = make(kind, random_state=3).fit(X[order], sites=names[order])
+    two = make(kind, random_state=3).fit(X[order], Y[order], sites=names[order])
     assert_same_fit(one, two)
 
 
@@ -97,7 +100,7 @@ def test_save_and_load_are_exact(kind, tmp_path):
 
     X, labels = table()
     frame = pd.DataFrame(X, columns=[f"feature {i}" for i in range(X.shape[1])])
-    model = make(kind, random_state=3).fit(frame, sites=labels)
+    model = make(kind, random_state=3).fit(frame, Y, sites=labels)
     model.save(tmp_path / "model")
     loaded = fs.load(tmp_path / "model")
     assert_same_fit(model, loaded)
@@ -106,7 +109,7 @@ def test_save_and_load_are_exact(kind, tmp_path):
     for method in ("transform", "predict", "score_samples"):
         if hasattr(model, method):
             np.testing.assert_array_equal(getattr(loaded, method)(frame), getattr(model, method)(frame))
-    clone(loaded).fit(frame, sites=labels)
+    clone(loaded).fit(frame, Y, sites=labels)
     model.save(tmp_path / "again")
     loaded.save(tmp_path / "once more")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "once more").read_bytes()
@@ -115,36 +118,36 @@ def test_save_and_load_are_exact(kind, tmp_path):
 @every_estimator
 def test_a_resumed_fit_is_the_same_fit(kind, tmp_path):
     X, labels = table()
-    first = make(kind).fit(fs.federate(X, sites=labels, seed=5, run_dir=tmp_path))
+    first = make(kind).fit(fs.federate(X, Y, sites=labels, seed=5, run_dir=tmp_path))
     journal = tmp_path / "run-000" / "journal"
     journal.write_bytes(journal.read_bytes()[:-200])
-    assert_same_fit(make(kind).fit(fs.federate(X, sites=labels, seed=5, run_dir=tmp_path)), first)
+    assert_same_fit(make(kind).fit(fs.federate(X, Y, sites=labels, seed=5, run_dir=tmp_path)), first)
     with pytest.raises(fs.errors.JournalError, match="random_state"):
-        make(kind, random_state=9).fit(fs.federate(X, sites=labels, seed=5, run_dir=tmp_path))
+        make(kind, random_state=9).fit(fs.federate(X, Y, sites=labels, seed=5, run_dir=tmp_path))
 
 
 @every_estimator
 def test_bad_input_gets_a_sentence(kind):
     X, labels = table()
     with pytest.raises(InputError, match="one label for each of the 60 rows"):
-        make(kind).fit(X, sites=labels[:-1])
+        make(kind).fit(X, Y, sites=labels[:-1])
     with pytest.raises(InputError, match="a federation has its sites already"):
-        make(kind).fit(fs.federate(X, sites=labels), sites=labels)
+        make(kind).fit(fs.federate(X, Y, sites=labels), sites=labels)
     if get_tags(make(kind)).input_tags.allow_nan:
         return
     broken = X.copy()
     broken[7, 2] = np.nan
     with pytest.raises(ValueError, match="NaN"):
-        make(kind).fit(broken, sites=labels)
+        make(kind).fit(broken, Y, sites=labels)
     with pytest.raises(InputError, match=r"NaN or infinity: feature number 2 at site '3' \(1 values\)"):
-        make(kind).fit(fs.federate(broken, sites=labels))
+        make(kind).fit(fs.federate(broken, Y, sites=labels))
 
 
 @every_estimator
 def test_a_site_with_other_columns_is_left_out_with_a_warning(kind):
     X, labels = table()
-    sites = [fs.Site(str(i), X[labels == i]) for i in range(3)]
-    odd = fs.Site("odd", np.ones((5, 9)))
+    sites = [fs.Site(str(i), X[labels == i], Y[labels == i]) for i in range(3)]
+    odd = fs.Site("odd", np.ones((5, 9)), np.ones(5))
     with pytest.warns(UserWarning, match="odd"):
         model = make(kind, random_state=1).fit(fs.LocalFederation([*sites, odd]))
     assert model.sites_ == ("0", "1", "2")
@@ -158,9 +161,9 @@ def test_verbose_shows_progress_only_on_standard_error(kind, capsys, monkeypatch
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(progress, "BETWEEN_LINES", 0.0)
     X, labels = table()
-    make(kind, verbose=1).fit(X, sites=labels)
+    make(kind, verbose=1).fit(X, Y, sites=labels)
     shown = capsys.readouterr()
     assert f"{kind.__name__}: call 1" in shown.err
     assert shown.out == ""
-    make(kind).fit(X, sites=labels)
+    make(kind).fit(X, Y, sites=labels)
     assert capsys.readouterr().err == ""

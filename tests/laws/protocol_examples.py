@@ -28,6 +28,19 @@ def spiked_sites():
     return sites
 
 
+def task_sites():
+    """Nine sites with tasks of rank two in eight columns: some tasks at all sites, some at one, some with few rows."""
+    rng = np.random.default_rng(2)
+    loadings = rng.normal(size=(21, 2))
+    sites = []
+    for i in range(9):
+        task = np.r_[np.repeat(np.arange(12), 4 + i % 3), np.full(6, 12 + i), np.full(2, (i + 1) % 12)]
+        X = rng.normal(size=(len(task), 8))
+        y = np.einsum("ij,ij->i", X @ U[:, :2], loadings[task]) + 0.1 * rng.normal(size=len(task))
+        sites.append(fs.Site(f"site-{i}", X, y, task))
+    return sites
+
+
 def mixed_sites():
     """Nine sites with tables of numbers, text and gaps; one has text in a column of numbers."""
     rng = np.random.default_rng(3)
@@ -82,9 +95,20 @@ SETTINGS = {
     },
     "autoencoder.autoencoder": {"n_columns": 8, "hidden": (4,), "latent": 2, "max_rounds": 2, "check_every": 1},
     "bigan.bigan": {"n_columns": 8, "hidden": (4,), "latent": 2, "max_rounds": 2, "aggregator": GeometricMedian()},
+    "tasks.agree_on_tasks": {"intercept": True},
+    "bad_targets.refuse_bad_targets": {},
+    "altgdmin.altgdmin": {"rank": 2, "n_columns": 8, "iterations": 4, "power_iterations": 2},
+    "byz_altgdmin.byz_altgdmin": {"rank": None, "max_rank": 2, "n_columns": 8, "iterations": 4},
+    "task_coefs.pooled_coefs": {"U": U, "tasks": np.arange(21), "intercept": True},
+    "task_coefs.median_coefs": {"U": U},
 }
 
 SITES = {name: mixed_sites for name in SETTINGS if name.startswith(("column_kinds", "heavy_tails", "category_union"))}
+SITES |= {
+    name: task_sites
+    for name in SETTINGS
+    if name.startswith(("tasks.", "bad_targets.", "altgdmin.", "byz_altgdmin.", "task_coefs."))
+}
 
 
 def discovered():

@@ -12,7 +12,11 @@ import fedspan
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
-PAPERS = {"fedpca": "fedspan.reproduce.fedpca", "subspace-median": "fedspan.reproduce.subspace_median"}
+PAPERS = {
+    "fedpca": "fedspan.reproduce.fedpca",
+    "few-shot": "fedspan.reproduce.few_shot",
+    "subspace-median": "fedspan.reproduce.subspace_median",
+}
 
 RUN_HELP = """\
 Run the study that a TOML file describes, on an embedded federation: one site per file, or per value of a site column.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedspan.estimators.autoencoder_detector import FedAutoencoderDetector
 from fedspan.estimators.bigan_detector import FedBiGANDetector
+from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.files import load
 from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.pca import FedPCA
@@ -14,6 +15,7 @@ from fedspan.estimators.tabular import FedTabularEncoder
 __all__ = [
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedFewShotRegressor",
     "FedPCA",
     "FedPCADetector",
     "FedStandardScaler",

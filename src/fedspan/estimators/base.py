@@ -49,12 +49,12 @@ class FedEstimator(BaseEstimator):
         save(self, path, record=record)
 
     @contextmanager
-    def _fitting(self, X: Any, y: Any, sites: Any, **checks: Any) -> Iterator[Federation]:
+    def _fitting(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Iterator[Federation]:
         """Run the block as one run on the federation that `X` is or becomes.
 
         Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
         """
-        fed = self._as_federation(X, y, sites, **checks)
+        fed = self._as_federation(X, y, sites, task, **checks)
         settings = {**self.get_params(deep=False), "random_state": self._seed()}
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
@@ -70,16 +70,18 @@ class FedEstimator(BaseEstimator):
             yield agreed
             self.run_ = run.record
 
-    def _as_federation(self, X: Any, y: Any, sites: Any, **checks: Any) -> Federation:
+    def _as_federation(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Federation:
         if isinstance(X, Federation):
             if sites is not None:
                 raise InputError("sites=... goes with a table: a federation has its sites already")
+            if task is not None:
+                raise InputError("task=... goes with a table: a federation has its tasks already")
             return X
         # Values that are not finite are refused later, by feature and site.
         table = self._validated(X, reset=True, ensure_all_finite=False, **checks)
         if sites is None:
-            return LocalFederation([Site("site", table, y)])
-        return federate(table, y, sites=sites)
+            return LocalFederation([Site("site", table, y, task)])
+        return federate(table, y, sites=sites, task=task)
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
         """Return `X` as scikit-learn checks it: numbers, finite, the columns that the estimator was fitted on."""

@@ -107,7 +107,7 @@ def _misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Out
     ragged = _NO_KEYS if adding else call.step.ragged
     forms = {name: _form(reply, ragged, per_row) for name, reply in ok.items()}
     ranked = Counter(forms.values()).most_common(2)
-    if len(ranked) == 1:
+    if len(ranked) <= 1:  # all alike, or nobody left
         return {}
     (common, most), (other, next_most) = ranked
     if most > next_most:

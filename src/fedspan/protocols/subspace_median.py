@@ -83,7 +83,7 @@ def subspace_median(
     """
     # Lines 4 and 5: orthonormalise. What has no rank, or not this shape, is a failed site and never a failed run.
     replies = fed.ask(local_basis, rank=rank)
-    replies = fed.accept(replies, lambda reply: _orthonormal(reply, n_columns, rank, complete))
+    replies = fed.accept(replies, lambda reply: checked_basis(reply, n_columns, rank, complete))
     # Lines 6 to 9: the median projector, and what is put out of it.
     found = median_of_bases(replies.stack("basis"), tuple(replies), output)
     return replace(found, basis=found.basis[:, : shared_rank(found)]) if choose else found
@@ -125,7 +125,8 @@ def leading_eigenvectors(site: Site, rank: int) -> Matrix:
     return orthonormalize(vectors[:, ::-1], complete=True)
 
 
-def _orthonormal(reply: Mapping[str, Any], n_columns: int | None, rank: int, complete: bool) -> dict[str, Any]:
+def checked_basis(reply: Mapping[str, Any], n_columns: int | None, rank: int, complete: bool = False) -> dict[str, Any]:
+    """Return the reply's ``basis`` (d, rank), orthonormal, or refuse what is none."""
     basis = np.asarray(reply.get("basis"))
     fits = basis.ndim == 2 and basis.shape[1] == rank and n_columns in (None, basis.shape[0])
     if not fits or basis.dtype.kind not in "iuf":

@@ -62,7 +62,7 @@ class Chart:
 
     def _cell(self, name: str, i: int) -> str:
         deviation = self.deviations.get(name)
-        return f"{self.lines[name][i]:.4f}" + ("" if deviation is None else f" ± {deviation[i]:.4f}")
+        return _shown(self.lines[name][i]) + ("" if deviation is None else f" ± {_shown(deviation[i])}")
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,11 @@ Part = Table | Chart | Curves | Bars | Clouds | Words
 def _chart(lines: Sequence[Line], title: str, x_label: str, *, log: bool, zero: bool, log_x: bool = False) -> Html:
     drawn = line_chart(lines, label=title, x_label=x_label, zero=zero, log=log, log_x=log_x)
     return charts([figure("", drawn, key=[(line.colour, line.name) for line in lines])])
+
+
+def _shown(value: float) -> str:
+    """Return a number with four decimals, or in powers of ten where these would not tell it from zero."""
+    return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.4f}"
 
 
 def _between(x: float, xs: Values, ys: Values) -> str:

@@ -1,0 +1,326 @@
+"""FedFewShotRegressor: many related regressions with one low-dimensional representation, and new ones from few rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import assert_all_finite, check_consistent_length, check_is_fitted, column_or_1d
+
+from fedspan.aggregation import Aggregator
+from fedspan.errors import InputError
+from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.few_shot_checks import RESILIENT, check_parameters, warn_of_data
+from fedspan.estimators.new_task import NewTask, learned_task
+from fedspan.federation import Federation
+from fedspan.protocols.altgdmin import altgdmin
+from fedspan.protocols.bad_targets import refuse_bad_targets
+from fedspan.protocols.byz_altgdmin import byz_altgdmin
+from fedspan.protocols.gdmin import Representation
+from fedspan.protocols.moments import refuse_bad_values
+from fedspan.protocols.task_coefs import TaskCoefs, median_coefs, pooled_coefs
+from fedspan.protocols.task_rows import task_labels
+from fedspan.protocols.tasks import Tasks, agree_on_tasks, positions
+
+Array = NDArray[Any]
+
+#: A representation that moves by more in the last round has not settled.
+_STILL_MOVING = 1e-3
+
+
+class FedFewShotRegressor(RegressorMixin, FedEstimator):
+    """Linear regressions of many tasks that share a representation: ``y = x' U b_k`` with one U (n, r) for all tasks k.
+
+    Sites have rows of all tasks, or tasks of their own, or anything between. A task may have fewer rows than features,
+    and as few as r + 1 at a site; those with fewer do not count for U there, and get coefficients of least norm.
+
+    Parameters
+    ----------
+    rank : int or "auto", default="auto"
+        r. ``"auto"``: of at most `max_rank` directions those that the tasks use by more than noise explains.
+    aggregator : Aggregator, optional
+        How to combine the sites' gradients. Default: sums (AltGDmin), which any site can spoil. With one, such as
+        ``fedspan.aggregation.GeometricMedian()`` or ``MedianOfMeans(groups)``, everything that sites send is combined
+        by medians (Byz-AltGDmin), and fewer than half of them (of the groups) can do no more than bounded harm.
+    step_size : float, default=1.0
+        In units of 1 / sigma_1^2, which is estimated. 0.5 is the choice of the theory.
+    iterations : int, default=100
+        Most rounds of gradient descent.
+    tol : float, default=1e-8
+        Stop when the representation moves by less in a round (``SD_F / sqrt(r)``).
+    fit_intercept : bool, default=False
+        Give each task a constant of its own. The paper's model has none: set it where targets or features are not
+        centred.
+    share_coefs : bool, default=True
+        Whether the tasks' coefficients leave their sites. Without them there is only the representation, and `adapt`.
+    truncation : float, default=9.0
+        Targets above the root of so many times their mean square do not count for the start.
+    power_iterations : int, default=10
+        Of starts by the power method.
+    max_rank : int, default=16
+        Directions to look for with ``rank="auto"``; fewer where a typical site has too few rows or tasks.
+    sample_split : bool, default=False
+        Fresh rows for every half of an iteration, as in the proofs. Needs a great many rows.
+    init : {"auto", "subspace_median", "median_of_means", "random"}, default="auto"
+        With an aggregator: the start. See `fedspan.protocols.byz_altgdmin`.
+    groups : int, optional
+        With an aggregator: groups of a start by median of means.
+    output : {"eigenspace", "node", "trimmed"}, default="eigenspace"
+        With an aggregator: of the subspace median that starts it; "node" is the paper's.
+    threshold : float or None, default=10.0
+        With an aggregator: gradients longer than so many times the median length are refused.
+    random_state : int, optional
+        Seed of the run.
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    representation_ : array (n, r)
+        U, orthonormal; the direction along which the tasks' coefficients are largest comes first.
+    tasks_ : array (q,)
+        The tasks, sorted: whole numbers where all labels are, otherwise text.
+    loadings_ : array (q, r)
+        ``b_k`` of each task.
+    coef_ : array (q, n)
+        ``U b_k`` of each task.
+    intercept_ : array (q,)
+    noise_variance_ : float
+        Mean squared residual per degree of freedom.
+    rank_, n_iter_ : int
+    sites_trusted_ : tuple of str
+        The sites with at least half an equal share of the weight.
+    site_weights_ : array (one per site)
+        Their weights in the gradient, on average over the rounds, in the order of ``sites_``.
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Notes
+    -----
+    Up per site: n r + r^2 + 3 numbers in each round; before that n r numbers once (with an aggregator) or in each of
+    `power_iterations` rounds, and q r more where tasks have rows at several sites; after it q (r^2 + 2 r + 2) numbers
+    (sums) or the coefficients of its tasks. Memory at a site: its data, a copy if the rows are not sorted by task, and
+    n times its number of tasks.
+
+    References
+    ----------
+    A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024.
+
+    Examples
+    --------
+    >>> from fedspan.datasets import make_few_shot_tasks
+    >>> data = make_few_shot_tasks(20, 30, 2, 40, 4, seed=0)
+    >>> model = FedFewShotRegressor(2).fit(data.X, data.y, task=data.task, sites=data.sites)
+    >>> model.representation_.shape, model.coef_.shape, bool(np.allclose(model.coef_, data.coef, atol=1e-6))
+    ((20, 2), (30, 20), True)
+    >>> new = make_few_shot_tasks(20, 2, 2, 5, 1, basis=data.basis, seed=1)     # five rows, twenty features
+    >>> bool(np.allclose(model.adapt(new.X[:5], new.y[:5]).coef, new.coef[0], atol=1e-6))
+    True
+    """
+
+    def __init__(
+        self,
+        rank: int | str = "auto",
+        *,
+        aggregator: Aggregator | None = None,
+        step_size: float = 1.0,
+        iterations: int = 100,
+        tol: float = 1e-8,
+        fit_intercept: bool = False,
+        share_coefs: bool = True,
+        truncation: float = 9.0,
+        power_iterations: int = 10,
+        max_rank: int = 16,
+        sample_split: bool = False,
+        init: str = "auto",
+        groups: int | None = None,
+        output: str = "eigenspace",
+        threshold: float | None = 10.0,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.rank = rank
+        self.aggregator = aggregator
+        self.step_size = step_size
+        self.iterations = iterations
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.share_coefs = share_coefs
+        self.truncation = truncation
+        self.power_iterations = power_iterations
+        self.max_rank = max_rank
+        self.sample_split = sample_split
+        self.init = init
+        self.groups = groups
+        self.output = output
+        self.threshold = threshold
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, task: Any = None, sites: Any = None) -> Self:
+        """Learn from a table (``task`` and ``sites`` say what each row belongs to) or from a federation that has tasks.
+
+        Without ``task`` all rows are of one task, number 0.
+        """
+        check_parameters(self.get_params(deep=False))
+        y, task = self._columns(X, y, task)
+        with self._fitting(X, y, sites, task, ensure_min_samples=2) as fed:
+            if self.aggregator is None:
+                refuse_bad_values(fed, self._names())
+                refuse_bad_targets(fed)
+            tasks = agree_on_tasks(fed, intercept=self.fit_intercept)
+            warn_of_data(tasks, self.fit_intercept)
+            learned = self._learn(fed, tasks)
+            self._keep(learned)
+            if self.share_coefs:
+                self._keep_coefs(self._coefs(fed, tasks), tasks)
+            elif hasattr(self, "tasks_"):
+                del self.tasks_, self.loadings_, self.intercept_
+        return self
+
+    def predict(self, X: Any, task: Any = None) -> NDArray[np.float64]:
+        """Predict rows (m, n) of `task`: one label, a label for each row, or what `adapt` returned.
+
+        It may be left out where the model knows one task only.
+        """
+        check_is_fitted(self)
+        table = self._validated(X)
+        if isinstance(task, NewTask):
+            return task.predict(table)
+        which = self._which(task, len(table))
+        T = table.astype(np.float64) @ self.representation_
+        return cast(NDArray[np.float64], np.einsum("mr,mr->m", T, self.loadings_[which]) + self.intercept_[which])
+
+    def score(self, X: Any, y: Any, task: Any = None) -> float:
+        """Return the coefficient of determination R^2 of all rows together."""
+        return float(r2_score(y, self.predict(X, task)))
+
+    def adapt(self, X_new: Any, y_new: Any, *, ridge: float = 0.0) -> NewTask:
+        """Learn a new task from a few rows, by least squares in r dimensions.
+
+        Parameters
+        ----------
+        X_new : array (m, n)
+            m of at least r (and one more with an intercept), unless there is a ridge; below twice that a warning says
+            what error to expect.
+        y_new : array (m,)
+        ridge : float, default=0.0
+            Penalty on ``||b||^2``. About ``noise_variance_`` over the mean square of ``loadings_`` suits a task that is
+            like the others.
+
+        Returns
+        -------
+        task : NewTask
+            With ``coef``, ``intercept``, ``expected_error``, ``predict``; also for `predict` of this model.
+        """
+        check_is_fitted(self)
+        table = self._validated(X_new).astype(np.float64)
+        target = column_or_1d(y_new, warn=True).astype(np.float64)
+        assert_all_finite(target, input_name="y")
+        check_consistent_length(table, target)
+        return learned_task(
+            table,
+            target,
+            self.representation_,
+            intercept=self.fit_intercept,
+            ridge=ridge,
+            noise_variance=self.noise_variance_,
+        )
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Coefficients of each task, ``U b_k`` (q, n)."""
+        return np.asarray(self.loadings_ @ self.representation_.T)
+
+    def _columns(self, X: Any, y: Any, task: Any) -> tuple[Any, Any]:
+        """Return y and task as they go to the sites, checked."""
+        if isinstance(X, Federation):
+            if y is not None:
+                raise InputError("y=... goes with a table: a federation has its targets already")
+            return None, task
+        if y is None:
+            raise InputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        target = column_or_1d(y, warn=True)
+        if target.dtype.kind not in "biuf":
+            target = target.astype(np.float64)
+        assert_all_finite(target, input_name="y")
+        check_consistent_length(X, target, *[] if task is None else [task])
+        return target, None if task is None else task_labels(task, "task")
+
+    def _learn(self, fed: Federation, tasks: Tasks) -> Representation:
+        shared: dict[str, Any] = {
+            "rank": None if self.rank == "auto" else int(self.rank),
+            "n_columns": self.n_features_in_,
+            "step_size": float(self.step_size),
+            "iterations": self.iterations,
+            "tol": float(self.tol),
+            "truncation": float(self.truncation),
+            "power_iterations": self.power_iterations,
+            "max_rank": self.max_rank,
+            "intercept": bool(self.fit_intercept),
+            "sample_split": self.sample_split,
+            "tasks": tasks,
+        }
+        if self.aggregator is None:
+            return altgdmin(fed, **shared)
+        own = {name: getattr(self, name) for name in RESILIENT}
+        return byz_altgdmin(fed, aggregator=self.aggregator, **own, **shared)
+
+    def _coefs(self, fed: Federation, tasks: Tasks) -> TaskCoefs:
+        U, intercept = self.representation_, bool(self.fit_intercept)
+        if self.aggregator is None:
+            return pooled_coefs(fed, U=U, tasks=tasks.labels, intercept=intercept)
+        return median_coefs(fed, U=U, intercept=intercept)
+
+    def _keep(self, learned: Representation) -> None:
+        self.representation_ = learned.basis
+        self.rank_ = learned.basis.shape[1]
+        self.n_iter_ = learned.iterations
+        self.noise_variance_ = learned.loss
+        if self.iterations and learned.moved > _STILL_MOVING:
+            warnings.warn(
+                f"the representation still moved by {learned.moved:.1%} in the last of {learned.iterations} rounds: "
+                "take more iterations, or whiter features",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.site_weights_ = np.array([learned.weights.get(site, 0.0) for site in self.sites_])
+        enough = 0.5 / max(1, len(learned.weights))
+        self.sites_trusted_ = tuple(site for site, weight in learned.weights.items() if weight >= enough)
+
+    def _keep_coefs(self, coefs: TaskCoefs, tasks: Tasks) -> None:
+        lost = len(tasks.labels) - int(positions(tasks.labels, coefs.tasks)[1].sum())
+        if lost:
+            warnings.warn(
+                f"{lost} of {len(tasks.labels)} tasks have no coefficients, because their sites did not answer: use "
+                "adapt for them",
+                stacklevel=3,
+            )
+        self.tasks_ = coefs.tasks
+        self.loadings_ = coefs.loadings
+        self.intercept_ = coefs.intercepts
+
+    def _which(self, task: Any, rows: int) -> NDArray[np.intp]:
+        """Return the number of the task of each row."""
+        if not hasattr(self, "tasks_"):
+            raise InputError("the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first")
+        if task is None:
+            if len(self.tasks_) != 1:
+                raise InputError(f"task=... is needed: this model has {len(self.tasks_)} tasks")
+            return np.zeros(rows, dtype=np.intp)
+        one = np.ndim(task) == 0
+        labels = task_labels([task] if one else task, "task")
+        if not one and len(labels) != rows:
+            raise InputError(f"task has {len(labels)} labels, and must have one for each of the {rows} rows")
+        at, known = positions(labels, self.tasks_)
+        if not known.all():
+            raise InputError(
+                f"task {labels[~known][0]!s} is not among the {len(self.tasks_)} tasks of this model: adapt learns new "
+                "ones"
+            )
+        return np.broadcast_to(at, (rows,)) if one else at

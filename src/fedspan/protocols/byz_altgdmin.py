@@ -1,0 +1,155 @@
+"""Byz-AltGDmin: the representation that many regressions share, when some sites lie.
+
+Algorithms 2 and 3 of A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024.
+As AltGDmin (see `altgdmin`), with every mean over the sites replaced: the truncation threshold by a median, the start
+by a subspace median or a subspace median of means, the gradient by an aggregator behind a norm threshold.
+
+Single replies are needed. Up per site: n r numbers once for the start ((n + q) r in each of its iterations with
+median of means), then n r + r^2 + 3 in each iteration. All that the coordinator believes of a site's word alone is how
+many rows it has of which tasks; nothing is weighted by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.aggregation import Aggregate, Aggregator, GeometricMedian
+from fedspan.aggregation.base import believed
+from fedspan.aggregation.safe_arithmetic import norms
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Replies
+from fedspan.linalg.subspace_median import Output
+from fedspan.protocols.gdmin import Descent, Representation, by_importance, local_gradient, split_payload
+from fedspan.protocols.learners import largest_rank, learners
+from fedspan.protocols.rank_choice import chosen_directions
+from fedspan.protocols.tasks import Tasks, agree_on_tasks
+from fedspan.protocols.truncated_start import Init, StartPlan, fitting_start, median_start
+from fedspan.wire import Message
+
+Matrix = NDArray[np.float64]
+
+
+def byz_altgdmin(
+    fed: Federation,
+    *,
+    rank: int | None,
+    n_columns: int,
+    aggregator: Aggregator | None = None,
+    threshold: float | None = 10.0,
+    init: Init = "auto",
+    groups: int | None = None,
+    output: Output = "eigenspace",
+    step_size: float = 1.0,
+    iterations: int = 100,
+    tol: float = 1e-8,
+    truncation: float = 9.0,
+    power_iterations: int = 10,
+    max_rank: int = 16,
+    intercept: bool = False,
+    sample_split: bool = False,
+    tasks: Tasks | None = None,
+    watch: Callable[[Matrix], None] | None = None,
+) -> Representation:
+    """Learn the representation of the honest sites' tasks. Other parameters are those of `altgdmin`.
+
+    Parameters
+    ----------
+    aggregator : Aggregator, optional
+        Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``.
+    threshold : float or None
+        omega: a gradient longer than so many times (at least 1) the median length is refused. ``None``: none is.
+    init : {"auto", "subspace_median", "median_of_means", "random"}
+        The start. "subspace_median" is one shot, and needs sites with at least `rank` tasks each; "median_of_means"
+        runs power methods within `groups` of sites; "random" asks nobody. "auto": the first where a typical site has
+        twice as many tasks as directions are wanted (or as many, if they are the tasks of all sites), then the second
+        with the smallest groups that have so many, then the third.
+    groups : int, optional
+        Of the start by median of means. Default: half the number of sites; fewer than half of the groups may hold a
+        bad site.
+    output : {"eigenspace", "node", "trimmed"}
+        Of the subspace median; "node" is the paper's.
+    """
+    aggregator = aggregator or GeometricMedian()
+    if threshold is not None and not threshold >= 1.0:
+        raise InputError(f"threshold={threshold} must be at least 1, in units of the median norm")
+    tasks = tasks or agree_on_tasks(fed, intercept=intercept)
+    parts = 2 * iterations + 1 if sample_split else 1
+    most = largest_rank(tasks, max_rank, n_columns, intercept, parts) if rank is None else rank
+    init, groups, columns = fitting_start(tasks, len(fed.sites), init, groups, rank, most)
+    workers = learners(fed, tasks, columns, n_columns, intercept, parts)
+    # Algorithm 2, lines 3 to 6: the threshold. (The median of the batches' means in the paper; this tolerates more.)
+    alpha = truncation * float(np.median(list(tasks.power.values())))
+    # Algorithm 2, lines 7 to 26.
+    plan = StartPlan(columns, n_columns, tasks, alpha, intercept, parts, power_iterations)
+    U = median_start(fed, plan, init, groups, output)
+    if rank is None:
+        U = chosen_directions(workers, U, len(tasks.labels), intercept, parts, resilient=True)
+    fed.log(start=init, groups=groups, rank=U.shape[1])
+    if watch is not None:
+        watch(U)
+    # Algorithm 3, lines 2 to 14.
+    descent = Descent(step_size, float(np.median(list(tasks.spread.values()))))
+    weights: dict[str, float] = {}
+    losses: dict[str, float] = {}
+    moment, done, moved = None, 0, np.inf
+    for t in fed.rounds(iterations):
+        replies = workers.ask(local_gradient, U=U, intercept=intercept, **split_payload(t, iterations, sample_split))
+        replies = workers.accept(replies, partial(_per_row, shape=U.shape))
+        gradient, refused = _combined(replies, aggregator, threshold)
+        moment = GeometricMedian()(replies.stack("moment")).value  # whatever the aggregator: the step must stay safe
+        losses = {site: float(reply["loss"]) for site, reply in replies.items()}
+        descent.watch(losses)
+        U, moved = descent.moved(U, gradient.value, moment)
+        done = t + 1
+        for site, weight in zip(replies, gradient.weights.tolist(), strict=True):
+            weights[site] = weights.get(site, 0.0) + weight
+        fed.log(loss=float(np.median(list(losses.values()))), moved=moved, refused=", ".join(refused))
+        if watch is not None:
+            watch(U)
+        if moved <= tol:
+            fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}")
+    mean = {site: weight / max(1, done) for site, weight in weights.items()}
+    loss = float(np.median(list(losses.values()))) if losses else np.nan
+    return Representation(by_importance(U, moment), mean, loss, done, moved)
+
+
+def _per_row(reply: Message, shape: tuple[int, ...]) -> Message:
+    """Return a reply with its sums divided by its rows (the 1 / m~ of the paper and its q at once), or refuse it."""
+    gradient, moment = np.asarray(reply["gradient"]), np.asarray(reply["moment"])
+    for name, value, wanted in (("gradient", gradient, shape), ("moment", moment, (shape[1], shape[1]))):
+        if value.shape != wanted or value.dtype.kind not in "iuf":
+            raise InputError(f"the {name} must be a matrix {wanted} of real numbers, not {value.dtype}{value.shape}")
+    rows, free, loss = reply["rows"], reply["free"], reply["loss"]
+    if any(type(count) is not int or count < 1 for count in (rows, free)) or not isinstance(loss, int | float):
+        raise InputError("a site must tell its rows and degrees of freedom, whole numbers of at least 1, and its loss")
+    return {"gradient": gradient / rows, "moment": moment / rows, "loss": loss / free, "rows": rows}
+
+
+def _combined(replies: Replies, aggregator: Aggregator, threshold: float | None) -> tuple[Aggregate, list[str]]:
+    """Lines 10 and 11: the aggregate of the gradients that are not beyond the threshold, and whose are.
+
+    The median length is the lower one of two: while fewer than half of the sites lie, it is bounded by an honest one.
+    """
+    values, rows = replies.stack("gradient"), believed(aggregator, replies.stack("rows"))
+    lengths = norms(values.reshape(len(values), -1))
+    middle = np.sort(lengths)[(len(lengths) - 1) // 2]
+    if threshold is None or middle == 0.0:
+        return aggregator(values, rows), []
+    beyond = lengths > threshold * middle
+    refused = [site for site, out in zip(replies, beyond, strict=True) if out]
+    try:
+        found = aggregator(values[~beyond], None if rows is None else rows[~beyond])
+    except InputError:
+        if not refused:
+            raise
+        # Too few are left for this rule, and nobody shall stop a run by lying: shorten them instead.
+        shorter = np.where(beyond, threshold * middle / np.maximum(lengths, middle), 1.0)
+        return aggregator(values * shorter[:, None, None], rows), refused
+    weights = np.zeros(len(values))
+    weights[~beyond] = found.weights
+    return replace(found, weights=weights), refused

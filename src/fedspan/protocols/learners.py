@@ -1,0 +1,50 @@
+"""Which sites can tell anything about a shared representation, and what rank their rows allow."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation
+from fedspan.protocols.task_rows import least_rows
+from fedspan.protocols.tasks import Tasks
+
+
+def largest_rank(tasks: Tasks, max_rank: int, n_columns: int, intercept: bool, parts: int) -> int:
+    """Return the largest rank to look for: a typical task of a typical site should have twice as many rows."""
+    rows = int(tasks.typical(lambda counts: float(np.median(counts))) / parts)
+    return max(1, min(max_rank, n_columns // 2, len(tasks.labels), (rows - intercept) // 2))
+
+
+def learners(
+    federation: Federation, tasks: Tasks, rank: int, n_columns: int, intercept: bool, parts: int
+) -> Federation:
+    """Return the federation of the sites that have a task with more rows than unknowns.
+
+    A task with no more rows at a site than unknowns is fitted exactly whatever the representation is. A site that has
+    only such tasks would vote for standing still: it is left out of the descent, with a warning. One that did not tell
+    its tasks stays.
+    """
+    most = min(n_columns, len(tasks.labels))
+    if not 1 <= rank <= most:
+        raise InputError(f"rank={rank} must be between 1 and the smaller number of features and tasks, {most}")
+    unknowns = rank + intercept
+    silent = tasks.sites_without(least_rows(unknowns, parts))
+    if len(silent) == len(tasks.held):
+        largest = max(int(rows.max()) for _, rows in tasks.held.values())
+        cut = f" in each of the {parts} parts of the sample split" if parts > 1 else ""
+        raise InputError(
+            f"no site has a task with more than {unknowns} rows{cut}, one for each direction"
+            f"{' and the intercept' if intercept else ''}, the largest has {largest}: there is nothing to learn the "
+            "representation from; take a smaller rank"
+        )
+    if not silent:
+        return federation
+    some = ", ".join(silent[:5]) + (", ..." if len(silent) > 5 else "")
+    warnings.warn(
+        f"left out of learning the representation, because none of their tasks has more than {unknowns} rows: {some}",
+        stacklevel=3,
+    )
+    return federation.subset(site for site in federation.sites if site not in silent)

@@ -1,0 +1,234 @@
+"""A site's rows, task after task, in blocks of equally large tasks: what the few-shot protocols compute with.
+
+What is n wide is touched in two products per block, while the block is in the processor's cache; all else is r wide.
+So the time is that of reading the rows once, however the tasks are cut. Memory beyond the data: one block, and a copy
+of the rows where their tasks are not together already. Never a system of n q or n r unknowns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import Site
+from fedspan.linalg.stacked_least_squares import checked_least_squares
+from fedspan.protocols.blocks import n_columns
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+_BLOCK_BYTES = 3 * 2**18  # fits the second-level cache, where the second product finds it
+
+
+class Block(NamedTuple):
+    """Some tasks with the same number of rows.
+
+    Attributes
+    ----------
+    tasks : slice
+        Which of the site's tasks these are.
+    X : array (k, m, n)
+    y : array (k, m)
+    """
+
+    tasks: slice
+    X: Matrix
+    y: Vector
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """The rows of a site, sorted by the size of their task, then by task.
+
+    Attributes
+    ----------
+    labels : array (q,)
+        The tasks: whole numbers or text.
+    counts : array (q,)
+        Rows of each task.
+    named : bool
+        Whether the site has tasks of its own; otherwise all its rows are of one, number 0.
+    """
+
+    labels: NDArray[Any]
+    counts: NDArray[np.int64]
+    named: bool
+    X: NDArray[Any]
+    y: Vector
+
+    @classmethod
+    def of(cls, site: Site) -> TaskRows:
+        """Return the rows of `site` by task; sorted and checked once, then kept."""
+        return site.cached("rows by task", lambda: cls._sorted(site))
+
+    @classmethod
+    def _sorted(cls, site: Site) -> TaskRows:
+        n_columns(site)
+        if not len(site):
+            raise InputError("this site has no rows")
+        X, y = site.X, _targets(site)
+        bad = ~np.isfinite(X).all(axis=0) if X.dtype.kind == "f" else np.zeros(1, dtype=bool)
+        if bad.any():
+            raise InputError(f"X contains NaN or infinity in {int(bad.sum())} features")
+        given = np.zeros(len(site), dtype=np.int64) if site.task is None else task_labels(site.task, "task")
+        labels, codes, counts = np.unique(given, return_inverse=True, return_counts=True)
+        order = np.lexsort((codes, counts[codes]))  # stable: rows of one task stay in their order
+        if (order[1:] < order[:-1]).any():
+            X, y = X[order], y[order]
+        by_size = np.argsort(counts, kind="stable")
+        return cls(labels[by_size], counts[by_size].astype(np.int64), site.task is not None, X, y)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def blocks(self, least: int = 1) -> Iterator[Block]:
+        """Yield the tasks of at least `least` rows in blocks of about 768 KiB, in double precision."""
+        for tasks, rows, shape in self._bounds:
+            if shape[1] >= least:
+                X = np.asarray(self.X[rows], dtype=np.float64)
+                yield Block(tasks, X.reshape(shape), self.y[rows].reshape(shape[:2]))
+
+    @cached_property
+    def _bounds(self) -> list[tuple[slice, slice, tuple[int, int, int]]]:
+        """Tasks, rows and shape (tasks, rows per task, features) of each block."""
+        bounds, first, row, n = [], 0, 0, self.X.shape[1]
+        while first < len(self):
+            size = int(self.counts[first])
+            alike = int(np.searchsorted(self.counts, size, side="right")) - first
+            k = min(alike, max(1, _BLOCK_BYTES // (8 * max(1, n * size))))
+            bounds.append((slice(first, first + k), slice(row, row + k * size), (k, size, n)))
+            first, row = first + k, row + k * size
+        return bounds
+
+
+@dataclass(frozen=True)
+class Part:
+    """Every `of`-th row of each task, from row `number` on: a set of the sample split; by default all rows."""
+
+    number: int = 0
+    of: int = 1
+
+    @property
+    def rows(self) -> slice:
+        """The rows of a task that are in it."""
+        return slice(self.number, None, self.of)
+
+
+@dataclass(frozen=True)
+class DescentSums:
+    """Sums over the rows of tasks that say something about U.
+
+    Attributes
+    ----------
+    gradient : array (n, r)
+        ``sum_k X_k' (X_k U b_k - y_k) b_k'``.
+    moment : array (r, r)
+        ``sum_k m_k b_k b_k'``.
+    loss : float
+        ``sum_k ||X_k U b_k - y_k||^2``.
+    rows, free : int
+        Rows, and rows less what was fitted to them: the degrees of freedom of the loss.
+    """
+
+    gradient: Matrix
+    moment: Matrix
+    loss: float
+    rows: int
+    free: int
+
+
+def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend: Part) -> DescentSums:
+    """Minimise over every ``b_k`` on the rows `fit`, and return the gradient with respect to U on the rows `descend`.
+
+    A task with no more rows than unknowns is fitted exactly whatever U is: it says nothing about U and is left out.
+    """
+    n, r = U.shape
+    unknowns = r + intercept
+    columns = np.asfortranarray(U)  # as the product of a wide table and a narrow matrix likes it best
+    gradient, loadings, sizes, loss = np.zeros((n, r)), np.zeros((len(tasks), r)), np.zeros(len(tasks)), 0.0
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that the policy refuses the reply
+        for block in tasks.blocks(least_rows(unknowns, fit.of)):
+            T = (block.X.reshape(-1, n) @ columns).reshape(len(block.X), -1, r)
+            b, a = fitted(T[:, fit.rows], block.y[:, fit.rows], intercept)
+            residual = (T[:, descend.rows] @ b[:, :, None])[:, :, 0] - block.y[:, descend.rows]
+            if intercept:
+                residual += a[:, None]
+            weights = (residual[:, :, None] * b[:, None, :]).reshape(-1, r)
+            gradient += block.X[:, descend.rows].reshape(-1, n).T @ weights
+            loss += float(np.vdot(residual, residual))
+            loadings[block.tasks], sizes[block.tasks] = b, residual.shape[1]
+        moment = (loadings * sizes[:, None]).T @ loadings
+    rows, used = int(sizes.sum()), int(np.count_nonzero(sizes))
+    return DescentSums(gradient, moment, loss, rows, rows - (used * unknowns if fit == descend else 0))
+
+
+def least_rows(unknowns: int, parts: int) -> int:
+    """Return how many rows a task needs so that each of `parts` of it has more rows than unknowns."""
+    return (unknowns + 1) * parts
+
+
+def fitted(T: Matrix, y: Vector, intercept: bool) -> tuple[Matrix, Vector]:
+    """Return the least-squares ``b_k`` (k, r) and intercepts (k,) of tasks ``T_k`` (k, m, r) and ``y_k`` (k, m).
+
+    Of least norm where the rows do not decide; the intercept has no part in that norm.
+    """
+    if not intercept:
+        return checked_least_squares(T, y), np.zeros(len(T))
+    centre, level = T.mean(axis=1), y.mean(axis=1)
+    b = checked_least_squares(T - centre[:, None], y - level[:, None])
+    return b, level - np.einsum("kr,kr->k", centre, b)
+
+
+def task_labels(values: Any, name: str) -> NDArray[Any]:
+    """Return labels of tasks, one for each row, as whole numbers (int64) or as text; what is missing is refused.
+
+    Examples
+    --------
+    >>> task_labels([2.0, 1.0], "task"), task_labels(np.array(["a", 3], dtype=object), "task")
+    (array([2, 1]), array(['a', '3'], dtype='<U1'))
+    """
+    labels = np.asarray(values)
+    if labels.ndim != 1:
+        raise InputError(f"{name} has the shape {labels.shape}, and must have one label for each row")
+    if labels.dtype == object:
+        if any(_is_missing(label) for label in labels.tolist()):
+            raise InputError(f"{name} has missing values: every row must belong to a task")
+        if all(isinstance(label, int | np.integer) for label in labels.tolist()):
+            labels = labels.astype(np.int64)
+        else:
+            labels = labels.astype(str)
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all():
+            raise InputError(f"{name} has NaN or infinity among its labels: every row must belong to a task")
+        whole = (labels == np.round(labels)).all() and (np.abs(labels) < 2.0**53).all()
+        labels = labels.astype(np.int64) if whole else labels.astype(str)
+    if labels.dtype.kind in "biu":
+        if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
+            raise InputError(f"{name} has labels beyond 64 bits: rename them")
+        return labels.astype(np.int64)
+    if labels.dtype.kind != "U":
+        raise InputError(f"{name} has labels of type {labels.dtype}, and must have whole numbers or text")
+    return labels
+
+
+def _is_missing(label: object) -> bool:
+    nan = isinstance(label, float | np.floating) and bool(np.isnan(label))
+    return label is None or nan or type(label).__name__ in ("NAType", "NaTType")
+
+
+def _targets(site: Site) -> Vector:
+    if site.y is None:
+        raise InputError(f"site {site.name!r} has no targets: give it y")
+    y = site.y
+    if y.dtype.kind not in "biuf" or y.size != len(site):
+        raise InputError(f"site {site.name!r}: y is {y.dtype}{y.shape}, and must hold one number for each row")
+    y = y.astype(np.float64).ravel()
+    if not np.isfinite(y).all():
+        raise InputError(f"y contains NaN or infinity in {int(np.sum(~np.isfinite(y)))} rows")
+    return y

@@ -1,0 +1,395 @@
+"""FedFewShotRegressor."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+import fedspan as fs
+from fedspan import aggregation, attacks
+from fedspan.datasets import make_few_shot_tasks
+from fedspan.errors import InputError, QuorumError
+from fedspan.linalg import subspace_distance
+
+N, Q, R = 25, 40, 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_few_shot_tasks(N, Q, R, 60, 6, noise=0.1, seed=1)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return fs.FedFewShotRegressor(R, iterations=60).fit(data.X, data.y, task=data.task, sites=data.sites)
+
+
+@pytest.fixture(scope="module")
+def new(data):
+    return make_few_shot_tasks(N, 30, R, 40, 1, noise=0.1, basis=data.basis, seed=2)
+
+
+def fit(data, **parameters):
+    return fs.FedFewShotRegressor(**{"rank": R, "iterations": 30, **parameters}).fit(
+        data.X, data.y, task=data.task, sites=data.sites
+    )
+
+
+def test_what_fitting_finds(data, model):
+    assert model.representation_.shape == (N, R)
+    np.testing.assert_allclose(model.representation_.T @ model.representation_, np.eye(R), atol=1e-12)
+    assert subspace_distance(model.representation_, data.basis) / np.sqrt(R) < 0.05
+    assert model.tasks_.tolist() == list(range(Q))
+    np.testing.assert_allclose(model.coef_, data.coef, atol=0.15)
+    assert model.noise_variance_ == pytest.approx(0.01, rel=0.2)
+    assert (model.rank_, model.n_iter_ <= 60, model.sites_) == (R, True, tuple(f"site-{i:02d}" for i in range(6)))
+    assert model.sites_trusted_ == model.sites_
+    np.testing.assert_allclose(model.site_weights_, 1 / 6)
+    spread = (model.loadings_**2).mean(axis=0)
+    assert (np.diff(spread) < 0.05 * spread[0]).all()  # the direction that matters most comes first
+    assert model.score(data.X, data.y, data.task) > 0.99
+
+
+def test_predictions_by_task(data, model):
+    X = data.X[:7]
+    np.testing.assert_allclose(model.predict(X, 3), X @ model.coef_[3], atol=1e-12)
+    np.testing.assert_allclose(model.predict(X, np.int8(3)), model.predict(X, [3] * 7))
+    many = model.predict(X, [0, 1, 2, 3, 4, 5, 6])
+    np.testing.assert_allclose(many, np.einsum("ij,ij->i", X, model.coef_[:7]), atol=1e-12)
+    for task, sentence in (
+        (None, "40 tasks"),
+        (99, "task 99 is not among"),
+        ("x", "not among"),
+        ([1, 2], "for each of"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            model.predict(X, task)
+
+
+def test_tasks_may_be_text_and_come_from_data_frames(data):
+    frame = pd.DataFrame(data.X, columns=[f"x{i}" for i in range(N)])
+    names = pd.Series([f"clinic {k}" for k in data.task])
+    model = fs.FedFewShotRegressor(R, iterations=30).fit(frame, pd.Series(data.y), task=names, sites=data.sites)
+    assert model.tasks_[:2].tolist() == ["clinic 0", "clinic 1"]
+    assert model.score(frame, data.y, names) > 0.98
+    assert model.predict(frame[:3], "clinic 7").shape == (3,)
+    by_number = fit(data)
+    order = np.argsort([f"clinic {k}" for k in range(Q)])
+    np.testing.assert_allclose(model.coef_, by_number.coef_[order], atol=1e-10)
+
+
+def test_a_table_is_the_federation_of_its_rows_and_splits_agree(data):
+    table = fit(data)
+    fed = fs.federate(data.X, data.y, sites=data.sites, task=data.task)
+    again = fs.FedFewShotRegressor(R, iterations=30).fit(fed)
+    np.testing.assert_array_equal(table.coef_, again.coef_)
+    whole = fs.FedFewShotRegressor(R, iterations=60).fit(data.X, data.y, task=data.task, sites=data.task % 7)
+    alone = fs.FedFewShotRegressor(R, iterations=60).fit(data.X, data.y, task=data.task)
+    np.testing.assert_allclose(whole.coef_, alone.coef_, atol=1e-6)  # any split of the tasks is the pooled algorithm
+    np.testing.assert_allclose(table.coef_, alone.coef_, atol=0.05)
+    for argument in ({"task": data.task}, {"sites": data.sites}):
+        with pytest.raises(InputError, match="goes with a table"):
+            table.fit(fed, **argument)
+    with pytest.raises(InputError, match="goes with a table"):
+        table.fit(fed, data.y)
+
+
+def test_one_task_is_ordinary_least_squares():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 4)) + 2.0
+    y = X @ [1.0, -2.0, 0.5, 0.0] + 3.0 + 0.1 * rng.normal(size=80)
+    model = fs.FedFewShotRegressor(fit_intercept=True, iterations=300, tol=1e-12).fit(X, y, sites=np.arange(80) % 2)
+    exact = LinearRegression().fit(X, y)
+    assert model.rank_ == 1
+    assert subspace_distance(model.representation_, exact.coef_[:, None] / np.linalg.norm(exact.coef_)) < 0.05
+    one = fs.FedFewShotRegressor(fit_intercept=True, iterations=300, tol=1e-12).fit(X, y)
+    np.testing.assert_allclose(one.coef_[0], exact.coef_, atol=1e-8)
+    np.testing.assert_allclose(one.intercept_, exact.intercept_, atol=1e-7)
+    np.testing.assert_allclose(one.predict(X), exact.predict(X), atol=1e-7)
+
+
+def test_new_tasks_from_few_rows_are_as_good_as_theory_says(model, new):
+    """Mean squared error of the coefficients against sigma^2 r / (m - r - 1), and what the task itself expects."""
+    errors, expected = [], []
+    for k in range(30):
+        task = model.adapt(new.X[new.task == k][:20], new.y[new.task == k][:20])
+        errors.append(np.sum((task.coef - new.coef[k]) ** 2))
+        expected.append(task.expected_error)
+        assert task.rows == 20
+        assert task.residual_variance == pytest.approx(0.01, rel=2.0)
+    theory = 0.01 * R / (20 - R - 1)
+    assert np.mean(expected) == pytest.approx(theory, rel=0.3)
+    assert theory < np.mean(errors) < 3 * theory
+    X = new.X[new.task == 29][20:]
+    np.testing.assert_array_equal(model.predict(X, task), task.predict(X))
+    assert task.score(X, new.y[new.task == 29][20:]) > 0.95
+    with pytest.raises(InputError, match="must have 25 columns"):
+        task.predict(X[:, :4])
+
+
+def test_the_intercept_of_a_new_task(data):
+    X, y = data.X + 1.0, data.y + 5.0
+    model = fs.FedFewShotRegressor(R, fit_intercept=True, iterations=40).fit(X, y, task=data.task, sites=data.sites)
+    task = model.adapt(X[:30], y[:30] + 7.0)
+    own = LinearRegression().fit(X[:30] @ model.representation_, y[:30] + 7.0)
+    np.testing.assert_allclose(task.loadings, own.coef_, atol=1e-9)
+    assert task.intercept == pytest.approx(own.intercept_)
+    np.testing.assert_allclose(task.predict(X[:30]), own.predict(X[:30] @ model.representation_), atol=1e-9)
+
+
+def test_too_few_rows_are_refused_and_few_are_warned_of(model, new):
+    X, y = new.X[:40], new.y[:40]
+    with pytest.raises(InputError, match="2 rows do not decide 3 unknowns: give at least 3 rows"):
+        model.adapt(X[:2], y[:2])
+    for m in (3, 4, 5):
+        with pytest.warns(UserWarning, match=f"{m} rows for 3 unknowns amplify the noise: the expected squared error"):
+            task = model.adapt(X[:m], y[:m])
+    T = X[:5] @ model.representation_
+    assert task.expected_error == pytest.approx(model.noise_variance_ * np.trace(np.linalg.inv(T.T @ T)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        enough = model.adapt(X[:6], y[:6])
+        ridged = model.adapt(X[:2], y[:2], ridge=0.1)
+    assert np.isnan(ridged.residual_variance)
+    assert np.isfinite(enough.residual_variance)
+    T = X[:2] @ model.representation_
+    np.testing.assert_allclose(ridged.loadings, np.linalg.solve(T.T @ T + 0.1 * np.eye(R), T.T @ y[:2]), atol=1e-12)
+    assert 0 < ridged.expected_error < 10
+    stronger = model.adapt(X[:9], y[:9], ridge=1e9)
+    np.testing.assert_allclose(stronger.coef, 0.0, atol=1e-6)
+    for ridge in (-1.0, np.nan, "1", True):
+        with pytest.raises(InputError, match="ridge="):
+            model.adapt(X, y, ridge=ridge)
+    with pytest.raises(ValueError, match="NaN"):
+        model.adapt(X, np.where(np.arange(40) == 3, np.nan, y))
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.adapt(X, y[:5])
+    with pytest.raises(ValueError, match="features"):
+        model.adapt(X[:, :7], y)
+
+
+def test_the_whole_fit_is_resilient(data):
+    fed = fs.federate(data.X, data.y, sites=data.sites, task=data.task)
+    clean = fs.FedFewShotRegressor(R, aggregator=aggregation.GeometricMedian(), iterations=40).fit(fed)
+    for attack in (attacks.ScaledReverse(), attacks.Ones(1e8), attacks.NonFinite(), attacks.ALittleIsEnough()):
+        bad = fed.corrupt(attack, sites=["site-01"])
+        model = fs.FedFewShotRegressor(R, aggregator=aggregation.GeometricMedian(), iterations=40).fit(bad)
+        assert subspace_distance(model.representation_, clean.representation_) < 0.1
+        np.testing.assert_allclose(model.coef_, data.coef, atol=0.3)
+        assert model.noise_variance_ == pytest.approx(0.01, rel=0.5)
+        if not isinstance(attack, attacks.ALittleIsEnough):
+            assert "site-01" not in model.sites_trusted_
+            assert model.site_weights_[1] < 0.05
+    spoilt = fs.FedFewShotRegressor(R, iterations=10).fit(fed.corrupt(attacks.ScaledReverse(100.0), sites=["site-01"]))
+    assert subspace_distance(spoilt.representation_, data.basis) > 0.5
+
+
+def test_coefficients_may_stay_at_their_sites(data, tmp_path):
+    for aggregator in (None, aggregation.GeometricMedian()):
+        model = fit(data, share_coefs=False, aggregator=aggregator)
+        sent = {call.step.rsplit(".", 1)[1] for call in model.run_.calls}
+        assert not sent & {"local_coefs", "local_normal_equations"}
+        assert not hasattr(model, "coef_")
+        with pytest.raises(InputError, match="stayed at their sites"):
+            model.predict(data.X, data.task)
+        assert model.adapt(data.X[:20], data.y[:20]).score(data.X[20:60], data.y[20:60]) > 0.9
+        model.save(tmp_path / "model")
+        assert not hasattr(fs.load(tmp_path / "model"), "tasks_")
+    again = fit(data)
+    again.set_params(share_coefs=False).fit(data.X, data.y, task=data.task, sites=data.sites)
+    assert not hasattr(again, "loadings_")
+
+
+def test_saved_models_predict_the_same(data, model, tmp_path):
+    resilient = fit(data, aggregator=aggregation.MedianOfMeans(3), groups=3)
+    for made in (model, resilient):
+        made.save(tmp_path / "model")
+        loaded = fs.load(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.predict(data.X, data.task), made.predict(data.X, data.task))
+        np.testing.assert_array_equal(
+            loaded.adapt(data.X[:9], data.y[:9]).coef, made.adapt(data.X[:9], data.y[:9]).coef
+        )
+        assert loaded.get_params() == made.get_params()
+    names = fs.FedFewShotRegressor(R, iterations=5)
+    with pytest.warns(ConvergenceWarning):
+        names.fit(data.X, data.y, task=[f"t{k}" for k in data.task])
+    names.save(tmp_path / "named")
+    assert fs.load(tmp_path / "named").tasks_.tolist() == names.tasks_.tolist()
+
+
+def test_a_fit_that_is_killed_in_the_middle_goes_on_with_the_same_bytes(data, tmp_path):
+    def fed(**options):
+        return fs.federate(data.X, data.y, sites=data.sites, task=data.task, seed=5, **options)
+
+    for number, aggregator in enumerate((None, aggregation.GeometricMedian())):
+        folder = tmp_path / str(number)
+        made = fs.FedFewShotRegressor(aggregator=aggregator, iterations=6, tol=0.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            whole = sklearn.clone(made).fit(fed(run_dir=folder))
+            journal = folder / "run-000" / "journal"
+            journal.write_bytes(journal.read_bytes()[: -journal.stat().st_size // 2])
+            resumed = sklearn.clone(made).fit(fed(run_dir=folder))
+        assert any(call.replayed for call in resumed.run_.calls)
+        assert not all(call.replayed for call in resumed.run_.calls)
+        np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+        with pytest.raises(fs.errors.JournalError, match="step_size"):
+            sklearn.clone(made).set_params(step_size=0.5).fit(fed(run_dir=folder))
+
+
+def test_tasks_of_a_site_that_vanishes_are_told(data):
+    def vanishing(replies, bad, rng, call):
+        return dict.fromkeys(bad) if call.number > 5 else {}
+
+    fed = fs.federate(data.X, data.y, sites=data.task % 6, task=data.task).corrupt(vanishing, sites=["2"])
+    for aggregator in (None, aggregation.GeometricMedian()):
+        with pytest.warns(UserWarning, match="7 of 40 tasks have no coefficients"):
+            model = fs.FedFewShotRegressor(R, aggregator=aggregator, iterations=30).fit(fed)
+        assert model.tasks_.tolist() == [k for k in range(Q) if k % 6 != 2]
+        assert subspace_distance(model.representation_, data.basis) < 0.2
+        with pytest.raises(InputError, match="task 2 is not among"):
+            model.predict(data.X[:1], 2)
+
+
+def test_data_that_do_not_suit_the_model_are_warned_of(data):
+    with pytest.warns(UserWarning, match="of the targets' square lies in the means of the tasks: set fit_intercept"):
+        fs.FedFewShotRegressor(R).fit(data.X, data.y + 50.0, task=data.task)
+    skewed = data.X.copy()
+    skewed[:, 0] *= 40.0
+    with pytest.warns(UserWarning, match="far from white: one direction has"):
+        fs.FedFewShotRegressor(R, iterations=5).fit(skewed, data.y, task=data.task)
+    with pytest.warns(ConvergenceWarning, match="in the last of 2 rounds"):
+        fs.FedFewShotRegressor(R, iterations=2).fit(data.X, data.y, task=data.task)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(data, rank="auto")
+
+
+def test_pipelines_whiten_first(data):
+    """Features that are mixed by an ill-conditioned matrix; white ones are learned in a few rounds."""
+    mixing = np.linalg.qr(np.random.default_rng(0).normal(size=(N, N)))[0] * np.logspace(0, -1.5, N)
+    X = data.X @ mixing.T + 4.0
+    fed = fs.federate(X, data.y, sites=data.sites, task=data.task)
+    pipe = make_pipeline(fs.FedPCA(), fs.FedStandardScaler(), fs.FedFewShotRegressor(R, iterations=40)).fit(fed)
+    assert pipe.predict(X[:5], task=0).shape == (5,)
+    fitted = pipe.predict(X, task=data.task)
+    assert 1 - np.mean((fitted - data.y) ** 2) / np.var(data.y) > 0.98
+    task = pipe[-1].adapt(pipe[:-1].transform(X[:20]), data.y[:20])
+    assert task.score(pipe[:-1].transform(X[20:60]), data.y[20:60]) > 0.9
+
+
+def test_task_travels_like_sites_through_cross_validation(data):
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = fs.FedFewShotRegressor(R, iterations=20)
+        model.set_fit_request(task=True, sites=True).set_score_request(task=True)
+        scores = cross_val_score(
+            model,
+            data.X,
+            data.y,
+            params={"task": data.task, "sites": data.sites},
+            cv=KFold(3, shuffle=True, random_state=0),
+        )
+    assert scores.min() > 0.95
+
+
+WRONG = {
+    "rank": [0, -1, 2.5, "four", None, True],
+    "iterations": [-1, 1.5, "many"],
+    "power_iterations": [0],
+    "max_rank": [0],
+    "step_size": [0, -1.0, np.inf, "1"],
+    "tol": [-1.0, np.nan],
+    "truncation": [0.0],
+    "init": ["spectral"],
+    "output": ["best"],
+    "groups": [0, 1.5],
+    "threshold": [0.0, 0.5, "ten"],
+    "aggregator": ["GeometricMedian", aggregation.GeometricMedian],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_parameters_that_cannot_be_meant_are_refused_before_any_site_is_asked(name, value):
+    fed = fs.federate(np.eye(4), np.ones(4), sites=[0, 0, 1, 1])
+    asked = []
+
+    class Listening(type(fed)):
+        def begin(self, *args):
+            asked.append(args)
+            return super().begin(*args)
+
+    fed.__class__ = Listening
+    with pytest.raises(InputError, match=f"{name}="):
+        fs.FedFewShotRegressor(**{"aggregator": aggregation.GeometricMedian(), name: value}).fit(fed)
+    assert not asked
+
+
+@pytest.mark.parametrize("given", [{"init": "random"}, {"groups": 2}, {"output": "node"}, {"threshold": 3.0}], ids=str)
+def test_what_only_medians_know_is_refused_without_an_aggregator(given, data):
+    with pytest.raises(InputError, match="goes with an aggregator"):
+        fs.FedFewShotRegressor(R, **given).fit(data.X, data.y, task=data.task)
+    with pytest.raises(InputError, match="init='random' is none"):
+        fs.FedFewShotRegressor(init="random", aggregator=aggregation.GeometricMedian()).fit(data.X, data.y)
+
+
+def test_every_option_of_the_start_and_the_descent_does_something(data):
+    settings = {"aggregator": aggregation.GeometricMedian(), "iterations": 2, "tol": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = fit(data, **settings).representation_
+        changes = [
+            {"init": "random"},
+            {"init": "median_of_means"},
+            {"init": "median_of_means", "groups": 2},
+            {"output": "node"},
+            {"output": "trimmed"},
+            {"threshold": 1.0},
+            {"truncation": 0.5},
+            {"step_size": 0.5},
+            {"fit_intercept": True},
+            {"sample_split": True, "iterations": 1, "rank": 2},
+            {"aggregator": aggregation.CoordinateMedian()},
+            {"iterations": 3},
+            {"tol": 0.5, "iterations": 2},
+        ]
+        for change in changes:
+            other = fit(data, **{**settings, **change}).representation_
+            assert subspace_distance(plain, other) > 1e-6, change
+        one, ten = (fit(data, iterations=0, power_iterations=k).representation_ for k in (1, 10))
+        assert subspace_distance(one, ten) > 1e-3
+        assert fit(data, rank="auto", max_rank=2).rank_ == 2
+        a, b = (fit(data, iterations=0, power_iterations=1, random_state=k).representation_ for k in (0, 1))
+        assert subspace_distance(a, b) > 1e-3
+
+
+def test_bad_targets_and_tasks_get_a_sentence(data):
+    few = slice(0, 120)
+    X, y, task = data.X[few], data.y[few], data.task[few]
+    model = fs.FedFewShotRegressor(1)
+    with pytest.raises(ValueError, match="requires y"):
+        model.fit(X)
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        model.fit(X, np.where(np.arange(120) == 3, np.nan, y))
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.fit(X, y, task=task[:-1])
+    with pytest.raises(InputError, match="every row must belong to a task"):
+        model.fit(X, y, task=[None, *task[1:]])
+    broken = fs.federate(X, np.where(np.arange(120) == 3, np.inf, y), sites=task, task=task)
+    with pytest.raises(InputError, match="y contains NaN or infinity: 1 values"):
+        model.fit(broken)
+    with pytest.raises(InputError, match="2 of 2 sites have no targets"):
+        model.fit(fs.federate(X, sites=task))
+    resilient = fs.FedFewShotRegressor(1, aggregator=aggregation.GeometricMedian())
+    with pytest.raises(QuorumError, match="has no targets"):
+        resilient.fit(fs.federate(X, sites=task))
+    half = fs.LocalFederation([fs.Site("a", X, y, task), fs.Site("b", X, y, task), fs.Site("c", X)])
+    found = resilient.fit(half)  # a site without targets is a failed site
+    assert found.site_weights_[2] == 0.0

@@ -1,0 +1,36 @@
+"""Small few-shot problems that the tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import fedspan as fs
+from fedspan.datasets import make_few_shot_tasks
+from fedspan.linalg import subspace_distance
+from fedspan.protocols.byz_altgdmin import byz_altgdmin
+
+N, Q, R, ROWS, SITES = 30, 64, 3, 120, 8
+
+
+def by_rows(data, **options):
+    return fs.federate(data.X, data.y, sites=data.sites, task=data.task, seed=1, **options)
+
+
+def by_tasks(data, sites=SITES, **options):
+    return fs.federate(data.X, data.y, sites=data.task % sites, task=data.task, seed=1, **options)
+
+
+def learn(fed, protocol=byz_altgdmin, **settings):
+    return fed.run(protocol, **{"rank": R, "n_columns": N, "iterations": 40, **settings})
+
+
+def error(found, data):
+    return subspace_distance(found.basis, data.basis) / np.sqrt(R)
+
+
+def without_noise():
+    return make_few_shot_tasks(N, Q, R, ROWS, SITES, seed=3)
+
+
+def with_noise():
+    return make_few_shot_tasks(N, Q, R, ROWS, SITES, noise=0.5, seed=4)

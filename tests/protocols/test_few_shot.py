@@ -1,0 +1,292 @@
+"""The representation that many regressions share: starts, descent, splits, coefficients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan import attacks
+from fedspan.datasets import make_few_shot_tasks
+from fedspan.errors import InputError
+from fedspan.linalg import subspace_distance
+from fedspan.protocols.altgdmin import altgdmin
+from fedspan.protocols.byz_altgdmin import byz_altgdmin
+from fedspan.protocols.gdmin import Descent
+from fedspan.protocols.rank_choice import beyond_noise
+from fedspan.protocols.task_coefs import median_coefs, pooled_coefs
+from fedspan.protocols.tasks import Tasks, agree_on_tasks
+from fedspan.protocols.truncated_start import fitting_start
+
+from .few_shot_examples import ROWS, SITES, N, Q, R, by_rows, by_tasks, error, learn, with_noise, without_noise
+
+
+@pytest.fixture(scope="module")
+def data():
+    return without_noise()
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    return with_noise()
+
+
+def pooled_algorithm(data, iterations, step_size=1.0, basis=None):
+    """Algorithm 1 on the pooled rows, written as in the paper: one loop over the tasks, and sigma_1 from the b_k."""
+    U, q = basis, data.coef.shape[0]
+    m = len(data.y) // q
+    X, y = data.X.reshape(q, m, N), data.y.reshape(q, m)
+    for _ in range(iterations):
+        gradient, B = np.zeros((N, R)), []
+        for k in range(q):
+            b = np.linalg.lstsq(X[k] @ U, y[k], rcond=None)[0]
+            gradient += np.outer(X[k].T @ (X[k] @ (U @ b) - y[k]), b)
+            B.append(b)
+        sigma = np.linalg.norm(B, 2)
+        U = np.linalg.qr(U - step_size / (m * sigma**2) * gradient)[0]
+    return U
+
+
+def test_without_noise_the_representation_is_found_to_rounding(data):
+    for fed in (by_rows(data), by_tasks(data)):
+        for protocol in (altgdmin, byz_altgdmin):
+            assert error(learn(fed, protocol, iterations=70, tol=1e-12), data) < 1e-10
+
+
+def test_on_whole_tasks_altgdmin_is_the_pooled_algorithm(noisy):
+    """Any split of the tasks gives what the paper's loop gives on the pooled rows, from the same start."""
+    seen = []
+    fed = by_tasks(noisy)
+    learn(fed, altgdmin, iterations=5, tol=0.0, watch=seen.append)
+    spread = np.average(list(fed.run(agree_on_tasks).spread.values()), weights=np.bincount(noisy.task % SITES))
+    expected = pooled_algorithm(noisy, 5, step_size=1.0 / spread, basis=seen[0])
+    assert subspace_distance(seen[-1], expected) < 1e-10
+    one = fs.LocalFederation([fs.Site("all", noisy.X, noisy.y, noisy.task)], seed=1)
+    together = []
+    learn(one, altgdmin, iterations=5, tol=0.0, watch=together.append)
+    assert subspace_distance(seen[0], together[0]) < 1e-3  # the start, by a power method from another random basis
+    assert subspace_distance(seen[-1], together[-1]) < 1e-3
+
+
+def test_the_start_by_sums_is_that_of_the_pooled_rows(noisy):
+    alpha = 9 * np.mean(noisy.y**2)
+    kept = np.where(noisy.y**2 <= alpha, noisy.y, 0.0)
+    theta = np.stack([noisy.X[noisy.task == k].T @ kept[noisy.task == k] for k in range(Q)], axis=1)
+    expected = np.linalg.svd(theta)[0][:, :R]
+    for fed in (by_rows(noisy), by_tasks(noisy), by_tasks(noisy, sites=Q)):
+        found = learn(fed, altgdmin, iterations=0, power_iterations=60)
+        assert subspace_distance(found.basis, expected) < 1e-6
+
+
+def test_sites_with_tasks_of_their_own_and_unequal_sizes_are_as_accurate_as_rows_of_all(noisy):
+    """The same rows, cut by rows and cut by tasks into sites of 1 : 2 : ... : 8, some rows of some tasks missing."""
+    rng = np.random.default_rng(0)
+    kept = rng.random(len(noisy.y)) < rng.uniform(0.4, 1.0, Q)[noisy.task]
+    X, y, task, rows = noisy.X[kept], noisy.y[kept], noisy.task[kept], noisy.sites[kept]
+    owner = rng.choice(SITES, Q, p=np.arange(1, SITES + 1) / 36)
+    for protocol in (altgdmin, byz_altgdmin):
+        split = [fs.federate(X, y, sites=s, task=task, seed=1) for s in (rows, owner[task])]
+        errors = [error(learn(fed, protocol), noisy) for fed in split]
+        assert errors[1] < 2 * errors[0]
+        assert errors[0] < 0.1
+
+
+def test_tasks_with_few_rows_are_left_out_of_the_descent_and_get_least_norm_coefficients(data):
+    """A site that has only such tasks is left out, with a warning; without any other there is a sentence."""
+    large = data.task >= 10
+    small = np.flatnonzero(~large).reshape(10, ROWS)[:, :2].ravel()
+    sites = [fs.Site(name, data.X[(data.sites == name) & large], data.y[(data.sites == name) & large],
+                     data.task[(data.sites == name) & large]) for name in np.unique(data.sites)]  # fmt: skip
+    tiny = fs.Site("tiny", data.X[small], data.y[small], data.task[small])
+    with pytest.warns(UserWarning, match="more than 3 rows: tiny"):
+        found = learn(fs.LocalFederation([*sites, tiny], seed=1))
+    assert "tiny" not in found.weights
+    assert error(found, data) < 1e-6
+    fed = fs.LocalFederation([*sites, tiny], seed=1)
+    expected = np.linalg.lstsq(data.X[:2] @ found.basis, data.y[:2], rcond=None)[0]
+    for coefs in (fed.run(median_coefs, U=found.basis), fed.run(pooled_coefs, U=found.basis, tasks=np.arange(Q))):
+        assert coefs.tasks.tolist() == list(range(Q))
+        np.testing.assert_allclose(coefs.loadings[0], expected, atol=1e-9)
+        np.testing.assert_allclose(coefs.loadings[10:] @ found.basis.T, data.coef[10:], atol=1e-5)
+    with pytest.raises(InputError, match="no site has a task with more than 3 rows"):
+        learn(fs.LocalFederation([tiny]), altgdmin)
+
+
+def test_tasks_missing_at_some_sites(data):
+    rng = np.random.default_rng(5)
+    there = rng.random((SITES, Q)) < 0.6
+    there[0], there[1] = False, False
+    there[0, :4], there[1, 4] = True, True  # two sites with almost nothing
+    kept = there[np.unique(data.sites, return_inverse=True)[1], data.task]
+    fed = fs.federate(data.X[kept], data.y[kept], sites=data.sites[kept], task=data.task[kept], seed=1)
+    for protocol in (altgdmin, byz_altgdmin):
+        assert error(learn(fed, protocol, iterations=60), data) < 1e-5
+    coefs = fed.run(median_coefs, U=data.basis)
+    np.testing.assert_allclose(coefs.loadings, data.loadings[coefs.tasks], atol=1e-9)
+
+
+def test_the_rank_is_chosen_by_what_the_tasks_use(noisy):
+    for fed in (by_rows(noisy), by_tasks(noisy)):
+        bad = fed.corrupt(attacks.ScaledReverse(3.0), sites=fed.sites[:2])
+        for federation, protocol in ((fed, altgdmin), (fed, byz_altgdmin), (bad, byz_altgdmin)):
+            assert learn(federation, protocol, rank=None, iterations=1).basis.shape == (N, R)
+    with pytest.warns(UserWarning, match="all 2 directions"):
+        assert learn(by_rows(noisy), altgdmin, rank=None, max_rank=2, iterations=1).basis.shape == (N, 2)
+
+
+def test_directions_beyond_noise():
+    values, directions = beyond_noise(np.diag([1.0, 50.0, 4.0]), np.diag([1.0, 10.0, 1.0]))
+    np.testing.assert_allclose(values, [5.0, 4.0, 1.0])
+    assert np.abs(directions[:, 0]).argmax() == 1
+    values, _ = beyond_noise(np.diag([1.0, 2.0]), np.zeros((2, 2)))  # no noise at all
+    assert (values > 1e10).all()
+    values, _ = beyond_noise(np.zeros((2, 2)), np.zeros((2, 2)))
+    assert (values == 0.0).all()
+
+
+def test_which_start_fits():
+    def tasks(per_site, shared):
+        q = per_site if shared else 9 * per_site
+        held = {str(i): (np.arange(per_site) + (0 if shared else i * per_site), np.full(per_site, 9)) for i in range(9)}
+        return Tasks(np.arange(q), held, {}, {}, {}, {})
+
+    assert fitting_start(tasks(20, True), 9, "auto", None, 3, 3) == ("subspace_median", 9, 3)
+    assert fitting_start(tasks(6, False), 9, "auto", None, 3, 3) == ("subspace_median", 9, 3)
+    assert fitting_start(tasks(2, False), 9, "auto", None, 3, 3) == ("median_of_means", 3, 3)
+    assert fitting_start(tasks(1, False), 9, "auto", None, 3, 3) == ("random", 1, 3)
+    assert fitting_start(tasks(2, False), 2, "auto", None, 3, 3) == ("median_of_means", 1, 3)
+    assert fitting_start(tasks(20, False), 9, "auto", 4, 3, 3) == ("median_of_means", 4, 3)
+    assert fitting_start(tasks(20, False), 9, "median_of_means", None, 3, 3) == ("median_of_means", 4, 3)
+    assert fitting_start(tasks(20, False), 9, "random", None, 3, 3)[0] == "random"
+    assert fitting_start(tasks(10, False), 9, "auto", None, None, 16) == ("subspace_median", 9, 5)
+    assert fitting_start(tasks(3, False), 9, "auto", None, None, 16) == ("median_of_means", 3, 4)
+    with pytest.raises(InputError, match="groups=10 must be between 1 and the number of sites, 9"):
+        fitting_start(tasks(3, False), 9, "median_of_means", 10, 3, 3)
+
+
+def test_sites_with_one_task_each_start_in_groups_and_a_random_start_works_too(data):
+    fed = by_tasks(data, sites=Q)
+    with fed.begin("test") as run:
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=60)
+    assert run.record.metric("start") == ["median_of_means"]
+    assert error(found, data) < 1e-5
+    bad = by_tasks(data).corrupt(attacks.ScaledReverse(), sites=["0"])
+    assert error(learn(bad, init="random", iterations=80), data) < 1e-5
+
+
+def test_step_sizes_and_the_shorter_steps_after_a_loss_that_rose():
+    descent = Descent(step_size=1.0, spread=2.0)
+    U, gradient = np.eye(3)[:, :1], np.array([[0.0], [3.0], [0.0]])
+    moved, distance = descent.moved(U, gradient, np.array([[5.0]]))
+    np.testing.assert_allclose(moved, np.array([[1.0], [-0.3], [0.0]]) / np.hypot(1.0, 0.3))
+    assert distance == pytest.approx(0.3 / np.hypot(1.0, 0.3))
+    for losses, shorter in (
+        ({"a": 4.0, "b": 4.0, "c": 4.0}, 1.0),
+        ({"a": 2.0, "b": 2.0, "c": 9.0}, 1.0),
+        ({"a": 3.9, "b": 3.9, "c": 1e9}, 1.0),  # one of them lies
+        ({"a": 4.1, "b": 4.1, "c": 1.0}, 0.5),  # most have risen twofold since their best
+        ({"a": 8.0, "b": 8.0}, 0.5),  # not yet, since then
+        ({"d": 99.0}, 0.5),
+    ):
+        descent.watch(losses)
+        assert descent.shorter == shorter
+    with pytest.raises(InputError, match="nothing to learn"):
+        descent.moved(U, gradient, np.zeros((1, 1)))
+
+
+def test_features_of_unequal_scale_and_direction_are_learned_more_slowly_but_safely(data):
+    """Without the spread of the features in the step it would diverge."""
+    scales = np.r_[np.full(4, 3.0), np.ones(N - 4)]
+    X = data.X * scales
+    truth = np.linalg.qr(data.basis / scales[:, None])[0]
+    for protocol in (altgdmin, byz_altgdmin):
+        fed = fs.federate(X, data.y, sites=data.task % SITES, task=data.task, seed=1)
+        found = learn(fed, protocol, iterations=100)
+        assert subspace_distance(found.basis, truth) / np.sqrt(R) < 2e-2
+        assert subspace_distance(found.basis, truth) < 0.1 * subspace_distance(learn(fed, iterations=0).basis, truth)
+    tenfold = learn(fs.federate(10.0 * data.X, data.y, sites=data.sites, task=data.task, seed=1))
+    assert error(tenfold, data) < 1e-7
+
+
+def test_an_intercept_takes_off_what_tasks_and_features_have_on_top(data):
+    levels = 20.0 * np.random.default_rng(0).normal(size=Q)
+    shifted = fs.federate(data.X + 3.0, data.y + levels[data.task], sites=data.task % SITES, task=data.task, seed=1)
+    for protocol in (altgdmin, byz_altgdmin):
+        assert error(learn(shifted, protocol, intercept=True), data) < 1e-6
+        assert error(learn(shifted, protocol), data) > 0.3
+    for coefs in (
+        shifted.run(median_coefs, U=data.basis, intercept=True),
+        shifted.run(pooled_coefs, U=data.basis, tasks=np.arange(Q), intercept=True),
+    ):
+        np.testing.assert_allclose(coefs.loadings, data.loadings, atol=1e-8)
+        np.testing.assert_allclose(coefs.intercepts, levels - 3.0 * data.coef.sum(axis=1), atol=1e-6)
+
+
+def test_fresh_rows_for_every_half_of_an_iteration(data):
+    fed = by_tasks(data)
+    found = learn(fed, iterations=6, sample_split=True, step_size=0.7)
+    reused = learn(fed, iterations=6, step_size=0.7)
+    assert error(reused, data) < error(found, data) < 0.6
+    with pytest.raises(InputError, match="each of the 81 parts of the sample split"):
+        learn(fed, altgdmin, iterations=40, sample_split=True)
+
+
+def test_coefficients_of_shared_tasks_are_medians_or_those_of_the_pooled_rows(noisy):
+    fed, U = by_rows(noisy), noisy.basis
+    pooled = fed.run(pooled_coefs, U=U, tasks=np.arange(Q))
+    expected = [
+        np.linalg.lstsq(noisy.X[noisy.task == k] @ U, noisy.y[noisy.task == k], rcond=None)[0] for k in range(Q)
+    ]
+    np.testing.assert_allclose(pooled.loadings, expected, atol=1e-10)
+    medians = fed.run(median_coefs, U=U)
+    assert np.abs(medians.loadings - expected).max() < 0.3
+    lies = fed.corrupt(attacks.Ones(1e9), sites=fed.sites[:3]).run(median_coefs, U=U)
+    assert np.abs(lies.loadings - expected).max() < 0.6
+    own = by_tasks(noisy).corrupt(attacks.Ones(1e9), sites=["0"]).run(median_coefs, U=U)
+    assert (own.loadings[::SITES] == 1e9).all()  # what only one site knows is its word
+    others = np.arange(Q) % SITES != 0
+    np.testing.assert_allclose(own.loadings[others], np.array(expected)[others], atol=1e-9)
+
+
+def test_sites_with_and_without_tasks_do_not_mix():
+    X, y = np.ones((4, 2)), np.ones(4)
+    fed = fs.LocalFederation([fs.Site("a", X, y, [0, 0, 1, 1]), fs.Site("b", X, y)])
+    with pytest.raises(InputError, match="site 'b' have no task"):
+        fed.run(agree_on_tasks)
+
+
+def test_tasks_named_by_numbers_and_by_text_are_told_apart_by_name(data):
+    sites = []
+    for i in range(SITES):
+        mine = data.sites == f"site-{i:02d}"
+        task = data.task[mine].astype(str) if i % 2 else data.task[mine]
+        sites.append(fs.Site(str(i), data.X[mine], data.y[mine], task))
+    fed = fs.LocalFederation(sites, seed=1)
+    assert fed.run(agree_on_tasks).labels.dtype.kind == "U"
+    for protocol in (altgdmin, byz_altgdmin):
+        assert error(learn(fed, protocol), data) < 1e-4
+    coefs = fed.run(pooled_coefs, U=data.basis, tasks=np.sort(np.arange(Q).astype(str)))
+    np.testing.assert_allclose(coefs.loadings, data.loadings[coefs.tasks.astype(int)], atol=1e-9)
+
+
+def test_ranks_that_cannot_be(data):
+    for rank in (0, N + 1):
+        with pytest.raises(InputError, match=f"rank={rank} must be between 1 and"):
+            learn(by_rows(data), rank=rank)
+        with pytest.raises(InputError, match=f"rank={rank} must be between 1 and"):
+            learn(by_rows(data), altgdmin, rank=rank)
+    with pytest.raises(InputError, match="init='median_of_means'"):
+        learn(by_tasks(data, sites=32), init="subspace_median")
+
+
+def test_memory_at_a_site_is_that_of_its_rows():
+    """n = 2000 features and q = 100 tasks of 5 rows: a system of n q unknowns would take gigabytes."""
+    import tracemalloc
+
+    data = make_few_shot_tasks(2000, 100, 2, 5, 1, seed=0)
+    fed = fs.LocalFederation([fs.Site("s", data.X, data.y, data.task)])
+    tracemalloc.start()
+    fed.run(altgdmin, rank=2, n_columns=2000, iterations=2, power_iterations=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * data.X.nbytes

@@ -1,0 +1,249 @@
+"""The representation that many regressions share, when sites lie, fail, vanish or are killed."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan import aggregation, attacks
+from fedspan.errors import InputError, QuorumError
+from fedspan.protocols.altgdmin import altgdmin
+from fedspan.protocols.byz_altgdmin import byz_altgdmin
+from fedspan.protocols.task_coefs import median_coefs, pooled_coefs
+from fedspan.protocols.tasks import agree_on_tasks
+
+from .few_shot_examples import SITES, N, Q, R, by_rows, by_tasks, error, learn, without_noise
+
+
+@pytest.fixture(scope="module")
+def data():
+    return without_noise()
+
+
+@pytest.mark.parametrize("output", ["eigenspace", "node", "trimmed"])
+def test_starts_by_medians_shrug_off_what_bad_sites_send(data, output):
+    fed = by_rows(data)
+    bad = fed.corrupt(attacks.Orthogonal(5.0, steps=["local_basis"]), sites=fed.sites[:3])
+    clean = error(learn(fed, iterations=0, output=output), data)
+    assert error(learn(bad, iterations=0, output=output), data) < clean + 0.1
+
+
+@pytest.mark.parametrize("split", [by_rows, by_tasks])
+def test_median_of_means_starts_are_better_and_bad_sites_spoil_their_groups_only(data, split):
+    fed = split(data)
+    settings = {"iterations": 0, "output": "node", "init": "median_of_means", "groups": 4}
+    alone = error(learn(fed, iterations=0, output="node", init="subspace_median"), data)
+    assert error(learn(fed, **settings), data) < 0.9 * alone
+    steps = ["local_loadings", "local_product", "local_own_product"]
+    attacked = fed.corrupt(attacks.RandomNoise(1e6, steps=steps), sites=[fed.sites[0]])
+    assert error(learn(attacked, **settings), data) < alone
+    spoilt = fed.corrupt(attacks.RandomNoise(1e6, steps=steps), sites=fed.sites[::2])  # one in every group
+    assert error(learn(spoilt, **settings), data) > 0.7
+
+
+ATTACKS = {
+    "reverse": attacks.ScaledReverse(10.0),
+    "flip": attacks.SignFlip(),
+    "little": attacks.ALittleIsEnough(1.5),
+    "inner product": attacks.InnerProduct(0.5),
+    "mimic": attacks.Mimic(),
+    "noise": attacks.RandomNoise(100.0),
+    "largest numbers": attacks.Ones(1.7e308),
+    "not finite": attacks.NonFinite(),
+    "shape": attacks.WrongShape(),
+    "redrawn": attacks.Redrawn(attacks.ScaledReverse(10.0), 2),
+}
+
+
+@pytest.mark.parametrize("split", [by_rows, by_tasks])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_two_of_eight_sites_that_lie_in_every_call_change_nothing_in_the_end(data, split, attack):
+    fed = split(data)
+    found = learn(fed.corrupt(ATTACKS[attack], sites=fed.sites[1:3]))
+    assert error(found, data) < 1e-3
+
+
+def just_below(times, direction):
+    """Gradients of `times` the median length of the honest ones, along the reversed mean or one fixed direction."""
+
+    def attack(replies, bad, rng, call):
+        if not call.step.endswith("local_gradient"):
+            return {}
+        honest = np.stack([r["gradient"] / r["rows"] for site, r in replies.items() if site not in bad])
+        lie = -honest.mean(axis=0) if direction == "reverse" else np.random.default_rng(9).normal(size=honest[0].shape)
+        lie *= times * np.median(np.linalg.norm(honest, axis=(1, 2))) / np.linalg.norm(lie)
+        return {site: {**replies[site], "gradient": lie * replies[site]["rows"]} for site in bad}
+
+    return attack
+
+
+@pytest.mark.parametrize("times", [0.5, 9.9])
+@pytest.mark.parametrize("direction", ["reverse", "fixed"])
+@pytest.mark.parametrize("split", [by_rows, by_tasks])
+def test_lies_just_below_the_norm_threshold_are_outvoted(data, split, direction, times):
+    fed = split(data)
+    bad = fed.corrupt(just_below(times, direction), sites=fed.sites[:2])
+    with bad.begin("test") as run:
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=40)
+    assert error(found, data) < 1e-3
+    assert set(run.record.metric("refused")) == {""}
+    if times == 9.9:
+        assert max(found.weights[site] for site in fed.sites[:2]) < 0.05
+
+
+def test_longer_lies_are_refused_and_told(data):
+    fed = by_rows(data)
+    bad = fed.corrupt(just_below(12.0, "reverse"), sites=["site-03"])
+    with bad.begin("test") as run:
+        byz_altgdmin(run, rank=R, n_columns=N, iterations=3)
+        assert run.record.metric("refused") == ["site-03"] * 3
+    with bad.begin("test") as run:
+        byz_altgdmin(run, rank=R, n_columns=N, iterations=3, threshold=None)
+        assert run.record.metric("refused") == [""] * 3
+    with bad.begin("test") as run:
+        byz_altgdmin(run, rank=R, n_columns=N, iterations=3, threshold=1.0)
+    assert all(len(names.split(", ")) == 4 for names in run.record.metric("refused"))  # the median itself stays
+    with pytest.raises(InputError, match=r"threshold=0\.5 must be at least 1"):
+        learn(fed, threshold=0.5)
+
+
+def test_the_mean_of_gradients_fails_where_medians_do_not(data):
+    fed = by_rows(data)
+    bad = fed.corrupt(attacks.ScaledReverse(8.0, steps=["local_gradient"]), sites=fed.sites[:2])
+    assert error(learn(bad, aggregator=aggregation.Mean()), data) > 0.5
+    for aggregator in (None, aggregation.CoordinateMedian(), aggregation.MultiKrum(2, 4), aggregation.TrimmedMean(2)):
+        assert error(learn(bad, aggregator=aggregator), data) < 1e-4
+    assert error(learn(bad, aggregator=aggregation.MedianOfMeans(4)), data) < 1e-4  # both in one group of four
+    huge = fed.corrupt(attacks.ScaledReverse(1e9, steps=["local_gradient"]), sites=fed.sites[:2])
+    with huge.begin("test") as run:  # six are too few for Krum with f = 2: the others are shortened, not left out
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=40, aggregator=aggregation.MultiKrum(2, 4))
+    assert error(found, data) < 1e-4
+    assert run.record.metric("refused")[0] == "site-00, site-01"
+    with pytest.raises(InputError, match="groups=9 is more than the 8 values"):
+        learn(fed, aggregator=aggregation.MedianOfMeans(9))
+
+
+def test_sites_that_come_and_go_and_one_that_vanishes(data):
+    """Site 2 answers nothing from call 6 on, site 5 lies, and all others lose some of their replies."""
+
+    def vanishing(replies, bad, rng, call):
+        return dict.fromkeys(bad) if call.number >= 6 else {}
+
+    faults = fs.FaultPlan(seed=2, drop=0.05, delay=0.03, nonfinite=0.03, stale=0.03)
+    for split in (by_rows, by_tasks):
+        fed = split(data, policy=fs.Policy(quorum=3))
+        honest = fed.with_faults(faults).corrupt(vanishing, sites=[fed.sites[2]])
+        with honest.begin("test") as run:
+            assert error(altgdmin(run, rank=R, n_columns=N, iterations=60), data) < 1e-5
+        assert len(run.record.failures) > 60
+        assert error(learn(honest.corrupt(attacks.ScaledReverse(), sites=[fed.sites[5]]), iterations=60), data) < 1e-4
+        with pytest.raises(QuorumError):
+            learn(split(data).with_faults(fs.FaultPlan(seed=2, drop=0.7)))
+
+
+def test_a_run_that_is_killed_in_the_middle_goes_on_with_the_same_bytes(data, tmp_path):
+    class Killer(fs.federation.Observer):
+        def round(self, number, of):
+            if number == 4:
+                raise KeyboardInterrupt
+
+    def federation(**options):
+        fed = by_rows(data, **options)
+        return fed.corrupt(attacks.ScaledReverse(), sites=["site-01"]).with_faults(fs.FaultPlan(seed=4, drop=0.05))
+
+    def run(fed):
+        return fed.run(byz_altgdmin, rank=None, n_columns=N, iterations=8)
+
+    expected = run(federation())
+    killed = federation(run_dir=tmp_path)
+    killed.observe(Killer())
+    with pytest.raises(KeyboardInterrupt):
+        run(killed)
+    kept = (tmp_path / "run-000" / "journal").stat().st_size
+    found = run(federation(run_dir=tmp_path))
+    assert (tmp_path / "run-000" / "journal").stat().st_size > kept
+    assert found.basis.tobytes() == expected.basis.tobytes()
+    assert found.weights == expected.weights
+
+
+def test_a_call_in_which_nobody_is_left_stops_with_reasons(data):
+    """Also where the replies, all of them useless, have different shapes."""
+    fed = by_tasks(data, sites=7)
+    spoilt = fed.corrupt(attacks.NonFinite(steps=["local_gradient", "local_coefs"]), sites=fed.sites)
+    with pytest.raises(QuorumError, match="non-finite"):
+        learn(spoilt)
+    with pytest.raises(QuorumError, match="non-finite"):
+        spoilt.run(median_coefs, U=data.basis)
+
+
+def test_tasks_of_silent_sites_are_asked_for_again_and_then_left_out(data):
+    fed = by_tasks(data)
+
+    def silent(first, last):
+        return lambda replies, bad, rng, call: dict.fromkeys(bad) if first <= call.number <= last else {}
+
+    once = fed.corrupt(silent(0, 1), sites=["3"])
+    assert len(once.run(agree_on_tasks).labels) == Q
+    assert len(once.run(median_coefs, U=data.basis).tasks) == Q
+    assert len(once.run(pooled_coefs, U=data.basis, tasks=np.arange(Q)).tasks) == Q
+    gone = fed.corrupt(silent(0, 99), sites=["3"])
+    for coefs in (gone.run(median_coefs, U=data.basis), gone.run(pooled_coefs, U=data.basis, tasks=np.arange(Q))):
+        assert coefs.tasks.tolist() == [k for k in range(Q) if k % SITES != 3]
+
+
+MALFORMED = {
+    "no gradient": lambda r: {k: v for k, v in r.items() if k != "gradient"},
+    "text": lambda r: {**r, "gradient": np.full(r["gradient"].shape, "x")},
+    "transposed": lambda r: {**r, "gradient": r["gradient"].T},
+    "no rows": lambda r: {**r, "rows": 0},
+    "half a row": lambda r: {**r, "rows": 0.5},
+    "negative": lambda r: {**r, "free": -3},
+    "rows are text": lambda r: {**r, "rows": "many"},
+    "no moment": lambda r: {**r, "moment": None},
+    "moment": lambda r: {**r, "moment": np.ones((2, 2))},
+    "complex": lambda r: {**r, "gradient": r["gradient"] * 1j},
+    "loss": lambda r: {**r, "loss": np.ones(3)},
+    "nothing": lambda r: None,
+    "nan": lambda r: {**r, "moment": r["moment"] * np.nan},
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+@pytest.mark.parametrize("wire", [False, True])
+def test_malformed_gradients_cost_their_site_and_never_the_run(data, what, wire):
+    def attack(replies, bad, rng, call):
+        return {s: MALFORMED[what](replies[s]) for s in bad} if call.step.endswith("local_gradient") else {}
+
+    fed = by_tasks(data, wire=wire)
+    with fed.corrupt(attack, sites=["2"]).begin("test") as run:
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=3)
+    assert "2" not in found.weights
+    assert run.record.calls[-1].failed["2"]
+
+
+STRANGE_TASKS = {
+    "none": {"task": None},
+    "empty": {"task": np.zeros(0, dtype=int), "rows": np.zeros(0, dtype=int)},
+    "twice": {"task": np.array([1, 1]), "rows": np.array([5, 5])},
+    "floats": {"task": np.array([1.5]), "rows": np.array([5])},
+    "no rows": {"rows": np.array([0])},
+    "short": {"rows": np.array([9])},
+    "fake": {"task": np.array([9999]), "rows": np.array([10**9])},
+    "text": {"task": np.array(["x"]), "rows": np.array([7])},
+    "power": {"power": np.ones(3)},
+    "spread": {"spread": 1e300, "power": -1e300, "offset": 5.0, "uneven": 1e300},
+}
+
+
+@pytest.mark.parametrize("what", STRANGE_TASKS)
+def test_strange_lists_of_tasks_cost_their_site_and_never_the_run(data, what):
+    def attack(replies, bad, rng, call):
+        return {s: {**replies[s], **STRANGE_TASKS[what]} for s in bad} if call.step.endswith("local_tasks") else {}
+
+    fed = by_tasks(data).corrupt(attack, sites=["2"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert error(learn(fed), data) < 1e-6

@@ -16,6 +16,7 @@ from fedspan.aggregation import (
     Mean,
     MedianOfMeans,
     MultiKrum,
+    SpectralFilter,
     TrimmedMean,
 )
 
@@ -87,6 +88,11 @@ EXAMPLES: dict[str, list[Example]] = {
     "MultiKrum": [
         Example(MultiKrum(1, 2), least=5, tolerates=lambda L: 1, bound=krum_bound),
         Example(MultiKrum(2, 5), least=7, tolerates=lambda L: 2, bound=krum_bound),
+    ],
+    "SpectralFilter": [
+        # What is far away is shortened to the median distance, which is an honest one.
+        Example(SpectralFilter(), tolerates=lambda L: int(0.45 * L), bound=lambda L, b, d: 6.0),
+        Example(SpectralFilter(0.2, 3.0), tolerates=lambda L: int(0.2 * L), bound=lambda L, b, d: 6.0),
     ],
     "ClipNorm": [
         Example(ClipNorm(Mean()), translates=False, in_hull=False, tolerates=minority, bound=lambda L, b, d: 10.0),

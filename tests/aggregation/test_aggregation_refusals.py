@@ -19,6 +19,7 @@ from fedspan.aggregation import (
     Mean,
     MedianOfMeans,
     MultiKrum,
+    SpectralFilter,
     TrimmedMean,
 )
 from fedspan.errors import InputError
@@ -78,6 +79,9 @@ def test_weights_that_are_none_are_refused(law: Example, weights: list[Any], wor
         (lambda: MultiKrum(-1, 1), "f=-1 must be"),
         (lambda: MultiKrum(1, 0), "m=0 must be an integer of at least 1"),
         (lambda: MedianOfMeans(0), "groups=0 must be an integer of at least 1"),
+        (lambda: SpectralFilter(0.5), "fraction=0.5 must be a number above 0 and below 0.5"),
+        (lambda: SpectralFilter(True), "fraction=True must be a number"),
+        (lambda: SpectralFilter(threshold=np.inf), "threshold=inf must be a number finite and above 0"),
         (lambda: ClipNorm(Mean(), norm=0), "norm=0 must be a finite number above 0"),
         (lambda: ClipNorm(Mean(), norm=np.inf), "norm=inf must be"),
         (lambda: ClipNorm(Mean(), factor=-1.0), "factor=-1.0 must be"),

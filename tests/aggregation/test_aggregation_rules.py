@@ -18,6 +18,7 @@ from fedspan.aggregation import (
     Mean,
     MedianOfMeans,
     MultiKrum,
+    SpectralFilter,
     TrimmedMean,
 )
 from fedspan.linalg.geometric_median import geometric_median
@@ -256,3 +257,32 @@ def test_clip_norm_hands_on_trust_and_certificate() -> None:
 
 def test_clip_norm_of_complex_values_uses_their_modulus() -> None:
     assert ClipNorm(Mean(), norm=1.0)([3 + 4j, 0.0]).value == pytest.approx(0.3 + 0.4j)
+
+
+def test_the_spectral_filter_sees_a_common_push_that_medians_of_distances_do_not() -> None:
+    rng = np.random.default_rng(0)
+    d = 100
+    push = rng.normal(size=d)
+    push *= np.sqrt(d) / np.linalg.norm(push)  # as long as an honest value
+    for bad in (20, 60):
+        values = np.vstack([rng.normal(size=(200 - bad, d)), np.tile(push, (bad, 1))])
+        moved = {rule: rule(values).value @ push / d for rule in (SpectralFilter(), GeometricMedian(), Mean())}
+        assert abs(moved[SpectralFilter()]) < 0.03
+        assert moved[GeometricMedian()] > 0.8 * moved[Mean()] > 0.07
+        weights = SpectralFilter()(values).weights
+        assert weights[-bad:].sum() == 0.0
+        assert (weights[:-bad] > 0.0).mean() > 0.99
+
+
+def test_the_spectral_filter_takes_away_no_more_than_its_fraction() -> None:
+    rng = np.random.default_rng(3)
+    values = np.vstack([rng.normal(size=(122, 400)), np.full((78, 400), 1.0)])
+    assert SpectralFilter(0.4)(values).weights[122:].sum() == 0.0
+    assert SpectralFilter(0.3)(values).weights[122:].sum() > 0.3  # 39 % at one place stay together
+
+
+def test_the_spectral_filter_leaves_honest_values_alone() -> None:
+    values = np.random.default_rng(1).normal(size=(300, 40))
+    result = SpectralFilter()(values)
+    assert (result.weights > 0.0).all()
+    assert np.linalg.norm(result.value - values.mean(axis=0)) < 0.1 * np.linalg.norm(values.mean(axis=0)) + 0.02

@@ -24,10 +24,14 @@ CLASSES = [
 PARAMETERS: dict[str, dict] = {
     "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
     "FedBiGANDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
+    "FedMixedRegressor": {"n_clusters": 1, "update": "exact"},
 }
 #: Checks of scikit-learn's that an estimator cannot pass, with the reason.
 SCORE_IS_A_PARAMETER = "score is the name of a parameter, and these checks call a method of that name"
 EXPECTED_TO_FAIL: dict[str, dict[str, str]] = {
+    "FedMixedRegressor": {
+        "check_methods_sample_order_invariance": "it sets n_clusters=2, and a table without sites is one site"
+    },
     "FedPCADetector": dict.fromkeys(
         (
             "check_fit_score_takes_y",

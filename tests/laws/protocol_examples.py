@@ -12,6 +12,8 @@ import pandas as pd
 import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
+from fedspan.protocols.refinement import Belief
+from fedspan.protocols.subspace_iteration import local_product
 
 from .protocol_laws import Example
 
@@ -54,6 +56,28 @@ def mixed_sites():
     return sites
 
 
+def mixture_sites(classes=False):
+    """Nine sites that follow one of two linear models in three columns, or classes of that kind."""
+    rng = np.random.default_rng(2)
+    sites = []
+    for i in range(9):
+        X = rng.normal(size=(6 + i, 3))
+        y = X @ MODELS[i % 2] + 0.1 * rng.normal(size=len(X))
+        sites.append(fs.Site(f"site-{i}", X, (y > 0.0).astype(float) if classes else y))
+    return sites
+
+
+def class_sites():
+    return mixture_sites(classes=True)
+
+
+def gram_product(fed, Q):
+    total = fed.sum(local_product, V=Q)
+    return total["product"], dict.fromkeys(total.sites, 1.0)
+
+
+MODELS = np.array([[1.0, -0.5, 0.5], [-1.0, 1.0, 0.0]])
+NEAR = MODELS + 0.2
 U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 
 SETTINGS = {
@@ -101,7 +125,37 @@ SETTINGS = {
     "byz_altgdmin.byz_altgdmin": {"rank": None, "max_rank": 2, "n_columns": 8, "iterations": 4},
     "task_coefs.pooled_coefs": {"U": U, "tasks": np.arange(21), "intercept": True},
     "task_coefs.median_coefs": {"U": U},
+    "covariance_pca.total_scatter": {},
+    "orthogonal_iteration.orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
+    "whitening.whitening": {},
 }
+
+MIXTURES = {
+    "moment_descent.moment_descent": {"n_clusters": 2, "n_columns": 3, "iterations": 2, "subspace_iterations": 4},
+    "moment_descent_paper.moment_descent_paper": {
+        "n_clusters": 2,
+        "start": np.zeros(3),
+        "separation": 2.0,
+        "iterations": 2,
+        "subspace_iterations": 4,
+    },
+    "spectral_start.spectral_start": {"n_clusters": 2, "n_columns": 3, "subspace_iterations": 4},
+    "random_start.random_start": {"n_clusters": 2, "n_columns": 3},
+    "random_start.best_random_start": {"n_clusters": 2, "n_columns": 3, "starts": 2, "rounds": 3},
+    "fedx.fedx": {"models": NEAR, "max_rounds": 4, "acceleration": 2},
+    "exact_round.exact_round": {"models": NEAR, "belief": Belief(np.full(2, 0.5))},
+    "vanilla_fedavg.vanilla_fedavg": {"n_columns": 3, "max_rounds": 3},
+    "ifca.ifca": {"n_clusters": 2, "n_columns": 3, "max_rounds": 3},
+    "oracle.oracle": {"truth": MODELS, "max_rounds": 3, "aggregator": GeometricMedian()},
+    "one_shot_clustering.one_shot_clustering": {"n_clusters": 2, "max_rounds": 2},
+    "start.ask_losses": {"models": NEAR},
+    "target_moments.target_moments": {},
+    "cluster_assignment.cluster_assignment": {"models": NEAR},
+    "count_clusters.count_clusters": {"start": np.zeros(3), "flips": 5},
+}
+CLASSES = {"logistic_fedx.logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"}}
+SETTINGS |= MIXTURES | CLASSES
+
 
 SITES = {name: mixed_sites for name in SETTINGS if name.startswith(("column_kinds", "heavy_tails", "category_union"))}
 SITES |= {
@@ -109,6 +163,7 @@ SITES |= {
     for name in SETTINGS
     if name.startswith(("tasks.", "bad_targets.", "altgdmin.", "byz_altgdmin.", "task_coefs."))
 }
+SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
 
 
 def discovered():

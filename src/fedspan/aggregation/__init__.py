@@ -18,6 +18,7 @@ from fedspan.aggregation.krum import Krum
 from fedspan.aggregation.mean import Mean
 from fedspan.aggregation.median_of_means import MedianOfMeans
 from fedspan.aggregation.multi_krum import MultiKrum
+from fedspan.aggregation.spectral_filter import SpectralFilter
 from fedspan.aggregation.trimmed_mean import TrimmedMean
 
 __all__ = [
@@ -30,5 +31,6 @@ __all__ = [
     "Mean",
     "MedianOfMeans",
     "MultiKrum",
+    "SpectralFilter",
     "TrimmedMean",
 ]

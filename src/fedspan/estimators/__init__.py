@@ -7,6 +7,7 @@ from fedspan.estimators.bigan_detector import FedBiGANDetector
 from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.files import load
 from fedspan.estimators.local_pca_detector import LocalPCADetector
+from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.estimators.pca import FedPCA
 from fedspan.estimators.pca_detector import FedPCADetector
 from fedspan.estimators.scaler import FedStandardScaler
@@ -16,6 +17,7 @@ __all__ = [
     "FedAutoencoderDetector",
     "FedBiGANDetector",
     "FedFewShotRegressor",
+    "FedMixedRegressor",
     "FedPCA",
     "FedPCADetector",
     "FedStandardScaler",

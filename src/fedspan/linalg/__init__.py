@@ -1,12 +1,18 @@
 """Linear algebra: pure functions on arrays, numpy and scipy only.
 
-Medians of vectors and of subspaces that say how good they are, the subspaces themselves, and whitening.
+Medians of vectors and of subspaces that say how good they are, the subspaces themselves, and whitening; local steps of
+linear models in closed form; clusters of a few points.
 """
 
 from __future__ import annotations
 
+from fedspan.linalg.anderson import Anderson
+from fedspan.linalg.clusters import k_means, k_medoids, linkage_gap
 from fedspan.linalg.geometric_median import GeometricMedianResult, geometric_median
+from fedspan.linalg.local_steps import compressed, descent_operator, proximal_operator
+from fedspan.linalg.matching import bottleneck_distance, matched_share
 from fedspan.linalg.q_factor import q_factor
+from fedspan.linalg.site_stack import SiteStack
 from fedspan.linalg.subspace_median import SubspaceMedianResult, stable_rank, subspace_median
 from fedspan.linalg.subspaces import (
     orthonormalize,
@@ -19,11 +25,21 @@ from fedspan.linalg.subspaces import (
 from fedspan.linalg.whitening import whitening_root
 
 __all__ = [
+    "Anderson",
     "GeometricMedianResult",
+    "SiteStack",
     "SubspaceMedianResult",
+    "bottleneck_distance",
+    "compressed",
+    "descent_operator",
     "geometric_median",
+    "k_means",
+    "k_medoids",
+    "linkage_gap",
+    "matched_share",
     "orthonormalize",
     "polar_factor",
+    "proximal_operator",
     "q_factor",
     "stable_rank",
     "subspace_distance",

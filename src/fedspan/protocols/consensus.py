@@ -23,7 +23,7 @@ from fedspan.federation.federation import StepLike
 from fedspan.linalg import polar_factor, q_factor
 from fedspan.protocols.last_messages import LastMessages
 from fedspan.protocols.moments import some_rows
-from fedspan.protocols.power import random_start
+from fedspan.protocols.orthogonal_iteration import random_basis
 from fedspan.protocols.second_moment import Matrix, SecondMoment, second_moment
 from fedspan.wire import Message
 
@@ -112,7 +112,7 @@ class Consensus:
         settings = {"rows": rows, "variant": self.variant, "local_steps": self.local_steps, "products": products}
         as_written = self.variant == "paper"
 
-        Z = random_start(fed.rng, self.n_columns, self.rank)  # line 1
+        Z = random_basis(fed.rng, self.n_columns, self.rank)  # line 1
         weights: dict[str, float] = {}
         last = LastMessages(fed.sites, Z.shape, ("n", "rho", "top", "loss", "augmented_lagrangian", "distance"))
         losses: deque[float] = deque(maxlen=1 + math.ceil(1 / self.participation))

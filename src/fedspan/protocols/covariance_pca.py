@@ -44,13 +44,13 @@ def covariance_pca(
 
     Of the rows as they are: centre them first. With an `aggregator` single replies are needed, and combined by it.
     """
-    S, n, weights = _scatter(fed, aggregator)
+    S, n, weights = total_scatter(fed, aggregator=aggregator)
     d = len(S)
     scatter, vectors = top_eigenpairs(S, d if rank is None else min(rank, d))
     return PrincipalAxes(vectors.T, np.maximum(scatter, 0.0), float(np.trace(S)), n), weights
 
 
-def _scatter(fed: Federation, aggregator: Aggregator | None) -> tuple[Matrix, int, dict[str, float]]:
+def total_scatter(fed: Federation, *, aggregator: Aggregator | None = None) -> tuple[Matrix, int, dict[str, float]]:
     """Return the scatter matrix of all rows, their number, and the weight of each site."""
     if aggregator is None:
         total = fed.sum(local_gram)

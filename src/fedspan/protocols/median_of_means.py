@@ -14,7 +14,8 @@ from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize
 from fedspan.linalg.subspace_median import Output
-from fedspan.protocols.power import local_phi_product, random_start
+from fedspan.protocols.orthogonal_iteration import random_basis
+from fedspan.protocols.power import local_phi_product
 from fedspan.protocols.subspace_median import ResilientSubspace, median_of_bases
 from fedspan.wire import Message
 
@@ -26,7 +27,7 @@ def median_of_means(
     if not 1 <= groups <= len(fed.sites):
         raise InputError(f"groups={groups} must be between 1 and the number of sites, {len(fed.sites)}")
     members = [tuple(part.tolist()) for part in np.array_split(np.array(fed.sites), groups)]
-    start = random_start(fed.rng, n_columns, rank)
+    start = random_basis(fed.rng, n_columns, rank)
     bases: dict[int, NDArray[np.float64]] = {}
     answered: dict[int, tuple[str, ...]] = {}
     for _ in fed.rounds(iterations):

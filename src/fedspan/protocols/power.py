@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.federation import Federation, Site, step
-from fedspan.linalg import orthonormalize
 from fedspan.protocols.moments import some_rows
+from fedspan.protocols.orthogonal_iteration import orthogonal_iteration, random_basis
 from fedspan.protocols.subspace_iteration import local_product
 
 Matrix = NDArray[np.float64]
@@ -34,19 +34,14 @@ def power(
 
     Of the rows as they are: centre them first.
     """
-    U, weights = random_start(fed.rng, n_columns, rank), {}
-    for _ in fed.rounds(iterations):
+
+    def product(fed: Federation, U: Matrix) -> tuple[Matrix, dict[str, float]]:
         if aggregator is None:
             total = fed.sum(local_product, V=U)
-            product, weights = total["product"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
-        else:
-            replies = fed.ask(local_phi_product, U=U)
-            combined = aggregator(replies.stack("product"), believed(aggregator, replies.stack("n")))
-            product, weights = combined.value, dict(zip(replies, combined.weights.tolist(), strict=True))
-        U = orthonormalize(product, complete=True)
-    return U, weights
+            return total["product"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
+        replies = fed.ask(local_phi_product, U=U)
+        combined = aggregator(replies.stack("product"), believed(aggregator, replies.stack("n")))
+        return combined.value, dict(zip(replies, combined.weights.tolist(), strict=True))
 
-
-def random_start(rng: np.random.Generator, n_columns: int, rank: int) -> Matrix:
-    """Return a random orthonormal basis (d, rank)."""
-    return orthonormalize(rng.standard_normal((n_columns, rank)))
+    start = random_basis(fed.rng, n_columns, rank)
+    return orthogonal_iteration(fed, product=product, start=start, iterations=iterations)

@@ -18,7 +18,7 @@ from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize
 from fedspan.linalg.subspace_median import Output
-from fedspan.protocols.power import random_start
+from fedspan.protocols.orthogonal_iteration import random_basis
 from fedspan.protocols.subspace_median import checked_basis, median_of_bases
 from fedspan.protocols.tasks import Tasks
 from fedspan.protocols.truncated_moments import local_basis, local_loadings, local_own_product, local_product
@@ -63,7 +63,7 @@ class StartPlan:
 
 def summed_start(federation: Federation, plan: StartPlan) -> Matrix:
     """Lines 5 to 9 of Algorithm 1: the power method on the Theta_0 of all rows. Only sums are needed."""
-    U = random_start(federation.rng, plan.n_columns, plan.columns)
+    U = random_basis(federation.rng, plan.n_columns, plan.columns)
     for _ in federation.rounds(plan.power_iterations):
         U = _power_step(federation.sum, U, plan)
     return U
@@ -72,7 +72,7 @@ def summed_start(federation: Federation, plan: StartPlan) -> Matrix:
 def median_start(federation: Federation, plan: StartPlan, init: Init, groups: int, output: Output) -> Matrix:
     """Algorithm 2: a start that almost half of the sites, or of the groups, cannot spoil."""
     if init == "random":
-        return random_start(federation.rng, plan.n_columns, plan.columns)
+        return random_basis(federation.rng, plan.n_columns, plan.columns)
     if init == "subspace_median":
         return _median_of_sites(federation, plan, output)
     return _median_of_groups(federation, plan, groups, output)
@@ -122,7 +122,7 @@ def _median_of_sites(federation: Federation, plan: StartPlan, output: Output) ->
 def _median_of_groups(federation: Federation, plan: StartPlan, groups: int, output: Output) -> Matrix:
     """Lines 8 to 26 of Algorithm 2: power methods within groups of sites, then the subspace median of the groups."""
     members = [tuple(part.tolist()) for part in np.array_split(np.array(federation.sites), groups)]
-    start = random_start(federation.rng, plan.n_columns, plan.columns)
+    start = random_basis(federation.rng, plan.n_columns, plan.columns)
     found: dict[int, Matrix] = {}
     for _ in federation.rounds(plan.power_iterations):
         for group, names in enumerate(members):

@@ -1,0 +1,72 @@
+"""What `FedMixedRegressor` refuses before any site is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedspan.errors import InputError
+from fedspan.estimators.base import check_aggregator
+from fedspan.estimators.mixed_fit import STARTS
+from fedspan.protocols.fedx import UPDATES
+from fedspan.protocols.random_start import LOSSES
+from fedspan.protocols.refinement import ASSIGNMENTS, WEIGHTS
+from fedspan.protocols.whitening import SCALINGS
+
+_CHOICES = {
+    "start": STARTS,
+    "update": UPDATES,
+    "weights": WEIGHTS,
+    "assignment": ASSIGNMENTS,
+    "scaling": SCALINGS,
+    "loss": LOSSES,
+}
+_LEAST = {
+    "local_steps": 1,
+    "max_rounds": 1,
+    "degree": 1,
+    "n_starts": 1,
+    "max_clusters": 1,
+    "acceleration": 0,
+    "n_clusters": 1,
+}
+_OR_AUTO = ("acceleration", "n_clusters")
+_OR_NONE = ("step_size", "p_min")
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse values that are out of range, and options that would have no effect."""
+    for name, allowed in _CHOICES.items():
+        if getattr(model, name) not in allowed:
+            raise InputError(f"{name}={getattr(model, name)!r} must be one of {', '.join(map(repr, allowed))}")
+    check_aggregator(model.aggregator)
+    for name, lowest in _LEAST.items():
+        value = getattr(model, name)
+        if isinstance(value, str) and value == "auto" and name in _OR_AUTO:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
+            auto = ", or 'auto'" if name in _OR_AUTO else ""
+            raise InputError(f"{name}={value!r} must be a whole number of at least {lowest}{auto}")
+    for name in ("tol", "perturbation", "step_size", "p_min"):
+        value = getattr(model, name)
+        if value is None and name in _OR_NONE:
+            continue
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not number or not (value > 0 if name in _OR_NONE else value >= 0) or not np.isfinite(value):
+            raise InputError(
+                f"{name}={value!r} must be a finite number {'above' if name in _OR_NONE else 'of at least'} 0"
+            )
+    _check_combinations(model)
+
+
+def _check_combinations(model: Any) -> None:
+    if isinstance(model.n_clusters, str) and model.aggregator is not None:
+        raise InputError("n_clusters='auto' believes all sites: give a number where an aggregator is needed")
+    if model.n_starts > 1 and model.start != "random":
+        raise InputError(f"n_starts={model.n_starts} goes with start='random', not with {model.start!r}")
+    if model.loss == "logistic" and (model.update != "fedavg" or model.start == "moment_descent"):
+        raise InputError("loss='logistic' goes with update='fedavg', and with start='spectral' or 'random'")
+    for name, used in (("perturbation", model.perturbation), ("p_min", model.p_min is not None)):
+        if used and model.start != "moment_descent":
+            raise InputError(f"{name}=... is for the anchors of start='moment_descent'")

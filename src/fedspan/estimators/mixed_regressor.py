@@ -1,0 +1,334 @@
+"""FedMixedRegressor: regressions of sites that fall into a few unknown clusters."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
+
+from fedspan.aggregation import Aggregator
+from fedspan.errors import InputError
+from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.mixed_features import FeatureMap
+from fedspan.estimators.mixed_fit import refined, settled, started
+from fedspan.estimators.mixed_parameters import check_parameters
+from fedspan.estimators.mixed_posterior import Assignment, assigned, gaussian_likelihood
+from fedspan.federation import Federation
+from fedspan.protocols.count_clusters import count_clusters
+from fedspan.protocols.feature_maps import whitened
+from fedspan.protocols.logistic_fedx import logistic_losses
+from fedspan.protocols.moments import moments
+from fedspan.protocols.target_moments import target_moments
+from fedspan.protocols.whitening import whitening
+
+Array = NDArray[Any]
+_MEMORY = 5  # of Anderson's extrapolation, where nobody says otherwise
+_LOGITS = 3.0  # length of random models of logits: short ones would all be worse than the shortest
+
+
+class FedMixedRegressor(RegressorMixin, FedEstimator):
+    """Linear models of a few unknown clusters of sites, also of sites with only a handful of rows.
+
+    Two phases: coarse models from any starting point, then rounds in which every site finds its cluster and helps to
+    refine that model. L. Su, J. Xu and P. Yang, "Global convergence of federated learning for mixed regression",
+    NeurIPS 2022.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default="auto"
+        "auto" begins with the number of directions in which sites differ by more than noise, and splits clusters while
+        the Bayesian information criterion is the better for it, up to `max_clusters`. It believes all sites.
+    start : {"moment_descent", "spectral", "random"}, default="moment_descent"
+        "moment_descent": models of a few large anchor sites, clustered. "spectral": all sites, clustered in the
+        directions in which they differ; far fewer bytes. "random": `n_starts` random ones, of which the best is taken.
+    update : {"fedavg", "fedprox", "exact"}, default="fedavg"
+        How sites refine their cluster's model: `local_steps` gradient steps, a proximal step, or least squares from
+        sums of Gram matrices, which takes few rounds of many bytes.
+    local_steps : int, default=5
+        Of "fedavg". They cost a site nothing: see `fedspan.linalg.descent_operator`.
+    weights : {"cluster", "total"}, default="cluster"
+        A site's weight: its rows over those of its cluster, or over all rows, as in the paper. The latter is slow for
+        small clusters and can starve them.
+    assignment : {"hard", "soft"}, default="hard"
+        To the best cluster, or to all by their probability. Soft helps where sites have two or three rows.
+    max_rounds, tol : int, float, default=400, 1e-6
+        Most rounds, and the relative change of the models at which to stop.
+    features : {"linear", "polynomial", "interactions"} or transformer, default="linear"
+        What the models are linear in: the columns, their products up to `degree`, or those without powers. A fitted
+        scikit-learn transformer works on the embedded engine only, and cannot be saved (wrap it in
+        ``sklearn.frozen.FrozenEstimator`` where the regressor is cloned).
+    degree : int, default=2
+    fit_intercept : bool, default=True
+    scaling : {"whiten", "standardize", "none"}, default="whiten"
+        How features are prepared, by sums over all sites: covariance one (d (d + 1) / 2 numbers up per site, once),
+        deviations one, or not at all. The models are given in the features' own units whatever it is.
+    loss : {"squared", "logistic"}, default="squared"
+        "logistic": y holds 0 and 1, and `predict` gives the probability of 1. Only with update="fedavg", and with the
+        starts "spectral" and "random", which chooses by the loss on every fourth row, held back.
+    step_size : float, optional
+        Of the local steps, in units of the scaled features. Default: see `fedspan.protocols.fedx.fedx`.
+    acceleration : int or "auto", default="auto"
+        Memory of Anderson's extrapolation at the coordinator: fewer rounds for the same messages. "auto": 5, and 0 for
+        "exact" and with an aggregator.
+    n_starts : int, default=1
+        Of start="random".
+    max_clusters : int, default=10
+        Of n_clusters="auto".
+    p_min : float, optional
+        The smallest cluster's share of the sites, which says how many anchors to take. Default: 1 / n_clusters.
+    perturbation : float, default=0
+        Length of the noise on the anchors' models that other sites see, in units of the targets' deviation.
+    aggregator : Aggregator, optional
+        How replies are combined where some sites may lie, in both phases. Try
+        ``fedspan.aggregation.SpectralFilter()``: medians of distances are moved far by sites that push together.
+        Single replies are then needed. Not with n_clusters="auto".
+    random_state : int, optional
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    coef_ : array (k, d)
+        Of the (mapped) features, in their own units.
+    intercept_ : array (k,)
+    cluster_weights_ : array (k,)
+        The clusters' shares of the sites.
+    noise_ : array (k,)
+        Standard deviation of the noise in each cluster (NaN for the logistic loss).
+    labels_ : array (one per site)
+        The most probable cluster of each site, in the order of ``sites_``; -1 where a site did not answer.
+    proba_ : array (sites, k)
+    cluster_rows_ : array (k,)
+        Number of rows in each cluster.
+    n_clusters_, n_iter_ : int
+        Clusters, and rounds of refinement.
+    converged_ : bool
+    site_weights_ : array (one per site), sites_trusted_ : tuple of str
+        What share an aggregator gave to each site in the last round, and who had at least half an equal one.
+    mean_ : array (d,), whitening_ : array (d, r)
+        How features were prepared.
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Notes
+    -----
+    Memory at the coordinator: k d, with scaling="whiten" d^2; of the start A d (k + 2) for A anchors, and where single
+    replies are needed, M times a site's reply.
+
+    Examples
+    --------
+    >>> from fedspan.datasets import make_mixed_regression
+    >>> made = make_mixed_regression(sizes=[12] * 30, n_clusters=2, n_features=4, seed=0)
+    >>> model = FedMixedRegressor(2, random_state=0).fit(made.X, made.y, sites=made.sites)
+    >>> bool((model.labels_ == made.labels).all() or (model.labels_ == 1 - made.labels).all())
+    True
+    >>> bool(model.assign(made.X[:5], made.y[:5]).label == model.labels_[0])
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | str = "auto",
+        *,
+        start: str = "moment_descent",
+        update: str = "fedavg",
+        local_steps: int = 5,
+        weights: str = "cluster",
+        assignment: str = "hard",
+        max_rounds: int = 400,
+        tol: float = 1e-6,
+        features: Any = "linear",
+        degree: int = 2,
+        fit_intercept: bool = True,
+        scaling: str = "whiten",
+        loss: str = "squared",
+        step_size: float | None = None,
+        acceleration: int | str = "auto",
+        n_starts: int = 1,
+        max_clusters: int = 10,
+        p_min: float | None = None,
+        perturbation: float = 0.0,
+        aggregator: Aggregator | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.start = start
+        self.update = update
+        self.local_steps = local_steps
+        self.weights = weights
+        self.assignment = assignment
+        self.max_rounds = max_rounds
+        self.tol = tol
+        self.features = features
+        self.degree = degree
+        self.fit_intercept = fit_intercept
+        self.scaling = scaling
+        self.loss = loss
+        self.step_size = step_size
+        self.acceleration = acceleration
+        self.n_starts = n_starts
+        self.max_clusters = max_clusters
+        self.p_min = p_min
+        self.perturbation = perturbation
+        self.aggregator = aggregator
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Learn the clusters' models from a table with targets (and ``sites``), or from a federation that has them."""
+        check_parameters(self)
+        if not isinstance(X, Federation):
+            y = self._checked_target(y)
+            check_consistent_length(X, y)
+        with self._fitting(X, y, sites) as fed:
+            mapping = FeatureMap(self.features, self.degree, self.n_features_in_)
+            if not mapping.is_identity:
+                moments(fed, self._names(), self.aggregator)  # tells what is not finite by its own column
+            with mapping.applied(fed) as mapped:
+                names = self._names() if mapping.is_identity else None
+                self._learn(mapped, names)
+        return self
+
+    def predict(self, X: Any, *, site: Any = None, cluster: Any = None) -> NDArray[np.float64]:
+        """Return predictions for rows.
+
+        Parameters
+        ----------
+        X : array (n, d)
+        site : name, or array of names (n,), optional
+            The site of the rows: its cluster's model is used, or with soft assignment the mean over its probabilities.
+            Without it, the mean over all clusters by their shares of the sites.
+        cluster : int or array (k,), optional
+            Instead of a site: a cluster, or the probability of each, as `assign` finds them.
+        """
+        check_is_fitted(self)
+        values = self._values(self._validated(X))
+        if cluster is not None:
+            if site is not None:
+                raise InputError("predict takes a site or a cluster, not both")
+            return cast(NDArray[np.float64], values @ self._mixture(cluster))
+        if site is None:
+            return cast(NDArray[np.float64], values @ self.cluster_weights_)
+        names = np.asarray(site)
+        if names.ndim == 0:
+            return cast(NDArray[np.float64], values @ self._of_site(str(names)))
+        if names.shape != (len(values),):
+            raise InputError(
+                f"site has the shape {names.shape}, and must be a name or one for each of {len(values)} rows"
+            )
+        parts = {str(name): self._of_site(str(name)) for name in np.unique(names)}
+        return np.asarray(np.einsum("nk,nk->n", values, np.stack([parts[str(name)] for name in names])))
+
+    def assign(self, X_new: Any, y_new: Any) -> Assignment:
+        """Return the most probable cluster of a client with the rows `X_new` (m, d) and targets `y_new` (m,).
+
+        Its confidence allows for the noise of the targets and of the models.
+        """
+        check_is_fitted(self)
+        X = self._validated(X_new)
+        y = self._checked_target(y_new)
+        check_consistent_length(X, y)
+        features = self._map().transform(X)
+        if self.loss == "logistic":
+            if not np.isin(y, (0.0, 1.0)).all():
+                raise InputError("y_new must hold the classes 0 and 1 for a logistic loss")
+            ones = np.ones((len(X), 1))
+            models = np.column_stack([self.intercept_, self.coef_])
+            return assigned(self.cluster_weights_, -logistic_losses(np.hstack([ones, features]), y, models))
+        phi = whitened(features, self.mean_, self.whitening_, self.fit_intercept)
+        residuals = y[:, None] - self._values(X)
+        likelihood = gaussian_likelihood(phi, residuals, self.noise_, self.cluster_rows_)
+        return assigned(self.cluster_weights_, likelihood)
+
+    # Inside.
+
+    def _learn(self, fed: Federation, names: tuple[str, ...] | None) -> None:
+        centre, deviation = target_moments(fed, aggregator=self.aggregator)
+        found = whitening(fed, scaling=self.scaling, center=self.fit_intercept, names=names, aggregator=self.aggregator)
+        self.mean_, self.whitening_ = found.mean, found.matrix
+        prepared = fed.apply(whitened, mean=self.mean_, matrix=self.whitening_, intercept=bool(self.fit_intercept))
+        theta0 = np.zeros(self.whitening_.shape[1] + bool(self.fit_intercept))
+        if self.fit_intercept:
+            theta0[0] = centre
+        k = self.n_clusters
+        if k == "auto":
+            k = count_clusters(prepared, start=theta0, most=min(self.max_clusters, len(fed.sites)))
+        scale = deviation if deviation > 0.0 else 1.0
+        options = self._options(scale)
+        if self.loss == "logistic" and self.start == "random":
+            models = started(prepared, int(k), np.zeros_like(theta0), _LOGITS, options).models
+        else:
+            models = started(prepared, int(k), theta0, scale, options).models
+            models = self._in_logits(models, centre) if self.loss == "logistic" else models
+        grow_to = min(self.max_clusters, len(fed.sites)) if self.n_clusters == "auto" else 0
+        done, who = settled(prepared, refined(prepared, models, options), options, grow_to)
+        self._keep(done, who)
+
+    def _options(self, scale: float) -> dict[str, Any]:
+        options: dict[str, Any] = self.get_params(deep=False)
+        plain = self.update == "exact" or self.aggregator is not None
+        options["acceleration"] = (0 if plain else _MEMORY) if self.acceleration == "auto" else self.acceleration
+        options["perturbation"] = self.perturbation * scale
+        return options
+
+    def _in_logits(self, models: Array, centre: float) -> Array:
+        """Return models of the probability of class 1, which are about right near its mean, as models of its logit."""
+        p = float(np.clip(centre, 0.01, 0.99))
+        logits = models / (p * (1.0 - p))
+        if self.fit_intercept:
+            logits[:, 0] = (models[:, 0] - centre) / (p * (1.0 - p)) + np.log(p / (1.0 - p))
+        return logits
+
+    def _keep(self, done: Any, who: Any) -> None:
+        models = done.models
+        slopes = models[:, 1:] if self.fit_intercept else models
+        self.coef_ = slopes @ self.whitening_.T
+        self.intercept_ = models[:, 0] - self.coef_ @ self.mean_ if self.fit_intercept else np.zeros(len(models))
+        self.n_clusters_ = len(models)
+        self.cluster_weights_, self.noise_, self.cluster_rows_ = who.shares, who.noise, who.rows
+        self.labels_, self.proba_ = who.labels, who.proba
+        self.n_iter_, self.converged_ = done.rounds, done.converged
+        equal = 1.0 / len(self.sites_)
+        weights = done.trust or dict.fromkeys(self.sites_, equal)
+        self.site_weights_ = np.array([weights.get(name, 0.0) for name in self.sites_])
+        self.sites_trusted_ = tuple(
+            name for name, weight in zip(self.sites_, self.site_weights_, strict=True) if weight >= 0.5 * equal
+        )
+
+    def _map(self) -> FeatureMap:
+        return FeatureMap(self.features, self.degree, self.n_features_in_)
+
+    def _values(self, X: Array) -> Array:
+        """Return the prediction (n, k) of every cluster's model."""
+        linear = self._map().transform(X) @ self.coef_.T + self.intercept_
+        return cast(Array, expit(linear) if self.loss == "logistic" else linear)
+
+    def _of_site(self, name: str) -> NDArray[np.float64]:
+        """Return the weight (k,) of each cluster at a site."""
+        if name not in self.sites_:
+            raise InputError(f"site={name!r} was not in the fit: find its cluster with assign(X_new, y_new)")
+        i = self.sites_.index(name)
+        if self.assignment == "soft" or self.labels_[i] < 0:
+            return cast(NDArray[np.float64], self.proba_[i])
+        return np.asarray(np.eye(self.n_clusters_)[self.labels_[i]])
+
+    def _mixture(self, cluster: Any) -> NDArray[np.float64]:
+        given = np.asarray(cluster)
+        if given.ndim == 0 and given.dtype.kind in "iu" and 0 <= int(given) < self.n_clusters_:
+            return np.asarray(np.eye(self.n_clusters_)[int(given)])
+        if given.shape == (self.n_clusters_,) and given.dtype.kind == "f" and abs(given.sum() - 1.0) < 1e-6:
+            return given
+        raise InputError(
+            f"cluster={cluster!r} must be a number from 0 to {self.n_clusters_ - 1}, or a probability of each cluster"
+        )
+
+    def _checked_target(self, y: Any) -> NDArray[np.float64]:
+        if y is None:
+            raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        checked = check_array(y, ensure_2d=False, input_name="y", dtype="numeric", ensure_min_samples=0)
+        return np.asarray(column_or_1d(checked, warn=True), dtype=np.float64)

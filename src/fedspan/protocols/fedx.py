@@ -1,0 +1,145 @@
+"""FedX with clustering: every site finds its cluster, takes local steps on that model, and the models are averaged.
+
+Phase 2 of L. Su, J. Xu and P. Yang, "Global convergence of federated learning for mixed regression", NeurIPS 2022. The
+paper's weights are n_i / N; n_i / N_j, over the rows of a site's own cluster, is several times faster and does not
+starve small clusters. Per round: down k d numbers; up k (d + 3), which need only be summed, or d + k + 2 where an
+aggregator needs single replies. The cost of a site's step does not depend on the number of local steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedspan.aggregation import Aggregator
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step
+from fedspan.protocols.cluster_changes import combined_changes
+from fedspan.protocols.exact_round import exact_round
+from fedspan.protocols.refinement import Belief, Matrix, Moved, Refinement, Vector, refine, responsibilities
+from fedspan.protocols.regression_rows import local_operator, rows_of
+
+UPDATES = ("fedavg", "fedprox", "exact")
+_GAMMA = 0.9  # of the stability limit of the least stable site
+_TINY = np.finfo(np.float64).tiny
+
+
+@step
+def local_curvature(site: Site) -> dict[str, Any]:
+    """Leaves the site: the largest eigenvalue of its ``X'X / n``."""
+    return {"largest": rows_of(site).largest}
+
+
+@step
+def local_refinement(
+    site: Site, models: Matrix, update: str, rate: float, local_steps: int, shares: Vector, variance: float | None
+) -> dict[str, Any]:
+    """Lines 6 and 7. Leaves the site, in the row of its cluster (k, d + 3): n times the model's change, n, 1, its loss.
+
+    Zeros in the rows of other clusters; with a `variance` all rows have their probabilities as a factor.
+    """
+    rows, nZ = rows_of(site), local_operator(site, update, rate, local_steps)
+    E, losses = rows.losses(models)
+    k, d = models.shape
+    sums = np.zeros((k, d + 3))  # one array, because a round through a thousand sites costs by the array
+    if variance is None:
+        label = losses.argmin()
+        sums[label, :d] = E[label].dot(nZ)
+        sums[label, d:] = rows.n, 1.0, losses[label]
+    else:
+        part = responsibilities(losses, shares, variance)
+        sums[:, :d] = part[:, None] * E.dot(nZ)
+        sums[:, d:] = part[:, None] * np.stack([np.full(k, float(rows.n)), np.ones(k), losses], axis=1)
+    return {"sums": sums}
+
+
+@step
+def local_change(
+    site: Site, models: Matrix, update: str, rate: float, local_steps: int, shares: Vector, variance: float | None
+) -> dict[str, Any]:
+    """Lines 6 and 7. Leaves the site: how much it belongs to each cluster (k,), its model's change (d,), n, its loss.
+
+    Where clusters are weighed softly, the change of each model (k, d).
+    """
+    rows, nZ = rows_of(site), local_operator(site, update, rate, local_steps)
+    E, losses = rows.losses(models)
+    part = responsibilities(losses, shares, variance)
+    change = (E[int(part.argmax())] if variance is None else E).dot(nZ) / rows.n
+    return {"part": part, "change": change, "n": rows.n, "loss": float(part @ losses)}
+
+
+def fedx(
+    fed: Federation,
+    *,
+    models: Matrix,
+    update: str = "fedavg",
+    local_steps: int = 5,
+    rate: float | None = None,
+    weights: str = "cluster",
+    assignment: str = "hard",
+    max_rounds: int = 400,
+    tol: float = 0.0,
+    acceleration: int = 0,
+    aggregator: Aggregator | None = None,
+) -> Refinement:
+    """Refine `models` (k, d) from a start near enough.
+
+    Parameters
+    ----------
+    update : "fedavg", "fedprox" or "exact"
+        `local_steps` gradient steps of size `rate`; a proximal step of size `rate` (default 1); or the least-squares
+        solution of the cluster, from sums of Gram matrices: d (d + 1) / 2 + d numbers up per site and round.
+    rate : float, optional
+        Default of "fedavg": 0.9 over the largest local eigenvalue, at most 1 / local_steps. One call more. With an
+        aggregator the median of the local eigenvalues counts, because a liar would make the step as small as he likes.
+    weights : "cluster" or "total"
+        n_i / N_j or, as in the paper, n_i / N.
+    assignment : "hard" or "soft"
+        To the cluster of the smallest squared error, or to all of them by their probability.
+    tol : float
+        Stop when clusters stay and no model moves by more than this part of the longest one. 0: never.
+    acceleration : int
+        Memory of Anderson's extrapolation at the coordinator, which needs no further messages; 0: none.
+    aggregator : Aggregator, optional
+        How the changes of a cluster's sites are combined. Single replies are then needed.
+    """
+    if update not in UPDATES:
+        raise InputError(f"update={update!r} must be one of {', '.join(UPDATES)}")
+    if local_steps < 1:
+        raise InputError(f"local_steps={local_steps} must be at least 1")
+    if rate is not None and not 0.0 < rate < np.inf:
+        raise InputError(f"rate={rate!r} must be a finite number above 0")
+    step_size = 1.0 if update == "exact" else rate or default_rate(fed, update, local_steps, aggregator)
+    steps = {"update": update, "rate": float(step_size), "local_steps": int(local_steps)}
+    solved: dict[int, tuple[str, ...]] = {}
+
+    def one_round(models: Matrix, belief: Belief) -> Moved:
+        if update == "exact":
+            return exact_round(fed, models=models, belief=belief, aggregator=aggregator, solved=solved, weights=weights)
+        if aggregator is None:
+            sums = fed.sum(local_refinement, models=models, **steps, **belief.payload())["sums"]
+            rows, members, losses = sums[:, -3:].T
+            return Moved(sums[:, :-3] / np.maximum(rows, _TINY)[:, None], rows.copy(), members, float(losses.sum()))
+        replies = fed.ask(local_change, models=models, **steps, **belief.payload())
+        return combined_changes(fed, replies, models.shape, aggregator)
+
+    return refine(
+        one_round,
+        fed,
+        models,
+        weights=weights,
+        assignment=assignment,
+        max_rounds=max_rounds,
+        tol=tol,
+        acceleration=acceleration,
+    )
+
+
+def default_rate(federation: Federation, update: str, local_steps: int, aggregator: Aggregator | None) -> float:
+    """Return the step size that no site's local steps overshoot with; see `fedx`."""
+    if update == "fedprox":
+        return 1.0
+    largest = federation.ask(local_curvature).stack("largest").astype(np.float64)
+    typical = float(largest.max() if aggregator is None else np.median(largest))
+    return min(_GAMMA / typical, 1.0 / local_steps) if typical > 0.0 else 1.0 / local_steps

@@ -1,0 +1,129 @@
+"""The moment matrix of a mixture of regressions times a basis, without the matrix ever being formed.
+
+At a model theta with residuals ``r_ij = y_ij - x_ij' theta`` every pair of rows of a site gives an unbiased estimate of
+``Sigma_j (theta_j - theta) (theta_j - theta)' Sigma_j``, j the site's cluster; so the leading directions of
+
+    Y(theta) = sum_i n_i / N  sum_{a != b} r_ia x_ia r_ib x_ib' / (n_i (n_i - 1))
+
+span where all clusters lie, as seen from theta. The paper takes only the first two rows of a site, and its Y is not
+symmetric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.aggregation import Aggregator
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Replies, Site, step
+from fedspan.protocols.orthogonal_iteration import Matrix, Product
+from fedspan.protocols.regression_rows import row_blocks, target
+from fedspan.protocols.replies_per_row import aggregated
+from fedspan.wire import Message
+
+Stack = NDArray[np.float64]
+_KEPT_BYTES = 2**22  # rows whose products are kept between the two passes
+
+
+@step
+def local_moment_product(site: Site, models: Matrix, Q: Stack) -> dict[str, Any]:
+    """Leaves the site: n times its part of ``Y Q`` at each of the models (A, d), for bases Q and result (d, A, c); n.
+
+    A site with a single row has no pair, and sends zeros.
+    """
+    return _product(site, models, models, Q)
+
+
+@step
+def local_receive(site: Site, first: Matrix, second: Matrix) -> dict[str, Any]:
+    """Keep two perturbed versions (A, d) of the models for the calls to come. Leaves the site: its number of rows."""
+    site.state["first"], site.state["second"] = first, second
+    return {"n": len(site)}
+
+
+@step
+def local_perturbed_product(site: Site, Q: Stack) -> dict[str, Any]:
+    """Leaves the site: as `local_moment_product`, at the two versions of the models that it was sent before."""
+    return _product(site, site.state["first"], site.state["second"], Q)
+
+
+@step
+def local_pair_product(site: Site, models: Matrix, Q: Stack, transposed: bool) -> dict[str, Any]:
+    """As the paper has it. Leaves the site: ``e_1 e_2' Q`` (or transposed) of its first two rows, ``e = r x``; 1."""
+    if len(site) < 2:
+        return {"product": np.zeros(Q.shape), "n": 0}
+    X = np.asarray(next(site.batches(2)).X, dtype=np.float64)
+    R = target(site)[:2, None] - X @ models.T
+    left, right = (1, 0) if transposed else (0, 1)
+    along = R[right][:, None] * np.einsum("d,dac->ac", X[right], Q)
+    return {"product": X[left][:, None, None] * (R[left][:, None] * along), "n": 1}
+
+
+def moment_product(models: Matrix, aggregator: Aggregator | None, *, perturbed: bool = False) -> Product:
+    """Return the function ``(fed, Q) -> (Y Q, weights)`` of bases (d, A, c), one for each of the models (A, d)."""
+
+    def product(fed: Federation, Q: Stack) -> tuple[Stack, dict[str, float]]:
+        payload = {"Q": Q} if perturbed else {"models": models, "Q": Q}
+        return _combined(fed, local_perturbed_product if perturbed else local_moment_product, payload, aggregator)
+
+    return product
+
+
+def pair_product(models: Matrix, *, transposed: bool) -> Product:
+    """Return the same for the paper's matrix of the first two rows of every site."""
+
+    def product(fed: Federation, Q: Stack) -> tuple[Stack, dict[str, float]]:
+        return _combined(fed, local_pair_product, {"models": models, "Q": Q, "transposed": transposed}, None)
+
+    return product
+
+
+def _combined(
+    fed: Federation, local: Any, payload: dict[str, Any], aggregator: Aggregator | None
+) -> tuple[Stack, dict[str, float]]:
+    if aggregator is None:
+        total = fed.sum(local, **payload)
+        if total["n"] == 0:
+            raise InputError("no site has two rows, and clusters are told apart by pairs of rows")
+        return total["product"] / total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
+    replies = fed.ask(local, **payload)
+    paired = {name: reply for name, reply in replies.ok.items() if reply["n"] > 0}
+    if not paired:
+        raise InputError("no site has two rows, and clusters are told apart by pairs of rows")
+    parts = [aggregated(_at(paired, a), ("product",), aggregator)[0][0] for a in range(payload["Q"].shape[1])]
+    weights = np.mean([part.weights for part in parts], axis=0)
+    product = np.stack([part.value for part in parts], axis=1)
+    return product, dict(zip(paired, weights.tolist(), strict=True))
+
+
+def _at(replies: dict[str, Message], a: int) -> Replies:
+    """Return the replies as far as they concern the model number `a`."""
+    return Replies({name: {"product": r["product"][:, a], "n": r["n"]} for name, r in replies.items()}, {})
+
+
+def _product(site: Site, first: Matrix, second: Matrix, Q: Stack) -> dict[str, Any]:
+    n = len(site)
+    if n < 2:
+        return {"product": np.zeros(Q.shape), "n": 0}
+    d, A, c = Q.shape
+    flat = Q.reshape(d, A * c)
+
+    def parts() -> Iterable[tuple[Matrix, Matrix, Matrix, Stack]]:
+        for X, y in row_blocks(site, A * c):
+            R = y[:, None] - X @ first.T
+            yield X, R, R if first is second else y[:, None] - X @ second.T, (X @ flat).reshape(-1, A, c)
+
+    few = list(parts()) if 8 * n * (d + A * c) <= _KEPT_BYTES else None
+    S1, S2 = np.zeros((A, c)), np.zeros((A, c))  # S'Q with S = sum_j r_j x_j
+    for _, R1, R2, P in few or parts():
+        S1 += np.einsum("na,nac->ac", R1, P)
+        S2 += np.einsum("na,nac->ac", R2, P)
+    product = np.zeros((d, A * c))
+    for X, R1, R2, P in few or parts():
+        pairs = (R1[:, :, None] * S2 + R2[:, :, None] * S1) / 2.0 - (R1 * R2)[:, :, None] * P
+        product += X.T @ pairs.reshape(-1, A * c)
+    return {"product": product.reshape(d, A, c) / (n - 1), "n": n}

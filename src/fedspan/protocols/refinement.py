@@ -1,0 +1,165 @@
+"""What all refinements of cluster models share: rounds, weights, extrapolation, and when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation
+from fedspan.linalg import Anderson
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+WEIGHTS = ("cluster", "total")
+ASSIGNMENTS = ("hard", "soft")
+_DIVERGED = 1e100
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What sites need to weigh clusters softly: the clusters' `shares` of the sites (k,) and the noise's `variance`.
+
+    Without a variance every site belongs to the cluster of its smallest loss.
+    """
+
+    shares: Vector
+    variance: float | None = None
+
+    def payload(self) -> dict[str, object]:
+        """Return it as it travels."""
+        return {"shares": self.shares, "variance": self.variance}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What one round did: the clusters' mean `change` (k, d), their `rows` and `members` (k,), and the total `loss`."""
+
+    change: Matrix
+    rows: Vector
+    members: Vector
+    loss: float
+    trust: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Refined models of the clusters.
+
+    Attributes
+    ----------
+    models : array (k, d)
+    rows, members : array (k,)
+        How many rows and sites the clusters had in the last round (sums of probabilities where assignment is soft).
+    loss : float
+        Mean loss of a row under its site's model, before the last round's change.
+    rounds : int
+    converged : bool
+    trust : dict of site to weight
+        Of the last round: what share an aggregator gave to each site.
+    """
+
+    models: Matrix
+    rows: Vector
+    members: Vector
+    loss: float
+    rounds: int
+    converged: bool
+    trust: Mapping[str, float]
+
+
+def refine(
+    one_round: Callable[[Matrix, Belief], Moved],
+    fed: Federation,
+    models: Matrix,
+    *,
+    weights: str,
+    assignment: str,
+    max_rounds: int,
+    tol: float,
+    acceleration: int,
+    variance: float | None = None,
+) -> Refinement:
+    """Repeat rounds until the models stay, or `max_rounds` are over. A cluster without sites keeps its model.
+
+    `variance` is that of the noise where it is known; otherwise soft assignments learn it.
+    """
+    check(models, weights, assignment, max_rounds, tol, acceleration)
+    models = np.array(models, dtype=np.float64)
+    k, d = models.shape
+    belief = Belief(np.full(k, 1.0 / k))
+    faster = [Anderson(acceleration) for _ in range(k)]
+    before, converged, number = np.full(k, -1.0), False, -1
+    for number in fed.rounds(max_rounds):
+        moved = one_round(models, belief)
+        total = float(moved.rows.sum())
+        part = moved.rows / max(total, 1.0) if weights == "total" else np.ones(k)
+        steps = part[:, None] * moved.change
+        stable = bool(np.array_equal(moved.rows, before)) or (assignment == "soft" and number > 1)
+        before = moved.rows
+        for j in range(k):
+            if not stable:
+                faster[j].forget()
+            if moved.rows[j] > 0.0:
+                models[j] = faster[j].next(models[j], steps[j])
+        if not np.abs(models).max() < _DIVERGED:
+            raise InputError(
+                f"the models diverged in round {number}: use a smaller step, or an aggregator if sites may lie"
+            )
+        size = max(float(np.linalg.norm(models, axis=1).max()), np.finfo(np.float64).tiny)
+        furthest = float(np.linalg.norm(steps, axis=1).max()) / size
+        fed.log(loss=moved.loss / max(total, 1.0), moved=furthest, smallest=float(moved.rows.min()))
+        if assignment == "soft":
+            belief = _belief(moved, d, variance)
+        if stable and furthest <= tol:
+            converged = True
+            fed.stop(f"converged: no model moved by more than {tol:g} of the longest one")
+    return Refinement(
+        models, moved.rows, moved.members, moved.loss / max(total, 1.0), number + 1, converged, moved.trust
+    )
+
+
+def responsibilities(losses: Vector, shares: Vector, variance: float | None) -> Vector:
+    """Return how much a site belongs to each cluster (k,), by its losses: squared errors, or minus log-likelihoods.
+
+    Squared errors have Gaussian noise of `variance`; losses that are log-likelihoods already have the variance 1/2.
+    """
+    if variance is None:
+        hard = np.zeros(len(losses))
+        hard[int(losses.argmin())] = 1.0
+        return hard
+    score = np.log(np.maximum(shares, np.finfo(np.float64).tiny)) - (losses - losses.min()) / (2.0 * variance)
+    odds = np.exp(score - score.max())
+    return np.asarray(odds / odds.sum())
+
+
+def check(models: Matrix, weights: str, assignment: str, max_rounds: int, tol: float, acceleration: int) -> None:
+    """Refuse settings that no refinement takes."""
+    if np.ndim(models) != 2 or not np.size(models) or not np.isfinite(models).all():
+        raise InputError(f"models must be a (k, d) array of finite numbers, not of shape {np.shape(models)}")
+    if weights not in WEIGHTS:
+        raise InputError(f"weights={weights!r} must be 'cluster' (n_i / N_j) or 'total' (n_i / N)")
+    if assignment not in ASSIGNMENTS:
+        raise InputError(f"assignment={assignment!r} must be 'hard' or 'soft'")
+    if max_rounds < 1:
+        raise InputError(f"max_rounds={max_rounds} must be at least 1")
+    if not tol >= 0.0:
+        raise InputError(f"tol={tol} must be at least 0")
+    if acceleration < 0:
+        raise InputError(f"acceleration={acceleration} must be at least 0")
+
+
+def _belief(moved: Moved, d: int, known: float | None) -> Belief:
+    """Return the shares and the noise that the last round saw."""
+    total = float(moved.rows.sum())
+    shares = moved.members / max(float(moved.members.sum()), 1.0)
+    if known is not None:
+        return Belief(shares, known)
+    free = total - d * np.count_nonzero(moved.rows > 0.0)
+    variance = moved.loss / (free if free > 0.1 * total else max(total, 1.0))
+    # No noise at all would make probabilities of rounding errors.
+    return Belief(shares, max(variance, np.finfo(np.float64).eps * max(moved.loss, 1.0)))

@@ -1,0 +1,92 @@
+"""What every start of a refinement returns, and losses of candidate models at all sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step
+from fedspan.linalg import k_medoids
+from fedspan.protocols.regression_rows import rows_of
+from fedspan.wire import Message
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Coarse models of the clusters.
+
+    Attributes
+    ----------
+    models : array (k, d)
+    covered : bool
+        Whether every cluster seems to have a model of its own. Where not, a refinement may end with two clusters in one
+        model.
+    gap : float
+        How clearly the anchors' models fall into k clusters (see `fedspan.linalg.linkage_gap`); NaN without anchors.
+    anchors : tuple of str
+        The sites whose models were descended.
+    anchor_models : array (A, d)
+    """
+
+    models: Matrix
+    covered: bool = True
+    gap: float = float("nan")
+    anchors: tuple[str, ...] = ()
+    anchor_models: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+@step
+def local_losses(site: Site, models: Matrix) -> dict[str, Any]:
+    """Leaves the site: its squared error under each of the models (A,), and its number of rows."""
+    return {"losses": rows_of(site).losses(models)[1], "n": len(site)}
+
+
+@step
+def local_size(site: Site) -> dict[str, Any]:
+    """Leaves the site: its number of rows."""
+    return {"n": len(site)}
+
+
+def check_clusters(n_clusters: int, n_sites: int) -> None:
+    """Refuse a number of clusters that no start can find."""
+    if n_clusters < 1:
+        raise InputError(f"n_clusters={n_clusters} must be at least 1")
+    if n_clusters > n_sites:
+        raise InputError(f"n_clusters={n_clusters} must be at most the number of sites, {n_sites}")
+
+
+def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:
+    """Choose k of A candidates by losses (L, A) of which a part may be lies.
+
+    Every site's losses count by how much better a candidate is than its own middle one, from 0 to 1, so that none can
+    say more than one vote. One candidate too many is chosen, and the one with the fewest voters dropped: a minority
+    that pushes a candidate of its own has fewer of them than a true cluster, unless that is smaller than the minority.
+    """
+    low, middle = losses.min(axis=1, keepdims=True), np.median(losses, axis=1, keepdims=True)
+    cost = np.clip((losses - low) / np.maximum(middle - low, np.finfo(np.float64).tiny), 0.0, 1.0)
+    extra = min(k + 1, losses.shape[1])
+    chosen = k_medoids(cost, extra)
+    votes = np.bincount(cost[:, chosen].argmin(axis=1), minlength=extra)
+    return np.sort(chosen[np.argsort(-votes, kind="stable")[:k]])
+
+
+def ask_losses(fed: Federation, *, models: Matrix) -> tuple[tuple[str, ...], Matrix, Vector]:
+    """Return who answered, the losses per row (L, A) of the models there, and the numbers of rows (L,)."""
+    replies = fed.accept(fed.ask(local_losses, models=models), checked_losses)
+    counts = np.maximum(replies.stack("n"), 1).astype(np.float64)
+    return tuple(replies), replies.stack("losses") / counts[:, None], counts
+
+
+def checked_losses(reply: Message) -> Message:
+    """Refuse losses that no rows can have."""
+    losses, n = np.asarray(reply.get("losses")), reply.get("n")
+    if losses.dtype.kind not in "iuf" or not (losses >= 0.0).all() or isinstance(n, bool) or not isinstance(n, int):
+        raise InputError("losses must be numbers of at least 0, and n a whole number")
+    return reply

@@ -1,0 +1,119 @@
+"""k-means, k-medoids, linkage gaps, matchings and extrapolation."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedspan.errors import InputError
+from fedspan.linalg import Anderson, bottleneck_distance, k_means, k_medoids, linkage_gap, matched_share
+
+seeds = st.integers(0, 10**6)
+
+
+def blobs(seed, k=3, each=8, apart=20.0):
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(k), each)
+    return apart * rng.permutation(np.eye(k))[labels] + rng.normal(size=(k * each, k)), labels
+
+
+@given(seeds)
+def test_k_means_finds_clear_clusters(seed):
+    points, labels = blobs(seed)
+    found = k_means(points, 3, np.random.default_rng(seed))
+    assert matched_share(found.labels, labels) == 1.0
+    for j in range(3):
+        np.testing.assert_allclose(found.centres[j], points[found.labels == j].mean(axis=0))
+
+
+def test_k_means_counts_weights():
+    points = np.array([[0.0], [1.0], [10.0]])
+    found = k_means(points, 2, np.random.default_rng(0), weights=np.array([3.0, 1.0, 1.0]))
+    np.testing.assert_allclose(np.sort(found.centres[:, 0]), [0.25, 10.0])
+    alone = k_means(points, 1, np.random.default_rng(0), weights=np.array([1.0, 1.0, 0.0]))
+    np.testing.assert_allclose(alone.centres, [[0.5]])
+
+
+def test_k_means_of_points_that_coincide():
+    found = k_means(np.zeros((4, 2)), 3, np.random.default_rng(0))
+    assert found.cost == 0.0
+    with pytest.raises(InputError, match="k=5"):
+        k_means(np.zeros((4, 2)), 5, np.random.default_rng(0))
+
+
+@given(seeds, st.integers(1, 3))
+@settings(max_examples=30)
+def test_k_medoids_are_at_most_a_little_worse_than_the_best(seed, k):
+    losses = np.random.default_rng(seed).random((12, 7))
+    best = min(losses[:, list(columns)].min(axis=1).sum() for columns in combinations(range(7), k))
+    chosen = k_medoids(losses, k)
+    assert len(set(chosen)) == k
+    assert losses[:, chosen].min(axis=1).sum() <= 1.15 * best
+
+
+def test_k_medoids_weights_and_refusal():
+    losses = np.array([[0.0, 1.0], [1.0, 0.0]])
+    assert k_medoids(losses, 1, np.array([1.0, 3.0])) == [1]
+    with pytest.raises(InputError, match="k=3"):
+        k_medoids(losses, 3)
+
+
+def test_linkage_gap_tells_a_missing_cluster():
+    points, labels = blobs(0, apart=30.0)
+    found, gap = linkage_gap(points, 3)
+    assert matched_share(found, labels) == 1.0
+    assert gap > 4.0
+    assert linkage_gap(points[labels < 2], 3)[1] < 2.0
+    assert linkage_gap(points, 1)[1] == np.inf
+    assert linkage_gap(points[:3], 3)[1] == 0.0
+    with pytest.raises(InputError, match="k=4"):
+        linkage_gap(points[:3], 4)
+
+
+@given(seeds, st.integers(1, 5))
+def test_bottleneck_distance_is_the_best_permutation(seed, k):
+    rng = np.random.default_rng(seed)
+    A, B = rng.normal(size=(2, k, 3))
+    expected = min(max(np.linalg.norm(A[list(p)] - B, axis=1)) for p in permutations(range(k)))
+    assert bottleneck_distance(A, B) == pytest.approx(expected, rel=1e-14)
+
+
+def test_bottleneck_is_not_the_sum_assignment():
+    # In order the distances are 2 and 2; crossed 3 and 0.5: a smaller sum, but a larger maximum.
+    models, truth = [[2.5, 0.0], [0.0, 0.0]], [[0.5, 0.0], [0.25, np.sqrt(4 - 0.0625)]]
+    assert bottleneck_distance(models, truth) == pytest.approx(2.0)
+    with pytest.raises(InputError, match="one shape"):
+        bottleneck_distance([[1.0]], [[1.0], [2.0]])
+
+
+def test_matched_share_with_other_names_and_numbers_of_labels():
+    assert matched_share([7, 7, 9], [0, 0, 1]) == 1.0
+    assert matched_share([0, 1, 2, 3], [0, 0, 1, 1]) == 0.5
+    with pytest.raises(InputError, match="one length"):
+        matched_share([0], [0, 1])
+
+
+@given(seeds)
+def test_anderson_solves_affine_maps_in_as_many_steps_as_dimensions(seed):
+    rng = np.random.default_rng(seed)
+    Q = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    A, b = Q * rng.uniform(0.01, 1.0, 5) @ Q.T, rng.normal(size=5)
+    fast, x = Anderson(6), np.zeros(5)
+    for _ in range(8):
+        x = fast.next(x, b - A @ x)
+    np.testing.assert_allclose(A @ x, b, atol=1e-5)
+
+
+def test_anderson_without_memory_is_the_plain_iteration_and_forgets_when_told():
+    plain, fast = Anderson(0), Anderson(3)
+    x = np.ones((2, 2))
+    assert (plain.next(x, 0.5 * x) == 1.5).all()
+    assert (plain.next(1.5 * x, 0.25 * x) == 1.75).all()
+    fast.next(x, 0.5 * x)
+    fast.forget()
+    assert (fast.next(x, 0.25 * x) == 1.25).all()
+    assert (fast.next(x, 100.0 * x) == 101.0).all()  # the residual grew: the history is of another map

@@ -18,7 +18,7 @@ import fedspan as fs
 from fedspan.linalg import polar_factor
 from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.fedpg import fedpg
-from fedspan.protocols.power import random_start
+from fedspan.protocols.orthogonal_iteration import random_basis
 
 SITES, ROWS, COLUMNS = 100, 560, 39
 SETTINGS = {"participation": 0.1, "max_rounds": 100, "local_steps": 10, "tol": 1e-300}
@@ -104,7 +104,7 @@ def _ours(parts: list[np.ndarray], k: int, seed: int) -> tuple[np.ndarray, objec
     """Return result, record, start and seconds of a run on a fresh federation, that has computed nothing before."""
     fed = _federation(parts)
     with fed.begin("start", {}, seed) as run:
-        start = random_start(run.rng, COLUMNS, k)
+        start = random_basis(run.rng, COLUMNS, k)
     began = time.perf_counter()
     with fed.begin("fedpg", {}, seed) as run:
         U, _ = fedpg(run, rank=k, n_columns=COLUMNS, **SETTINGS)

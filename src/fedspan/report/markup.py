@@ -188,9 +188,9 @@ def panel(title: object, *body: Html) -> Html:
     return Html(f'<div class="panel"><h3>{esc(title)}</h3>{join(body)}</div>')
 
 
-def note(text: object) -> Html:
-    """Return a remark in small print."""
-    return Html(f'<p class="note">{esc(text)}</p>')
+def note(text: object, most: int = LONGEST_TEXT) -> Html:
+    """Return a remark in small print, cut after `most` letters."""
+    return Html(f'<p class="note">{esc(text, most)}</p>')
 
 
 def section(key: str, title: str, *body: Html, lead: object = "") -> Html:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.report.charts import Line, bar_chart, line_chart
+from fedspan.report.blocks import row_bars
+from fedspan.report.charts import Line, line_chart
 from fedspan.report.cloud import cloud
-from fedspan.report.markup import Html, esc, join, table
+from fedspan.report.markup import Html, esc, join, number, table
 from fedspan.report.svg import charts, figure
 from fedspan.report.thinning import thinned
 
@@ -109,7 +110,8 @@ class Bars:
 
     def drawn(self) -> Html:
         """Return the bars for the page."""
-        drawn = bar_chart(list(self.values.values()), list(self.values), label=self.title, x_label=self.x_label)
+        rows = [[value] for value in self.values.values()]
+        drawn = row_bars(list(self.values), rows, label=self.title, show=number, colours=[0])
         return charts([figure("", drawn)])
 
 

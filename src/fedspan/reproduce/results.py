@@ -52,7 +52,7 @@ class Results:
         (folder / "results.json").write_text(json.dumps(asdict(self), indent=1, default=_plain), encoding="utf-8")
         body = [Html(f'<h1>{esc(self.title)}</h1><p class="result">{esc(self.lead)}</p>')]
         for number, part in enumerate(self.parts):
-            remark = [note(part.remark)] if part.remark else []
+            remark = [note(part.remark, most=5000)] if part.remark else []
             body.append(section(f"part{number}", part.title, part.drawn(), *remark))
         page = folder / "report.html"
         write_page(page, shell(self.title, join(body)))

@@ -159,8 +159,8 @@ def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend
             residual = (T[:, descend.rows] @ b[:, :, None])[:, :, 0] - block.y[:, descend.rows]
             if intercept:
                 residual += a[:, None]
-            weights = (residual[:, :, None] * b[:, None, :]).reshape(-1, r)
-            gradient += block.X[:, descend.rows].reshape(-1, n).T @ weights
+            slopes = (residual[:, None, :] @ block.X[:, descend.rows])[:, 0]  # X_k' (X_k U b_k - y_k) as rows
+            gradient += slopes.T @ b
             loss += float(np.vdot(residual, residual))
             loadings[block.tasks], sizes[block.tasks] = b, residual.shape[1]
         moment = (loadings * sizes[:, None]).T @ loadings

@@ -122,7 +122,7 @@ def test_each_side_of_the_game_descends_on_its_own_loss(name):
     def losses(w):
         E, G, D = network.functions(w).values()
         judged = [np.hstack(pair) for pair in ((x, E(x)), (G(z), z))]
-        real, fake = (D(v / (1 + np.abs(v))) for v in judged)
+        real, fake = (D(np.tanh(v)) for v in judged)
         told_apart = (softplus(-real).mean() + softplus(fake).mean()) / 2
         deceived = (softplus(real).mean() + softplus(-fake).mean()) / 2
         error = np.mean((G(E(x)) - x) ** 2)

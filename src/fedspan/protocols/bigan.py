@@ -7,7 +7,7 @@ FedBiGAN of T.-A. Nguyen and co-authors, "Federated PCA on Grassmann manifold fo
 The discriminator learns to tell pairs (x, E(x)) of a row and its code from pairs (G(z), z) of a normal z and the row
 that is generated of it; encoder E and generator G learn to deceive it, and to bring rows back, ``G(E(x)) = x``, which
 the adversarial game alone reaches only in the limit. Two things keep the game stable where rows have heavy tails and
-sites differ: the discriminator sees its input as ``v / (1 + |v|)``, and no layer of it has a spectral norm above 1
+sites differ: the discriminator sees the ``tanh`` of its input, and no layer of it has a spectral norm above 1
 (T. Miyato and co-authors, "Spectral normalization for generative adversarial networks", ICLR 2018).
 """
 
@@ -83,7 +83,7 @@ class _Game:
         z = self.torch.tensor(self.rng.standard_normal((len(x), self.latent), dtype=np.float32))
         codes = cat([self.encoder(x), z])
         brought_back, made = self.generator(codes).chunk(2)
-        real, fake = self.discriminator(nn.softsign(cat([cat([x, made]), codes], 1))).chunk(2)
+        real, fake = self.discriminator(cat([cat([x, made]), codes], 1).tanh()).chunk(2)
         wrong = cat([-real, fake])  # log-odds of taking the one for the other
         told_apart = nn.softplus(wrong).mean()
         deceived = told_apart - wrong.mean()  # softplus(-v) = softplus(v) - v
@@ -122,8 +122,7 @@ def bigan_score(
         x = D if scale is None else D / scale
         code = encode(x)
         lost = np.abs(x - generate(code)).sum(axis=1)
-        pairs = np.concatenate([x, code], axis=1)
-        log_odds = judge(pairs / (1.0 + np.abs(pairs)))[:, 0]
+        log_odds = judge(np.tanh(np.concatenate([x, code], axis=1)))[:, 0]
         return np.asarray(alpha * lost + (1.0 - alpha) * np.logaddexp(0.0, -log_odds))
 
     return in_blocks(X, mean, score)

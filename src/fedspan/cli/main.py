@@ -15,6 +15,7 @@ from fedspan.errors import FedspanError, InputError, JournalError
 PAPERS = {
     "fedpca": "fedspan.reproduce.fedpca",
     "few-shot": "fedspan.reproduce.few_shot",
+    "mixed-regression": "fedspan.reproduce.mixed_regression",
     "subspace-median": "fedspan.reproduce.subspace_median",
 }
 

@@ -109,8 +109,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     converged_ : bool
     site_weights_ : array (one per site), sites_trusted_ : tuple of str
         What share an aggregator gave to each site in the last round, and who had at least half an equal one.
-    mean_ : array (d,), whitening_ : array (d, r)
-        How features were prepared.
+    mean_ : array (d,), whitening_ : array (d, r) or (d,)
+        How features were prepared: what was subtracted, and the matrix, or its diagonal, that they were multiplied by.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -251,8 +251,10 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         centre, deviation = target_moments(fed, aggregator=self.aggregator)
         found = whitening(fed, scaling=self.scaling, center=self.fit_intercept, names=names, aggregator=self.aggregator)
         self.mean_, self.whitening_ = found.mean, found.matrix
-        prepared = fed.apply(whitened, mean=self.mean_, matrix=self.whitening_, intercept=bool(self.fit_intercept))
-        theta0 = np.zeros(self.whitening_.shape[1] + bool(self.fit_intercept))
+        prepared = fed
+        if self.scaling != "none" or self.fit_intercept:
+            prepared = fed.apply(whitened, mean=self.mean_, matrix=self.whitening_, intercept=bool(self.fit_intercept))
+        theta0 = np.zeros(self.whitening_.shape[-1] + bool(self.fit_intercept))
         if self.fit_intercept:
             theta0[0] = centre
         k = self.n_clusters
@@ -287,7 +289,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     def _keep(self, done: Any, who: Any) -> None:
         models = done.models
         slopes = models[:, 1:] if self.fit_intercept else models
-        self.coef_ = slopes @ self.whitening_.T
+        diagonal = self.whitening_.ndim == 1
+        self.coef_ = slopes * self.whitening_ if diagonal else slopes @ self.whitening_.T
         self.intercept_ = models[:, 0] - self.coef_ @ self.mean_ if self.fit_intercept else np.zeros(len(models))
         self.n_clusters_ = len(models)
         self.cluster_weights_, self.noise_, self.cluster_rows_ = who.shares, who.noise, who.rows

@@ -41,8 +41,12 @@ def polynomial(X: Array, degree: int, interactions: bool) -> Array:
 
 @lens
 def whitened(X: Array, mean: Array, matrix: Array, intercept: bool) -> Array:
-    """Return ``(X - mean) matrix`` (n, r) in double precision, after a column of ones where there is an intercept."""
-    mapped = (np.asarray(X, dtype=np.float64) - mean) @ matrix
+    """Return ``(X - mean) matrix`` (n, r) in double precision, after a column of ones where there is an intercept.
+
+    A diagonal matrix (d, d) may be given by its diagonal (d,): it travels with every call.
+    """
+    centred = np.asarray(X, dtype=np.float64) - mean
+    mapped = centred * matrix if matrix.ndim == 1 else centred @ matrix
     return np.hstack([np.ones((len(mapped), 1)), mapped]) if intercept else mapped
 
 

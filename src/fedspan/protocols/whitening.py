@@ -26,7 +26,7 @@ _FLOOR = 0.05  # of the mean: an aggregated covariance is a guess, and no direct
 
 @dataclass(frozen=True)
 class Whitening:
-    """Rows x become ``(x - mean) matrix``; `mean` is (d,), `matrix` (d, r)."""
+    """Rows x become ``(x - mean) matrix``; `mean` is (d,), `matrix` (d, r) or, where it is diagonal, (d,)."""
 
     mean: NDArray[np.float64]
     matrix: NDArray[np.float64]
@@ -50,14 +50,14 @@ def whitening(
     d = len(found.mean)
     mean = found.mean if center else np.zeros(d)
     if scaling == "none":
-        return Whitening(mean, np.eye(d))
+        return Whitening(mean, np.ones(d))
     second = found.variance + (0.0 if center else found.mean**2)
     rounding = (
         found.n * np.finfo(np.float64).eps * (found.variance + found.n * np.finfo(np.float64).eps * found.mean**2)
     )
     scale = np.where(second <= rounding, 1.0, np.sqrt(second))
     if scaling == "standardize":
-        return Whitening(mean, np.diag(1.0 / scale))
+        return Whitening(mean, 1.0 / scale)
     prepared = fed.apply(standardize, mean=mean, scale=scale, double=True)
     S, n, _ = total_scatter(prepared, aggregator=aggregator)
     values, V = eigh(S / n)
@@ -65,5 +65,5 @@ def whitening(
         values = np.maximum(values, _FLOOR * max(float(values.mean()), np.finfo(np.float64).tiny))
     seen = values > _FLAT * max(float(values[-1]), np.finfo(np.float64).tiny)
     if not seen.any():
-        return Whitening(mean, np.diag(1.0 / scale))
+        return Whitening(mean, 1.0 / scale)
     return Whitening(mean, (V[:, seen] / np.sqrt(values[seen])) / scale[:, None])

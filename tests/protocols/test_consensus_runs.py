@@ -60,8 +60,8 @@ def test_some_sites_at_a_time_end_where_all_do():
 
 def test_the_start_may_be_turned_within_its_span_or_be_another_one(monkeypatch):
     Q = np.linalg.qr(np.random.default_rng(5).normal(size=(K, K)))[0]
-    plain = consensus.random_start
-    monkeypatch.setattr(consensus, "random_start", lambda *arguments: plain(*arguments) @ Q)
+    plain = consensus.random_basis
+    monkeypatch.setattr(consensus, "random_basis", lambda *arguments: plain(*arguments) @ Q)
     turned, _, _ = run(federation(), tol=1e-8)
     assert subspace_distance(turned, TRUTH) < 1e-7
     monkeypatch.undo()

@@ -101,7 +101,7 @@ def test_the_error_of_least_squares_is_that_of_the_theory_and_infinite_in_the_me
 def test_the_squared_error_of_new_tasks_is_of_the_order_of_the_squared_error_of_the_representation():
     """The corollary has epsilon where epsilon^2 is right."""
     made = make_few_shot_tasks(30, 50, 3, 12, 1, seed=0)
-    off = np.random.default_rng(0).normal(size=made.basis.shape)
+    off = np.random.default_rng(9).normal(size=made.basis.shape)
     errors = []
     for epsilon in (1e-2, 1e-4):
         U = np.linalg.qr(made.basis + epsilon * off)[0]

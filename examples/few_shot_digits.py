@@ -71,10 +71,11 @@ def main() -> None:
     for m in (10, 20, 40, 80):
         print(f"{m:5d}" + "".join(f"{right(way, m):19.3f}" for way in ways))
 
-    print("\nsome clients send -10 times the mean of everybody's replies; right answers with 20 images:")
+    print("\nsome clients send -10 times the mean of everybody's gradients; right answers with 20 images:")
     print("liars   sums   geometric median")
     for count in (1, 2, 3):
-        liars = features.corrupt(fs.attacks.ScaledReverse(10.0), sites=features.sites[:count])
+        attack = fs.attacks.ScaledReverse(10.0, keys=["gradient"])
+        liars = features.corrupt(attack, sites=features.sites[:count])
         values = []
         for aggregator in (None, fs.aggregation.GeometricMedian()):
             with warnings.catch_warnings():

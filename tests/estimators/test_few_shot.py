@@ -188,8 +188,11 @@ def test_the_whole_fit_is_resilient(data):
         if not isinstance(attack, attacks.ALittleIsEnough):
             assert "site-01" not in model.sites_trusted_
             assert model.site_weights_[1] < 0.05
-    spoilt = fs.FedFewShotRegressor(R, iterations=10).fit(fed.corrupt(attacks.ScaledReverse(100.0), sites=["site-01"]))
+    reversed_gradients = attacks.ScaledReverse(100.0, steps=["local_gradient"], keys=["gradient"])
+    spoilt = fs.FedFewShotRegressor(R, iterations=10).fit(fed.corrupt(reversed_gradients, sites=["site-01"]))
     assert subspace_distance(spoilt.representation_, data.basis) > 0.5
+    with pytest.raises(InputError, match="a site sends nonsense, which takes an aggregator"):
+        fs.FedFewShotRegressor(R).fit(fed.corrupt(attacks.ScaledReverse(100.0), sites=["site-01"]))
 
 
 def test_coefficients_may_stay_at_their_sites(data, tmp_path):

@@ -190,8 +190,12 @@ def test_step_sizes_and_the_shorter_steps_after_a_loss_that_rose():
     ):
         descent.watch(losses)
         assert descent.shorter == shorter
-    with pytest.raises(InputError, match="nothing to learn"):
+    with pytest.raises(InputError, match="second moment of the tasks' coefficients is not positive"):
         descent.moved(U, gradient, np.zeros((1, 1)))
+    within = Descent(step_size=1.0, spread=1.0)
+    for moment, used in ((-7.0, 2.0), (3.0, 3.0), (1e9, 5.0)):
+        bounded, _ = within.moved(U, gradient, np.array([[moment]]), (2.0, 5.0))
+        assert -bounded[1, 0] / bounded[0, 0] == pytest.approx(3.0 / used)
 
 
 def test_features_of_unequal_scale_and_direction_are_learned_more_slowly_but_safely(data):
@@ -253,6 +257,11 @@ def test_sites_with_and_without_tasks_do_not_mix():
     fed = fs.LocalFederation([fs.Site("a", X, y, [0, 0, 1, 1]), fs.Site("b", X, y)])
     with pytest.raises(InputError, match="site 'b' have no task"):
         fed.run(agree_on_tasks)
+    three = fs.LocalFederation([fs.Site(name, X, y, [0, 0, 1, 1]) for name in "acd"] + [fs.Site("b", X, y)])
+    assert three.run(agree_on_tasks).strange == ("b",)
+    with pytest.warns(UserWarning, match="rows have no task, or have one where most sites' have none: b"):
+        found = three.run(altgdmin, rank=1, n_columns=2, iterations=1)
+    assert set(found.weights) == {"a", "c", "d"}
 
 
 def test_tasks_named_by_numbers_and_by_text_are_told_apart_by_name(data):
@@ -262,7 +271,12 @@ def test_tasks_named_by_numbers_and_by_text_are_told_apart_by_name(data):
         task = data.task[mine].astype(str) if i % 2 else data.task[mine]
         sites.append(fs.Site(str(i), data.X[mine], data.y[mine], task))
     fed = fs.LocalFederation(sites, seed=1)
-    assert fed.run(agree_on_tasks).labels.dtype.kind == "U"
+    assert fed.run(agree_on_tasks).labels.dtype.kind == "U"  # as many have text as numbers
+    most = fs.LocalFederation(sites[:-1])
+    assert most.run(agree_on_tasks).labels.tolist() == list(range(Q))
+    assert most.run(median_coefs, U=data.basis).tasks.tolist() == list(range(Q))
+    odd = fs.LocalFederation([sites[0], *sites[2:-1], fs.Site("x", data.X[:9], data.y[:9], np.repeat("own", 9))])
+    assert odd.run(agree_on_tasks).labels.tolist() == list(range(Q))
     for protocol in (altgdmin, byz_altgdmin):
         assert error(learn(fed, protocol), data) < 1e-4
     coefs = fed.run(pooled_coefs, U=data.basis, tasks=np.sort(np.arange(Q).astype(str)))

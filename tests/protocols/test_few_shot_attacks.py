@@ -54,6 +54,15 @@ ATTACKS = {
     "largest numbers": attacks.Ones(1.7e308),
     "not finite": attacks.NonFinite(),
     "shape": attacks.WrongShape(),
+    "largest numbers for one row": lambda replies, bad, rng, call: {
+        site: {
+            key: 1 if isinstance(value, int) else np.full(np.shape(value), 1.7e308) if np.ndim(value) else 1.7e308
+            for key, value in replies[site].items()
+            if key != "task"
+        }
+        for site in bad
+        if not call.step.endswith("local_tasks")
+    },
     "redrawn": attacks.Redrawn(attacks.ScaledReverse(10.0), 2),
 }
 
@@ -92,6 +101,21 @@ def test_lies_just_below_the_norm_threshold_are_outvoted(data, split, direction,
     assert set(run.record.metric("refused")) == {""}
     if times == 9.9:
         assert max(found.weights[site] for site in fed.sites[:2]) < 0.05
+
+
+@pytest.mark.parametrize("factor", [-10.0, 0.0, 1e9])
+def test_lies_about_the_second_moment_do_not_make_the_step_unsafe(data, factor):
+    """Also where every site has one task only, so that honest second moments differ as much as can be."""
+
+    def attack(replies, bad, rng, call):
+        if not call.step.endswith("local_gradient"):
+            return {}
+        return {site: {**replies[site], "moment": factor * replies[site]["moment"]} for site in bad}
+
+    for sites in (SITES, Q):
+        fed = by_tasks(data, sites=sites)
+        bad = fed.corrupt(attack, sites=fed.sites[: sites // 3])
+        assert error(learn(bad, iterations=60), data) < 1e-2
 
 
 def test_longer_lies_are_refused_and_told(data):
@@ -234,6 +258,7 @@ STRANGE_TASKS = {
     "fake": {"task": np.array([9999]), "rows": np.array([10**9])},
     "text": {"task": np.array(["x"]), "rows": np.array([7])},
     "power": {"power": np.ones(3)},
+    "no names": {"named": False},
     "spread": {"spread": 1e300, "power": -1e300, "offset": 5.0, "uneven": 1e300},
 }
 

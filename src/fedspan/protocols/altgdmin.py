@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation
 from fedspan.protocols.gdmin import Descent, Representation, by_importance, local_gradient, split_payload
-from fedspan.protocols.learners import largest_rank, learners
+from fedspan.protocols.learners import check_rank, known_sites, largest_rank, learners
 from fedspan.protocols.rank_choice import chosen_directions
 from fedspan.protocols.tasks import Tasks, agree_on_tasks
 from fedspan.protocols.truncated_start import StartPlan, summed_start
@@ -71,19 +71,20 @@ def altgdmin(
     """
     # Line 3: the rows are cut into 2 T + 1 parts, or all of them are used each time.
     tasks = tasks or agree_on_tasks(fed, intercept=intercept)
-    parts = 2 * iterations + 1 if sample_split else 1
+    fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
     columns = largest_rank(tasks, max_rank, n_columns, intercept, parts) if rank is None else rank
-    workers = learners(fed, tasks, columns, n_columns, intercept, parts)
+    check_rank(tasks, columns, n_columns, intercept, parts)
     # Lines 5 to 9: the truncation threshold, and the leading left singular vectors of Theta_0.
     counts = np.array([rows.sum() for _, rows in tasks.held.values()], dtype=np.float64)
     alpha = truncation * float(np.average(list(tasks.power.values()), weights=counts))
     U = summed_start(fed, StartPlan(columns, n_columns, tasks, alpha, intercept, parts, power_iterations))
     if rank is None:
-        U = chosen_directions(workers, U, len(tasks.labels), intercept, parts, resilient=False)
+        U = chosen_directions(fed, U, len(tasks.labels), intercept, parts, resilient=False)
     fed.log(start="the power method on all rows", rank=U.shape[1])
     if watch is not None:
         watch(U)
     # Lines 11 to 20. Each site minimises over its b_k and sends its part of the gradient.
+    workers = learners(fed, tasks, U.shape[1], intercept, parts)
     descent = Descent(step_size, float(np.average(list(tasks.spread.values()), weights=counts)))
     answered: dict[str, int] = {}
     loss, moment, done, moved = np.nan, None, 0, np.inf

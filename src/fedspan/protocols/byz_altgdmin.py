@@ -20,18 +20,20 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregate, Aggregator, GeometricMedian
 from fedspan.aggregation.base import believed
-from fedspan.aggregation.safe_arithmetic import norms
+from fedspan.aggregation.safe_arithmetic import norms, shrunk
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies
 from fedspan.linalg.subspace_median import Output
 from fedspan.protocols.gdmin import Descent, Representation, by_importance, local_gradient, split_payload
-from fedspan.protocols.learners import largest_rank, learners
+from fedspan.protocols.learners import check_rank, known_sites, largest_rank, learners
 from fedspan.protocols.rank_choice import chosen_directions
 from fedspan.protocols.tasks import Tasks, agree_on_tasks
 from fedspan.protocols.truncated_start import Init, StartPlan, fitting_start, median_start
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
+
+_LARGEST = 1e150  # numbers that can still be squared
 
 
 def byz_altgdmin(
@@ -78,21 +80,22 @@ def byz_altgdmin(
     if threshold is not None and not threshold >= 1.0:
         raise InputError(f"threshold={threshold} must be at least 1, in units of the median norm")
     tasks = tasks or agree_on_tasks(fed, intercept=intercept)
-    parts = 2 * iterations + 1 if sample_split else 1
+    fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
     most = largest_rank(tasks, max_rank, n_columns, intercept, parts) if rank is None else rank
     init, groups, columns = fitting_start(tasks, len(fed.sites), init, groups, rank, most)
-    workers = learners(fed, tasks, columns, n_columns, intercept, parts)
+    check_rank(tasks, columns, n_columns, intercept, parts)
     # Algorithm 2, lines 3 to 6: the threshold. (The median of the batches' means in the paper; this tolerates more.)
     alpha = truncation * float(np.median(list(tasks.power.values())))
     # Algorithm 2, lines 7 to 26.
     plan = StartPlan(columns, n_columns, tasks, alpha, intercept, parts, power_iterations)
     U = median_start(fed, plan, init, groups, output)
     if rank is None:
-        U = chosen_directions(workers, U, len(tasks.labels), intercept, parts, resilient=True)
+        U = chosen_directions(fed, U, len(tasks.labels), intercept, parts, resilient=True)
     fed.log(start=init, groups=groups, rank=U.shape[1])
     if watch is not None:
         watch(U)
     # Algorithm 3, lines 2 to 14.
+    workers = learners(fed, tasks, U.shape[1], intercept, parts)
     descent = Descent(step_size, float(np.median(list(tasks.spread.values()))))
     weights: dict[str, float] = {}
     losses: dict[str, float] = {}
@@ -101,10 +104,10 @@ def byz_altgdmin(
         replies = workers.ask(local_gradient, U=U, intercept=intercept, **split_payload(t, iterations, sample_split))
         replies = workers.accept(replies, partial(_per_row, shape=U.shape))
         gradient, refused = _combined(replies, aggregator, threshold)
-        moment = GeometricMedian()(replies.stack("moment")).value  # whatever the aggregator: the step must stay safe
+        moment, bounds = _second_moment(replies)
         losses = {site: float(reply["loss"]) for site, reply in replies.items()}
         descent.watch(losses)
-        U, moved = descent.moved(U, gradient.value, moment)
+        U, moved = descent.moved(U, gradient.value, moment, bounds)
         done = t + 1
         for site, weight in zip(replies, gradient.weights.tolist(), strict=True):
             weights[site] = weights.get(site, 0.0) + weight
@@ -130,14 +133,27 @@ def _per_row(reply: Message, shape: tuple[int, ...]) -> Message:
     return {"gradient": gradient / rows, "moment": moment / rows, "loss": loss / free, "rows": rows}
 
 
+def _second_moment(replies: Replies) -> tuple[Matrix, tuple[float, float]]:
+    """Return the geometric median of the second moments, whatever the aggregator, and bounds of its largest eigenvalue.
+
+    Where sites differ liars can move the median, and the step must stay safe. The largest eigenvalue is at least the
+    mean one, and at most that of a site with few tasks: of both the median over the sites.
+    """
+    moments = np.clip(replies.stack("moment"), -_LARGEST, _LARGEST)
+    symmetric = (moments + moments.transpose(0, 2, 1)) / 2
+    eigenvalues = np.linalg.eigvalsh(symmetric)
+    low, high = (float(np.median(values)) for values in (eigenvalues.mean(axis=1), eigenvalues.max(axis=1)))
+    return GeometricMedian()(symmetric).value, (low, high)
+
+
 def _combined(replies: Replies, aggregator: Aggregator, threshold: float | None) -> tuple[Aggregate, list[str]]:
     """Lines 10 and 11: the aggregate of the gradients that are not beyond the threshold, and whose are.
 
     The median length is the lower one of two: while fewer than half of the sites lie, it is bounded by an honest one.
     """
     values, rows = replies.stack("gradient"), believed(aggregator, replies.stack("rows"))
-    lengths = norms(values.reshape(len(values), -1))
-    middle = np.sort(lengths)[(len(lengths) - 1) // 2]
+    lengths = norms(shrunk(values.reshape(len(values), -1))[0])  # up to a common factor, so that none is infinite
+    middle = float(np.sort(lengths)[(len(lengths) - 1) // 2])
     if threshold is None or middle == 0.0:
         return aggregator(values, rows), []
     beyond = lengths > threshold * middle

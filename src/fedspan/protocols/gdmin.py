@@ -83,11 +83,20 @@ class Descent:
     shorter: float = field(default=1.0, init=False)  # than the step above, after a loss that rose
     _best: dict[Any, float] = field(default_factory=dict, init=False)
 
-    def moved(self, U: Matrix, gradient: Matrix, moment: Matrix) -> tuple[Matrix, float]:
-        """Return the next U, and how far it is from this one: ``SD_F / sqrt(r)`` of a step of full length."""
-        curvature = self.spread * float(np.linalg.eigvalsh((moment + moment.T) / 2).max())
+    def moved(
+        self, U: Matrix, gradient: Matrix, moment: Matrix, bounds: tuple[float, float] = (0.0, np.inf)
+    ) -> tuple[Matrix, float]:
+        """Return the next U, and how far it is from this one: ``SD_F / sqrt(r)`` of a step of full length.
+
+        `bounds` are those of sigma_1^2, where they are known from elsewhere than `moment`.
+        """
+        sigma = float(np.linalg.eigvalsh((moment + moment.T) / 2).max())
+        curvature = self.spread * float(np.clip(sigma, *bounds))
         if not curvature > 0.0:
-            raise InputError("the targets of most sites are all zero, or their rows are: there is nothing to learn")
+            raise InputError(
+                "the second moment of the tasks' coefficients is not positive: rows or targets are all zero, or a site "
+                "sends nonsense, which takes an aggregator"
+            )
         following = orthonormalize(U - self.shorter * self.step_size / curvature * gradient, complete=True)
         return following, subspace_distance(U, following) / np.sqrt(U.shape[1]) / self.shorter
 

@@ -24,6 +24,7 @@ Matrix = NDArray[np.float64]
 
 #: Directions in which the coefficients vary by so many times more than noise would by chance are kept.
 BEYOND_CHANCE = 1.25
+_LARGEST = 1e150  # numbers that can still be squared
 
 
 @step
@@ -96,4 +97,4 @@ def _per_row(reply: Message, R: int) -> Message:
         raise InputError(f"the second moments must be matrices {(R, R)} of real numbers")
     if not isinstance(rows, int) or rows < 1:
         raise InputError(f"no task of this site has more than {R} rows")
-    return {key: value / rows for key, value in values.items()}
+    return {key: np.clip(value, -_LARGEST, _LARGEST) / rows for key, value in values.items()}

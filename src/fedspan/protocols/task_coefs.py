@@ -17,7 +17,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import geometric_median
 from fedspan.protocols.task_rows import TaskRows, fitted
-from fedspan.protocols.tasks import Labels, patiently, positions
+from fedspan.protocols.tasks import Labels, merged_labels, patiently, positions
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
@@ -108,11 +108,9 @@ def median_coefs(fed: Federation, *, U: Matrix, intercept: bool = False) -> Task
     """
     r = U.shape[1]
     replies = patiently(fed, local_coefs, lambda reply: _checked(reply, r), U=U, intercept=intercept)
-    own = [reply["task"] for reply in replies.values()]
-    if any(labels.dtype.kind == "U" for labels in own):
-        own = [labels.astype(str) for labels in own]
-    tasks, code = np.unique(np.concatenate(own), return_inverse=True)
-    b, a, rows = (np.concatenate([reply[key] for reply in replies.values()]) for key in _KEYS)
+    tasks, at = merged_labels({site: reply["task"] for site, reply in replies.items()})
+    code = np.concatenate(list(at.values()))
+    b, a, rows = (np.concatenate([replies[site][key] for site in at]) for key in _KEYS)
     loadings, intercepts = np.zeros((len(tasks), r)), np.zeros(len(tasks))
     order = np.argsort(code, kind="stable")
     for k, there in enumerate(np.split(order, np.searchsorted(code[order], np.arange(1, len(tasks))))):

@@ -43,6 +43,8 @@ class Tasks:
         Largest second moment of the features in any direction, sampling errors taken off.
     uneven : dict of site name to float
         The same as a multiple of the mean over all directions: 1 for white features.
+    strange : tuple of site names
+        Sites whose rows have no task where those of most sites have, or the other way round: to be left out.
     """
 
     labels: Labels
@@ -51,6 +53,7 @@ class Tasks:
     offset: Mapping[str, float]
     spread: Mapping[str, float]
     uneven: Mapping[str, float]
+    strange: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -97,17 +100,38 @@ def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
 def agree_on_tasks(fed: Federation, *, intercept: bool = False) -> Tasks:
     """Return the tasks of all sites that answer; those that do not are asked again, at most twice."""
     replies = patiently(fed, local_tasks, _checked, intercept=intercept)
-    named = [bool(reply["named"]) for reply in replies.values()]
-    if any(named) and not all(named):
-        without = [site for site, reply in replies.items() if not reply["named"]]
-        raise InputError(f"the rows of site {without[0]!r} have no task, those of other sites have: give all or none")
-    own = {site: reply["task"] for site, reply in replies.items()}
-    if any(labels.dtype.kind == "U" for labels in own.values()):
+    named = {site: bool(reply["named"]) for site, reply in replies.items()}
+    if 2 * sum(named.values()) == len(named):
+        without = next(site for site in named if not named[site])
+        raise InputError(f"the rows of site {without!r} have no task, those of other sites have: give all or none")
+    strange = tuple(site for site in named if named[site] != (2 * sum(named.values()) > len(named)))
+    own = {site: reply["task"] for site, reply in replies.items() if site not in strange}
+    labels, held_at = merged_labels(own)
+    held = {site: (at, replies[site]["rows"]) for site, at in held_at.items()}
+    power, offset, spread, uneven = ({site: float(replies[site][key]) for site in held} for key in _NUMBERS)
+    return Tasks(labels, held, power, offset, spread, uneven, strange)
+
+
+def merged_labels(own: Mapping[str, Labels]) -> tuple[Labels, dict[str, NDArray[np.intp]]]:
+    """Return all sites' labels, sorted, and where those of each site stand among them.
+
+    Whole numbers where most sites have such: a site with text that is no number then has no place. Otherwise text.
+    """
+    numbers = sum(labels.dtype.kind != "U" for labels in own.values())
+    if 2 * numbers > len(own):
+        own = {site: labels for site, labels in own.items() if labels.dtype.kind != "U" or _are_numbers(labels)}
+        own = {site: labels.astype(np.int64) for site, labels in own.items()}
+    else:
         own = {site: labels.astype(str) for site, labels in own.items()}
-    labels = np.unique(np.concatenate(list(own.values())))
-    held = {site: (np.searchsorted(labels, own[site]), replies[site]["rows"]) for site in own}
-    numbers = [{site: float(reply[key]) for site, reply in replies.items()} for key in _NUMBERS]
-    return Tasks(labels, held, *numbers)
+    common = np.unique(np.concatenate(list(own.values())))
+    return common, {site: np.searchsorted(common, labels) for site, labels in own.items()}
+
+
+def _are_numbers(labels: Labels) -> bool:
+    try:
+        return bool((labels.astype(np.int64).astype(str) == labels).all())
+    except (ValueError, OverflowError):
+        return False
 
 
 def patiently(

@@ -19,7 +19,7 @@ from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.federation import Attack, AttackedCall
 from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
 from fedspan.protocols.moment_descent import CLEAR, moment_descent
-from fedspan.reproduce.mixed_runs import Setting
+from fedspan.reproduce.mixed_runs import Setting, many
 from fedspan.reproduce.results import Table
 
 RAW: dict[str, Any] = {"scaling": "none", "fit_intercept": False}
@@ -173,7 +173,7 @@ def perturbation_table(seeds: Sequence[int]) -> Table:
         "C1: perturbed models (Remark 2)",
         ["length of the noise", "start error, mean", "largest"],
         [[f"{length:g}", f"{np.mean(e):.3f}", f"{np.max(e):.3f}"] for length, e in errors.items()],
-        f"{len(seeds)} seeds. Two independent perturbations for every site; models have a length of about 1. No "
+        f"{many(len(seeds))}. Two independent perturbations for every site; models have a length of about 1. No "
         "account of privacy is made of this.",
     )
 

@@ -22,7 +22,7 @@ from fedspan.reproduce.mixed_extras import (
     perturbation_table,
     traffic_table,
 )
-from fedspan.reproduce.mixed_runs import ROUNDS, Setting, Update, rounds_to
+from fedspan.reproduce.mixed_runs import ROUNDS, Setting, Update, many, rounds_to
 from fedspan.reproduce.results import Chart, Results, Table, spread
 
 SEEDS = range(100, 120)
@@ -40,7 +40,9 @@ PAPER: dict[str, str | dict[str, str]] = {
     "vanilla FedAvg": "does not converge to small errors",
 }
 UPDATES = {"s = 1": Update(1), "s = 5": Update(5), "s = 10": Update(10), "FedProx": Update(0)}
-SHOWN = [0, 1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100, 150, 200, 250, 300, 400]
+#: The rounds that charts show: as in the paper's figures, or all where IFCA is late.
+STEPS_SHOWN = list(range(0, 251, 10))
+METHODS_SHOWN = {"C1": list(range(0, 101, 5)), "C2": list(range(0, 401, 20)), "C3": list(range(0, 401, 20))}
 
 
 def run(quick: bool = False) -> Results:
@@ -164,7 +166,7 @@ def _main_table(configuration: str, found: Mapping[str, list[dict[str, float]]],
         f"{configuration}: {WHAT[configuration]}",
         ["method", "error", "median", "success", "rounds", "/ OLS", "labels", "kB up", "the paper"],
         rows,
-        f"{seeds} seeds (100 on), {ROUNDS} rounds of refinement. Success: at most 1.1 times the oracle of the same "
+        f"{many(seeds)} (100 on), {ROUNDS} rounds of refinement. Success: at most 1.1 times the oracle of the same "
         "update and weights (one-shot: of s = 5; exact: least squares with true labels). Rounds: median to get there "
         "and stay. / OLS: median ratio to least squares with true labels. kB up: per site, start and all rounds.",
     )
@@ -175,20 +177,20 @@ def _charts(configuration: str, curves: Mapping[str, list[list[float]]], seeds: 
     right = ["two-phase, s = 5, n_i / N", "two-phase, s = 5, n_i / N_j", "IFCA, s = 5, n_i / N"]
     right += ["IFCA, s = 5, n_i / N_j", "one-shot", "vanilla FedAvg"]
     charts = []
-    for title, names in (("local steps", left), ("methods", right)):
+    for title, names, shown in (("local steps", left, STEPS_SHOWN), ("methods", right, METHODS_SHOWN[configuration])):
         lines: dict[str, Sequence[float]] = {
-            name: [float(np.mean([errors[t] for errors in curves[name]])) for t in SHOWN] for name in names
+            name: [float(np.mean([errors[t] for errors in curves[name]])) for t in shown] for name in names
         }
         # The oracle begins at the truth, so that only its end can be drawn.
         end = float(np.mean([errors[-1] for errors in curves["oracle, s = 5, n_i / N"]]))
-        lines["oracle, s = 5, after all rounds"] = [end] * len(SHOWN)
+        lines["oracle, s = 5, after all rounds"] = [end] * len(shown)
         charts.append(
             Chart(
                 f"{configuration}: error against rounds, {title}",
                 "round of refinement",
-                SHOWN,
+                shown,
                 lines,
-                f"Mean over {seeds} seeds. Rounds of Phase 2; round 0 is the start.",
+                f"Mean over {many(seeds)}. Rounds of Phase 2; round 0 is the start.",
                 log=True,
             )
         )
@@ -214,7 +216,7 @@ def _starts_table(configuration: str, found: Mapping[str, list[dict[str, float]]
         f"{configuration}: starts",
         ["start", "median error", "labels", "smallest gap", "anchors", "kB up per site"],
         rows,
-        f"{seeds} seeds. Labels: share of sites that the start's models put into the right cluster.",
+        f"{many(seeds)}. Labels: share of sites that the start's models put into the right cluster.",
     )
 
 
@@ -244,7 +246,7 @@ def _gap_table(seeds: Sequence[int]) -> Table:
         "Why IFCA fails in C1: the weights",
         ["IFCA from one random start", "median error", "success", "rows of the smallest cluster, median"],
         rows,
-        f"{len(seeds)} seeds, {ROUNDS} rounds. With n_i / N a small cluster moves in proportion to its share, falls "
+        f"{many(len(seeds))}, {ROUNDS} rounds. With n_i / N a small cluster moves in proportion to its share, falls "
         "behind, loses its sites and starves; with n_i / N_j it keeps up. Most of the gap between the two-phase method "
         "and IFCA is this, and not the start.",
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
 
 import fedspan as fs
@@ -325,6 +326,36 @@ def test_a_killed_fit_goes_on_to_the_same_bytes(tmp_path, start):
         for name in ("coef_", "intercept_", "proba_", "labels_", "noise_"):
             np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
         assert any(call.replayed for call in again.run_.calls)
+
+
+def test_a_pipeline_of_federations():
+    made = mixture(25, sizes=(10,) * 40, k=2, d=3)
+    fed = fs.federate(made[0] * 100.0 + 5.0, made[1], sites=made[2])
+    model = make_pipeline(fs.FedStandardScaler(), fs.FedMixedRegressor(2, start="spectral")).fit(fed)
+    assert matched_share(model[-1].labels_, made[3]) == 1.0
+    np.testing.assert_allclose(
+        model.predict(made[0] * 100.0 + 5.0), fitted(made, start="spectral").predict(made[0]), atol=1e-2
+    )
+
+
+def test_sites_without_rows_or_with_one_are_no_trouble():
+    made = mixture(26, sizes=(10,) * 30 + (1,) * 10, k=2, d=3)
+    sites = [fs.Site(name, made[0][made[2] == name], made[1][made[2] == name]) for name in np.unique(made[2])]
+    sites.append(fs.Site("empty", np.zeros((0, 3)), np.zeros(0)))
+    for options in ({}, {"start": "spectral", "update": "exact"}, {"aggregator": GeometricMedian(), "max_rounds": 30}):
+        model = fs.FedMixedRegressor(2, random_state=0, **options).fit(fs.LocalFederation(sites))
+        assert matched_share(model.labels_[:30], made[3][:30]) == 1.0
+
+
+@pytest.mark.parametrize("scale", [1e150, 1e300])
+def test_absurd_numbers_are_told_or_filtered(scale):
+    made = mixture(27, sizes=(10,) * 60, k=2, d=6)
+    fed = federation(made).corrupt(RandomNoise(scale), sites=[f"{i:04d}" for i in range(6)])
+    options = {"start": "spectral", "max_rounds": 40, "tol": 1e-3, "random_state": 0}
+    model = fs.FedMixedRegressor(2, aggregator=SpectralFilter(), **options).fit(fed)
+    assert matched_share(model.labels_[6:], made[3][6:]) == 1.0
+    with pytest.raises((InputError, fs.errors.QuorumError)):
+        fs.FedMixedRegressor(2, **options).fit(fed)
 
 
 def test_parameters_are_saved_and_anchors_can_be_perturbed(tmp_path):

@@ -151,8 +151,8 @@ def _spare(fed: Federation, models: Matrix, who: ClusterAssignment, options: Map
     ratios[np.diag_indices(k)] = np.inf
     i, j = (int(index) for index in np.unravel_index(int(ratios.argmin()), (k, k)))
     small, large = sorted((i, j), key=lambda cluster: float(who.rows[cluster]))
-    if ratios[i, j] <= _SAME:
-        return small
+    if ratios[i, j] <= _SAME or options["aggregator"] is not None:  # of lies a likelihood says nothing
+        return small if ratios[i, j] <= _SAME else None
     fewer = models.copy()
     fewer[large] = (who.rows[i] * models[i] + who.rows[j] * models[j]) / (who.rows[i] + who.rows[j])
     fewer = np.delete(fewer, small, axis=0)

@@ -93,6 +93,8 @@ def _operator(X: Array, rate: float, rows: int | None, factor: Callable[[Array],
     if not rate > 0.0:
         raise InputError(f"rate={rate} must be above 0")
     n, d = X.shape
+    if n == 0:
+        return np.zeros((0, d))
     scale = rate / max(1, n if rows is None else rows)
     if n <= d:
         values, V = scipy.linalg.eigh(X @ X.T, check_finite=False)

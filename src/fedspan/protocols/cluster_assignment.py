@@ -23,6 +23,7 @@ from fedspan.protocols.start import checked_losses, local_losses
 
 _TINY = np.finfo(np.float64).tiny
 _ROUNDS = 20
+_LARGEST = 1e100  # losses beyond are lies, and must not overflow
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _answers(fed: Federation, models: Matrix, local: Any) -> tuple[Matrix, Vecto
     losses, counts = np.zeros((len(fed.sites), len(models))), np.ones(len(fed.sites))
     for i, name in enumerate(fed.sites):
         if name in found:
-            losses[i], counts[i] = found[name][0], max(1, found[name][1])
+            losses[i], counts[i] = np.minimum(found[name][0], _LARGEST), max(1, found[name][1])
     return losses, counts, np.array([i for i, name in enumerate(fed.sites) if name not in found], dtype=np.intp)
 
 

@@ -17,12 +17,11 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.cluster_changes import combined_changes
 from fedspan.protocols.exact_round import exact_round
-from fedspan.protocols.refinement import Belief, Matrix, Moved, Refinement, Vector, refine, responsibilities
+from fedspan.protocols.refinement import Belief, Matrix, Moved, Refinement, Vector, moved_by, refine, responsibilities
 from fedspan.protocols.regression_rows import local_operator, rows_of
 
 UPDATES = ("fedavg", "fedprox", "exact")
 _GAMMA = 0.9  # of the stability limit of the least stable site
-_TINY = np.finfo(np.float64).tiny
 
 
 @step
@@ -118,9 +117,7 @@ def fedx(
         if update == "exact":
             return exact_round(fed, models=models, belief=belief, aggregator=aggregator, solved=solved, weights=weights)
         if aggregator is None:
-            sums = fed.sum(local_refinement, models=models, **steps, **belief.payload())["sums"]
-            rows, members, losses = sums[:, -3:].T
-            return Moved(sums[:, :-3] / np.maximum(rows, _TINY)[:, None], rows.copy(), members, float(losses.sum()))
+            return moved_by(fed.sum(local_refinement, models=models, **steps, **belief.payload())["sums"])
         replies = fed.ask(local_change, models=models, **steps, **belief.payload())
         return combined_changes(fed, replies, models.shape, aggregator)
 

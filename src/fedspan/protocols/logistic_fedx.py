@@ -18,10 +18,9 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.cluster_changes import combined_changes
 from fedspan.protocols.fedx import default_rate
-from fedspan.protocols.refinement import Belief, Matrix, Moved, Refinement, Vector, refine, responsibilities
+from fedspan.protocols.refinement import Belief, Matrix, Moved, Refinement, Vector, moved_by, refine, responsibilities
 from fedspan.protocols.regression_rows import target
 
-_TINY = np.finfo(np.float64).tiny
 _LIKELIHOOD = 0.5  # the "variance" with which a loss is minus a log-likelihood
 _HELD_BACK = 4  # every fourth row
 PARTS = ("all", "train", "held back")
@@ -105,9 +104,7 @@ def logistic_fedx(
 
     def one_round(models: Matrix, belief: Belief) -> Moved:
         if aggregator is None:
-            sums = fed.sum(local_logistic_refinement, models=models, **steps, **belief.payload())["sums"]
-            rows, members, losses = sums[:, -3:].T
-            return Moved(sums[:, :-3] / np.maximum(rows, _TINY)[:, None], rows.copy(), members, float(losses.sum()))
+            return moved_by(fed.sum(local_logistic_refinement, models=models, **steps, **belief.payload())["sums"])
         replies = fed.ask(local_logistic_change, models=models, **steps, **belief.payload())
         return combined_changes(fed, replies, models.shape, aggregator)
 

@@ -123,6 +123,16 @@ def refine(
     )
 
 
+def moved_by(sums: Matrix) -> Moved:
+    """Return what the summed replies (k, d + 3) of a round say: n times the change, n, 1 and the loss of each site."""
+    rows, members, losses = sums[:, -3:].T
+    if not (rows >= 0.0).all() or not (members >= 0.0).all():
+        raise InputError("sites sent negative numbers of rows: use an aggregator if some may lie")
+    with np.errstate(over="ignore"):  # whoever moves the models sees that they diverged
+        change = sums[:, :-3] / np.where(rows > 0.0, rows, 1.0)[:, None]
+    return Moved(change, rows.copy(), members, float(losses.sum()))
+
+
 def responsibilities(losses: Vector, shares: Vector, variance: float | None) -> Vector:
     """Return how much a site belongs to each cluster (k,), by its losses: squared errors, or minus log-likelihoods.
 
@@ -139,8 +149,10 @@ def responsibilities(losses: Vector, shares: Vector, variance: float | None) -> 
 
 def check(models: Matrix, weights: str, assignment: str, max_rounds: int, tol: float, acceleration: int) -> None:
     """Refuse settings that no refinement takes."""
-    if np.ndim(models) != 2 or not np.size(models) or not np.isfinite(models).all():
-        raise InputError(f"models must be a (k, d) array of finite numbers, not of shape {np.shape(models)}")
+    if np.ndim(models) != 2 or not np.size(models) or not np.abs(models).max() < _DIVERGED:
+        raise InputError(
+            f"models must be a (k, d) array of finite numbers below {_DIVERGED:g}, not of shape {np.shape(models)}"
+        )
     if weights not in WEIGHTS:
         raise InputError(f"weights={weights!r} must be 'cluster' (n_i / N_j) or 'total' (n_i / N)")
     if assignment not in ASSIGNMENTS:

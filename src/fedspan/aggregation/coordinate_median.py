@@ -44,13 +44,13 @@ class CoordinateMedian:
         given = Given.of(values, weights)
         weight = given.shares
         shares = np.zeros(given.points.shape)
-        for middle in _middle_values(given.points, weight):
+        for middle in middle_values(given.points, weight):
             tied = weight[:, None] * (given.points == middle)
             shares += tied / tied.sum(axis=0)
         return given.mixed(shares)
 
 
-def _middle_values(points: Points, weights: Vector) -> tuple[Vector, Vector]:
+def middle_values(points: Points, weights: Vector) -> tuple[Vector, Vector]:
     """Return the lower and the upper median (d,) of every column."""
     count = len(points)
     if (weights == weights[0]).all():

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from fedspan.aggregation.base import Aggregate, Given, Points, Vector
-from fedspan.aggregation.coordinate_median import CoordinateMedian
+from fedspan.aggregation.coordinate_median import middle_values
 from fedspan.aggregation.safe_arithmetic import norms, shrunk
 from fedspan.errors import InputError
 
@@ -102,14 +102,19 @@ class SpectralFilter:
 def _shortened(points: Points, shares: Vector) -> tuple[Points, Vector]:
     """Return the rows about their median, in units of the median distance and at most 1 long, and how they shrank."""
     small, _ = shrunk(points)
-    centred = small - CoordinateMedian()(small, shares).value
+    centred = small - _median(small, shares)
     lengths = norms(centred)
-    unit = float(CoordinateMedian()(lengths, shares).value)
+    unit = float(_median(lengths[:, None], shares)[0])
     if unit == 0.0:  # most values are one and the same
         return np.zeros(points.shape), np.where(lengths > 0.0, 0.0, 1.0)
     shorter = np.divide(unit, lengths, out=np.ones_like(lengths), where=lengths > unit)
     exponent = int(np.frexp(unit)[1])
     return np.ldexp(centred * shorter[:, None], -exponent) / np.ldexp(unit, -exponent), shorter
+
+
+def _median(points: Points, shares: Vector) -> Vector:
+    low, high = middle_values(points, shares)
+    return np.asarray(low + (high - low) / 2.0)
 
 
 def _widest(points: Points, shares: Vector) -> Vector:

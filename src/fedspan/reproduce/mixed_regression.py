@@ -15,13 +15,14 @@ import numpy as np
 from rich.progress import track
 
 from fedspan.reproduce.mixed_extras import (
-    byzantine_table,
+    hard_cases,
     mice_table,
     missed_clusters,
     new_clients,
     perturbation_table,
     traffic_table,
 )
+from fedspan.reproduce.mixed_liars import byzantine_table
 from fedspan.reproduce.mixed_runs import ROUNDS, Setting, Update, many, rounds_to
 from fedspan.reproduce.results import Chart, Results, Table, spread
 
@@ -71,6 +72,7 @@ def run(quick: bool = False) -> Results:
     results.parts.append(traffic_table("C1" if quick else "C2"))
     if not quick:
         results.parts.append(perturbation_table(seeds[:3]))
+        results.parts.append(hard_cases(range(500, 510)))
     results.parts.append(byzantine_table(quick))
     results.parts.append(mice_table())
     return results

@@ -24,6 +24,8 @@ from fedspan.protocols.start import Start
 Matrix = NDArray[np.float64]
 
 K, D, ROUNDS = 3, 100, 400
+#: Features as they are: the paper's are isotropic, and its models have no intercept.
+RAW: dict[str, Any] = {"scaling": "none", "fit_intercept": False}
 _STABLE, _CHECK = 5, 10  # rounds of unchanged labels before they are fixed, and how often they are looked at then
 
 

@@ -103,11 +103,10 @@ class FedPCADetector(PCAScoring):
     Resilience is for sites that are alike. With a resilient solver or an aggregator the threshold is that of most
     sites, and a minority cannot push it beyond those of honest sites. Where these differ much, because every one has
     its own kind of traffic, that is not the threshold of all rows: then the false positive rate can be several times
-    1 - quantile without any lie. Sites that are alike but small bias it, too, however many they are, because the median
-    of skewed fractions is not their mean: with quantile 0.95 the false positive rate is about 8 % where sites have 20
-    rows, 7 % with 40, 6 % with 100 and 5.2 % with 400 (see `fedspan.protocols.quantiles`). Mahalanobis distances lean
-    on small variances, which lies spoil first: where sites may lie the residual is the sturdier score. With sums alone
-    every site is believed, also in the counts of the threshold.
+    1 - quantile without any lie. Sites of fewer than ``2 / 3 / (1 - quantile)`` rows, 14 for 0.95, are too small for
+    their vote (see `fedspan.protocols.quantiles`). Mahalanobis distances lean on small variances, which lies spoil
+    first: where sites may lie the residual is the sturdier score. With sums alone every site is believed, also in the
+    counts of the threshold.
 
     References
     ----------

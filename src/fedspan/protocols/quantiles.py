@@ -19,7 +19,7 @@ result is the quantile of the combined shares: with medians it lies between the 
 these are the majority, because the shares below any number are between those of honest sites. It differs from that of
 the pooled rows by as much as the combined share differs from that of all rows. Where sites differ, that is as much as
 they do. Where the rows of all sites are alike it is a sampling error, about ``sqrt(level (1 - level) / n_i)`` over the
-root of the number of sites. For that the share below the k-th of n_i sorted rows is told as ``(k - 1/3) / (n_i + 1/3)``,
+root of the number of sites. For that the share up to the k-th of n_i sorted rows is told as ``(k - 1/3)/(n_i + 1/3)``,
 and between rows by a straight line: the number of rows, k / n_i, is skewed, and the median of many sites would be off
 by up to 1 / n_i however many there are (with 20 rows a site the 0.95 quantile would be that of 0.918). Sites with fewer
 rows than ``2 / 3 / (1 - level)``, 14 for level 0.95, cannot reach so high a quantile; theirs is their largest value.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fedspan.aggregation.base import Aggregate, Aggregator, Given, Vector
 from fedspan.aggregation.safe_arithmetic import norms, shrunk
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 
 
@@ -59,8 +58,8 @@ class ClipNorm:
         if not callable(self.aggregator) or isinstance(self.aggregator, type):
             raise InputError(f"aggregator={self.aggregator!r} must be an aggregator, such as Mean()")
         if self.norm is not None:
-            object.__setattr__(self, "norm", _positive("norm", self.norm))
-        object.__setattr__(self, "factor", _positive("factor", self.factor))
+            object.__setattr__(self, "norm", real_number("norm", self.norm, above=0))
+        object.__setattr__(self, "factor", real_number("factor", self.factor, above=0))
 
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
@@ -80,9 +79,3 @@ def _lower_median(lengths: Vector, shares: Vector) -> float:
     held = np.cumsum(shares[order])
     half = held[-1] * (0.5 - 4.0 * len(lengths) * np.finfo(np.float64).eps)  # rounding must not hide a half
     return float(lengths[order[np.argmax(held >= half)]])
-
-
-def _positive(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
-        raise InputError(f"{name}={value!r} must be a finite number above 0")
-    return float(value)

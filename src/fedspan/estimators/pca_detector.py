@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
-
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.estimators.detector import usual_dimension
 from fedspan.estimators.pca import FedPCA
@@ -115,6 +113,7 @@ class FedPCADetector(PCAScoring):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 1)) * [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=(500, 3))
     >>> detector = FedPCADetector(1).fit(X, sites=np.arange(500) % 5)
@@ -221,9 +220,7 @@ class FedPCADetector(PCAScoring):
         self._check_quantile()
         if self.score not in SCORES:
             raise InputError(f"score={self.score!r} must be one of {', '.join(SCORES)}")
-        ridge = self.ridge
-        if isinstance(ridge, bool) or not isinstance(ridge, int | float | np.number) or not 0 < ridge < math.inf:
-            raise InputError(f"ridge={ridge!r} must be a finite number above 0")
+        real_number("ridge", self.ridge, above=0)
         options = self.solver_options
         if options is not None and not isinstance(options, Mapping):
             raise InputError(f"solver_options={options!r} must be a dict of parameters of FedPCA, or None")

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.blocks import blocks, n_columns
@@ -85,12 +86,11 @@ def quantiles(fed: Federation, *, level: float, aggregator: Aggregator | None = 
     >>> quantiles(fed, level=0.95)
     array([95.])
     """
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level <= 1:
-        raise InputError(f"level={level!r} must be a number above 0 and at most 1")
+    level = real_number("level", level, above=0, most=1)
     least, most = _keys(np.array([-np.inf, np.inf]))
     low, high = least[None], most[None]  # one for all columns: how many these are is seen in the first reply
     for number in fed.rounds(3 * _PASS):
-        reached = _reached(fed, low, high, float(level), aggregator)  # (d, parts + 1), from False to True
+        reached = _reached(fed, low, high, level, aggregator)  # (d, parts + 1), from False to True
         low, high = (np.broadcast_to(ends, len(reached)) for ends in (low, high))
         # The first edge that is reached ends the part; where that is none, or the lowest, sites have come or gone.
         first = np.where(reached.any(axis=1), reached.argmax(axis=1), _PARTS + 1)

@@ -16,7 +16,7 @@ def test_whole_numbers_of_any_kind_become_ints(value):
 
 @pytest.mark.parametrize("value", [0, 4, True, 2.0, "2", None, np.nan, 10**400])
 def test_what_is_no_whole_number_within_bounds_is_refused(value):
-    with pytest.raises(InputError, match="k=.* must be a whole number between 1 and 3, as said"):
+    with pytest.raises(InputError, match=r"k=.* must be a whole number between 1 and 3, as said"):
         whole_number("k", value, 1, 3, why=", as said")
 
 
@@ -29,7 +29,7 @@ def test_numbers_of_any_kind_become_floats(value):
 
 @pytest.mark.parametrize("value", [0, 1.5, -1, np.nan, np.inf, True, "0.5", None, 1j, 10**400, np.ones(1)])
 def test_what_is_no_number_within_bounds_is_refused(value):
-    with pytest.raises(InputError, match="share=.* must be a finite number above 0 and at most 1$"):
+    with pytest.raises(InputError, match=r"share=.* must be a finite number above 0 and at most 1$"):
         real_number("share", value, above=0, most=1)
 
 
@@ -38,7 +38,7 @@ def test_each_bound_is_kept_and_said():
     for value in (-0.1, 1.0):
         with pytest.raises(InputError, match=f"x={value} must be a finite number of at least 0 and below 1$"):
             real_number("x", value, least=0, below=1)
-    with pytest.raises(InputError, match="x=inf must be a finite number$"):
+    with pytest.raises(InputError, match=r"x=inf must be a finite number$"):
         real_number("x", np.inf)
 
 

@@ -49,6 +49,10 @@ class FedDetector(OutlierMixin, FedEstimator):
         """Return the lens from rows (n, d) to anomaly scores (n, 1), higher for more anomalous, and its parameters."""
         raise NotImplementedError
 
+    def _training_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        """Return the lens that scores training rows for the threshold: the same, unless a subclass knows better."""
+        return self._score_lens()
+
     def score_samples(self, X: Any) -> Any:
         """Return minus the anomaly score of each row (n,): higher is more normal."""
         check_is_fitted(self)
@@ -79,7 +83,7 @@ class FedDetector(OutlierMixin, FedEstimator):
 
     def _learn_threshold(self, fed: Federation, aggregator: Aggregator | None = None) -> None:
         """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`)."""
-        lens, parameters = self._score_lens()
+        lens, parameters = self._training_lens()
         threshold = float(quantiles(fed.apply(lens, **parameters), level=self.quantile, aggregator=aggregator)[0])
         # It often is the score of many equal rows: these stay normal in whatever company they are scored, although the
         # last digits of a product of matrices depend on it.

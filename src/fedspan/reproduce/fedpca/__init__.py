@@ -64,7 +64,7 @@ def run(quick: bool = False) -> Results:
 
 
 def _methods(quick: bool, log: bool) -> dict[str, Method]:
-    """Return what a table has: all methods on z-scored rows, as in the paper, and quickly but one deep one, cut short."""
+    """Return what a table has: all methods on z-scored rows, as in the paper; quickly one deep method, cut short."""
     if log:
         some = {} if quick else {name: principal()[name] for name in ("exact (covariance)", "FedPG, corrected")}
         return {**BASELINES, **some, **BEYOND}

@@ -109,10 +109,10 @@ def _convergence(quick: bool) -> list[Part]:
         *by_round(name, seeds, grid if quick else (*grid, 1000), participation=0.1),
     ]
     settings: dict[str, tuple[str, Sequence[float]]] = {
-        "rho": ("rho over the largest local eigenvalue", (0.1, 0.35, 2.0) if quick else (0.01, 0.03, 0.1, 0.35, 1, 3)),
-        "rank": ("rank k", (2, 10) if quick else (1, 2, 5, 10, 20)),
+        "rho": ("rho over the largest local eigenvalue", (0.1, 0.35, 2.0) if quick else (0.01, 0.1, 0.35, 1, 3)),
+        "rank": ("rank k", (2, 10) if quick else (2, 5, 10, 20)),
         "local_steps": ("local steps", (1, 10) if quick else (1, 3, 10, 30)),
-        "n_sites": ("number of sites", (20, 100) if quick else (20, 50, 100, 200)),
+        "n_sites": ("number of sites", (20, 100) if quick else (20, 100, 200)),
     }
     for what, (label, values) in settings.items():
         parts.extend(effect(name, what, label, values, seeds, rounds))

@@ -23,6 +23,8 @@ from fedspan.reproduce.fedpca.traffic import Traffic
 
 RANK, QUANTILE = 10, 0.95
 PARTICIPATION = 0.1
+#: Methods that take minutes.
+SLOW = ("FedAE, 2 layers", "FedAE, 4 layers", "FedBiGAN, 2 layers", "FedBiGAN, 4 layers")
 #: Rounds of FedPE and FedPG in the tables, with a tenth of the sites each.
 ROUNDS = 1000
 

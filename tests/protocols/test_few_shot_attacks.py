@@ -260,6 +260,21 @@ STRANGE_TASKS = {
     "power": {"power": np.ones(3)},
     "no names": {"named": False},
     "spread": {"spread": 1e300, "power": -1e300, "offset": 5.0, "uneven": 1e300},
+    "huge": {"spread": 1.7e308, "power": 1.7e308, "offset": 1.7e308, "uneven": 1.7e308},
+    "beyond floats": {"power": 10**400},
+    "power is text": {"power": "x"},
+    "power is nothing": {"power": None},
+    "power is true": {"power": True},
+    "power is complex": {"power": 1j},
+    "named is text": {"named": "yes"},
+    "named is a list": {"named": np.ones(3, dtype=bool)},
+    "named is nothing": {"named": None},
+    "more rows than there are atoms": {"task": np.array([1]), "rows": np.array([2**63 + 5], dtype=np.uint64)},
+    "beyond 64 bits": {"task": np.array([2**63 + 5], dtype=np.uint64), "rows": np.array([5])},
+    "a matrix": {"task": np.ones((2, 2), dtype=int)},
+    "one name": {"task": 7, "rows": 5},
+    "long": {"task": np.array(["x" * 300]), "rows": np.array([5])},
+    "nan": {"power": np.nan},
 }
 
 
@@ -272,3 +287,43 @@ def test_strange_lists_of_tasks_cost_their_site_and_never_the_run(data, what):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert error(learn(fed), data) < 1e-6
+
+
+@pytest.mark.parametrize("key", ["task", "rows", "named", "power", "offset", "spread", "uneven"])
+@pytest.mark.parametrize("split", [by_rows, by_tasks])
+def test_what_is_missing_in_a_list_of_tasks_is_said_in_one_sentence(data, split, key):
+    def attack(replies, bad, rng, call):
+        if not call.step.endswith("local_tasks"):
+            return {}
+        return {s: {k: v for k, v in replies[s].items() if k != key} for s in bad}
+
+    fed = split(data)
+    with fed.corrupt(attack, sites=[fed.sites[2]]).begin("test") as run:
+        with pytest.warns(UserWarning, match="1 of 8 sites did not say which tasks they have"):
+            tasks = agree_on_tasks(run, resilient=True)
+        assert fed.sites[2] not in tasks.held
+        reason = run.record.calls[0].failed[fed.sites[2]]
+    assert "\n" not in reason
+    assert "Error" not in reason
+
+
+def test_a_site_that_invents_a_great_many_tasks_is_left_out(data):
+    def attack(replies, bad, rng, call):
+        many = {"task": np.arange(50_000), "rows": np.full(50_000, 9)}
+        return {s: {**replies[s], **many} for s in bad} if call.step.endswith("local_tasks") else {}
+
+    fed = by_tasks(data).corrupt(attack, sites=["2"])
+    tasks = fed.run(agree_on_tasks, resilient=True)
+    assert tasks.strange == ("2",)
+    assert len(tasks.labels) == Q - SITES
+    with pytest.warns(UserWarning, match="left out, .*: 2"):
+        assert error(learn(fed, init="median_of_means"), data) < 1e-6
+
+
+def test_a_site_without_rows_is_a_failed_site(data):
+    sites = [fs.Site(str(i), *(column[data.task % 7 == i] for column in (data.X, data.y, data.task))) for i in range(7)]
+    fed = fs.LocalFederation([*sites, fs.Site("empty", data.X[:0], data.y[:0], data.task[:0])])
+    for protocol in (altgdmin, byz_altgdmin):
+        with fed.begin("test") as run, pytest.warns(UserWarning, match="or have no rows.*: empty"):
+            assert error(protocol(run, rank=R, n_columns=N, iterations=40), data) < 1e-6
+        assert "this site has no rows" in run.record.calls[0].failed["empty"]

@@ -24,8 +24,8 @@ from fedspan.protocols.byz_altgdmin import byz_altgdmin
 from fedspan.protocols.gdmin import Representation
 from fedspan.protocols.moments import refuse_bad_values
 from fedspan.protocols.task_coefs import TaskCoefs, median_coefs, pooled_coefs
-from fedspan.protocols.task_rows import task_labels
-from fedspan.protocols.tasks import Tasks, agree_on_tasks, positions
+from fedspan.protocols.task_names import positions, task_labels
+from fedspan.protocols.tasks import Tasks, agree_on_tasks
 
 Array = NDArray[Any]
 
@@ -173,7 +173,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
             if self.aggregator is None:
                 refuse_bad_values(fed, self._names())
                 refuse_bad_targets(fed)
-            tasks = agree_on_tasks(fed, intercept=self.fit_intercept)
+            tasks = agree_on_tasks(fed, intercept=self.fit_intercept, resilient=self.aggregator is not None)
             warn_of_data(tasks, self.fit_intercept)
             learned = self._learn(fed, tasks)
             self._keep(learned)
@@ -275,7 +275,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         U, intercept = self.representation_, bool(self.fit_intercept)
         if self.aggregator is None:
             return pooled_coefs(fed, U=U, tasks=tasks.labels, intercept=intercept)
-        return median_coefs(fed, U=U, intercept=intercept)
+        return median_coefs(fed, U=U, tasks=tasks, intercept=intercept)
 
     def _keep(self, learned: Representation) -> None:
         self.representation_ = learned.basis

@@ -79,7 +79,7 @@ def byz_altgdmin(
     aggregator = aggregator or GeometricMedian()
     if threshold is not None and not threshold >= 1.0:
         raise InputError(f"threshold={threshold} must be at least 1, in units of the median norm")
-    tasks = tasks or agree_on_tasks(fed, intercept=intercept)
+    tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
     fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
     most = largest_rank(tasks, max_rank, n_columns, intercept, parts) if rank is None else rank
     init, groups, columns = fitting_start(tasks, len(fed.sites), init, groups, rank, most)

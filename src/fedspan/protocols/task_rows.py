@@ -19,6 +19,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.linalg.stacked_least_squares import checked_least_squares
 from fedspan.protocols.blocks import n_columns
+from fedspan.protocols.task_names import task_labels
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -173,53 +174,22 @@ def least_rows(unknowns: int, parts: int) -> int:
     return (unknowns + 1) * parts
 
 
-def fitted(T: Matrix, y: Vector, intercept: bool) -> tuple[Matrix, Vector]:
+def fitted(T: Matrix, y: Vector, intercept: bool, ridge: float = 0.0) -> tuple[Matrix, Vector]:
     """Return the least-squares ``b_k`` (k, r) and intercepts (k,) of tasks ``T_k`` (k, m, r) and ``y_k`` (k, m).
 
-    Of least norm where the rows do not decide; the intercept has no part in that norm.
+    With a penalty `ridge` on ``||b_k||^2``; of least norm where the rows do not decide. The intercept has no part in
+    either.
     """
-    if not intercept:
-        return checked_least_squares(T, y), np.zeros(len(T))
-    centre, level = T.mean(axis=1), y.mean(axis=1)
-    b = checked_least_squares(T - centre[:, None], y - level[:, None])
-    return b, level - np.einsum("kr,kr->k", centre, b)
-
-
-def task_labels(values: Any, name: str) -> NDArray[Any]:
-    """Return labels of tasks, one for each row, as whole numbers (int64) or as text; what is missing is refused.
-
-    Examples
-    --------
-    >>> task_labels([2.0, 1.0], "task"), task_labels(np.array(["a", 3], dtype=object), "task")
-    (array([2, 1]), array(['a', '3'], dtype='<U1'))
-    """
-    labels = np.asarray(values)
-    if labels.ndim != 1:
-        raise InputError(f"{name} has the shape {labels.shape}, and must have one label for each row")
-    if labels.dtype == object:
-        if any(_is_missing(label) for label in labels.tolist()):
-            raise InputError(f"{name} has missing values: every row must belong to a task")
-        if all(isinstance(label, int | np.integer) for label in labels.tolist()):
-            labels = labels.astype(np.int64)
-        else:
-            labels = labels.astype(str)
-    if labels.dtype.kind == "f":
-        if not np.isfinite(labels).all():
-            raise InputError(f"{name} has NaN or infinity among its labels: every row must belong to a task")
-        whole = (labels == np.round(labels)).all() and (np.abs(labels) < 2.0**53).all()
-        labels = labels.astype(np.int64) if whole else labels.astype(str)
-    if labels.dtype.kind in "biu":
-        if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
-            raise InputError(f"{name} has labels beyond 64 bits: rename them")
-        return labels.astype(np.int64)
-    if labels.dtype.kind != "U":
-        raise InputError(f"{name} has labels of type {labels.dtype}, and must have whole numbers or text")
-    return labels
-
-
-def _is_missing(label: object) -> bool:
-    nan = isinstance(label, float | np.floating) and bool(np.isnan(label))
-    return label is None or nan or type(label).__name__ in ("NAType", "NaTType")
+    centre, level = (
+        (T.mean(axis=1), y.mean(axis=1)) if intercept else (np.zeros((len(T), T.shape[2])), np.zeros(len(T)))
+    )
+    if intercept:
+        T, y = T - centre[:, None], y - level[:, None]
+    if ridge > 0.0:  # as if r more rows had come
+        more = np.broadcast_to(np.sqrt(ridge) * np.eye(T.shape[2]), (len(T), T.shape[2], T.shape[2]))
+        T, y = np.concatenate([T, more], axis=1), np.concatenate([y, np.zeros((len(y), T.shape[2]))], axis=1)
+    b = checked_least_squares(T, y)
+    return b, level - np.einsum("kr,kr->k", centre, b) if intercept else level
 
 
 def _targets(site: Site) -> Vector:

@@ -5,18 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-import numpy as np
-
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.protocols.task_rows import least_rows
 from fedspan.protocols.tasks import Tasks, listed
-
-
-def largest_rank(tasks: Tasks, max_rank: int, n_columns: int, intercept: bool, parts: int) -> int:
-    """Return the largest rank to look for: a typical task of a typical site should have twice as many rows."""
-    rows = int(tasks.typical(lambda counts: float(np.median(counts))) / parts)
-    return max(1, min(max_rank, n_columns // 2, len(tasks.labels), (rows - intercept) // 2))
 
 
 def check_rank(tasks: Tasks, rank: int, n_columns: int, intercept: bool, parts: int) -> None:

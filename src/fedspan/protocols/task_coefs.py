@@ -82,8 +82,8 @@ def pooled_coefs(
     """Return the least-squares coefficients of the pooled rows of each task. Only sums are needed.
 
     Tasks with fewer rows than `below` have the penalty `ridge` on ``||b_k||^2``; of least norm where rows do not
-    decide. When sites fail, all are asked again, at most twice, and each task's sums are those that most of its rows are in.
-    Tasks without any row are left out.
+    decide. When sites fail, all are asked again, at most twice, and each task's sums are those that most of its rows
+    are in. Tasks without any row are left out.
     """
     total = fed.sum(local_normal_equations, U=U, tasks=tasks)
     best = {key: np.array(total[key]) for key in ("gram", "cross", "sums", "rows")}
@@ -154,7 +154,7 @@ def between_two(values: Matrix) -> Vector:
     """Return what to believe of one value (1, d), which it is, or of two (2, d): their mean, if they agree.
 
     Two that are farther apart than the shorter one is long (by their largest entries) contradict each other, and nobody
-    can tell who is right: the shorter one is taken. So a liar does no more harm than twice the length of the honest one.
+    can tell who is right: the shorter one is taken. So a liar does no more harm than twice the honest one's length.
 
     Examples
     --------

@@ -24,6 +24,8 @@ from fedspan.protocols.task_names import task_labels
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
+#: Numbers beyond this, or targets that are all below one over it, have squares that leave the range of doubles.
+EXTREME = 1e70
 _BLOCK_BYTES = 3 * 2**18  # fits the second-level cache, where the second product finds it
 
 
@@ -77,6 +79,8 @@ class TaskRows:
         bad = ~np.isfinite(X).all(axis=0) if X.dtype.kind == "f" else np.zeros(1, dtype=bool)
         if bad.any():
             raise InputError(f"X contains NaN or infinity in {int(bad.sum())} features")
+        if X.size and max(X.max(), -X.min()) > EXTREME:
+            raise InputError(f"X holds numbers beyond {EXTREME:g}: rescale the features")
         given = np.zeros(len(site), dtype=np.int64) if site.task is None else task_labels(site.task, "task")
         labels, codes, counts = np.unique(given, return_inverse=True, return_counts=True)
         order = np.lexsort((codes, counts[codes]))  # stable: rows of one task stay in their order
@@ -192,6 +196,12 @@ def fitted(T: Matrix, y: Vector, intercept: bool, ridge: float = 0.0) -> tuple[M
     return b, level - np.einsum("kr,kr->k", centre, b) if intercept else level
 
 
+def is_extreme(y: Vector) -> bool:
+    """Whether targets are so large or so small that their squares are lost."""
+    largest = float(np.abs(y).max(initial=0.0))
+    return largest > EXTREME or 0.0 < largest < 1 / EXTREME
+
+
 def _targets(site: Site) -> Vector:
     if site.y is None:
         raise InputError(f"site {site.name!r} has no targets: give it y")
@@ -201,4 +211,6 @@ def _targets(site: Site) -> Vector:
     y = y.astype(np.float64).ravel()
     if not np.isfinite(y).all():
         raise InputError(f"y contains NaN or infinity in {int(np.sum(~np.isfinite(y)))} rows")
+    if is_extreme(y):
+        raise InputError(f"y is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the targets")
     return y

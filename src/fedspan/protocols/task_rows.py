@@ -79,7 +79,7 @@ class TaskRows:
         bad = ~np.isfinite(X).all(axis=0) if X.dtype.kind == "f" else np.zeros(1, dtype=bool)
         if bad.any():
             raise InputError(f"X contains NaN or infinity in {int(bad.sum())} features")
-        if X.size and max(X.max(), -X.min()) > EXTREME:
+        if X.size and max(float(X.max()), -float(X.min())) > EXTREME:
             raise InputError(f"X holds numbers beyond {EXTREME:g}: rescale the features")
         given = np.zeros(len(site), dtype=np.int64) if site.task is None else task_labels(site.task, "task")
         labels, codes, counts = np.unique(given, return_inverse=True, return_counts=True)

@@ -126,7 +126,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     q (r^2 + 2 r + 2) numbers (sums) or the coefficients of its tasks. What says much about single ``b_k`` before that:
     the q r numbers of the start, and the second moment of a site with one task.
 
-    Memory at a site: its data, a copy if the rows are not sorted by task, a block of 768 KiB or of the largest task, in
+    Memory at a site: its data, a copy if the rows are not sorted by task, a block of 6 MiB or of the largest task, in
     double precision, and n times its number of tasks.
 
     With an aggregator fewer than half of the sites may lie (the theory has 40 %): the harm is bounded by how much

@@ -1,6 +1,7 @@
 """A site's rows, task after task, in blocks of equally large tasks: what the few-shot protocols compute with.
 
-What is n wide is touched in two products per block, while the block is in the processor's cache; all else is r wide.
+What is n wide is touched in two products per block, while the block is in the processor's cache; all else is r wide,
+and done for many tasks at once.
 So the time is that of reading the rows once, however the tasks are cut. Memory beyond the data: one block, and a copy
 of the rows where their tasks are not together already. Never a system of n q or n r unknowns.
 """
@@ -26,7 +27,8 @@ Vector = NDArray[np.float64]
 
 #: Numbers beyond this, or targets that are all below one over it, have squares that leave the range of doubles.
 EXTREME = 1e70
-_BLOCK_BYTES = 3 * 2**18  # fits the second-level cache, where the second product finds it
+_BLOCK_BYTES = 6 * 2**20  # fits the third-level cache, where the second product finds it
+_PRODUCT_BYTES = 3 * 2**17  # what BLAS multiplies without copying it first
 
 
 class Block(NamedTuple):
@@ -93,7 +95,7 @@ class TaskRows:
         return len(self.labels)
 
     def blocks(self, least: int = 1) -> Iterator[Block]:
-        """Yield the tasks of at least `least` rows in blocks of about 768 KiB, in double precision."""
+        """Yield the tasks of at least `least` rows in blocks of about 6 MiB, in double precision."""
         for tasks, rows, shape in self._bounds:
             if shape[1] >= least:
                 X = np.asarray(self.X[rows], dtype=np.float64)
@@ -159,7 +161,7 @@ def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend
     gradient, loadings, sizes, loss = np.zeros((n, r)), np.zeros((len(tasks), r)), np.zeros(len(tasks)), 0.0
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that the policy refuses the reply
         for block in tasks.blocks(least_rows(unknowns, fit.of)):
-            T = (block.X.reshape(-1, n) @ columns).reshape(len(block.X), -1, r)
+            T = tall_product(block.X.reshape(-1, n), columns).reshape(len(block.X), -1, r)
             b, a = fitted(T[:, fit.rows], block.y[:, fit.rows], intercept)
             residual = (T[:, descend.rows] @ b[:, :, None])[:, :, 0] - block.y[:, descend.rows]
             if intercept:
@@ -171,6 +173,16 @@ def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend
         moment = (loadings * sizes[:, None]).T @ loadings
     rows, used = int(sizes.sum()), int(np.count_nonzero(sizes))
     return DescentSums(gradient, moment, loss, rows, rows - (used * unknowns if fit == descend else 0))
+
+
+def tall_product(X: Matrix, U: Matrix) -> Matrix:
+    """Return ``X @ U`` (N, r) for a long table X (N, n) and few columns U (n, r), a part of the rows at a time."""
+    T = np.empty((len(X), U.shape[1]))
+    rows = max(1, _PRODUCT_BYTES // (8 * max(1, X.shape[1])))
+    for first in range(0, len(X), rows):
+        part = slice(first, first + rows)
+        np.matmul(X[part], U, out=T[part])
+    return T
 
 
 def least_rows(unknowns: int, parts: int) -> int:

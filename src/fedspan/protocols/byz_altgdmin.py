@@ -30,7 +30,7 @@ from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies
 from fedspan.linalg.subspace_median import Output
-from fedspan.protocols.fit_moments import fit_moments, told_matrix, told_sums
+from fedspan.protocols.fit_moments import bounded, fit_moments, told_matrix, told_sums
 from fedspan.protocols.gdmin import Descent, Representation, local_gradient, split_payload
 from fedspan.protocols.learners import check_rank, known_sites, learners
 from fedspan.protocols.rank_choice import chosen_directions, largest_rank
@@ -39,8 +39,6 @@ from fedspan.protocols.truncated_start import Init, StartPlan, fitting_start, me
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
-
-_LARGEST = 1e150  # numbers that can still be squared
 
 
 def byz_altgdmin(
@@ -152,7 +150,7 @@ def _second_moment(replies: Replies) -> tuple[Matrix, tuple[float, float]]:
     Where sites differ liars can move the median, and the step must stay safe. The largest eigenvalue is at least the
     mean one, and at most that of a site with few tasks: of both the median over the sites.
     """
-    moments = np.clip(replies.stack("moment"), -_LARGEST, _LARGEST)
+    moments = bounded(replies.stack("moment"))
     symmetric = (moments + moments.transpose(0, 2, 1)) / 2
     eigenvalues = np.linalg.eigvalsh(symmetric)
     low, high = (float(np.median(values)) for values in (eigenvalues.mean(axis=1), eigenvalues.max(axis=1)))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import GeometricMedian
+from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.task_rows import Part, TaskRows, fitted, least_rows
@@ -20,7 +21,9 @@ from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
 
-_LARGEST = 1e150  # numbers that can still be squared
+_MOST_ROWS = 1e150
+#: Entries beyond this many times those of a typical site are cut: nobody needs to say more to be outvoted.
+_BEYOND = 1e12
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,21 @@ def fit_moments(
         rows, free = max(1, total["rows"]), max(1, total["free"])
         return FitMoments(total["moment"] / rows, total["noise"] / rows, float(total["loss"]) / free, free)
     replies = federation.accept(federation.ask(local_moments, **payload), lambda reply: _per_row(reply, U.shape[1]))
-    moment, noise = (GeometricMedian()(replies.stack(key)).value for key in ("moment", "noise"))
+    moment, noise = (GeometricMedian()(bounded(replies.stack(key))).value for key in ("moment", "noise"))
     loss, free = (float(np.median(replies.stack(key))) for key in ("loss", "free"))
     return FitMoments(moment, noise, loss, free * len(replies))
+
+
+def bounded(matrices: Matrix) -> Matrix:
+    """Return the sites' matrices (L, r, r) with entries cut that would overflow in sums of them.
+
+    Examples
+    --------
+    >>> bounded(np.array([[[1.0]], [[2.0]], [[1e308]]])).ravel()
+    array([1.e+00, 2.e+00, 2.e+12])
+    """
+    bound = _BEYOND * lower_median(np.abs(matrices).max(axis=(1, 2)))
+    return np.clip(matrices, -bound, bound)
 
 
 def symmetric(matrix: Matrix) -> Matrix:
@@ -97,7 +112,7 @@ def symmetric(matrix: Matrix) -> Matrix:
 def told_sums(reply: Message) -> tuple[int, int, float]:
     """Return the rows, degrees of freedom and squared residuals that a site tells, or refuse them."""
     rows, free, loss = reply.get("rows"), reply.get("free"), reply.get("loss")
-    if type(rows) is not int or type(free) is not int or min(rows, free) < 1 or max(rows, free) > _LARGEST:
+    if type(rows) is not int or type(free) is not int or min(rows, free) < 1 or max(rows, free) > _MOST_ROWS:
         raise InputError("a site must tell its rows and degrees of freedom, whole numbers of at least 1")
     if not isinstance(loss, int | float) or isinstance(loss, bool) or not abs(loss) <= np.finfo(np.float64).max:
         raise InputError("a site must tell its loss, a finite number")
@@ -116,5 +131,5 @@ def _per_row(reply: Message, r: int) -> Message:
     if reply.get("rows") == 0:
         raise InputError(f"no task of this site has rows enough for {r} directions")
     rows, free, loss = told_sums(reply)
-    moments = {key: np.clip(told_matrix(reply, key, (r, r)), -_LARGEST, _LARGEST) / rows for key in ("moment", "noise")}
+    moments = {key: told_matrix(reply, key, (r, r)) / rows for key in ("moment", "noise")}
     return {**moments, "loss": loss / free, "free": float(free)}

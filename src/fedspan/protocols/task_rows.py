@@ -25,7 +25,7 @@ from fedspan.protocols.task_names import task_labels
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-#: Numbers beyond this, or targets that are all below one over it, have squares that leave the range of doubles.
+#: Numbers beyond this, or all below one over it, have squares and quotients whose squares leave the range of doubles.
 EXTREME = 1e70
 _BLOCK_BYTES = 6 * 2**20  # fits the third-level cache, where the second product finds it
 _PRODUCT_BYTES = 3 * 2**17  # what BLAS multiplies without copying it first
@@ -81,8 +81,8 @@ class TaskRows:
         bad = ~np.isfinite(X).all(axis=0) if X.dtype.kind == "f" else np.zeros(1, dtype=bool)
         if bad.any():
             raise InputError(f"X contains NaN or infinity in {int(bad.sum())} features")
-        if X.size and max(float(X.max()), -float(X.min())) > EXTREME:
-            raise InputError(f"X holds numbers beyond {EXTREME:g}: rescale the features")
+        if is_extreme(X):
+            raise InputError(f"X is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the features")
         given = np.zeros(len(site), dtype=np.int64) if site.task is None else task_labels(site.task, "task")
         labels, codes, counts = np.unique(given, return_inverse=True, return_counts=True)
         order = np.lexsort((codes, counts[codes]))  # stable: rows of one task stay in their order
@@ -208,9 +208,9 @@ def fitted(T: Matrix, y: Vector, intercept: bool, ridge: float = 0.0) -> tuple[M
     return b, level - np.einsum("kr,kr->k", centre, b) if intercept else level
 
 
-def is_extreme(y: Vector) -> bool:
-    """Whether targets are so large or so small that their squares are lost."""
-    largest = float(np.abs(y).max(initial=0.0))
+def is_extreme(values: NDArray[Any]) -> bool:
+    """Whether numbers are so large, or all so small, that squares of them and their quotients are lost."""
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     return largest > EXTREME or 0.0 < largest < 1 / EXTREME
 
 

@@ -22,6 +22,7 @@ from fedspan.aggregation import (
     SpectralFilter,
     TrimmedMean,
 )
+from fedspan.aggregation.fewer_values import for_fewer_values
 from fedspan.errors import InputError
 
 every_rule = pytest.mark.parametrize("law", ALL, ids=repr)
@@ -194,3 +195,16 @@ def test_importing_the_package_is_light() -> None:
     packages = {".".join(name.split(".")[:2]) for name in done.stdout.split() if name.startswith("fedspan")}
     assert packages <= {"fedspan.aggregation", "fedspan.checks", "fedspan.errors", "fedspan.linalg"}
     assert not re.search(r"\b(sklearn|pandas|rich)\b", done.stdout)
+
+
+def test_the_rule_for_fewer_values_is_the_strictest_that_is_defined():
+    """Every rule that was set up for nine values is defined for whatever is left, down to three."""
+    rules = (MedianOfMeans(9), Krum(3), MultiKrum(3, 6), TrimmedMean(4), ClipNorm(TrimmedMean(4)), GeometricMedian())
+    for rule in rules:
+        assert for_fewer_values(rule, 9) is rule
+        for count in range(3, 9):
+            fitting = for_fewer_values(rule, count)
+            assert np.isfinite(fitting(np.arange(float(count))).value)
+    assert for_fewer_values(MultiKrum(2, 6), 7) == MultiKrum(2, 5)
+    assert for_fewer_values(MultiKrum(2, 4), 7) == MultiKrum(2, 4)
+    assert for_fewer_values(ClipNorm(TrimmedMean(4)), 7) == ClipNorm(TrimmedMean(3))

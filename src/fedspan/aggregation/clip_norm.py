@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Aggregator, Given, Vector
-from fedspan.aggregation.safe_arithmetic import norms, shrunk
+from fedspan.aggregation.base import Aggregate, Aggregator, Given
+from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 
@@ -66,16 +66,9 @@ class ClipNorm:
         given = Given.of(values, weights)
         small, scale = shrunk(given.points)
         lengths = norms(small)
-        bound = self.factor * _lower_median(lengths, given.shares) if self.norm is None else self.norm * scale
+        bound = self.factor * lower_median(lengths, given.shares) if self.norm is None else self.norm * scale
         shorter = np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
         combined = self.aggregator(given.values(given.points * shorter[:, None]), given.weights)
         trust = np.zeros(len(given.present))
         trust[given.present] = combined.weights
         return Aggregate(combined.value, trust, combined.certificate)
-
-
-def _lower_median(lengths: Vector, shares: Vector) -> float:
-    order = np.argsort(lengths, kind="stable")
-    held = np.cumsum(shares[order])
-    half = held[-1] * (0.5 - 4.0 * len(lengths) * np.finfo(np.float64).eps)  # rounding must not hide a half
-    return float(lengths[order[np.argmax(held >= half)]])

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral, Real
 
+import numpy as np
+
 from fedspan.errors import InputError
 
 
@@ -69,3 +71,18 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     """
     if not isinstance(value, str) or value not in allowed:
         raise InputError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
+
+
+def true_or_false(name: str, value: object) -> bool:
+    """Return a truth value as a Python bool, or refuse it: words like "no" would be taken for True.
+
+    Examples
+    --------
+    >>> true_or_false("scale", "no")
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: scale='no' must be True or False
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}={value!r} must be True or False")
+    return bool(value)

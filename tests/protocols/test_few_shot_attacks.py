@@ -132,7 +132,9 @@ def colluding(scale, alternate=False):
     return attack
 
 
-@pytest.mark.parametrize("lie", [colluding(-1.0), colluding(-0.3), colluding(3.0, alternate=True)], ids=str)
+@pytest.mark.parametrize(
+    "lie", [colluding(-1.0), colluding(-0.3), colluding(3.0, alternate=True)], ids=["flip", "weak", "turns"]
+)
 @pytest.mark.parametrize("split", [by_rows, by_tasks])
 def test_colluders_and_those_who_alternate_are_outvoted(data, split, lie):
     fed = split(data)
@@ -140,7 +142,9 @@ def test_colluders_and_those_who_alternate_are_outvoted(data, split, lie):
 
 
 @pytest.mark.parametrize("liars", [3, 4])
-@pytest.mark.parametrize("lie", [colluding(-1.0), just_below(9.9, "reverse"), just_below(2.0, "fixed")], ids=str)
+@pytest.mark.parametrize(
+    "lie", [colluding(-1.0), just_below(9.9, "reverse"), just_below(2.0, "fixed")], ids=["flip", "far", "near"]
+)
 def test_the_result_is_never_worse_than_the_start_by_the_median_loss(lie, liars):
     """Four of nine sites with tasks of their own can turn the descent round; the start they cannot take away."""
     made = make_few_shot_tasks(40, 54, 3, 60, 1, seed=0)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
+from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.new_task import checked_ridge
@@ -34,32 +35,21 @@ def check_parameters(given: Mapping[str, Any]) -> None:
     """Refuse parameters that cannot be meant, before any site is asked."""
     check_aggregator(given["aggregator"])
     for name in ("fit_intercept", "share_coefs", "sample_split"):
-        if not isinstance(given[name], bool | np.bool_):
-            raise InputError(f"{name}={given[name]!r} must be True or False")
+        true_or_false(name, given[name])
     checked_ridge(given["ridge"])
-    whole = {"iterations": 0, "power_iterations": 1, "max_rank": 1, "rank": 1, "groups": 1}
-    for name, least in whole.items():
-        value = given[name]
-        if (name == "rank" and isinstance(value, str) and value == "auto") or (name == "groups" and value is None):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            extra = " or 'auto'" if name == "rank" else ""
-            raise InputError(f"{name}={value!r} must be a whole number of at least {least}{extra}")
-    for name in ("step_size", "truncation", "threshold", "tol"):
-        value = given[name]
-        if name == "threshold" and value is None:
-            continue
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not (0 <= value < np.inf if name == "tol" else 0 < value < np.inf):
-            raise InputError(
-                f"{name}={value!r} must be a finite number {'of at least' if name == 'tol' else 'above'} 0"
-            )
-    if given["threshold"] is not None and given["threshold"] < 1:
-        raise InputError(f"threshold={given['threshold']!r} must be at least 1, in units of the median norm")
-    if given["init"] not in ("auto", "subspace_median", "median_of_means", "random"):
-        raise InputError(f"init={given['init']!r} must be 'auto', 'subspace_median', 'median_of_means' or 'random'")
-    if given["output"] not in ("eigenspace", "node", "trimmed"):
-        raise InputError(f"output={given['output']!r} must be 'eigenspace', 'node' or 'trimmed'")
+    for name, least in {"iterations": 0, "power_iterations": 1, "max_rank": 1}.items():
+        whole_number(name, given[name], least)
+    if given["groups"] is not None:
+        whole_number("groups", given["groups"], 1)
+    if not isinstance(given["rank"], str) or given["rank"] != "auto":
+        whole_number("rank", given["rank"], 1, why=" or 'auto'")
+    real_number("step_size", given["step_size"], above=0)
+    real_number("truncation", given["truncation"], above=0)
+    real_number("tol", given["tol"], least=0)
+    if given["threshold"] is not None:
+        real_number("threshold", given["threshold"], least=1, why=", in units of the median norm")
+    one_of("init", given["init"], ("auto", "subspace_median", "median_of_means", "random"))
+    one_of("output", given["output"], ("eigenspace", "node", "trimmed"))
     if given["init"] == "random" and given["rank"] == "auto":
         raise InputError("rank='auto' needs a spectral start, and init='random' is none: give a rank")
     if given["aggregator"] is None:

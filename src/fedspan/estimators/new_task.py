@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 
 Array = NDArray[np.float64]
@@ -91,10 +92,8 @@ class Trained:
 
 def checked_ridge(ridge: Any) -> None:
     """Refuse a penalty that is neither "auto" nor a number of at least 0."""
-    if isinstance(ridge, str) and ridge == "auto":
-        return
-    if isinstance(ridge, bool) or not isinstance(ridge, int | float | np.number) or not 0.0 <= ridge < np.inf:
-        raise InputError(f"ridge={ridge!r} must be a finite number of at least 0, or 'auto'")
+    if not isinstance(ridge, str) or ridge != "auto":
+        real_number("ridge", ridge, least=0, why=", or 'auto'")
 
 
 def learned_task(X: Array, y: Array, known: Trained, ridge: Any) -> NewTask:

@@ -15,6 +15,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_map
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.covariance_pca import total_scatter
 from fedspan.protocols.lenses import standardize
 from fedspan.protocols.moments import moments
@@ -46,6 +47,7 @@ def feature_scaling(
     if scaling not in SCALINGS:
         raise InputError(f"scaling={scaling!r} must be one of {', '.join(SCALINGS)}")
     found = moments(fed, names, aggregator)
+    refuse_absurd(found.n)
     d = len(found.mean)
     mean = found.mean if center else np.zeros(d)
     if scaling == "none":

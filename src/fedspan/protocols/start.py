@@ -17,8 +17,6 @@ from fedspan.wire import Message
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-_ABSURD = 1e100
-
 
 @dataclass(frozen=True)
 class Start:
@@ -94,12 +92,3 @@ def checked_losses(reply: Message, n_models: int) -> Message:
     if isinstance(n, bool) or not isinstance(n, int):
         raise InputError("n must be a whole number")
     return reply
-
-
-def refuse_absurd(*values: NDArray[np.float64]) -> None:
-    """Refuse numbers that would overflow when they are combined, where no aggregator is asked whom to believe."""
-    if not all((np.abs(value) < _ABSURD).all() for value in values):
-        raise InputError(
-            f"sites sent numbers beyond {_ABSURD:g}: scale the features and targets, or use an aggregator if some "
-            "sites may lie"
-        )

@@ -10,8 +10,8 @@ from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.regression_rows import target
-from fedspan.protocols.start import refuse_absurd
 
 
 @step
@@ -42,7 +42,7 @@ def target_moments(fed: Federation, *, aggregator: Aggregator | None = None) -> 
         centre = first["sum"] / first["n"]
         second = fed.sum(local_target_spread, centre=centre)
         shift = second["sum"] / max(second["n"], 1)
-        refuse_absurd(np.array([centre, shift, second["squares"]]))
+        refuse_absurd(centre, shift, second["squares"])
         return centre + shift, float(np.sqrt(max(second["squares"] / max(second["n"], 1) - shift**2, 0.0)))
     replies = fed.ask(local_target_sum)
     counts = np.maximum(replies.stack("n"), 1)

@@ -52,8 +52,8 @@ def missed_clusters(seeds: Sequence[int]) -> Table:
             sizes=np.repeat([10, 30], [200, 60]), proportions=[0.2, 0.3, 0.5], n_features=30, seed=seed
         )
         fed = federate(made.X, made.y, sites=made.sites, seed=seed)
-        with fed.begin("anchors") as run:  # p_min such that ten are taken at first
-            start = moment_descent(run, n_clusters=3, n_columns=30, p_min=np.log(3 / 0.001) / 10.0)
+        with fed.begin("anchors") as run:  # miss such that ten are taken at first
+            start = moment_descent(run, n_clusters=3, n_columns=30, p_min=0.2, miss=3.0 * np.exp(-2.0))
         names = np.unique(made.sites)
         first = [int(made.labels[np.searchsorted(names, name)]) for name in start.anchors[:10]]
         short = len(set(first)) < 3

@@ -64,7 +64,7 @@ def run(quick: bool = False) -> Results:
         results.parts += _charts(configuration, curves, len(seeds))
         results.parts.append(_starts_table(configuration, found, len(seeds)))
     results.parts.append(_gap_table(seeds[:1] if quick else seeds[:10]))
-    results.parts.append(missed_clusters(range(1200, 1204) if quick else range(1200, 1240)))
+    results.parts.append(missed_clusters(range(1200, 1204) if quick else range(1200, 1280)))
     results.parts.append(new_clients(seeds, 500))
     results.parts.append(traffic_table("C1" if quick else "C2"))
     if not quick:

@@ -9,6 +9,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian, SpectralFilter, TrimmedMean
+from fedspan.attacks import Ones
 from fedspan.errors import FedspanError, InputError
 from fedspan.linalg import bottleneck_distance, matched_share
 from fedspan.protocols.count_clusters import count_clusters
@@ -181,4 +182,14 @@ def test_a_fifth_of_the_sites_lies_in_one_thing_of_phase_one(find, key):
 
     fed = federation(made).corrupt(together, sites=[f"{i:04d}" for i in range(16)])
     found = fed.run(find, n_clusters=2, n_columns=8, aggregator=SpectralFilter())
+    assert bottleneck_distance(found.models, made[4]) < 0.5
+
+
+def test_liars_do_not_become_anchors_by_saying_that_nothing_fits_them():
+    """All that three sites of ten send is huge: sites that no model fits are wanted as anchors, but not they."""
+    made = mixture(5, sizes=(10,) * 90, k=2, d=6)
+    fed = federation(made).corrupt(Ones(1e300), sites=[f"{i:04d}" for i in range(27)])
+    with fed.begin("huge") as run:
+        found = moment_descent(run, n_clusters=2, n_columns=6, aggregator=SpectralFilter())
+    assert len(run.record.metric("anchors")) > 1  # more of them were taken, because liars say that none fits
     assert bottleneck_distance(found.models, made[4]) < 0.5

@@ -142,7 +142,8 @@ def moment_descent(
         fed.log(anchors=len(anchors), gap=found.gap, covered=found.covered)
         if found.covered or len(anchors) >= most:
             break
-        pool = [name for name in pool if name in misfits] + [name for name in pool if name not in misfits]
+        if aggregator is None:  # otherwise liars would become anchors by saying that nothing fits them
+            pool = [name for name in pool if name in misfits] + [name for name in pool if name not in misfits]
     return found
 
 

@@ -69,7 +69,8 @@ def norms(rows: Array) -> Array:
     for i in np.flatnonzero(~((squares > 1e-280) & (squares < 1e300))):
         exponent = np.frexp(np.abs(rows[i]).max(initial=0.0))[1]
         unit = np.ldexp(rows[i], -exponent)  # entries of at most 1, one of them at least 1/2, or all 0
-        result[i] = np.ldexp(np.sqrt(unit @ unit), exponent)
+        with np.errstate(over="ignore"):  # beyond the largest number a norm is infinite
+            result[i] = np.ldexp(np.sqrt(unit @ unit), exponent)
     return result
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from fedspan.errors import InputError
 from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.mixed_fit import STARTS
+from fedspan.protocols.feature_scaling import SCALINGS
 from fedspan.protocols.fedx import UPDATES
 from fedspan.protocols.random_start import LOSSES
 from fedspan.protocols.refinement import ASSIGNMENTS, WEIGHTS
-from fedspan.protocols.whitening import SCALINGS
 
 _CHOICES = {
     "start": STARTS,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedspan.errors import FedspanError, MissingPackageError
+from fedspan.federation.secure import masks
 from fedspan.federation.secure.masks import KeyPair, check_installed, derived, mask, seal, unseal
 
 
@@ -59,5 +60,6 @@ def test_without_the_package_there_is_a_sentence(monkeypatch):
 
     check_installed()
     monkeypatch.setattr(builtins, "__import__", without)
+    masks._primitives.cache_clear()
     with pytest.raises(MissingPackageError, match=r'pip install "fedspan\[secure\]"'):
         check_installed()

@@ -64,7 +64,7 @@ class LocalEngine:
         late = Failure(f"late: no reply within {policy.deadline:g} s")
         payload = b""
         if self.wire:
-            payload = encode(call.payload)
+            payload = b"" if call.apart else encode(call.payload)
             lenses = [
                 replace(lens, parameters=decode(encode(lens.parameters), policy.max_bytes)) for lens in call.lenses
             ]
@@ -72,7 +72,9 @@ class LocalEngine:
 
         def perform(name: str) -> Outcome:
             try:
-                message = decode(payload, policy.max_bytes) if self.wire else call.payload
+                message = call.payload_of(name)
+                if self.wire:
+                    message = decode(payload or encode(message), policy.max_bytes)
                 delivery = self._hosts[name].perform(call, message, accepted.get(name, -1))
                 if self.wire:
                     sent = encode(delivery.reply)
@@ -91,6 +93,13 @@ class LocalEngine:
             outcomes[name] = batch.results.get(name, late)
         self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
         return outcomes
+
+    def introduce(self) -> None:
+        """Let every site know the public keys of all, as their owners would, and answer by secure sums only."""
+        keys = {name: host.vault.public for name, host in self._hosts.items()}
+        for host in self._hosts.values():
+            host.vault.introduce(keys)
+            host.vault.sums_only = True
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
         """Do to a site's state what the journal says that call `number` did."""
@@ -158,6 +167,8 @@ class LocalFederation(Federation):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise InputError(f"seed={seed!r} must be an integer of at least 0")
         engine = LocalEngine(sites, n_jobs, wire)
+        if policy is not None and policy.secure_sum:
+            engine.introduce()
         root = Root(engine, int(seed), policy or Policy(), None if run_dir is None else Path(run_dir))
         super().__init__(root, View(engine.sites))
 

@@ -17,6 +17,8 @@ from fedspan.errors import InputError
 from fedspan.federation.secure.modular import WORD_BITS, Words, is_negative, negate
 
 MOST_SITES = 1024
+MOST_WORDS = 8
+MOST_BITS = MOST_WORDS * WORD_BITS
 #: What whole numbers of one site may reach: `MOST_SITES` of them stay below 2^63.
 LARGEST_WHOLE = 2**63 // MOST_SITES - 1
 _HALF = np.uint64(32)
@@ -36,6 +38,14 @@ class FixedPoint:
 
     largest: float
     fraction_bits: int
+
+    def __post_init__(self) -> None:
+        right = isinstance(self.largest, float) and 0 < self.largest < math.inf
+        right &= type(self.fraction_bits) is int and abs(self.fraction_bits) <= MOST_BITS
+        if not right or self.words > MOST_WORDS:
+            raise InputError(
+                f"a range of {self.largest!r} with {self.fraction_bits!r} binary places is too much for a secure sum"
+            )
 
     @property
     def words(self) -> int:

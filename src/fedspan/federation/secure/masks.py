@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ SEAL_BYTES = 16  # what sealing adds to a message
 _BLOCK = 2**13  # numbers masked at a time: the block and its masks stay in a processor's cache
 
 
+@cache
 def _primitives() -> Any:
     try:
         from cryptography.hazmat import primitives

@@ -1,0 +1,233 @@
+"""The sites' side of the secure sum: four steps, the rounds of Bonawitz et al. (2017).
+
+Every rule that protects a site's part is checked here, by the site itself, whatever the coordinator says: a question is
+answered once a sum, so that nobody gets shares of both kinds of one site or a second masked reply, and only for a set
+of at least `threshold` sites, more than half of it, whose keys this site knows.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import FedspanError, MessageError
+from fedspan.federation.secure import form as forms
+from fedspan.federation.secure.fixed_point import MOST_SITES, FixedPoint
+from fedspan.federation.secure.masks import KEY_BYTES, SEAL_BYTES, KeyPair, derived, mask, seal, unseal
+from fedspan.federation.secure.shamir import SHARE_BYTES, split
+from fedspan.federation.secure.vault import Group, Session, Vault, digest
+from fedspan.federation.site import Site
+from fedspan.federation.step import find_step, step
+from fedspan.wire import canonical
+
+Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
+
+#: Before the names of the payload of the step whose replies are added up.
+PAYLOAD = "with "
+SEALED_BYTES = 2 * SHARE_BYTES + SEAL_BYTES
+
+
+@step(public=True)
+def offer(site: Site, session: str, what: str, largest: float, fraction_bits: int, **payload: Any) -> dict[str, Any]:
+    """Leaves the site: a public key for the masks of this sum, and keys, kinds and shapes of the reply.
+
+    AdvertiseKeys. Runs the step `what`, and checks what nobody else can check: that its numbers are finite and in the
+    declared range.
+    """
+    vault = site.vault
+
+    def begin() -> Session:
+        inner = {key.removeprefix(PAYLOAD): value for key, value in payload.items()}
+        reply = canonical(find_step(what).function(site, **inner), "reply")
+        numbers = FixedPoint(largest, fraction_bits)
+        forms.check_range(reply, numbers)
+        return Session(reply, numbers, KeyPair())
+
+    def answer() -> dict[str, Any]:
+        assert begun.reply is not None
+        assert begun.key is not None
+        return {"key": as_array(begun.key.public), "form": forms.as_text(forms.form_of(begun.reply))}
+
+    begun = vault.begin(session, begin)
+    question = {"what": what, "largest": largest, "fraction_bits": fraction_bits, **payload}
+    return begun.once("offer", question, "this site has seen this call with another step or payload", answer)
+
+
+@step(public=True)
+def share(site: Site, session: str, names: str, keys: Bytes, threshold: int, form: str) -> dict[str, Any]:
+    """Leaves the site: shares of its two secrets, sealed for each of the other sites, and a commitment. ShareKeys."""
+    vault = site.vault
+    known = vault.session(session)
+    question = {"names": names, "keys": keys, "threshold": threshold, "form": form}
+
+    def answer() -> dict[str, Any]:
+        group = _checked_group(site.name, vault, known, question, session)
+        assert known.key is not None
+        known.seed = secrets.token_bytes(KEY_BYTES)
+        n = len(group.names)
+        of_key, of_seed = (split(secret, threshold, n) for secret in (known.key.secret, known.seed))
+        sealed = np.zeros((n, SEALED_BYTES), dtype=np.uint8)
+        for k, name in enumerate(group.names):
+            if name == site.name:
+                known.shares[k] = of_key[k], of_seed[k]
+            else:
+                key, context = _channel(vault, group, site.name, name, name)
+                sealed[k] = as_array(seal(key, of_key[k] + of_seed[k], context))
+        known.group = group
+        return {"sealed": sealed, "commitment": as_array(commitment(known.seed))}
+
+    return known.once("share", question, "this site has seen this call with another set of sites", answer)
+
+
+@step(public=True)
+def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, Any]:
+    """Leaves the site: its reply under its own mask and one for each other site.
+
+    MaskedInputCollection. `alive` (n,) are the sites that have shared their secrets, and `sealed` what each of them
+    sealed for this one: all must have sealed it for this very set of sites, with these keys.
+    """
+    vault = site.vault
+    known = vault.session(session)
+
+    def answer() -> dict[str, Any]:
+        group = _group(known)
+        me = group.names.index(site.name)
+        there = _checked_flags(alive, group, me)
+        if sealed.shape != (sum(there), SEALED_BYTES) or sealed.dtype != np.uint8:
+            raise MessageError("the sealed shares are not one for each site of the set")
+        for row, k in enumerate(np.flatnonzero(there).tolist()):
+            if k != me:
+                key, context = _channel(vault, group, group.names[k], site.name, group.names[k])
+                opened = unseal(key, sealed[row].tobytes(), context)
+                known.shares[k] = opened[:SHARE_BYTES], opened[SHARE_BYTES:]
+        known.alive = there
+        assert known.key is not None
+        assert known.reply is not None
+        parts = forms.packed(known.reply, forms.from_text(group.form), known.numbers)
+        seeds = pair_seeds(known.key, me, group, alive, np.flatnonzero(alive).tolist())
+        later, earlier = ([seed for k, seed in seeds.items() if (k > me) == is_later] for is_later in (True, False))
+        mask(parts, [known.seed, *later], earlier)
+        return {"whole": parts[0], "real": parts[1]}
+
+    question = {"alive": alive, "sealed": sealed}
+    return known.once("masked", question, "this site has given its masked reply for another set of sites", answer)
+
+
+@step(public=True)
+def unmask(site: Site, session: str, alive: Flags) -> dict[str, Any]:
+    """Leaves the site: of each site whose masked reply came a share of its own mask, of others one of their key.
+
+    Unmasking. Never both of one site. Then the site forgets its secrets of this sum.
+    """
+    known = site.vault.session(session)
+
+    def answer() -> dict[str, Any]:
+        group = _group(known)
+        if "masked" not in known.answered:
+            raise FedspanError("this site has given no masked reply in this sum")
+        there = _checked_flags(alive, group, group.names.index(site.name))
+        if any(now and not before for now, before in zip(there, known.alive, strict=True)):
+            raise FedspanError("the set names a site that has shared no secrets in this sum")
+        shares = np.zeros((len(group.names), SHARE_BYTES), dtype=np.uint8)
+        for k, (of_key, of_seed) in known.shares.items():
+            if known.alive[k]:
+                shares[k] = as_array(of_seed if there[k] else of_key)
+        known.close()
+        return {"shares": shares}
+
+    refusal = "this site has given its shares for another set of sites: it never gives both kinds for one site"
+    return known.once("unmask", {"alive": alive}, refusal, answer)
+
+
+def pair_seeds(key: KeyPair, me: int, group: Group, alive: Flags, others: Iterable[int]) -> dict[int, bytes]:
+    """Return the seeds of the masks that site number `me` has in common with `others`, by their numbers."""
+    salt = group.view + alive.tobytes()
+    return {k: derived(key.agreed(group.keys[k]), salt, "mask") for k in others if k != me}
+
+
+def group_of(session: str, numbers: FixedPoint, names: str, keys: Bytes, threshold: int, form: str) -> Group:
+    """Return the set of sites that a message describes."""
+    listed = tuple(json.loads(names))
+    view = digest(
+        {
+            "session": session,
+            "names": names,
+            "keys": keys,
+            "threshold": threshold,
+            "form": form,
+            "largest": numbers.largest,
+            "fraction_bits": numbers.fraction_bits,
+        }
+    )
+    return Group(listed, tuple(row.tobytes() for row in keys), threshold, form, view)
+
+
+def commitment(seed: bytes) -> bytes:
+    """Return what tells whether shares gave the right seed, and nothing of the seed itself."""
+    return blake2b(seed, digest_size=32, person=b"fedspan seed").digest()
+
+
+def as_array(data: bytes) -> Bytes:
+    """Return bytes as they travel."""
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def _checked_group(me: str, vault: Vault, known: Session, question: dict[str, Any], session: str) -> Group:
+    """Return the set of sites of a sum, if this site may take part in it."""
+    keys, threshold = question["keys"], question["threshold"]
+    try:
+        group = group_of(session, known.numbers, **question)
+        right = all(isinstance(name, str) for name in group.names) and tuple(sorted(set(group.names))) == group.names
+        right &= keys.dtype == np.uint8 and keys.shape == (len(group.names), KEY_BYTES)
+    except (ValueError, TypeError, AttributeError):
+        right = False
+    if not right:
+        raise MessageError("the set of sites is not a sorted list of names with a key for each")
+    n = len(group.names)
+    if not 2 <= n <= MOST_SITES:
+        raise FedspanError(f"a secure sum is over 2 to {MOST_SITES} sites, not over {n}")
+    if type(threshold) is not int or threshold > n:
+        raise FedspanError(f"the set has {n} sites, fewer than the threshold of {threshold}")
+    if 2 * threshold <= n:
+        raise FedspanError(f"a threshold of {threshold} is not more than half of the {n} sites")
+    assert known.key is not None
+    if me not in group.names or not hmac.compare_digest(group.keys[group.names.index(me)], known.key.public):
+        raise FedspanError("this site is not in the set with the key that it gave for this sum")
+    if len(set(group.keys)) < n:
+        raise FedspanError("two sites of the set have the same key")
+    for name in group.names:
+        if name != me:
+            vault.channel(name)
+    return group
+
+
+def _group(known: Session) -> Group:
+    if known.group is None:
+        raise FedspanError("this site has shared no secrets in this sum")
+    return known.group
+
+
+def _checked_flags(alive: Flags, group: Group, me: int) -> tuple[bool, ...]:
+    n = len(group.names)
+    if not isinstance(alive, np.ndarray) or alive.dtype != np.bool_ or alive.shape != (n,):
+        raise MessageError(f"the sites that are left must be told by {n} flags")
+    left = int(alive.sum())
+    if left < group.threshold:
+        raise FedspanError(f"{left} sites are left, fewer than the threshold of {group.threshold}")
+    if not alive[me]:
+        raise FedspanError("this site is not among those that are left")
+    return tuple(alive.tolist())
+
+
+def _channel(vault: Vault, group: Group, sender: str, receiver: str, other: str) -> tuple[bytes, bytes]:
+    """Return the key that seals one message of this sum, and what the message is bound to."""
+    purpose = json.dumps(["shares", sender, receiver])
+    return derived(vault.channel(other), group.view, purpose), group.view + purpose.encode()

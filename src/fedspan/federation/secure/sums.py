@@ -1,0 +1,260 @@
+"""The coordinator's side of the secure sum: four questions to the sites, and no look at any single part.
+
+After Bonawitz et al. (2017), "Practical secure aggregation for privacy-preserving machine learning". A site that
+leaves after it has shared its secrets costs nothing but its part: the others' shares of its key take its masks away.
+A question that a site did not answer is put once more; the site then repeats what it answered, if it did.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import FedspanError, InputError, PolicyError
+from fedspan.federation.call import Call, Failure
+from fedspan.federation.judge import Judged, misshapen
+from fedspan.federation.secure import form as forms
+from fedspan.federation.secure.fixed_point import MOST_SITES
+from fedspan.federation.secure.masks import KeyPair, check_installed, mask
+from fedspan.federation.secure.modular import Words, add
+from fedspan.federation.secure.settings import SecureSum
+from fedspan.federation.secure.shamir import SHARE_BYTES, Joiner
+from fedspan.federation.secure.steps import (
+    PAYLOAD,
+    SEALED_BYTES,
+    commitment,
+    group_of,
+    masked,
+    offer,
+    pair_seeds,
+    share,
+    unmask,
+)
+from fedspan.federation.secure.vault import Group
+from fedspan.federation.state import Changes
+from fedspan.federation.step import find_step
+from fedspan.wire import Message, canonical
+
+#: Makes one part of a call: what came back, and what it did to the sites' states.
+Exchange = Callable[[Call], tuple[Judged, Mapping[str, Changes]]]
+
+
+@dataclass
+class SecureTotal:
+    """What came of a secure sum: the total, or in words why there is none."""
+
+    total: Message | None = None
+    error: str | None = None
+    answered: tuple[str, ...] = ()  # whose parts are in the total
+    failed: dict[str, Failure] = field(default_factory=dict)
+    changes: dict[str, Changes] = field(default_factory=dict)
+    bytes_up: dict[str, int] = field(default_factory=dict)
+    bytes_down: dict[str, int] = field(default_factory=dict)
+
+
+def check_possible(settings: SecureSum, step: str, sites: int) -> None:
+    """Refuse a sum that cannot be secure, before any site is contacted."""
+    check_installed()
+    if not 2 <= sites <= MOST_SITES:
+        raise PolicyError(
+            f"the sum of step {step!r} over {sites} site{'s' * (sites != 1)} cannot be a secure one: that takes at "
+            f"least 2 sites, because the sum over one is its part, and at most {MOST_SITES}"
+        )
+
+
+def secure_total(call: Call, settings: SecureSum, exchange: Exchange) -> SecureTotal:
+    """Return the sum of the replies to `call`, which the coordinator does not get to see."""
+    found = SecureTotal()
+    try:
+        _Sum(call, settings, exchange, found).make()
+    except _TooFewError:
+        found.answered = ()
+    except InputError as error:
+        found.error = str(error)
+    except FedspanError as error:
+        found.error = f"the secure sum of step {call.step.name!r} failed: {error}"
+    found.failed = {site: found.failed[site] for site in call.to if site in found.failed}
+    found.changes = {site: found.changes[site] for site in found.answered if site in found.changes}
+    return found
+
+
+class _TooFewError(Exception):
+    """Fewer sites are left than a sum needs."""
+
+
+class _Sum:
+    """One secure sum; `found` is filled as it goes."""
+
+    def __init__(self, call: Call, settings: SecureSum, exchange: Exchange, found: SecureTotal) -> None:
+        self.call = call
+        self.numbers = settings.numbers
+        self.threshold = settings.needed(len(call.to))
+        self.exchange = exchange
+        self.found = found
+        self.parts = 0
+        # Nobody else's sum has this name, be it one of a coordinator that was killed and begins again.
+        self.session = f"{call.run}/{call.number}/{secrets.token_hex(8)}"
+
+    def make(self) -> None:
+        group, commitments, sealed = self.share(*self.offer())
+        there = [k for k, name in enumerate(group.names) if name in sealed]
+        came, totals = self.masked(group, there, sealed)
+        self.unmask(group, there, came, commitments, totals)
+        form = forms.from_text(group.form)
+        self.found.total = forms.unpacked(*totals, form, self.numbers, len(came))
+        self.found.answered = tuple(group.names[k] for k in came)
+
+    def offer(self) -> tuple[dict[str, Message], forms.Form]:
+        """Have the sites run the step; return their keys, and the form of reply that most of them have."""
+        payload = {
+            "what": self.call.step.name,
+            "largest": self.numbers.largest,
+            "fraction_bits": self.numbers.fraction_bits,
+            **{PAYLOAD + key: value for key, value in self.call.payload.items()},
+        }
+        offers = self.ask(offer, self.call.to, payload, again=False)
+        read = {site: forms.from_text(reply["form"]) for site, reply in self.checked(offers, {"key": (32,)}).items()}
+        for site, reason in misshapen(replace(self.call, how="sum"), forms.examples(read), {}).items():
+            self.fail(site, Failure(reason))
+            del read[site]
+        self.check_enough(read)
+        form = forms.agreed(list(read.values()), self.call.step.name)
+        return {site: offers[site] for site in read}, form
+
+    def share(
+        self, offers: dict[str, Message], form: forms.Form
+    ) -> tuple[Group, dict[str, bytes], dict[str, NDArray[np.uint8]]]:
+        """Have the sites share their secrets; return what each of them sealed for the others."""
+        names = tuple(offers)
+        told: Message = {
+            "names": json.dumps(names),
+            "keys": np.stack([offers[name]["key"] for name in names]),
+            "threshold": self.threshold,
+            "form": forms.as_text(form),
+        }
+        n = len(names)
+        replies = self.checked(self.ask(share, names, told), {"sealed": (n, SEALED_BYTES), "commitment": (32,)})
+        group = group_of(self.session, self.numbers, **told)
+        commitments = {name: reply["commitment"].tobytes() for name, reply in replies.items()}
+        return group, commitments, {name: reply["sealed"] for name, reply in replies.items()}
+
+    def masked(
+        self, group: Group, there: list[int], sealed: Mapping[str, NDArray[np.uint8]]
+    ) -> tuple[list[int], tuple[Words, Words]]:
+        """Hand the sealed shares on; return whose masked replies came, and their sum."""
+        names = [group.names[k] for k in there]
+        apart = {group.names[k]: {"sealed": np.stack([sealed[name][k] for name in names])} for k in there}
+        replies = self.ask(masked, names, {"alive": _flags(group, there)}, apart)
+        whole, real = forms.sizes(forms.from_text(group.form), self.numbers)
+        replies = self.checked(replies, {"whole": whole, "real": real})
+        totals = np.zeros(whole, dtype=np.uint64), np.zeros(real, dtype=np.uint64)
+        for reply in replies.values():
+            add(totals[0], reply["whole"])
+            add(totals[1], reply["real"])
+        return [k for k in there if group.names[k] in replies], totals
+
+    def unmask(
+        self,
+        group: Group,
+        there: list[int],
+        came: list[int],
+        commitments: Mapping[str, bytes],
+        totals: tuple[Words, ...],
+    ) -> None:
+        """Take the masks off `totals`: the own ones of those who came, and those of pairs with the ones who left."""
+        replies = self.ask(unmask, [group.names[k] for k in came], {"alive": _flags(group, came)})
+        replies = self.checked(replies, {"shares": (len(group.names), SHARE_BYTES)})
+        held = {k: replies[group.names[k]]["shares"] for k in came if group.names[k] in replies}
+        joiner = Joiner(list(held), self.threshold)
+        plus: list[bytes] = []
+        minus: list[bytes] = []
+        alive = _flags(group, there)
+        for k in there:
+            secret = joiner({holder: shares[k].tobytes() for holder, shares in held.items()})
+            if k in came:
+                right = commitment(secret) == commitments[group.names[k]]
+                minus.append(secret)
+            else:
+                key = KeyPair(secret)
+                right = key.public == group.keys[k]
+                # The others have added the masks of pairs with later ones, and subtracted those with earlier ones.
+                for other, seed in pair_seeds(key, k, group, alive, came).items() if right else ():
+                    (minus if other < k else plus).append(seed)
+            if not right:
+                raise FedspanError(f"the shares of site {group.names[k]!r} do not fit: some site sends wrong ones")
+        mask(totals, plus, minus)
+
+    def ask(
+        self,
+        step: Callable[..., Any],
+        to: Sequence[str],
+        payload: Message,
+        apart: Mapping[str, Message] | None = None,
+        again: bool = True,
+    ) -> dict[str, Message]:
+        """Put one question to the sites `to`, and once more to those who did not answer; return the replies."""
+        replies: dict[str, Message] = {}
+        silent: dict[str, Failure] = {}
+        left = tuple(to)
+        for _ in range(2 if again else 1):
+            call = replace(
+                self.call,
+                step=find_step(step),
+                payload=canonical({"session": self.session, **payload}, "payload"),
+                to=left,
+                lenses=self.call.lenses if step is offer else (),
+                how="ask",
+                part=self.parts,
+                apart={site: canonical(apart[site], "payload") for site in left} if apart else {},
+            )
+            self.parts += 1
+            judged, changes = self.exchange(call)
+            replies |= judged.ok
+            silent = judged.failed
+            self.found.changes |= changes
+            _count(self.found.bytes_up, judged.sizes)
+            _count(self.found.bytes_down, call.bytes_down)
+            left = tuple(silent)
+            if not left:
+                break
+        for site, failure in silent.items():
+            self.fail(site, failure)
+        self.check_enough(replies)
+        return {site: replies[site] for site in to if site in replies}
+
+    def checked(self, replies: dict[str, Message], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Message]:
+        """Return the replies whose arrays have the right shapes: most may agree on wrong ones."""
+        good: dict[str, Message] = {}
+        for site, reply in replies.items():
+            if all(np.shape(reply.get(key, 0)) == shape for key, shape in shapes.items()):
+                good[site] = reply
+            else:
+                self.fail(site, Failure(f"misshapen: {', '.join(shapes)} must have the shapes {list(shapes.values())}"))
+        self.check_enough(good)
+        return good
+
+    def fail(self, site: str, failure: Failure) -> None:
+        """Take note that a site is out of this sum."""
+        self.found.failed[site] = failure
+
+    def check_enough(self, left: Sized) -> None:
+        """Give up where fewer sites are left than the threshold."""
+        if len(left) < self.threshold:
+            raise _TooFewError
+
+
+def _flags(group: Group, members: Sequence[int]) -> NDArray[np.bool_]:
+    flags = np.zeros(len(group.names), dtype=np.bool_)
+    flags[list(members)] = True
+    return flags
+
+
+def _count(totals: dict[str, int], sizes: Mapping[str, int]) -> None:
+    for site, size in sizes.items():
+        totals[site] = totals.get(site, 0) + size

@@ -79,7 +79,8 @@ def secure_total(call: Call, settings: SecureSum, exchange: Exchange) -> SecureT
         found.error = str(error)
     except FedspanError as error:
         found.error = f"the secure sum of step {call.step.name!r} failed: {error}"
-    found.failed = {site: found.failed[site] for site in call.to if site in found.failed}
+    # Whoever gave a masked reply is in the total, even if it was not heard of again.
+    found.failed = {site: found.failed[site] for site in call.to if site in found.failed.keys() - set(found.answered)}
     found.changes = {site: found.changes[site] for site in found.answered if site in found.changes}
     return found
 

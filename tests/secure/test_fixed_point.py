@@ -18,7 +18,7 @@ from fedspan.federation.secure.fixed_point import (
     decoded_whole,
     encoded_whole,
 )
-from fedspan.federation.secure.modular import add, negate, subtract
+from fedspan.federation.secure.modular import Accumulator, add, negate, subtract
 
 DEFAULT = FixedPoint(2.0**84, 96)
 ONE_WORD = FixedPoint(1024.0, 40)
@@ -49,6 +49,21 @@ def test_modular_arithmetic_is_that_of_whole_numbers(width, seed):
         modulus = 1 << (64 * width)
         expected = [(x + sign * y) % modulus for x, y in zip(whole(a), whole(b), strict=True)]
         assert [value % modulus for value in whole(result)] == expected
+
+
+@given(st.integers(1, 4), st.integers(0, 9), st.integers(0, 2**32))
+def test_many_numbers_are_added_as_whole_numbers_are(width, count, seed):
+    rng = np.random.default_rng(seed)
+    numbers = [random_words(rng, width) for _ in range(count)]
+    for words in numbers:
+        words[:, 0] = 2**64 - 1  # where carries run all the way
+        words[1:, 1] = 2**64 - 1
+    total = Accumulator((width, 5))
+    for words in numbers:
+        total.add(words)
+    modulus = 1 << (64 * width)
+    columns = zip(*map(whole, numbers), strict=True) if numbers else [[]] * 5
+    assert [value % modulus for value in whole(total.value())] == [sum(column) % modulus for column in columns]
 
 
 @given(formats, st.integers(0, 2**32))

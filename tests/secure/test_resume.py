@@ -43,7 +43,7 @@ def wander(fed):
 
 
 def run(folder=None, transform=lambda fed: fed, policy=SECURE, **options):
-    fed = fs.LocalFederation(sites_of(7), seed=3, policy=policy, run_dir=folder, **options)
+    fed = fs.LocalFederation(sites_of(5), seed=3, policy=policy, run_dir=folder, **options)
     return as_bytes(transform(fed).run(wander))
 
 
@@ -91,7 +91,7 @@ def test_a_finished_run_is_read_from_its_journal(tmp_path, monkeypatch):
 
 def test_the_record_of_a_resumed_run_has_the_same_bytes(tmp_path):
     def traffic():
-        fed = fs.LocalFederation(sites_of(7), seed=3, policy=SECURE, run_dir=tmp_path)
+        fed = fs.LocalFederation(sites_of(5), seed=3, policy=SECURE, run_dir=tmp_path)
         with fed.begin("walk") as begun:
             wander(begun)
         return [(call.step, call.answered, call.bytes_up, call.bytes_down) for call in begun.record.calls]
@@ -134,7 +134,7 @@ def test_the_journal_holds_neither_secrets_nor_parts(tmp_path, monkeypatch):
 
     monkeypatch.setattr(masks.secrets, "token_bytes", noted)
     run(tmp_path)
-    assert len(made) > 7 * 12
+    assert len(made) > 5 * 9
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert not [secret for secret in made if secret in written or secret.hex().encode() in written]
     assert len(written) < 60_000

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedspan.errors import FedspanError, MissingPackageError
-from fedspan.federation.secure.modular import Words, add, subtract
+from fedspan.federation.secure.modular import Accumulator, Words, add, subtract
 
 KEY_BYTES = 32
 SEAL_BYTES = 16  # what sealing adds to a message
@@ -90,19 +90,22 @@ def mask(parts: Sequence[Words], plus: Sequence[bytes], minus: Sequence[bytes] =
 
     A seed's mask is uniform over all words, for whoever does not know the seed.
     """
-    primitives = _primitives()
-    algorithm = primitives.ciphers.algorithms.ChaCha20
-    streams = [
-        (primitives.ciphers.Cipher(algorithm(seed, bytes(16)), mode=None).encryptor(), change)
-        for seeds, change in ((plus, add), (minus, subtract))
-        for seed in seeds
-    ]
+    block = 8 * _BLOCK * max((len(part) for part in parts), default=0)
+    zeros, noise = bytes(block), bytearray(block + 63)  # the cipher wants room for a block of its own more
+    streams = [[_stream(seed) for seed in seeds] for seeds in (plus, minus)]
     for part in parts:
         for start in range(0, part.shape[1], _BLOCK):
-            block = part[:, start : start + _BLOCK]
-            zeros = bytes(block.size * 8)
-            noise = bytearray(len(zeros) + 63)
-            words = np.frombuffer(noise, dtype="<u8", count=block.size).reshape(block.shape)
-            for stream, change in streams:
-                stream.update_into(zeros, noise)
-                change(block, words)
+            some = part[:, start : start + _BLOCK]
+            nothing = memoryview(zeros)[: 8 * some.size]
+            words = np.frombuffer(noise, dtype="<u8", count=some.size).reshape(some.shape)
+            for sources, change in zip(streams, (add, subtract), strict=True):
+                total = Accumulator(some.shape)
+                for stream in sources:
+                    stream.update_into(nothing, noise)
+                    total.add(words)
+                change(some, total.value())
+
+
+def _stream(seed: bytes) -> Any:
+    ciphers = _primitives().ciphers
+    return ciphers.Cipher(ciphers.algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()

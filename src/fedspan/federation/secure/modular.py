@@ -34,6 +34,30 @@ def subtract(total: Words, other: Words) -> None:
         _add(total, ~other, np.ones(total.shape[1], dtype=np.bool_))
 
 
+class Accumulator:
+    """A sum of many numbers (w, m), whose carries are counted and carried only at the end."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._total = np.zeros(shape, dtype=np.uint64)
+        self._carries = np.zeros((shape[0] - 1, shape[1]), dtype=np.uint16)
+        self._wrapped = np.zeros(self._carries.shape, dtype=np.bool_)
+
+    def add(self, other: Words) -> None:
+        """Add a number; at most 65,535 times."""
+        np.add(self._total, other, out=self._total)
+        np.less(self._total[:-1], other[:-1], out=self._wrapped)
+        np.add(self._carries, self._wrapped, out=self._carries)
+
+    def value(self) -> Words:
+        """Return the sum; nothing may be added after that."""
+        for k, carry in enumerate(self._carries):
+            word = self._total[k + 1]
+            np.add(word, carry, out=word)
+            if k + 1 < len(self._carries):
+                np.add(self._carries[k + 1], word < carry, out=self._carries[k + 1])
+        return self._total
+
+
 def negate(numbers: Words, where: NDArray[np.bool_]) -> None:
     """Turn the sign of the columns `where` (m,)."""
     numbers[:, where] = ~numbers[:, where]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -183,3 +185,33 @@ def test_wrong_sealed_shares_are_told():
     shares["s04"]["sealed"] = np.zeros_like(shares["s04"]["sealed"])
     with pytest.raises(FedspanError, match="not what its sender sealed"):
         players.masked("s00", shares)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda reply: {key: np.zeros_like(value) for key, value in reply.items() if isinstance(value, np.ndarray)},
+        lambda reply: {key: value.astype(float) if hasattr(value, "astype") else value for key, value in reply.items()},
+        lambda reply: dict.fromkeys(reply, 3),
+        lambda reply: {key: "[[1, 2]]" if isinstance(value, str) else value[:1] for key, value in reply.items()},
+        lambda reply: {"form": '[["x", "f", true, [9999999999, 9999999999]]]', **dict.fromkeys(reply)},
+        lambda reply: {},
+        lambda reply: None,
+    ],
+)
+def test_a_site_that_answers_nonsense(monkeypatch, stage, wrong):
+    """The sum fails with a sentence or goes on without it; it is never a wrong one."""
+    whole = LocalEngine.call
+
+    def call(self, call, to, accepted, policy):
+        outcomes = whole(self, call, to, accepted, policy)
+        if call.step.function.__name__ == stage and "s02" in to:
+            outcomes["s02"] = outcomes["s02"].written_by_attack(wrong(outcomes["s02"].reply))
+        return outcomes
+
+    monkeypatch.setattr(LocalEngine, "call", call)
+    with suppress(QuorumError, InputError):
+        total = fs.LocalFederation(sites_of(5), policy=SECURE).sum(counted)
+        expected = sum(site.X.sum(axis=0) for site in sites_of(5) if site.name in total.sites)
+        np.testing.assert_allclose(total["x"], expected, rtol=1e-13)

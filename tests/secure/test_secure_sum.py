@@ -213,6 +213,16 @@ def test_one_site_is_refused_before_it_is_contacted():
         assert refused.record.calls == []
 
 
+def test_fewer_sites_than_declared_are_refused_before_they_are_contacted():
+    fed = federation(policy=fs.Policy(secure_sum=fs.SecureSum(least=5)))
+    assert fed.sum(nothing) == {}
+    with pytest.raises(PolicyError, match="over 4 sites cannot be a secure one: that takes from 5 to 1024 sites"):
+        fed.subset(fed.sites[:4]).sum(nothing)
+    assert [host.vault.least for host in fed._root.engine._hosts.values()] == [5] * 5
+    with pytest.raises(QuorumError, match="and the secure sum needs 5"):
+        fed.sum(fails)
+
+
 def test_single_replies_are_refused_before_any_site_is_contacted():
     fed = federation()
     with pytest.raises(PolicyError, match=r"step '.*fails' needs the replies of single sites"):
@@ -269,6 +279,7 @@ def test_bytes_of_a_large_sum():
     [
         ({"threshold": 0.5}, "threshold=0.5 of a secure sum must be above 0.5"),
         ({"threshold": 1.1}, "threshold=1.1"),
+        ({"least": 1}, "least=1 of a secure sum must be a whole number from 2 to 1024"),
         ({"largest": -1.0}, "largest=-1.0 of a secure sum must be a finite number above 0"),
         ({"resolution": 0}, "resolution=0"),
         ({"largest": 1e300, "resolution": 1e-300}, "too far apart"),

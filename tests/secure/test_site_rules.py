@@ -76,14 +76,22 @@ def test_a_seen_call_with_another_step_or_payload_is_refused(players):
         (3, 4, "the set has 3 sites, fewer than the threshold of 4"),
         (5, 2, "a threshold of 2 is not more than half of the 5 sites"),
         (4, 2, "a threshold of 2 is not more than half of the 4 sites"),
-        (1, 1, "over 2 to 1024 sites, not over 1"),
-        (5, 0, "not more than half"),
+        (1, 1, "a threshold of 1 is below the 2 sites that this site demands"),
+        (5, 0, "a threshold of 0 is below the 2 sites"),
     ],
 )
 def test_too_few_participants_are_refused(players, kept, threshold, why):
     offers = players.offers(players.names[:kept])
     with pytest.raises(FedspanError, match=why):
         players.shared(players.group(offers, threshold=threshold), ["s00"])
+
+
+def test_a_site_may_demand_more_sites(players):
+    players.hosts["s00"].vault.least = 5
+    offers = players.offers()
+    with pytest.raises(FedspanError, match="a threshold of 4 is below the 5 sites that this site demands"):
+        players.shared(players.group(offers), ["s00"])
+    players.shared(players.group(offers, threshold=5), ["s00"])
 
 
 def test_a_set_that_shrinks_below_the_threshold_is_refused(players):

@@ -14,7 +14,7 @@ import numpy as np
 from fedspan.engines.threads import PinnedThreads, blas_threads
 from fedspan.engines.workers import Batch
 from fedspan.errors import InputError, MessageError
-from fedspan.federation import Federation, Policy, Site
+from fedspan.federation import Federation, Policy, SecureSum, Site
 from fedspan.federation.call import Call, Failure, Outcome
 from fedspan.federation.host import SiteHost
 from fedspan.federation.site import checked_names
@@ -94,12 +94,15 @@ class LocalEngine:
         self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
         return outcomes
 
-    def introduce(self) -> None:
-        """Let every site know the public keys of all, as their owners would, and answer by secure sums only."""
+    def introduce(self, least: int) -> None:
+        """Let every site know the public keys of all, as their owners would, and answer by secure sums only.
+
+        These must be over at least `least` sites.
+        """
         keys = {name: host.vault.public for name, host in self._hosts.items()}
         for host in self._hosts.values():
             host.vault.introduce(keys)
-            host.vault.sums_only = True
+            host.vault.least, host.vault.sums_only = least, True
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
         """Do to a site's state what the journal says that call `number` did."""
@@ -167,8 +170,8 @@ class LocalFederation(Federation):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise InputError(f"seed={seed!r} must be an integer of at least 0")
         engine = LocalEngine(sites, n_jobs, wire)
-        if policy is not None and policy.secure_sum:
-            engine.introduce()
+        if policy is not None and isinstance(policy.secure_sum, SecureSum):
+            engine.introduce(policy.secure_sum.least)
         root = Root(engine, int(seed), policy or Policy(), None if run_dir is None else Path(run_dir))
         super().__init__(root, View(engine.sites))
 

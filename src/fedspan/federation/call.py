@@ -113,7 +113,10 @@ class Engine(Protocol):
         """Prepare for a run with a fixed number of BLAS threads: the journal's, or the present one."""
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
-        """Run `call` at the sites `to`; `accepted` names the last call accepted from each (absent: none)."""
+        """Run `call` at the sites `to`; `accepted` names the last call accepted from each (absent: none).
+
+        A site is told ``call.payload_of(site)``.
+        """
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
         """Do to a site's state what the journal says that call `number` did."""

@@ -22,6 +22,7 @@ from fedspan.wire import Message, Value
 #: Kinds of values in the order in which they give way to each other: counts, whole numbers, reals, complex numbers.
 _KINDS = "uifc"
 _TEXT = "t"
+_MOST_NUMBERS = 2**40
 _DTYPES = {"u": np.uint64, "i": np.int64, "f": np.float64, "c": np.complex128}
 
 
@@ -80,7 +81,8 @@ def from_text(text: object) -> Form:
 
 
 def _is_sound(part: Part) -> bool:
-    extents = all(type(extent) is int and 0 <= extent < 2**40 for extent in part.shape)
+    extents = len(part.shape) <= 32 and all(type(extent) is int and extent >= 0 for extent in part.shape)
+    extents = extents and math.prod(max(extent, 1) for extent in part.shape) < _MOST_NUMBERS
     right = isinstance(part.key, str) and isinstance(part.kind, str) and isinstance(part.array, bool)
     return right and extents and part.kind in tuple(_KINDS + _TEXT) and (part.array or not part.shape)
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fedspan.errors import InputError, PolicyError
-from fedspan.federation.secure.fixed_point import FixedPoint
+from fedspan.federation.secure.fixed_point import MOST_SITES, FixedPoint
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,9 @@ class SecureSum:
     threshold : float, default=2/3
         The share of the sites asked that must stay to the end, rounded up; above 1/2 and at most 1. So many sites
         together can uncover the others, so fewer never can.
+    least : int, default=2
+        Fewest sites whose sum may be uncovered, however few are asked. Sites refuse smaller sums: with the number of
+        all sites here, no coordinator learns a part from the difference of the sums over two sets.
     largest : float, default=2.0**84
         The largest magnitude of a real number of one site, about 1.9e25. A site refuses to send a larger one. Whole
         numbers may have up to 2**53 - 1, whatever is set here.
@@ -33,6 +36,7 @@ class SecureSum:
     """
 
     threshold: float = 2 / 3
+    least: int = 2
     largest: float = 2.0**84
     resolution: float = 2.0**-96
 
@@ -43,6 +47,8 @@ class SecureSum:
                 raise PolicyError(f"{name}={value!r} of a secure sum must be a finite number above 0")
         if not 0.5 < self.threshold <= 1:
             raise PolicyError(f"threshold={self.threshold!r} of a secure sum must be above 0.5 and at most 1.0")
+        if isinstance(self.least, bool) or not isinstance(self.least, int) or not 2 <= self.least <= MOST_SITES:
+            raise PolicyError(f"least={self.least!r} of a secure sum must be a whole number from 2 to {MOST_SITES}")
         try:
             self.numbers  # noqa: B018
         except InputError:
@@ -56,6 +62,6 @@ class SecureSum:
         return FixedPoint(float(self.largest), -math.floor(math.log2(self.resolution)))
 
     def needed(self, asked: int) -> int:
-        """Return how many of `asked` sites must stay to the end: more than half of them, and at least two."""
+        """Return how many of `asked` sites must stay to the end: more than half of them, and at least `least`."""
         # Two thirds of a count that three divides stay whole, although 2/3 is rounded.
-        return max(2, asked // 2 + 1, math.ceil(round(self.threshold * asked, 9)))
+        return max(self.least, asked // 2 + 1, math.ceil(round(self.threshold * asked, 9)))

@@ -192,10 +192,12 @@ def _checked_group(me: str, vault: Vault, known: Session, question: dict[str, An
     if not right:
         raise MessageError("the set of sites is not a sorted list of names with a key for each")
     n = len(group.names)
-    if not 2 <= n <= MOST_SITES:
-        raise FedspanError(f"a secure sum is over 2 to {MOST_SITES} sites, not over {n}")
+    if n > MOST_SITES:
+        raise FedspanError(f"a secure sum is over at most {MOST_SITES} sites, not over {n}")
     if type(threshold) is not int or threshold > n:
         raise FedspanError(f"the set has {n} sites, fewer than the threshold of {threshold}")
+    if threshold < vault.least:
+        raise FedspanError(f"a threshold of {threshold} is below the {vault.least} sites that this site demands")
     if 2 * threshold <= n:
         raise FedspanError(f"a threshold of {threshold} is not more than half of the {n} sites")
     assert known.key is not None

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import FedspanError, InputError, PolicyError
+from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.call import Call, Failure
 from fedspan.federation.judge import Judged, misshapen
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import MOST_SITES
-from fedspan.federation.secure.masks import KeyPair, check_installed, mask
+from fedspan.federation.secure.masks import KEY_BYTES, KeyPair, check_installed, mask
 from fedspan.federation.secure.modular import Words, add
 from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.secure.shamir import SHARE_BYTES, Joiner
@@ -61,10 +61,10 @@ class SecureTotal:
 def check_possible(settings: SecureSum, step: str, sites: int) -> None:
     """Refuse a sum that cannot be secure, before any site is contacted."""
     check_installed()
-    if not 2 <= sites <= MOST_SITES:
+    if not settings.least <= sites <= MOST_SITES:
         raise PolicyError(
-            f"the sum of step {step!r} over {sites} site{'s' * (sites != 1)} cannot be a secure one: that takes at "
-            f"least 2 sites, because the sum over one is its part, and at most {MOST_SITES}"
+            f"the sum of step {step!r} over {sites} site{'s' * (sites != 1)} cannot be a secure one: that takes "
+            f"from {settings.least} to {MOST_SITES} sites (the sum over one would be its part)"
         )
 
 
@@ -119,8 +119,13 @@ class _Sum:
             "fraction_bits": self.numbers.fraction_bits,
             **{PAYLOAD + key: value for key, value in self.call.payload.items()},
         }
-        offers = self.ask(offer, self.call.to, payload, again=False)
-        read = {site: forms.from_text(reply["form"]) for site, reply in self.checked(offers, {"key": (32,)}).items()}
+        offers = self.checked(self.ask(offer, self.call.to, payload, again=False), np.uint8, {"key": (KEY_BYTES,)})
+        read: dict[str, forms.Form] = {}
+        for site, reply in offers.items():
+            try:
+                read[site] = forms.from_text(reply.get("form"))
+            except MessageError as error:
+                self.fail(site, Failure(str(error)))
         for site, reason in misshapen(replace(self.call, how="sum"), forms.examples(read), {}).items():
             self.fail(site, Failure(reason))
             del read[site]
@@ -139,8 +144,8 @@ class _Sum:
             "threshold": self.threshold,
             "form": forms.as_text(form),
         }
-        n = len(names)
-        replies = self.checked(self.ask(share, names, told), {"sealed": (n, SEALED_BYTES), "commitment": (32,)})
+        shapes = {"sealed": (len(names), SEALED_BYTES), "commitment": (KEY_BYTES,)}
+        replies = self.checked(self.ask(share, names, told), np.uint8, shapes)
         group = group_of(self.session, self.numbers, **told)
         commitments = {name: reply["commitment"].tobytes() for name, reply in replies.items()}
         return group, commitments, {name: reply["sealed"] for name, reply in replies.items()}
@@ -153,7 +158,7 @@ class _Sum:
         apart = {group.names[k]: {"sealed": np.stack([sealed[name][k] for name in names])} for k in there}
         replies = self.ask(masked, names, {"alive": _flags(group, there)}, apart)
         whole, real = forms.sizes(forms.from_text(group.form), self.numbers)
-        replies = self.checked(replies, {"whole": whole, "real": real})
+        replies = self.checked(replies, np.uint64, {"whole": whole, "real": real})
         totals = np.zeros(whole, dtype=np.uint64), np.zeros(real, dtype=np.uint64)
         for reply in replies.values():
             add(totals[0], reply["whole"])
@@ -170,7 +175,7 @@ class _Sum:
     ) -> None:
         """Take the masks off `totals`: the own ones of those who came, and those of pairs with the ones who left."""
         replies = self.ask(unmask, [group.names[k] for k in came], {"alive": _flags(group, came)})
-        replies = self.checked(replies, {"shares": (len(group.names), SHARE_BYTES)})
+        replies = self.checked(replies, np.uint8, {"shares": (len(group.names), SHARE_BYTES)})
         held = {k: replies[group.names[k]]["shares"] for k in came if group.names[k] in replies}
         joiner = Joiner(list(held), self.threshold)
         plus: list[bytes] = []
@@ -229,11 +234,14 @@ class _Sum:
         self.check_enough(replies)
         return {site: replies[site] for site in to if site in replies}
 
-    def checked(self, replies: dict[str, Message], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Message]:
-        """Return the replies whose arrays have the right shapes: most may agree on wrong ones."""
+    def checked(
+        self, replies: dict[str, Message], dtype: type, shapes: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, Message]:
+        """Return the replies whose arrays are what they must be: most sites may agree on wrong ones."""
         good: dict[str, Message] = {}
         for site, reply in replies.items():
-            if all(np.shape(reply.get(key, 0)) == shape for key, shape in shapes.items()):
+            arrays = {key: np.asarray(reply.get(key)) for key in shapes}
+            if all(array.shape == shapes[key] and array.dtype == dtype for key, array in arrays.items()):
                 good[site] = reply
             else:
                 self.fail(site, Failure(f"misshapen: {', '.join(shapes)} must have the shapes {list(shapes.values())}"))

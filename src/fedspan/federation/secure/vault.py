@@ -75,6 +75,8 @@ class Vault:
 
     Attributes
     ----------
+    least : int
+        This site takes part in no sum that fewer sites could uncover.
     sums_only : bool
         This site answers nothing that single replies would be needed for.
     """
@@ -84,6 +86,7 @@ class Vault:
         self._known: dict[str, bytes] = {}
         self._channels: dict[str, bytes] = {}
         self._sessions: dict[str, Session] = {}
+        self.least = 2
         self.sums_only = False
 
     @property

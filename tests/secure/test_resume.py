@@ -9,7 +9,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.engines.local import LocalEngine
-from fedspan.errors import JournalError
+from fedspan.errors import JournalError, QuorumError
+from fedspan.federation.call import Failure
 from fedspan.federation.secure import masks
 
 from ..laws.protocol_laws import as_bytes
@@ -112,6 +113,21 @@ def test_resumes_under_faults(tmp_path):
         with pytest.raises(KilledError):
             run(tmp_path, faulty, policy)
     assert run(tmp_path, faulty, policy) == expected
+
+
+def test_a_sum_that_failed_is_asked_for_again(tmp_path):
+    whole = LocalEngine.call
+
+    def call(self, call, to, *args):
+        outcomes = whole(self, call, to, *args)
+        lost = call.number == 3 and call.step.function.__name__ == "masked"
+        return {name: Failure("lost") if lost and name < "s03" else outcome for name, outcome in outcomes.items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalEngine, "call", call)
+        with pytest.raises(QuorumError, match="the secure sum needs"):
+            run(tmp_path)
+    assert run(tmp_path) == run()
 
 
 def test_a_journal_in_the_open_does_not_fit_a_secure_run(tmp_path):

@@ -207,10 +207,17 @@ def test_an_empty_reply():
 
 def test_one_site_is_refused_before_it_is_contacted():
     fed = federation()
-    for refused in (fed.subset(["s00"]), federation(1)):
-        with pytest.raises(PolicyError, match="over 1 site cannot be a secure one"):
-            refused.sum(fails)
-        assert refused.record.calls == []
+    with pytest.raises(PolicyError, match="over 1 site cannot be a secure one"):
+        fed.subset(["s00"]).sum(fails)
+    assert fed.record.calls == []
+    with pytest.raises(PolicyError, match="a sum over 1 site cannot be a secure one"):
+        federation(1)
+
+
+def test_samples_are_large_enough():
+    assert len(federation().sample(0.1).sites) == 2
+    assert len(federation(policy=fs.Policy(secure_sum=fs.SecureSum(least=4))).sample(0.1).sites) == 4
+    assert len(fs.LocalFederation(sites_of(5)).sample(0.1).sites) == 1
 
 
 def test_fewer_sites_than_declared_are_refused_before_they_are_contacted():

@@ -17,6 +17,7 @@ from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Policy, SecureSum, Site
 from fedspan.federation.call import Call, Failure, Outcome
 from fedspan.federation.host import SiteHost
+from fedspan.federation.secure.sums import check_possible
 from fedspan.federation.site import checked_names
 from fedspan.federation.state import Changes
 from fedspan.federation.view import Root, View
@@ -171,6 +172,7 @@ class LocalFederation(Federation):
             raise InputError(f"seed={seed!r} must be an integer of at least 0")
         engine = LocalEngine(sites, n_jobs, wire)
         if policy is not None and isinstance(policy.secure_sum, SecureSum):
+            check_possible(policy.secure_sum, "a sum", len(engine.sites))
             engine.introduce(policy.secure_sum.least)
         root = Root(engine, int(seed), policy or Policy(), None if run_dir is None else Path(run_dir))
         super().__init__(root, View(engine.sites))

@@ -137,10 +137,15 @@ class Federation:
         return checked
 
     def sample(self, fraction: float) -> Federation:
-        """Return a view of a random share of the sites, at least one, drawn from this run's generator."""
+        """Return a view of a random share of the sites, drawn from this run's generator.
+
+        At least one, or as many as a secure sum must have.
+        """
         if not 0 < fraction <= 1:
             raise InputError(f"sample({fraction!r}): the fraction must be above 0 and at most 1")
-        count = max(1, round(fraction * len(self.sites)))
+        secure = self.policy.secure_sum
+        least = min(secure.least, len(self.sites)) if isinstance(secure, SecureSum) else 1
+        count = max(least, round(fraction * len(self.sites)))
         chosen = self.rng.choice(len(self.sites), size=count, replace=False)
         return self.subset([self.sites[i] for i in chosen])
 
@@ -262,7 +267,7 @@ class Federation:
         message = canonical(payload, "payload")
         secure = self.policy.secure_sum if how is not None else False
         if isinstance(secure, SecureSum):
-            check_possible(secure, found.name, len(to))
+            check_possible(secure, f"the sum of step {found.name!r}", len(to))
         run, view = self._run, self._view
         called = "ask" if how is None else f"secure {how} {secure}" if secure else how
         call = Call(

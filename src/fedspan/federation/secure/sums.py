@@ -58,13 +58,13 @@ class SecureTotal:
     bytes_down: dict[str, int] = field(default_factory=dict)
 
 
-def check_possible(settings: SecureSum, step: str, sites: int) -> None:
+def check_possible(settings: SecureSum, what: str, sites: int) -> None:
     """Refuse a sum that cannot be secure, before any site is contacted."""
     check_installed()
     if not settings.least <= sites <= MOST_SITES:
         raise PolicyError(
-            f"the sum of step {step!r} over {sites} site{'s' * (sites != 1)} cannot be a secure one: that takes "
-            f"from {settings.least} to {MOST_SITES} sites (the sum over one would be its part)"
+            f"{what} over {sites} site{'s' * (sites != 1)} cannot be a secure one: that takes from {settings.least} to "
+            f"{MOST_SITES} sites (the sum over one would be its part)"
         )
 
 

@@ -159,8 +159,10 @@ def test_two_sums_in_flight():
             np.testing.assert_array_equal(total, part)
 
 
-def test_wrong_shares_are_told(monkeypatch):
+@pytest.mark.parametrize("gone", [[], ["s03"]], ids=["of a seed", "of a key"])
+def test_wrong_shares_are_told(monkeypatch, leaving, gone):
     """A site that sends wrong shares spoils the sum, but not in silence."""
+    leaving["masked"] = gone
     whole = LocalEngine.call
 
     def call(self, call, to, accepted, policy):

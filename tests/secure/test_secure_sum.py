@@ -265,6 +265,7 @@ def test_the_record_counts_all_messages_as_one_call():
     assert call.step.endswith("all_kinds")
     assert set(call.bytes_up) == set(call.bytes_down) == set(call.asked) == set(call.answered)
     assert min(call.bytes_up.values()) > 5 * 82  # sealed shares, at least
+    assert min(call.bytes_down.values()) > 5 * (82 + 32)  # these and the keys
 
 
 def test_bytes_of_a_large_sum():

@@ -197,6 +197,19 @@ def test_questions_out_of_order_are_refused(players):
         players.masked("s04", some)
 
 
+def test_no_share_of_a_site_that_is_not_in_the_sum(players):
+    """Not even where it was opened for a larger set, which was then refused."""
+    _, shares = players.up_to_shares()
+    sealed = players.sealed_for("s00", shares)
+    sealed[4] ^= 1
+    with pytest.raises(FedspanError, match="not what its sender sealed"):
+        players.masked("s00", shares, sealed=sealed)
+    there = ["s00", "s01", "s02", "s04"]
+    players.masked("s00", {name: shares[name] for name in there})
+    given = players.unmask("s00", there)["shares"].any(axis=1)
+    assert given.tolist() == [True, True, True, False, True]
+
+
 def test_shapes_and_kinds_of_questions_are_checked(players):
     offers = players.offers()
     for wrong in (

@@ -10,7 +10,7 @@ import fedspan as fs
 from fedspan.federation.host import SiteHost
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import FixedPoint
-from fedspan.federation.secure.steps import masked, offer, share, unmask
+from fedspan.federation.secure.steps import confirm, masked, offer, share, unmask
 
 NUMBERS = FixedPoint(2.0**84, 96)
 
@@ -78,8 +78,15 @@ class Players:
         told = {"session": session, "alive": self.flags(shares), "sealed": self.sealed_for(name, shares)}
         return self.at(name, masked, **{**told, **changes})
 
-    def unmask(self, name, alive, session="run/0/a"):
-        return self.at(name, unmask, session=session, alive=self.flags(alive))
+    def confirm(self, name, alive, session="run/0/a"):
+        return self.at(name, confirm, session=session, alive=self.flags(alive))["tags"]
+
+    def unmask(self, name, alive, session="run/0/a", confirmed=None):
+        """Ask for shares; all of `alive`, or of `confirmed`, are told that these have given masked replies."""
+        tags = np.zeros((len(self.names), 32), dtype=np.uint8)
+        for other in confirmed or alive:
+            tags[self.names.index(other)] = self.confirm(other, alive, session)[self.names.index(name)]
+        return self.at(name, unmask, session=session, tags=tags)
 
     def up_to_shares(self, session="run/0/a", **changes):
         """Return the set of sites and what all of them sealed."""

@@ -17,7 +17,7 @@ from fedspan.federation.secure.modular import add
 
 from .players import Players, numbers_of, sites_of
 
-STAGES = ("offer", "share", "masked", "unmask")
+STAGES = ("offer", "share", "masked", "confirm", "unmask")
 SECURE = fs.Policy(secure_sum=True)
 
 
@@ -57,7 +57,7 @@ def test_leaving_at_any_stage_costs_the_part_alone(leaving, stage, gone):
     fed = fs.LocalFederation(sites_of(6), policy=SECURE)
     leaving[stage] = gone
     total = fed.sum(counted)
-    left = fed.sites if stage == "unmask" else tuple(name for name in fed.sites if name not in gone)
+    left = fed.sites if stage in ("confirm", "unmask") else tuple(name for name in fed.sites if name not in gone)
     assert total.sites == left  # whoever gave a masked reply is in the sum, even if it is not heard of again
     np.testing.assert_allclose(total["x"], plain_sum(left)["x"], rtol=1e-14)
     assert list(total.failed) == [name for name in gone if name not in left]

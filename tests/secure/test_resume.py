@@ -81,7 +81,7 @@ def test_resumes_after_a_kill_at_any_message(tmp_path):
             except KilledError:
                 pass
         assert run(folder, wire=message % 2 == 0) == expected
-    assert message == 3 * (4 + 4 + 1) + 1
+    assert message == 3 * (5 + 5 + 1) + 1
 
 
 def test_a_finished_run_is_read_from_its_journal(tmp_path, monkeypatch):

@@ -12,8 +12,7 @@ from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.call import Call
 from fedspan.federation.host import SiteHost
 from fedspan.federation.secure.masks import KeyPair
-from fedspan.federation.secure.shamir import Joiner
-from fedspan.federation.secure.steps import as_array
+from fedspan.federation.secure.steps import as_array, confirm, unmask
 from fedspan.federation.secure.vault import Vault
 from fedspan.federation.step import find_step
 
@@ -32,25 +31,50 @@ def same(a, b):
 def test_never_both_kinds_of_share_for_one_site(players):
     players.up_to_masked()
     first = players.unmask("s00", ["s00", "s01", "s02", "s03"])
-    with pytest.raises(FedspanError, match="never gives both kinds for one site"):
+    with pytest.raises(FedspanError, match="never gives both kinds of share for one site"):
         players.unmask("s00", players.names)
-    assert same(players.unmask("s00", ["s00", "s01", "s02", "s03"]), first)
+    again = players.at("s00", unmask, session="run/0/a", tags=np.zeros((5, 32), dtype=np.uint8))
+    assert same(again, first)  # whatever comes with the question
 
 
-def test_a_lie_about_who_left_uncovers_neither_secret(players):
-    """Half of the sites are told that s04 is there and half that it left: no threshold of shares for either."""
-    group, shares, _ = players.up_to_masked()
-    there = {name: players.unmask(name, players.names) for name in ("s00", "s01")}
-    gone = {name: players.unmask(name, players.names[:4]) for name in ("s02", "s03")}
-    assert max(len(there), len(gone)) + 1 <= players.threshold  # even with s04's own word for it
-    k = players.names.index("s04")
-    every = {players.names.index(name): reply["shares"][k].tobytes() for name, reply in (there | gone).items()}
-    try:
-        secret = Joiner(list(every), players.threshold)(every)
-    except FedspanError:
-        return
-    assert KeyPair(secret).public != group["keys"][k].tobytes()
-    assert not np.array_equal(as_array(secret), shares["s04"]["commitment"])
+def test_a_lie_about_who_left_uncovers_nothing(players):
+    """Some sites are told that s04 is there and some that it left: neither have the threshold's confirmation."""
+    players.up_to_masked()
+    told = {"s00": players.names, "s01": players.names, "s02": players.names[:4], "s03": players.names[:4]}
+    tags = {name: players.confirm(name, alive) for name, alive in told.items()}
+    for name in told:
+        mine = np.stack(
+            [tags[other][players.names.index(name)] if other in tags else 0 * tags["s00"][0] for other in players.names]
+        )
+        with pytest.raises(FedspanError, match="2 sites have confirmed this set, fewer than the threshold of 4"):
+            players.at(name, unmask, session="run/0/a", tags=mine)
+
+
+def test_a_lie_about_who_has_shared_uncovers_nothing():
+    """One site is told of a smaller set than the others, so that fewer keys would uncover its masks."""
+    players = Players(6)  # threshold 4
+    _, shares = players.up_to_shares()
+    players.masked("s00", {name: shares[name] for name in players.names[:4]})
+    for name in players.names[1:]:
+        players.masked(name, shares)
+    with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
+        players.unmask("s00", players.names[:4])
+
+
+def test_shares_are_given_where_the_threshold_has_confirmed(players):
+    players.up_to_masked()
+    with pytest.raises(FedspanError, match="3 sites have confirmed this set"):
+        players.unmask("s00", players.names, confirmed=players.names[:3])
+    assert players.unmask("s00", players.names, confirmed=players.names[:4])["shares"].any(axis=1).all()
+
+
+def test_tags_are_each_for_one_site_and_one_set(players):
+    players.up_to_masked()
+    tags = np.stack([players.confirm(name, players.names)[0] for name in players.names])
+    with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
+        players.at("s01", unmask, session="run/0/a", tags=tags)  # those for s00
+    with pytest.raises(MessageError, match="not one for each site"):
+        players.at("s00", unmask, session="run/0/a", tags=tags[:4])
 
 
 def test_a_seen_call_with_another_set_is_refused(players):
@@ -159,8 +183,10 @@ def test_replays_get_the_recorded_reply(players):
     assert same(players.offer("s00"), offers["s00"])
     assert same(players.shared(group, ["s00"])["s00"], shares["s00"])
     assert same(players.masked("s00", shares), replies["s00"])
+    tags = [players.confirm(name, players.names) for name in ("s00", "s00")]
+    np.testing.assert_array_equal(*tags)
     last = players.unmask("s00", players.names)
-    assert same(players.unmask("s00", players.names), last)
+    assert same(players.at("s00", unmask, session="run/0/a", tags=tags[0]), last)
 
 
 def test_what_is_over_is_not_answered_again(players):
@@ -189,12 +215,16 @@ def test_questions_out_of_order_are_refused(players):
     shares = players.shared(group)
     with pytest.raises(FedspanError, match="given no masked reply"):
         players.unmask("s00", players.names)
+    with pytest.raises(FedspanError, match="confirmed no set of sites"):
+        players.at("s00", unmask, session="run/0/a", tags=np.zeros((5, 32), dtype=np.uint8))
     some = {name: shares[name] for name in players.names[:4]}
     players.masked("s00", some)
     with pytest.raises(FedspanError, match="names a site that has shared no secrets"):
         players.unmask("s00", players.names)
     with pytest.raises(FedspanError, match="not among those that are left"):
         players.masked("s04", some)
+    with pytest.raises(FedspanError, match="not among those that are left"):
+        players.at("s00", confirm, session="run/0/a", alive=players.flags(["s01", "s02", "s03", "s04"]))
 
 
 def test_no_share_of_a_site_that_is_not_in_the_sum(players):
@@ -205,7 +235,8 @@ def test_no_share_of_a_site_that_is_not_in_the_sum(players):
     with pytest.raises(FedspanError, match="not what its sender sealed"):
         players.masked("s00", shares, sealed=sealed)
     there = ["s00", "s01", "s02", "s04"]
-    players.masked("s00", {name: shares[name] for name in there})
+    for name in there:
+        players.masked(name, {other: shares[other] for other in there})
     given = players.unmask("s00", there)["shares"].any(axis=1)
     assert given.tolist() == [True, True, True, False, True]
 

@@ -1,8 +1,8 @@
-"""The sites' side of the secure sum: four steps, the rounds of Bonawitz et al. (2017).
+"""The sites' side of the secure sum: five steps, the rounds of Bonawitz et al. (2017).
 
 Every rule that protects a site's part is checked here, by the site itself, whatever the coordinator says: a question is
 answered once a sum, so that nobody gets shares of both kinds of one site or a second masked reply, and only for a set
-of at least `threshold` sites, more than half of it, whose keys this site knows.
+of at least `threshold` sites, more than half of it, whose keys this site knows and who have all been told the same.
 """
 
 from __future__ import annotations
@@ -122,12 +122,13 @@ def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, A
 
 
 @step(public=True)
-def unmask(site: Site, session: str, alive: Flags) -> dict[str, Any]:
-    """Leaves the site: of each site whose masked reply came a share of its own mask, of others one of their key.
+def confirm(site: Site, session: str, alive: Flags) -> dict[str, Any]:
+    """Leaves the site: for every other site whose masked reply came, a tag that says which they are.
 
-    Unmasking. Never both of one site. Then the site forgets its secrets of this sum.
+    ConsistencyCheck.
     """
-    known = site.vault.session(session)
+    vault = site.vault
+    known = vault.session(session)
 
     def answer() -> dict[str, Any]:
         group = _group(known)
@@ -136,15 +137,51 @@ def unmask(site: Site, session: str, alive: Flags) -> dict[str, Any]:
         there = _checked_flags(alive, group, group.names.index(site.name))
         if any(now and not before for now, before in zip(there, known.alive, strict=True)):
             raise FedspanError("the set names a site that has shared no secrets in this sum")
+        known.left = there
+        tags = np.zeros((len(group.names), KEY_BYTES), dtype=np.uint8)
+        for k in np.flatnonzero(alive).tolist():
+            if group.names[k] != site.name:
+                tags[k] = as_array(_tag(vault, known, group, site.name, group.names[k], group.names[k]))
+        return {"tags": tags}
+
+    refusal = "this site has confirmed another set of sites: it never gives both kinds of share for one site"
+    return known.once("confirm", {"alive": alive}, refusal, answer)
+
+
+@step(public=True)
+def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
+    """Leaves the site: of each site whose masked reply came a share of its own mask, of others one of their key.
+
+    Unmasking. Never both of one site, and only if as many sites as the threshold says have confirmed the same set:
+    `tags` (n, 32) are theirs for this site. Then the site forgets its secrets of this sum.
+    """
+    vault = site.vault
+    known = vault.session(session)
+
+    def answer() -> dict[str, Any]:
+        group = _group(known)
+        if not known.left:
+            raise FedspanError("this site has confirmed no set of sites in this sum")
+        if tags.shape != (len(group.names), KEY_BYTES) or tags.dtype != np.uint8:
+            raise MessageError("the tags are not one for each site of the set")
+        agreeing = 1  # this site
+        for k, name in enumerate(group.names):
+            if known.left[k] and name != site.name:
+                expected = _tag(vault, known, group, name, site.name, name)
+                agreeing += hmac.compare_digest(tags[k].tobytes(), expected)
+        if agreeing < group.threshold:
+            raise FedspanError(
+                f"{agreeing} sites have confirmed this set, fewer than the threshold of {group.threshold}"
+            )
         shares = np.zeros((len(group.names), SHARE_BYTES), dtype=np.uint8)
         for k, (of_key, of_seed) in known.shares.items():
             if known.alive[k]:
-                shares[k] = as_array(of_seed if there[k] else of_key)
+                shares[k] = as_array(of_seed if known.left[k] else of_key)
         known.close()
         return {"shares": shares}
 
-    refusal = "this site has given its shares for another set of sites: it never gives both kinds for one site"
-    return known.once("unmask", {"alive": alive}, refusal, answer)
+    # There is one set that this site has confirmed: whatever the tags, the shares are those that it gave before.
+    return known.once("unmask", {}, "", answer)
 
 
 def pair_seeds(key: KeyPair, me: int, group: Group, alive: Flags, others: Iterable[int]) -> dict[int, bytes]:
@@ -230,3 +267,9 @@ def _channel(vault: Vault, group: Group, sender: str, receiver: str, other: str)
     """Return the key that seals one message of this sum, and what the message is bound to."""
     purpose = json.dumps(["shares", sender, receiver])
     return derived(vault.channel(other), group.view, purpose), group.view + purpose.encode()
+
+
+def _tag(vault: Vault, known: Session, group: Group, sender: str, receiver: str, other: str) -> bytes:
+    """Return what only two sites can say to each other of the sets of sites that this one has seen."""
+    purpose = json.dumps(["confirm", sender, receiver])
+    return derived(vault.channel(other), group.view + bytes(known.alive) + bytes(known.left), purpose)

@@ -1,4 +1,4 @@
-"""The coordinator's side of the secure sum: four questions to the sites, and no look at any single part.
+"""The coordinator's side of the secure sum: five questions to the sites, and no look at any single part.
 
 After Bonawitz et al. (2017), "Practical secure aggregation for privacy-preserving machine learning". A site that
 leaves after it has shared its secrets costs nothing but its part: the others' shares of its key take its masks away.
@@ -29,6 +29,7 @@ from fedspan.federation.secure.steps import (
     PAYLOAD,
     SEALED_BYTES,
     commitment,
+    confirm,
     group_of,
     masked,
     offer,
@@ -174,7 +175,14 @@ class _Sum:
         totals: tuple[Words, ...],
     ) -> None:
         """Take the masks off `totals`: the own ones of those who came, and those of pairs with the ones who left."""
-        replies = self.ask(unmask, [group.names[k] for k in came], {"alive": _flags(group, came)})
+        tags = self.confirm(group, came)
+        none = np.zeros(KEY_BYTES, dtype=np.uint8)
+        apart = {
+            group.names[k]: {"tags": np.stack([tags[name][k] if name in tags else none for name in group.names])}
+            for k in came
+            if group.names[k] in tags
+        }
+        replies = self.ask(unmask, tuple(apart), {}, apart)
         replies = self.checked(replies, np.uint8, {"shares": (len(group.names), SHARE_BYTES)})
         held = {k: replies[group.names[k]]["shares"] for k in came if group.names[k] in replies}
         joiner = Joiner(list(held), self.threshold)
@@ -195,6 +203,12 @@ class _Sum:
             if not right:
                 raise FedspanError(f"the shares of site {group.names[k]!r} do not fit: some site sends wrong ones")
         mask(totals, plus, minus)
+
+    def confirm(self, group: Group, came: list[int]) -> dict[str, NDArray[np.uint8]]:
+        """Have the sites tell each other whose masked replies came; return the tags of each."""
+        replies = self.ask(confirm, [group.names[k] for k in came], {"alive": _flags(group, came)})
+        replies = self.checked(replies, np.uint8, {"tags": (len(group.names), KEY_BYTES)})
+        return {name: reply["tags"] for name, reply in replies.items()}
 
     def ask(
         self,

@@ -41,6 +41,7 @@ class Session:
     seed: bytes = b""  # of the self mask
     group: Group | None = None
     alive: tuple[bool, ...] = ()  # who of the group has shared its secrets
+    left: tuple[bool, ...] = ()  # who of these has given a masked reply
     shares: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # by owner: of its key and of its seed
     answered: dict[str, tuple[bytes, Message | None]] = field(default_factory=dict)
 

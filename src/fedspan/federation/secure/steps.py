@@ -15,20 +15,17 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, MessageError
 from fedspan.federation.secure import form as forms
-from fedspan.federation.secure.fixed_point import MOST_SITES, FixedPoint
+from fedspan.federation.secure.fixed_point import FixedPoint
+from fedspan.federation.secure.group import Bytes, Flags, Group, checked_flags, checked_group
 from fedspan.federation.secure.masks import KEY_BYTES, SEAL_BYTES, KeyPair, derived, mask, seal, unseal
 from fedspan.federation.secure.shamir import SHARE_BYTES, split
-from fedspan.federation.secure.vault import Group, Session, Vault, digest
+from fedspan.federation.secure.vault import Session, Vault
 from fedspan.federation.site import Site
 from fedspan.federation.step import find_step, step
 from fedspan.wire import canonical
-
-Bytes = NDArray[np.uint8]
-Flags = NDArray[np.bool_]
 
 #: Before the names of the payload of the step whose replies are added up.
 PAYLOAD = "with "
@@ -69,8 +66,8 @@ def share(site: Site, session: str, names: str, keys: Bytes, threshold: int, for
     question = {"names": names, "keys": keys, "threshold": threshold, "form": form}
 
     def answer() -> dict[str, Any]:
-        group = _checked_group(site.name, vault, known, question, session)
         assert known.key is not None
+        group = checked_group(question, session, known.numbers, site.name, known.key.public, vault.least)
         known.seed = secrets.token_bytes(KEY_BYTES)
         n = len(group.names)
         of_key, of_seed = (split(secret, threshold, n) for secret in (known.key.secret, known.seed))
@@ -100,7 +97,7 @@ def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, A
     def answer() -> dict[str, Any]:
         group = _group(known)
         me = group.names.index(site.name)
-        there = _checked_flags(alive, group, me)
+        there = checked_flags(alive, group, me)
         if sealed.shape != (sum(there), SEALED_BYTES) or sealed.dtype != np.uint8:
             raise MessageError("the sealed shares are not one for each site of the set")
         for row, k in enumerate(np.flatnonzero(there).tolist()):
@@ -134,7 +131,7 @@ def confirm(site: Site, session: str, alive: Flags) -> dict[str, Any]:
         group = _group(known)
         if "masked" not in known.answered:
             raise FedspanError("this site has given no masked reply in this sum")
-        there = _checked_flags(alive, group, group.names.index(site.name))
+        there = checked_flags(alive, group, group.names.index(site.name))
         if any(now and not before for now, before in zip(there, known.alive, strict=True)):
             raise FedspanError("the set names a site that has shared no secrets in this sum")
         known.left = there
@@ -190,23 +187,6 @@ def pair_seeds(key: KeyPair, me: int, group: Group, alive: Flags, others: Iterab
     return {k: derived(key.agreed(group.keys[k]), salt, "mask") for k in others if k != me}
 
 
-def group_of(session: str, numbers: FixedPoint, names: str, keys: Bytes, threshold: int, form: str) -> Group:
-    """Return the set of sites that a message describes."""
-    listed = tuple(json.loads(names))
-    view = digest(
-        {
-            "session": session,
-            "names": names,
-            "keys": keys,
-            "threshold": threshold,
-            "form": form,
-            "largest": numbers.largest,
-            "fraction_bits": numbers.fraction_bits,
-        }
-    )
-    return Group(listed, tuple(row.tobytes() for row in keys), threshold, form, view)
-
-
 def commitment(seed: bytes) -> bytes:
     """Return what tells whether shares gave the right seed, and nothing of the seed itself."""
     return blake2b(seed, digest_size=32, person=b"fedspan seed").digest()
@@ -217,50 +197,10 @@ def as_array(data: bytes) -> Bytes:
     return np.frombuffer(data, dtype=np.uint8)
 
 
-def _checked_group(me: str, vault: Vault, known: Session, question: dict[str, Any], session: str) -> Group:
-    """Return the set of sites of a sum, if this site may take part in it."""
-    keys, threshold = question["keys"], question["threshold"]
-    try:
-        group = group_of(session, known.numbers, **question)
-        right = all(isinstance(name, str) for name in group.names) and tuple(sorted(set(group.names))) == group.names
-        right &= keys.dtype == np.uint8 and keys.shape == (len(group.names), KEY_BYTES)
-    except (ValueError, TypeError, AttributeError):
-        right = False
-    if not right:
-        raise MessageError("the set of sites is not a sorted list of names with a key for each")
-    n = len(group.names)
-    if n > MOST_SITES:
-        raise FedspanError(f"a secure sum is over at most {MOST_SITES} sites, not over {n}")
-    if type(threshold) is not int or threshold > n:
-        raise FedspanError(f"the set has {n} sites, fewer than the threshold of {threshold}")
-    if threshold < vault.least:
-        raise FedspanError(f"a threshold of {threshold} is below the {vault.least} sites that this site demands")
-    if 2 * threshold <= n:
-        raise FedspanError(f"a threshold of {threshold} is not more than half of the {n} sites")
-    assert known.key is not None
-    if me not in group.names or not hmac.compare_digest(group.keys[group.names.index(me)], known.key.public):
-        raise FedspanError("this site is not in the set with the key that it gave for this sum")
-    if len(set(group.keys)) < n:
-        raise FedspanError("two sites of the set have the same key")
-    return group
-
-
 def _group(known: Session) -> Group:
     if known.group is None:
         raise FedspanError("this site has shared no secrets in this sum")
     return known.group
-
-
-def _checked_flags(alive: Flags, group: Group, me: int) -> tuple[bool, ...]:
-    n = len(group.names)
-    if not isinstance(alive, np.ndarray) or alive.dtype != np.bool_ or alive.shape != (n,):
-        raise MessageError(f"the sites that are left must be told by {n} flags")
-    left = int(alive.sum())
-    if left < group.threshold:
-        raise FedspanError(f"{left} sites are left, fewer than the threshold of {group.threshold}")
-    if not alive[me]:
-        raise FedspanError("this site is not among those that are left")
-    return tuple(alive.tolist())
 
 
 def _channel(vault: Vault, group: Group, sender: str, receiver: str, other: str) -> tuple[bytes, bytes]:

@@ -8,21 +8,21 @@ A question that a site did not answer is put once more; the site then repeats wh
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.call import Call, Failure
-from fedspan.federation.judge import Judged, misshapen
+from fedspan.federation.judge import misshapen
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import MOST_SITES
+from fedspan.federation.secure.group import Group, group_of
 from fedspan.federation.secure.masks import KEY_BYTES, KeyPair, check_installed, mask
 from fedspan.federation.secure.modular import Words, add
+from fedspan.federation.secure.questions import Exchange, Questions, SecureTotal, TooFewError
 from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.secure.shamir import SHARE_BYTES, Joiner
 from fedspan.federation.secure.steps import (
@@ -30,33 +30,13 @@ from fedspan.federation.secure.steps import (
     SEALED_BYTES,
     commitment,
     confirm,
-    group_of,
     masked,
     offer,
     pair_seeds,
     share,
     unmask,
 )
-from fedspan.federation.secure.vault import Group
-from fedspan.federation.state import Changes
-from fedspan.federation.step import find_step
-from fedspan.wire import Message, canonical
-
-#: Makes one part of a call: what came back, and what it did to the sites' states.
-Exchange = Callable[[Call], tuple[Judged, Mapping[str, Changes]]]
-
-
-@dataclass
-class SecureTotal:
-    """What came of a secure sum: the total, or in words why there is none."""
-
-    total: Message | None = None
-    error: str | None = None
-    answered: tuple[str, ...] = ()  # whose parts are in the total
-    failed: dict[str, Failure] = field(default_factory=dict)
-    changes: dict[str, Changes] = field(default_factory=dict)
-    bytes_up: dict[str, int] = field(default_factory=dict)
-    bytes_down: dict[str, int] = field(default_factory=dict)
+from fedspan.wire import Message
 
 
 def check_possible(settings: SecureSum, what: str, sites: int) -> None:
@@ -74,7 +54,7 @@ def secure_total(call: Call, settings: SecureSum, exchange: Exchange) -> SecureT
     found = SecureTotal()
     try:
         _Sum(call, settings, exchange, found).make()
-    except _TooFewError:
+    except TooFewError:
         found.answered = ()
     except InputError as error:
         found.error = str(error)
@@ -86,22 +66,8 @@ def secure_total(call: Call, settings: SecureSum, exchange: Exchange) -> SecureT
     return found
 
 
-class _TooFewError(Exception):
-    """Fewer sites are left than a sum needs."""
-
-
-class _Sum:
+class _Sum(Questions):
     """One secure sum; `found` is filled as it goes."""
-
-    def __init__(self, call: Call, settings: SecureSum, exchange: Exchange, found: SecureTotal) -> None:
-        self.call = call
-        self.numbers = settings.numbers
-        self.threshold = settings.needed(len(call.to))
-        self.exchange = exchange
-        self.found = found
-        self.parts = 0
-        # Nobody else's sum has this name, be it one of a coordinator that was killed and begins again.
-        self.session = f"{call.run}/{call.number}/{secrets.token_hex(8)}"
 
     def make(self) -> None:
         group, commitments, sealed = self.share(*self.offer())
@@ -210,74 +176,8 @@ class _Sum:
         replies = self.checked(replies, np.uint8, {"tags": (len(group.names), KEY_BYTES)})
         return {name: reply["tags"] for name, reply in replies.items()}
 
-    def ask(
-        self,
-        step: Callable[..., Any],
-        to: Sequence[str],
-        payload: Message,
-        apart: Mapping[str, Message] | None = None,
-        again: bool = True,
-    ) -> dict[str, Message]:
-        """Put one question to the sites `to`, and once more to those who did not answer; return the replies."""
-        replies: dict[str, Message] = {}
-        silent: dict[str, Failure] = {}
-        left = tuple(to)
-        for _ in range(2 if again else 1):
-            call = replace(
-                self.call,
-                step=find_step(step),
-                payload=canonical({"session": self.session, **payload}, "payload"),
-                to=left,
-                lenses=self.call.lenses if step is offer else (),
-                how="ask",
-                part=self.parts,
-                apart={site: canonical(apart[site], "payload") for site in left} if apart else {},
-            )
-            self.parts += 1
-            judged, changes = self.exchange(call)
-            replies |= judged.ok
-            silent = judged.failed
-            self.found.changes |= changes
-            _count(self.found.bytes_up, judged.sizes)
-            _count(self.found.bytes_down, call.bytes_down)
-            left = tuple(silent)
-            if not left:
-                break
-        for site, failure in silent.items():
-            self.fail(site, failure)
-        self.check_enough(replies)
-        return {site: replies[site] for site in to if site in replies}
-
-    def checked(
-        self, replies: dict[str, Message], dtype: type, shapes: Mapping[str, tuple[int, ...]]
-    ) -> dict[str, Message]:
-        """Return the replies whose arrays are what they must be: most sites may agree on wrong ones."""
-        good: dict[str, Message] = {}
-        for site, reply in replies.items():
-            arrays = {key: np.asarray(reply.get(key)) for key in shapes}
-            if all(array.shape == shapes[key] and array.dtype == dtype for key, array in arrays.items()):
-                good[site] = reply
-            else:
-                self.fail(site, Failure(f"misshapen: {', '.join(shapes)} must have the shapes {list(shapes.values())}"))
-        self.check_enough(good)
-        return good
-
-    def fail(self, site: str, failure: Failure) -> None:
-        """Take note that a site is out of this sum."""
-        self.found.failed[site] = failure
-
-    def check_enough(self, left: Sized) -> None:
-        """Give up where fewer sites are left than the threshold."""
-        if len(left) < self.threshold:
-            raise _TooFewError
-
 
 def _flags(group: Group, members: Sequence[int]) -> NDArray[np.bool_]:
     flags = np.zeros(len(group.names), dtype=np.bool_)
     flags[list(members)] = True
     return flags
-
-
-def _count(totals: dict[str, int], sizes: Mapping[str, int]) -> None:
-    for site, size in sizes.items():
-        totals[site] = totals.get(site, 0) + size

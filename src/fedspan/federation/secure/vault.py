@@ -9,26 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from fedspan.errors import FedspanError
 from fedspan.federation.secure.fixed_point import FixedPoint
+from fedspan.federation.secure.group import Group, digest
 from fedspan.federation.secure.masks import KEY_BYTES, KeyPair
-from fedspan.wire import Message, encode
+from fedspan.wire import Message
 
 #: Sums of which a site remembers what it said. One that it has forgotten is one that it never heard of.
 _MOST_SESSIONS = 16
-
-
-@dataclass(frozen=True)
-class Group:
-    """The sites of a sum as its participants see it. `view` is the same at two sites only if all of it is."""
-
-    names: tuple[str, ...]
-    keys: tuple[bytes, ...]  # for the masks of this sum
-    threshold: int
-    form: str
-    view: bytes
 
 
 @dataclass
@@ -135,8 +124,3 @@ class Vault:
         if self._identity is None:
             self._identity = KeyPair()
         return self._identity
-
-
-def digest(question: Mapping[str, object]) -> bytes:
-    """Return what tells two messages apart."""
-    return blake2b(encode({key: question[key] for key in sorted(question)}), digest_size=32).digest()

@@ -73,6 +73,8 @@ def test_tags_are_each_for_one_site_and_one_set(players):
     tags = np.stack([players.confirm(name, players.names)[0] for name in players.names])
     with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
         players.at("s01", unmask, session="run/0/a", tags=tags)  # those for s00
+    with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
+        players.at("s00", unmask, session="run/0/a", tags=players.confirm("s00", players.names))  # its own, sent back
     with pytest.raises(MessageError, match="not one for each site"):
         players.at("s00", unmask, session="run/0/a", tags=tags[:4])
 

@@ -109,7 +109,7 @@ def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, A
         assert known.key is not None
         assert known.reply is not None
         parts = forms.packed(known.reply, forms.from_text(group.form), known.numbers)
-        seeds = pair_seeds(known.key, me, group, alive, np.flatnonzero(alive).tolist())
+        seeds = pair_seeds(known.key, me, group, np.flatnonzero(alive).tolist())
         later, earlier = ([seed for k, seed in seeds.items() if (k > me) == is_later] for is_later in (True, False))
         mask(parts, [known.seed, *later], earlier)
         return {"whole": parts[0], "real": parts[1]}
@@ -181,10 +181,9 @@ def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
     return known.once("unmask", {}, "", answer)
 
 
-def pair_seeds(key: KeyPair, me: int, group: Group, alive: Flags, others: Iterable[int]) -> dict[int, bytes]:
+def pair_seeds(key: KeyPair, me: int, group: Group, others: Iterable[int]) -> dict[int, bytes]:
     """Return the seeds of the masks that site number `me` has in common with `others`, by their numbers."""
-    salt = group.view + alive.tobytes()
-    return {k: derived(key.agreed(group.keys[k]), salt, "mask") for k in others if k != me}
+    return {k: derived(key.agreed(group.keys[k]), group.view, "mask") for k in others if k != me}
 
 
 def commitment(seed: bytes) -> bytes:

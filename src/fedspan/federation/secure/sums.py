@@ -154,7 +154,6 @@ class _Sum(Questions):
         joiner = Joiner(list(held), self.threshold)
         plus: list[bytes] = []
         minus: list[bytes] = []
-        alive = _flags(group, there)
         for k in there:
             secret = joiner({holder: shares[k].tobytes() for holder, shares in held.items()})
             if k in came:
@@ -164,7 +163,7 @@ class _Sum(Questions):
                 key = KeyPair(secret)
                 right = key.public == group.keys[k]
                 # The others have added the masks of pairs with later ones, and subtracted those with earlier ones.
-                for other, seed in pair_seeds(key, k, group, alive, came).items() if right else ():
+                for other, seed in pair_seeds(key, k, group, came).items() if right else ():
                     (minus if other < k else plus).append(seed)
             if not right:
                 raise FedspanError(f"the shares of site {group.names[k]!r} do not fit: some site sends wrong ones")

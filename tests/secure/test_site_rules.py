@@ -163,6 +163,14 @@ def test_an_impostor_cannot_seal_for_a_known_name(players):
         players.masked("s00", shares)
 
 
+def test_shares_that_are_sent_back_are_not_those_of_another_site(players):
+    _, shares = players.up_to_shares()
+    sealed = players.sealed_for("s00", shares)
+    sealed[1] = shares["s00"]["sealed"][1]
+    with pytest.raises(FedspanError, match="not what its sender sealed"):
+        players.masked("s00", shares, sealed=sealed)
+
+
 def test_two_sites_with_one_key_are_refused(players):
     offers = players.offers()
     offers["s03"] = offers["s04"]

@@ -22,6 +22,7 @@ from fedspan.aggregation import (
     SpectralFilter,
     TrimmedMean,
 )
+from fedspan.aggregation.fewer_values import for_fewer_values
 from fedspan.errors import InputError
 
 every_rule = pytest.mark.parametrize("law", ALL, ids=repr)
@@ -72,16 +73,16 @@ def test_weights_that_are_none_are_refused(law: Example, weights: list[Any], wor
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: TrimmedMean(-1), "f=-1 must be an integer of at least 0"),
-        (lambda: TrimmedMean(1.0), "f=1.0 must be an integer of at least 0"),  # type: ignore[arg-type]
-        (lambda: TrimmedMean(True), "f=True must be an integer of at least 0"),
+        (lambda: TrimmedMean(-1), "f=-1 must be a whole number of at least 0"),
+        (lambda: TrimmedMean(1.0), "f=1.0 must be a whole number of at least 0"),  # type: ignore[arg-type]
+        (lambda: TrimmedMean(True), "f=True must be a whole number of at least 0"),
         (lambda: Krum(-1), "f=-1 must be"),
         (lambda: MultiKrum(-1, 1), "f=-1 must be"),
-        (lambda: MultiKrum(1, 0), "m=0 must be an integer of at least 1"),
-        (lambda: MedianOfMeans(0), "groups=0 must be an integer of at least 1"),
-        (lambda: SpectralFilter(0.5), "fraction=0.5 must be a number above 0 and below 0.5"),
-        (lambda: SpectralFilter(True), "fraction=True must be a number"),
-        (lambda: SpectralFilter(threshold=np.inf), "threshold=inf must be a number finite and above 0"),
+        (lambda: MultiKrum(1, 0), "m=0 must be a whole number of at least 1"),
+        (lambda: MedianOfMeans(0), "groups=0 must be a whole number of at least 1"),
+        (lambda: SpectralFilter(0.5), "fraction=0.5 must be a finite number above 0 and below 0.5"),
+        (lambda: SpectralFilter(True), "fraction=True must be a finite number"),
+        (lambda: SpectralFilter(threshold=np.inf), "threshold=inf must be a finite number above 0"),
         (lambda: ClipNorm(Mean(), norm=0), "norm=0 must be a finite number above 0"),
         (lambda: ClipNorm(Mean(), norm=np.inf), "norm=inf must be"),
         (lambda: ClipNorm(Mean(), factor=-1.0), "factor=-1.0 must be"),
@@ -192,5 +193,18 @@ def test_importing_the_package_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     packages = {".".join(name.split(".")[:2]) for name in done.stdout.split() if name.startswith("fedspan")}
-    assert packages <= {"fedspan.aggregation", "fedspan.errors", "fedspan.linalg"}
+    assert packages <= {"fedspan.aggregation", "fedspan.checks", "fedspan.errors", "fedspan.linalg"}
     assert not re.search(r"\b(sklearn|pandas|rich)\b", done.stdout)
+
+
+def test_the_rule_for_fewer_values_is_the_strictest_that_is_defined():
+    """Every rule that was set up for nine values is defined for whatever is left, down to three."""
+    rules = (MedianOfMeans(9), Krum(3), MultiKrum(3, 6), TrimmedMean(4), ClipNorm(TrimmedMean(4)), GeometricMedian())
+    for rule in rules:
+        assert for_fewer_values(rule, 9) is rule
+        for count in range(3, 9):
+            fitting = for_fewer_values(rule, count)
+            assert np.isfinite(fitting(np.arange(float(count))).value)
+    assert for_fewer_values(MultiKrum(2, 6), 7) == MultiKrum(2, 5)
+    assert for_fewer_values(MultiKrum(2, 4), 7) == MultiKrum(2, 4)
+    assert for_fewer_values(ClipNorm(TrimmedMean(4)), 7) == ClipNorm(TrimmedMean(3))

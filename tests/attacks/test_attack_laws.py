@@ -214,5 +214,5 @@ def test_importing_the_package_is_light() -> None:
     code = "import sys, fedspan; before = set(sys.modules); import fedspan.attacks; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     packages = {".".join(name.split(".")[:2]) for name in done.stdout.split() if name.startswith("fedspan")}
-    assert packages <= {"fedspan.attacks", "fedspan.errors"}
+    assert packages <= {"fedspan.attacks", "fedspan.checks", "fedspan.errors"}
     assert not re.search(r"\b(scipy|sklearn|pandas|rich)\b", done.stdout)

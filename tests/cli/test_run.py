@@ -174,7 +174,7 @@ BAD = {
     "both kinds of data": (lambda text: text.replace("[data]", "[data]\nsites = {}"), "either 'file'"),
     "bad parameter": (lambda text: text.replace("n_components = 2", "n_components = 9"), "n_components=9 must be"),
     "list as a name": (lambda text: text.replace('"FedPCA"', '["FedPCA"]'), "name = ['FedPCA'] must be one of"),
-    "bad tol": (lambda text: text + 'tol = "x"\n', "tol='x' must be a number"),
+    "bad tol": (lambda text: text + 'tol = "x"\n', "tol='x' must be a finite number"),
     "bad random state": (lambda text: text + 'random_state = "abc"\n', "random_state='abc' must be"),
     "feature twice": (lambda text: text.replace("drop", 'features = ["age", "age"]\ndrop'), "'age' twice"),
     "feature dropped": (lambda text: text.replace("drop", 'features = ["age", "id"]\ndrop'), "'id' twice"),

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimators_nan_inf
 
 import fedspan as fs
 from fedspan import aggregation, attacks
@@ -126,13 +127,181 @@ def test_new_tasks_from_few_rows_are_as_good_as_theory_says(model, new):
         assert task.rows == 20
         assert task.residual_variance == pytest.approx(0.01, rel=2.0)
     theory = 0.01 * R / (20 - R - 1)
-    assert np.mean(expected) == pytest.approx(theory, rel=0.3)
-    assert theory < np.mean(errors) < 3 * theory
+    assert np.mean(expected) == pytest.approx(theory + model.representation_error_, rel=0.3)
+    assert theory < np.mean(errors) < 1.5 * np.mean(expected)
     X = new.X[new.task == 29][20:]
     np.testing.assert_array_equal(model.predict(X, task), task.predict(X))
     assert task.score(X, new.y[new.task == 29][20:]) > 0.95
     with pytest.raises(InputError, match="must have 25 columns"):
         task.predict(X[:, :4])
+
+
+def repeated(rows):
+    return np.repeat(rows[:2], 4, axis=0)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("aggregator", [None, aggregation.GeometricMedian()], ids=str)
+def test_the_error_to_expect_is_the_error_that_comes(aggregator, intercept):
+    """Over 300 new tasks, also where rows do not decide (1 and 2 of them, or the same two again), with any ridge."""
+    noise = 0.3
+    data = make_few_shot_tasks(N, Q, R, 60, 6, noise=noise, seed=1)
+    level = 3.0 * intercept
+    model = fs.FedFewShotRegressor(R, iterations=60, aggregator=aggregator, fit_intercept=intercept, share_coefs=False)
+    model.fit(data.X, data.y + level, task=data.task, sites=data.sites)
+    new = make_few_shot_tasks(N, 300, R, 40, 1, noise=noise, basis=data.basis, seed=2)
+    rng = np.random.default_rng(3)
+    ways = [(9, 0.0), (20, 0.0), (40, 0.0), (1, "auto"), (2, "auto"), (5, "auto"), (20, "auto"), (5, 5.0), (0, 1.0)]
+    for rows, ridge in ways:
+        errors, expected = [], []
+        for k in range(300):
+            X = new.X[new.task == k][:rows] if rows else repeated(new.X[new.task == k])
+            y = X @ new.coef[k] + noise * rng.normal(size=len(X)) + level
+            task = model.adapt(X, y, ridge=ridge)
+            errors.append(np.sum((task.coef - new.coef[k]) ** 2))
+            expected.append(task.expected_error)
+        assert 1 / 1.5 < np.mean(errors) / np.mean(expected) < 1.5, (rows, ridge)
+
+
+def test_rows_that_do_not_decide_are_warned_of_and_not_trusted(model, new):
+    X = np.repeat(new.X[:1], 8, axis=0)
+    with pytest.warns(UserWarning, match="these 8 rows decide 1 of 3 directions: the others are taken as zero"):
+        task = model.adapt(X, np.repeat(new.y[:1], 8))
+    assert task.expected_error > 0.3 * np.trace(model.loadings_moment_)
+    level = fs.FedFewShotRegressor(R, fit_intercept=True, iterations=20).fit(new.X, new.y, task=new.task)
+    one = level.adapt(new.X[:1], new.y[:1], ridge=1.0)
+    assert one.expected_error > 0.9 * np.trace(level.loadings_moment_)
+
+
+def few_rows(seed=1):
+    """Thirty tasks of 60 rows, and a hundred of 1 to 10."""
+    made = make_few_shot_tasks(20, 130, 3, 60, 6, noise=0.3, seed=seed)
+    size = np.where(np.arange(130) < 30, 60, 1 + (np.arange(130) - 30) % 10)
+    return made, size, np.tile(np.arange(60), 130) < size[made.task]
+
+
+@pytest.mark.parametrize("aggregator", [None, aggregation.GeometricMedian()], ids=str)
+def test_tasks_with_few_rows_do_not_explode_and_are_told(aggregator):
+    made, size, kept = few_rows()
+
+    def errors(ridge, match):
+        model = fs.FedFewShotRegressor(3, aggregator=aggregator, iterations=40, ridge=ridge)
+        columns = {"task": made.task[kept], "sites": (made.task % 6)[kept]}
+        if match:
+            with pytest.warns(UserWarning, match=match):
+                model.fit(made.X[kept], made.y[kept], **columns)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model.fit(made.X[kept], made.y[kept], **columns)
+        return np.sum((model.coef_ - made.coef) ** 2, axis=1)
+
+    plain = errors(0.0, "50 of 130 tasks have fewer than 6 rows.*noise is amplified in them")
+    shrunk = errors("auto", "50 of 130 tasks have fewer than 6 rows.*shrunk by a ridge of 0.1")
+    assert plain[(size == 3) | (size == 4)].mean() > 10.0
+    assert shrunk[(size == 3) | (size == 4)].mean() < 1.5
+    np.testing.assert_allclose(shrunk[size >= 6], plain[size >= 6], atol=1e-12)
+    strong = errors(1e6, None)
+    np.testing.assert_allclose(strong, np.sum(made.coef**2, axis=1), rtol=0.01)
+
+
+def test_labels_that_read_the_same_are_the_same_task(data, model):
+    np.testing.assert_array_equal(model.predict(data.X, data.task.astype(str)), model.predict(data.X, data.task))
+    for k in (3, 10, 39):
+        np.testing.assert_array_equal(model.predict(data.X[:2], str(k)), model.predict(data.X[:2], k))
+        np.testing.assert_array_equal(model.predict(data.X[:2], float(k)), model.predict(data.X[:2], k))
+    for strange in ("03", "x", "40", "3.0"):
+        with pytest.raises(InputError, match=f"task {strange} is not among the 40 tasks"):
+            model.predict(data.X[:2], strange)
+    text = fit(data, iterations=60, fit_intercept=False)
+    text.fit(data.X, data.y, task=data.task.astype(str), sites=data.sites)
+    assert text.tasks_.tolist() == sorted(str(k) for k in range(Q))
+    np.testing.assert_allclose(text.predict(data.X[:9], 7), model.predict(data.X[:9], 7), atol=1e-8)
+    with pytest.raises(InputError, match="more than 200 characters"):
+        fit(data).fit(data.X, data.y, task=["x" * 201 for _ in data.y])
+
+
+def test_one_site_cannot_spoil_the_tasks_of_others(data):
+    def claims(replies, bad, rng, call):
+        everything = {"task": np.arange(500), "rows": np.full(500, 99)}
+        if call.step.endswith("local_tasks"):
+            return {site: {**replies[site], **everything} for site in bad}
+        if not call.step.endswith("local_coefs"):
+            return {}
+        lie = {**everything, "loadings": np.full((500, R), 1e6), "intercepts": np.full(500, 1e6)}
+        return dict.fromkeys(bad, lie)
+
+    fed = fs.federate(data.X, data.y, sites=data.task % 8, task=data.task).corrupt(claims, sites=["0"])
+    model = fs.FedFewShotRegressor(R, aggregator=aggregation.GeometricMedian(), iterations=40).fit(fed)
+    honest = np.setdiff1d(np.arange(Q), np.arange(0, Q, 8))
+    np.testing.assert_allclose(model.coef_[honest], data.coef[honest], atol=0.3)
+
+
+def test_what_is_left_after_no_rounds_at_all(data, tmp_path):
+    for aggregator in (None, aggregation.GeometricMedian()):
+        model = fit(data, iterations=0, aggregator=aggregator)
+        assert 0.0 < model.noise_variance_ < 1.0
+        assert model.n_iter_ == 0
+        model.save(tmp_path / "model")
+        task = fs.load(tmp_path / "model").adapt(data.X[:20], data.y[:20], ridge="auto")
+        assert 0.0 < task.expected_error < 1.0
+
+
+def test_trusted_sites_are_sorted_also_when_some_come_late(data):
+    fed = fs.federate(data.X, data.y, sites=data.sites, task=data.task)
+    late = fed.corrupt(
+        lambda replies, bad, rng, call: dict.fromkeys(bad) if call.number == 14 else {}, sites=["site-01"]
+    )
+    model = fs.FedFewShotRegressor(R, iterations=20).fit(late)
+    assert model.sites_trusted_ == tuple(sorted(model.sites_trusted_)) == fed.sites
+
+
+@pytest.mark.parametrize("aggregator", [None, aggregation.GeometricMedian()], ids=str)
+def test_extreme_scales_and_targets_that_do_not_vary(data, aggregator):
+    def fitted(X, y, **parameters):
+        model = fs.FedFewShotRegressor(R, aggregator=aggregator, iterations=30, **parameters)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return model.fit(X, y, task=data.task, sites=data.sites)
+
+    for scale in (1e-60, 1e60):
+        assert fitted(data.X, scale * data.y).score(data.X, scale * data.y, data.task) > 0.95
+        X = data.X / scale
+        assert fitted(X, data.y).score(X, data.y, data.task) > 0.95
+        assert fitted(X, scale * data.y).score(X, scale * data.y, data.task) > 0.95
+    for scale in (1e-150, 1e150):
+        with pytest.raises(InputError, match=r"targets beyond 1e.70, or all of them below 1e-70: rescale y"):
+            fitted(data.X, scale * data.y)
+    with pytest.raises(QuorumError, match=r"beyond 1e.70, or all of it below 1e-70: rescale the features"):
+        fitted(1e150 * data.X, data.y)
+    np.testing.assert_array_equal(fitted(data.X, 0.0 * data.y).predict(data.X, data.task), 0.0)
+    constant = fitted(data.X, np.full(len(data.y), 3.0), fit_intercept=True)
+    np.testing.assert_allclose(constant.predict(data.X, data.task), 3.0)
+
+
+def test_tables_with_nan_are_an_input_error_also_with_an_aggregator(data):
+    model = fs.FedFewShotRegressor(1, aggregator=aggregation.GeometricMedian(), iterations=5)
+    with pytest.raises(InputError, match="NaN"):
+        model.fit(np.where(np.arange(N) == 3, np.nan, data.X), data.y, task=data.task, sites=data.sites)
+    check_estimators_nan_inf("FedFewShotRegressor", model)
+
+
+UNUSED = [
+    {"init": "subspace_median", "groups": 3},
+    {"init": "subspace_median", "power_iterations": 5},
+    {"init": "random", "groups": 3},
+    {"init": "random", "output": "node"},
+    {"init": "random", "truncation": 3.0},
+    {"rank": 3, "max_rank": 5},
+    {"share_coefs": False, "ridge": 1.0},
+]
+
+
+@pytest.mark.parametrize("given", UNUSED, ids=str)
+def test_options_that_would_do_nothing_are_refused(data, given):
+    last = list(given)[-1]
+    with pytest.raises(InputError, match=f"^{last}=.*(does nothing with|goes with)"):
+        fit(data, aggregator=aggregation.GeometricMedian(), **given)
 
 
 def test_the_intercept_of_a_new_task(data):
@@ -153,7 +322,9 @@ def test_too_few_rows_are_refused_and_few_are_warned_of(model, new):
         with pytest.warns(UserWarning, match=f"{m} rows for 3 unknowns amplify the noise: the expected squared error"):
             task = model.adapt(X[:m], y[:m])
     T = X[:5] @ model.representation_
-    assert task.expected_error == pytest.approx(model.noise_variance_ * np.trace(np.linalg.inv(T.T @ T)))
+    noise = model.noise_variance_ + model.feature_variance_ * model.representation_error_
+    theory = noise * np.trace(np.linalg.inv(T.T @ T)) + model.representation_error_
+    assert task.expected_error == pytest.approx(theory)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         enough = model.adapt(X[:6], y[:6])
@@ -316,6 +487,10 @@ WRONG = {
     "groups": [0, 1.5],
     "threshold": [0.0, 0.5, "ten"],
     "aggregator": ["GeometricMedian", aggregation.GeometricMedian],
+    "fit_intercept": ["no", None, 1],
+    "share_coefs": ["no", 0],
+    "sample_split": ["no", 2],
+    "ridge": [-1.0, "much", np.nan, True, None],
 }
 
 

@@ -150,21 +150,23 @@ def test_cells_that_are_missing_where_none_was_are_told():
     new = pd.DataFrame({"a": GARBAGE, "b": 7.0, "gaps": "?", "proto": "tcp"}, dtype=object)
     new.loc[0] = [2.0, 7.0, "-", "gre"]  # a known kind of gap, and a new name: nothing to tell
     new.loc[1, "b"] = "x"
+    new.loc[2, "proto"] = None
     rows = encoder.transform(new)
-    np.testing.assert_allclose(rows[:, -1], encoder.unexpected_ * np.array([0, 2, 1, 1, 1, 1, 1]))
+    np.testing.assert_allclose(rows[:, -1], encoder.unexpected_ * np.array([0, 2, 2, 1, 1, 1, 1]))
     np.testing.assert_array_equal(rows[:, :2], 0.0)
     np.testing.assert_array_equal(encoder.transform(frame)[:, -1], 0.0)
     raw = fs.FedTabularEncoder(log=False, scale=False).fit(frame)  # variances 1, 4, 0, and 1/4 three times
     assert raw.unexpected_ == pytest.approx(5 * np.sqrt(7))
     wide = fs.FedTabularEncoder(log=False, scale=False).fit(frame.assign(a=[0.0, 20.0]))
     assert wide.unexpected_ == pytest.approx(5 * np.sqrt(100 + 4 + 3 / 4))
-    assert wide.transform(new)[:, -1].tolist() == pytest.approx([wide.unexpected_ * k for k in (0, 2, 1, 1, 1, 1, 1)])
+    assert wide.transform(new)[:, -1].tolist() == pytest.approx([wide.unexpected_ * k for k in (0, 2, 2, 1, 1, 1, 1)])
 
 
 def test_no_column_tells_unexpected_gaps_where_there_can_be_none():
-    frame = pd.DataFrame({"gaps": [2.0, np.nan], "proto": ["tcp", "udp"]})
-    for table in (frame, frame[["proto"]], frame[["gaps"]]):
-        encoder = fs.FedTabularEncoder().fit(table)
+    frame = pd.DataFrame({"gaps": [2.0, np.nan], "proto": ["tcp", None]})
+    named = frame[["proto"]].assign(proto=["tcp", "udp"])
+    for table, fixed in ((frame, None), (frame[["proto"]], None), (named, {"proto": ["tcp", "udp", "-"]})):
+        encoder = fs.FedTabularEncoder(categories=fixed).fit(table)
         assert encoder.unexpected_ == 0
         assert "(unexpected missing)" not in encoder.get_feature_names_out()
     silent = fs.FedTabularEncoder(missing="mean").fit(np.eye(3))
@@ -220,9 +222,10 @@ def test_unknown_names_are_other_or_zero():
     frame = pd.DataFrame({"proto": ["tcp", "udp", "tcp", "udp"]})
     new = pd.DataFrame({"proto": ["gre", "tcp", None]})
     other = fs.FedTabularEncoder(scale=False).fit(frame).transform(new)
-    np.testing.assert_array_equal(other, [[0, 0, 1], [1, 0, 0], [0.5, 0.5, 0]])
+    far = 5 * np.sqrt(3)  # no gap was seen: it has a mark of its own
+    np.testing.assert_allclose(other, [[0, 0, 1, 0], [1, 0, 0, 0], [0.5, 0.5, 0, far]])
     zero = fs.FedTabularEncoder(scale=False, unknown="zero").fit(frame).transform(new)
-    np.testing.assert_array_equal(zero, [[0, 0], [1, 0], [0.5, 0.5]])
+    np.testing.assert_allclose(zero, [[0, 0, 0], [1, 0, 0], [0.5, 0.5, 5 * np.sqrt(2)]])
 
 
 def test_columns_with_many_names_are_capped_by_federated_count():
@@ -235,11 +238,14 @@ def test_columns_with_many_names_are_capped_by_federated_count():
     assert fs.FedTabularEncoder(max_categories=1).fit(frame, sites=sites).categories_ == {"ip": ("10.0.0.1",)}
     capped = fs.FedTabularEncoder().fit(frame, sites=sites)  # of 112 names 32 fit, and two are not rare
     assert capped.categories_ == {"ip": ("10.0.0.1", "10.0.0.2")}
-    assert capped.get_feature_names_out().tolist() == ["ip_10.0.0.1", "ip_10.0.0.2", "ip_(other)"]
+    assert capped.get_feature_names_out().tolist() == [
+        *("ip_10.0.0.1", "ip_10.0.0.2", "ip_(other)"),
+        "(unexpected missing)",
+    ]
     assert len(fs.FedTabularEncoder(rare=0.0).fit(frame, sites=sites).categories_["ip"]) == 32
     assert len(fs.FedTabularEncoder(max_categories=200).fit(frame, sites=sites).categories_["ip"]) == 112
     flows = pd.DataFrame({"id": [f"flow {i}" for i in range(200)]})
-    assert fs.FedTabularEncoder().fit(flows).transform(flows).tolist() == [[0.0]] * 200
+    assert fs.FedTabularEncoder().fit(flows).transform(flows).tolist() == [[0.0, 0.0]] * 200
     with pytest.raises(InputError, match="no column is left"):
         fs.FedTabularEncoder(unknown="zero").fit(flows)
 
@@ -247,12 +253,12 @@ def test_columns_with_many_names_are_capped_by_federated_count():
 def test_rare_names_are_scaled_as_if_they_were_less_rare():
     frame = pd.DataFrame({"proto": ["tcp"] * 999 + ["gre"]})
     unit = fs.FedTabularEncoder(rare=0.0).fit(frame)
-    np.testing.assert_allclose(unit.transform(frame).std(axis=0), [1, 1, 0])
+    np.testing.assert_allclose(unit.transform(frame).std(axis=0), [1, 1, 0, 0])
     calm = fs.FedTabularEncoder().fit(frame)
     least = np.sqrt(0.01 * 0.99)
-    np.testing.assert_allclose(calm.scale_, [least] * 3)
+    np.testing.assert_allclose(calm.scale_, [*[least] * 3, 1])
     unseen = calm.transform(pd.DataFrame({"proto": ["sctp"]}))
-    np.testing.assert_allclose(unseen, [[-0.001 / least, -0.999 / least, 1 / least]])
+    np.testing.assert_allclose(unseen, [[-0.001 / least, -0.999 / least, 1 / least, 0]])
     common = fs.FedTabularEncoder(rare=0.001).fit(frame)
     np.testing.assert_allclose(common.scale_[:2], np.sqrt(0.001 * 0.999))
 
@@ -419,6 +425,7 @@ def test_output_as_a_frame_and_labels_that_are_all_different():
     assert encoder.transform(frame).columns.tolist() == [
         *("a_(other)", "a_b", "a_b_c", "a_(other)_", "a_(missing)"),
         *("a_b_c_", "a_b_d", "a_b_(other)"),
+        "(unexpected missing)",
     ]
 
 

@@ -127,7 +127,7 @@ SETTINGS = {
     "task_coefs.median_coefs": {"U": U},
     "covariance_pca.total_scatter": {},
     "orthogonal_iteration.orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
-    "whitening.whitening": {},
+    "feature_scaling.feature_scaling": {},
 }
 
 MIXTURES = {

@@ -1,4 +1,4 @@
-"""Symmetric roots of inverse covariances."""
+"""Roots of inverse covariances."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedspan.linalg import whitening_root
+from fedspan.linalg import whitening_map, whitening_root
 
 
 def covariance(seed, d, rank):
@@ -42,3 +42,18 @@ def test_of_principal_axes_the_other_axes_stay():
 
 def test_negative_rounding_is_no_variance():
     np.testing.assert_allclose(whitening_root(np.diag([1.0, -1e-17]), 0.25), np.diag([1.25**-0.5, 2.0]))
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 999), st.integers(1, 9), st.integers(1, 12))
+def test_the_map_makes_white_rows_and_leaves_out_what_has_no_variance(seed, d, rank):
+    C = covariance(seed, d, rank)
+    W = whitening_map(C)
+    assert W.shape == (d, np.linalg.matrix_rank(C, tol=1e-8 * np.trace(C), hermitian=True))
+    np.testing.assert_allclose(W.T @ C @ W, np.eye(W.shape[1]), atol=1e-5)
+
+
+def test_a_floor_stretches_nothing_by_more():
+    W = whitening_map(np.diag([3.9, 0.1, 0.0, 0.0]), floor=0.5)
+    np.testing.assert_allclose(np.sort(np.abs(W).max(axis=1)), [3.9**-0.5, 2**0.5, 2**0.5, 2**0.5])
+    assert whitening_map(np.zeros((2, 2))).shape == (2, 0)

@@ -15,10 +15,10 @@ from fedspan.linalg import bottleneck_distance, matched_share
 from fedspan.protocols.cluster_assignment import cluster_assignment
 from fedspan.protocols.count_clusters import count_clusters
 from fedspan.protocols.feature_maps import polynomial, products, whitened
+from fedspan.protocols.feature_scaling import feature_scaling
 from fedspan.protocols.logistic_fedx import local_held_back_loss, logistic_fedx
 from fedspan.protocols.random_start import best_random_start
 from fedspan.protocols.target_moments import target_moments
-from fedspan.protocols.whitening import whitening
 
 from .mixtures import federation, mixture
 
@@ -132,26 +132,26 @@ def correlated(seed=0, n=400):
 def test_whitened_rows_have_the_unit_matrix_as_covariance():
     X = correlated()
     fed = fs.federate(X, sites=np.arange(400) % 7)
-    found = fed.run(whitening)
+    found = fed.run(feature_scaling)
     Z = (X - found.mean) @ found.matrix
     assert Z.shape == (400, 4)
     np.testing.assert_allclose(Z.T @ Z / 400, np.eye(4), atol=1e-8)
     np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=1e-10)
-    plain = fed.run(whitening, center=False)
+    plain = fed.run(feature_scaling, center=False)
     Z = X @ plain.matrix
     np.testing.assert_allclose(Z.T @ Z / 400, np.eye(Z.shape[1]), atol=1e-7)
     np.testing.assert_array_equal(plain.mean, 0.0)
-    scaled = fed.run(whitening, scaling="standardize").matrix
+    scaled = fed.run(feature_scaling, scaling="standardize").matrix
     np.testing.assert_allclose(scaled[:5], 1 / X[:, :5].std(axis=0))
-    np.testing.assert_array_equal(fed.run(whitening, scaling="none").matrix, np.ones(6))
+    np.testing.assert_array_equal(fed.run(feature_scaling, scaling="none").matrix, np.ones(6))
     with pytest.raises(InputError, match="scaling='other'"):
-        whitening(fed, scaling="other")
+        feature_scaling(fed, scaling="other")
 
 
 def test_a_resilient_whitening_blows_nothing_up():
     X = correlated(1)
     fed = fs.federate(X, sites=np.arange(400) % 20).corrupt(RandomNoise(1e4), sites=["1", "2", "3"])
-    found = fed.run(whitening, aggregator=CoordinateMedian())
+    found = fed.run(feature_scaling, aggregator=CoordinateMedian())
     Z = (X - found.mean) @ found.matrix
     assert 0.02 < np.linalg.eigvalsh(np.cov(Z.T))[-1] < 30.0
 

@@ -170,13 +170,13 @@ def test_local_steps_and_tol_do_what_they_say():
     ("settings", "sentence"),
     [
         ({"variant": "Paper"}, "variant='Paper' must be 'corrected' or 'paper'"),
-        ({"rho": 0.0}, "rho=0.0 must be a number above 0"),
+        ({"rho": 0.0}, "rho=0.0 must be a finite number above 0"),
         ({"rho": np.nan}, "rho=nan"),
-        ({"local_steps": 0}, "local_steps=0 must be an integer of at least 1"),
-        ({"participation": 0.0}, "participation=0.0 must be above 0 and at most 1"),
+        ({"local_steps": 0}, "local_steps=0 must be a whole number of at least 1"),
+        ({"participation": 0.0}, "participation=0.0 must be a finite number above 0 and at most 1"),
         ({"participation": 1.5}, "participation=1.5"),
         ({"max_rounds": 0}, "max_rounds=0"),
-        ({"tol": -1.0}, "tol=-1.0 must be a number above 0"),
+        ({"tol": -1.0}, "tol=-1.0 must be a finite number above 0"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_any_site_is_asked(settings, sentence):

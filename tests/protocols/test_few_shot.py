@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -134,6 +136,51 @@ def test_the_rank_is_chosen_by_what_the_tasks_use(noisy):
         assert learn(by_rows(noisy), altgdmin, rank=None, max_rank=2, iterations=1).basis.shape == (N, 2)
 
 
+SIZES = {
+    "many small": lambda seed: np.random.default_rng(seed).integers(4, 13, 200),
+    "equal": lambda seed: np.full(60, 20),
+    "few large, many small": lambda seed: np.r_[np.full(10, 100), np.full(100, 3)],
+    "large, and some of two rows": lambda seed: np.r_[np.full(30, 100), np.full(40, 2)],
+}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("what", SIZES)
+def test_the_rank_is_right_however_large_the_tasks_are(what, noise):
+    for seed in range(2):
+        sizes = SIZES[what](seed)
+        q, m = len(sizes), int(max(sizes))
+        made = make_few_shot_tasks(50, q, 3, m, 1, noise=noise, seed=seed)
+        kept = np.tile(np.arange(m), q) < np.repeat(sizes, m)
+        fed = fs.federate(made.X[kept], made.y[kept], sites=(made.task % 5)[kept], task=made.task[kept])
+        for protocol in (altgdmin, byz_altgdmin):
+            assert learn(fed, protocol, rank=None, n_columns=50, iterations=0).basis.shape == (50, 3)
+
+
+def test_a_rank_that_small_tasks_limit_is_warned_of():
+    """Tasks of three rows allow one direction; the truth has three. With one task there can be no other."""
+    made = make_few_shot_tasks(50, 300, 3, 3, 1, seed=0)
+    fed = fs.federate(made.X, made.y, sites=made.task % 5, task=made.task)
+    with pytest.warns(UserWarning, match="all 1 directions that were looked for are in use"):
+        learn(fed, altgdmin, rank=None, n_columns=50, iterations=0)
+    one = fs.LocalFederation([fs.Site("a", made.X, made.X @ made.basis[:, 0])])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert learn(one, altgdmin, rank=None, n_columns=50, iterations=0).basis.shape == (50, 1)
+
+
+def test_what_is_measured_in_the_end(noisy):
+    """The loss is the variance of the noise, the second moment that of the true coefficients, in the basis returned."""
+    for fed in (by_rows(noisy), by_tasks(noisy)):
+        for protocol in (altgdmin, byz_altgdmin):
+            found = learn(fed, protocol)
+            assert found.loss == pytest.approx(0.25, rel=0.1)
+            assert found.free == pytest.approx(len(noisy.y) - R * Q * (SITES if fed.sites[0] == "site-00" else 1))
+            true = noisy.coef @ found.basis
+            apart = 0.1 if protocol is altgdmin else 0.25  # sites with other tasks have other second moments
+            np.testing.assert_allclose(found.moment, true.T @ true / Q, atol=apart)
+
+
 def test_directions_beyond_noise():
     values, directions = beyond_noise(np.diag([1.0, 50.0, 4.0]), np.diag([1.0, 10.0, 1.0]))
     np.testing.assert_allclose(values, [5.0, 4.0, 1.0])
@@ -259,7 +306,7 @@ def test_sites_with_and_without_tasks_do_not_mix():
         fed.run(agree_on_tasks)
     three = fs.LocalFederation([fs.Site(name, X, y, [0, 0, 1, 1]) for name in "acd"] + [fs.Site("b", X, y)])
     assert three.run(agree_on_tasks).strange == ("b",)
-    with pytest.warns(UserWarning, match="rows have no task, or have one where most sites' have none: b"):
+    with pytest.warns(UserWarning, match="rows have no task, or have one where most sites' have none, or .*: b"):
         found = three.run(altgdmin, rank=1, n_columns=2, iterations=1)
     assert set(found.weights) == {"a", "c", "d"}
 
@@ -276,7 +323,10 @@ def test_tasks_named_by_numbers_and_by_text_are_told_apart_by_name(data):
     assert most.run(agree_on_tasks).labels.tolist() == list(range(Q))
     assert most.run(median_coefs, U=data.basis).tasks.tolist() == list(range(Q))
     odd = fs.LocalFederation([sites[0], *sites[2:-1], fs.Site("x", data.X[:9], data.y[:9], np.repeat("own", 9))])
-    assert odd.run(agree_on_tasks).labels.tolist() == list(range(Q))
+    assert odd.run(agree_on_tasks).labels.tolist() == sorted([*map(str, range(Q)), "own"])
+    outvoted = odd.run(agree_on_tasks, resilient=True)
+    assert outvoted.labels.tolist() == list(range(Q))
+    assert outvoted.strange == ("x",)
     for protocol in (altgdmin, byz_altgdmin):
         assert error(learn(fed, protocol), data) < 1e-4
     coefs = fed.run(pooled_coefs, U=data.basis, tasks=np.sort(np.arange(Q).astype(str)))

@@ -9,6 +9,7 @@ import pytest
 
 import fedspan as fs
 from fedspan import aggregation, attacks
+from fedspan.datasets import make_few_shot_tasks
 from fedspan.errors import InputError, QuorumError
 from fedspan.protocols.altgdmin import altgdmin
 from fedspan.protocols.byz_altgdmin import byz_altgdmin
@@ -118,6 +119,82 @@ def test_lies_about_the_second_moment_do_not_make_the_step_unsafe(data, factor):
         assert error(learn(bad, iterations=60), data) < 1e-2
 
 
+def colluding(scale, alternate=False):
+    """All bad sites send the same: the honest mean times `scale`, its sign changing from call to call or not."""
+
+    def attack(replies, bad, rng, call):
+        if not call.step.endswith("local_gradient"):
+            return {}
+        mean = np.mean([r["gradient"] / r["rows"] for site, r in replies.items() if site not in bad], axis=0)
+        factor = -scale if alternate and call.number % 2 else scale
+        return {site: {**replies[site], "gradient": factor * mean * replies[site]["rows"]} for site in bad}
+
+    return attack
+
+
+@pytest.mark.parametrize(
+    "lie", [colluding(-1.0), colluding(-0.3), colluding(3.0, alternate=True)], ids=["flip", "weak", "turns"]
+)
+@pytest.mark.parametrize("split", [by_rows, by_tasks])
+def test_colluders_and_those_who_alternate_are_outvoted(data, split, lie):
+    fed = split(data)
+    assert error(learn(fed.corrupt(lie, sites=fed.sites[:2]), iterations=60), data) < 1e-3
+
+
+@pytest.mark.parametrize("liars", [3, 4])
+@pytest.mark.parametrize(
+    "lie", [colluding(-1.0), just_below(9.9, "reverse"), just_below(2.0, "fixed")], ids=["flip", "far", "near"]
+)
+def test_the_result_is_never_worse_than_the_start_by_the_median_loss(lie, liars):
+    """Four of nine sites with tasks of their own can turn the descent round; the start they cannot take away."""
+    made = make_few_shot_tasks(40, 54, 3, 60, 1, seed=0)
+    fed = fs.federate(made.X, made.y, sites=made.task % 9, task=made.task, seed=1)
+    bad = fed.corrupt(lie, sites=fed.sites[:liars])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start, found = (bad.run(byz_altgdmin, rank=3, n_columns=40, iterations=k) for k in (0, 60))
+    assert found.loss <= start.loss * (1 + 1e-12)
+    again = [np.median([_loss(made, site, U) for site in range(9)]) for U in (start.basis, found.basis)]
+    assert again[1] <= again[0] * (1 + 1e-9)
+
+
+def _loss(made, site, U):
+    """Mean squared residual per degree of freedom of a site's tasks, by a loop over them."""
+    squares, free = 0.0, 0
+    for k in range(site, 54, 9):
+        X, y = made.X[made.task == k], made.y[made.task == k]
+        b = np.linalg.lstsq(X @ U, y, rcond=None)[0]
+        squares, free = squares + np.sum((X @ U @ b - y) ** 2), free + len(y) - U.shape[1]
+    return squares / free
+
+
+def test_sites_that_drop_for_good_and_a_resume_in_the_middle(data, tmp_path):
+    """Two sites vanish for good, one lies and alternates, and the run is killed after that and resumed."""
+
+    class Killer(fs.federation.Observer):
+        def round(self, number, of):
+            if number == 9:
+                raise KeyboardInterrupt
+
+    def federation(**options):
+        fed = by_tasks(data, **options)
+        gone = lambda replies, bad, rng, call: dict.fromkeys(bad) if call.number >= 6 else {}  # noqa: E731
+        return fed.corrupt(colluding(3.0, alternate=True), sites=["1"]).corrupt(gone, sites=["4", "6"])
+
+    def run(fed):
+        return learn(fed, aggregator=aggregation.MultiKrum(2, 4), iterations=60)
+
+    expected = run(federation())
+    killed = federation(run_dir=tmp_path)
+    killed.observe(Killer())
+    with pytest.raises(KeyboardInterrupt):
+        run(killed)
+    found = run(federation(run_dir=tmp_path))
+    assert found.basis.tobytes() == expected.basis.tobytes()
+    assert found.weights == expected.weights
+    assert error(found, data) < 1e-3
+
+
 def test_longer_lies_are_refused_and_told(data):
     fed = by_rows(data)
     bad = fed.corrupt(just_below(12.0, "reverse"), sites=["site-03"])
@@ -148,6 +225,37 @@ def test_the_mean_of_gradients_fails_where_medians_do_not(data):
     assert run.record.metric("refused")[0] == "site-00, site-01"
     with pytest.raises(InputError, match="groups=9 is more than the 8 values"):
         learn(fed, aggregator=aggregation.MedianOfMeans(9))
+
+
+RULES = {
+    "groups": (aggregation.MedianOfMeans(8), "MedianOfMeans(groups=5)"),
+    "Krum": (aggregation.Krum(2), "Krum(f=1)"),
+    "MultiKrum": (aggregation.MultiKrum(2, 6), "MultiKrum(f=1, m=4)"),
+    "trimmed": (aggregation.TrimmedMean(3), "TrimmedMean(f=2)"),
+    "clipped": (aggregation.ClipNorm(aggregation.TrimmedMean(3)), "TrimmedMean(f=2)"),
+    "median": (aggregation.CoordinateMedian(), None),
+}
+
+
+@pytest.mark.parametrize("how", ["vanish", "nan"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("split", [by_rows, by_tasks])
+def test_rules_survive_sites_that_drop_out_in_the_middle(data, split, rule, how):
+    """Three of eight from the middle on: fewer values than most of these rules are set up for."""
+    aggregator, fitting = RULES[rule]
+
+    def attack(replies, bad, rng, call):
+        if call.number < 8:
+            return {}
+        return {s: None if how == "vanish" else {**replies[s], "gradient": np.full((N, R), np.nan)} for s in bad}
+
+    fed = split(data)
+    with fed.corrupt(attack, sites=fed.sites[:3]).begin("test") as run:
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=70, aggregator=aggregator)
+    assert error(found, data) < 1e-3
+    said = set(run.record.metric("rule")) if fitting else set()
+    assert all(fitting in words and "for 5 replies" in words for words in said)
+    assert bool(said) == (fitting is not None)
 
 
 def test_sites_that_come_and_go_and_one_that_vanishes(data):
@@ -245,7 +353,20 @@ def test_malformed_gradients_cost_their_site_and_never_the_run(data, what, wire)
     with fed.corrupt(attack, sites=["2"]).begin("test") as run:
         found = byz_altgdmin(run, rank=R, n_columns=N, iterations=3)
     assert "2" not in found.weights
-    assert run.record.calls[-1].failed["2"]
+    assert run.record.calls[-2].failed["2"]
+
+
+@pytest.mark.parametrize(
+    "what", [{"rows": 10**400}, {"rows": 0}, {"free": -1}, {"moment": 1e300}, {"loss": "x"}, {"noise": None}]
+)
+def test_lies_about_the_fit_cost_their_site_and_never_the_run(data, what):
+    def attack(replies, bad, rng, call):
+        return {s: {**replies[s], **what} for s in bad} if call.step.endswith("local_moments") else {}
+
+    fed = by_tasks(data).corrupt(attack, sites=["2"])
+    found = learn(fed, rank=None, max_rank=5)
+    assert error(found, data) < 1e-6
+    assert found.loss < 1e-10
 
 
 STRANGE_TASKS = {
@@ -260,6 +381,21 @@ STRANGE_TASKS = {
     "power": {"power": np.ones(3)},
     "no names": {"named": False},
     "spread": {"spread": 1e300, "power": -1e300, "offset": 5.0, "uneven": 1e300},
+    "huge": {"spread": 1.7e308, "power": 1.7e308, "offset": 1.7e308, "uneven": 1.7e308},
+    "beyond floats": {"power": 10**400},
+    "power is text": {"power": "x"},
+    "power is nothing": {"power": None},
+    "power is true": {"power": True},
+    "power is complex": {"power": 1j},
+    "named is text": {"named": "yes"},
+    "named is a list": {"named": np.ones(3, dtype=bool)},
+    "named is nothing": {"named": None},
+    "more rows than there are atoms": {"task": np.array([1]), "rows": np.array([2**63 + 5], dtype=np.uint64)},
+    "beyond 64 bits": {"task": np.array([2**63 + 5], dtype=np.uint64), "rows": np.array([5])},
+    "a matrix": {"task": np.ones((2, 2), dtype=int)},
+    "one name": {"task": 7, "rows": 5},
+    "long": {"task": np.array(["x" * 300]), "rows": np.array([5])},
+    "nan": {"power": np.nan},
 }
 
 
@@ -272,3 +408,43 @@ def test_strange_lists_of_tasks_cost_their_site_and_never_the_run(data, what):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert error(learn(fed), data) < 1e-6
+
+
+@pytest.mark.parametrize("key", ["task", "rows", "named", "power", "offset", "spread", "uneven"])
+@pytest.mark.parametrize("split", [by_rows, by_tasks])
+def test_what_is_missing_in_a_list_of_tasks_is_said_in_one_sentence(data, split, key):
+    def attack(replies, bad, rng, call):
+        if not call.step.endswith("local_tasks"):
+            return {}
+        return {s: {k: v for k, v in replies[s].items() if k != key} for s in bad}
+
+    fed = split(data)
+    with fed.corrupt(attack, sites=[fed.sites[2]]).begin("test") as run:
+        with pytest.warns(UserWarning, match="1 of 8 sites did not say which tasks they have"):
+            tasks = agree_on_tasks(run, resilient=True)
+        assert fed.sites[2] not in tasks.held
+        reason = run.record.calls[0].failed[fed.sites[2]]
+    assert "\n" not in reason
+    assert "Error" not in reason
+
+
+def test_a_site_that_invents_a_great_many_tasks_is_left_out(data):
+    def attack(replies, bad, rng, call):
+        many = {"task": np.arange(50_000), "rows": np.full(50_000, 9)}
+        return {s: {**replies[s], **many} for s in bad} if call.step.endswith("local_tasks") else {}
+
+    fed = by_tasks(data).corrupt(attack, sites=["2"])
+    tasks = fed.run(agree_on_tasks, resilient=True)
+    assert tasks.strange == ("2",)
+    assert len(tasks.labels) == Q - SITES
+    with pytest.warns(UserWarning, match="left out, .*: 2"):
+        assert error(learn(fed, init="median_of_means"), data) < 1e-6
+
+
+def test_a_site_without_rows_is_a_failed_site(data):
+    sites = [fs.Site(str(i), *(column[data.task % 7 == i] for column in (data.X, data.y, data.task))) for i in range(7)]
+    fed = fs.LocalFederation([*sites, fs.Site("empty", data.X[:0], data.y[:0], data.task[:0])])
+    for protocol in (altgdmin, byz_altgdmin):
+        with fed.begin("test") as run, pytest.warns(UserWarning, match="or have no rows.*: empty"):
+            assert error(protocol(run, rank=R, n_columns=N, iterations=40), data) < 1e-6
+        assert "this site has no rows" in run.record.calls[0].failed["empty"]

@@ -264,6 +264,7 @@ def test_bad_settings_get_a_sentence(find, options, words):
         ({"variant": "paper", "separation": -1.0}, "separation=-1.0 must be above 0"),
         ({"separation": 1.0}, "is for variant='paper'"),
         ({"p_min": 0.0}, "p_min=0.0 must be above 0"),
+        ({"p_min": 0.6}, "p_min=0.6 is the smallest cluster's share of the sites: at most 1 / 2"),
         ({"iterations": 0}, "iterations=0 must be at least 1"),
     ],
 )

@@ -19,7 +19,7 @@ def large():
 
 @pytest.mark.slow
 def test_the_start_of_the_paper(large):
-    """Single seeds lie within 0.03 of the means that the paper gives: 0.665 and 0.457."""
+    """With the paper's own constant, as its table: 0.665 and 0.457. With C = 9, which needs no knowledge, better."""
     made, fed = large
     sizes = np.linalg.svd(made.loadings, compute_uv=False)
     mu = np.linalg.norm(made.loadings, axis=1).max() / (np.sqrt(4 / 600) * sizes[0])
@@ -29,10 +29,10 @@ def test_the_start_of_the_paper(large):
     def start(**settings):
         return paper.curve(bad, made.basis, byz_altgdmin, iterations=0, **settings)[0]
 
-    assert start(**paper.GM, truncation=constant) == pytest.approx(0.665, abs=0.03)
-    assert start(**paper.GMOM, truncation=constant) == pytest.approx(0.457, abs=0.03)
+    assert 0.65 <= start(**paper.GM, truncation=constant) <= 0.70
+    assert 0.44 <= start(**paper.GMOM, truncation=constant) <= 0.48
     assert start(init="subspace_median") <= 0.30
-    assert start(**paper.GM) < start(**paper.GM, truncation=constant)
+    assert start(**paper.GM) < 0.65
 
 
 @pytest.mark.slow
@@ -46,11 +46,13 @@ def test_the_descent_of_the_paper(large):
 def test_the_mean_of_gradients_fails_with_two_bad_sites_and_medians_do_not():
     """In a smaller setting: one bad site that sends -10 times the mean leaves 7/18 of the gradient, two reverse it."""
     small = paper.Setting(80, 80, 3, 16, 18)
-    chart = paper.descent(small, range(1), 40, paper.Costs())
-    last = {name: values[-1] for name, values in chart.lines.items()}
-    assert last["mean, 2 bad"] >= 0.9
-    assert max(last[name] for name in ("GM, 1 bad", "GM, 2 bad", "GMoM, 1 bad", "GMoM, 2 bad")) <= 1e-4
-    assert last["ours, 2 bad"] <= 1e-8
+    chart = paper.descent(small, range(1), 60, paper.Costs())
+    at = {t: {name: values[t // 5] for name, values in chart.lines.items()} for t in (40, 60)}
+    assert at[40]["mean, 2 bad"] >= 0.9
+    for name in ("GM, 1 bad", "GM, 2 bad", "GMoM, 1 bad", "GMoM, 2 bad"):
+        assert at[40][name] <= 1e-4
+        assert at[60][name] <= 5e-6
+    assert at[40]["ours, 2 bad"] <= 1e-8
     made, fed = small.data(0)
     one = paper.curve(paper.bad_sites(fed, 1), made.basis, byz_altgdmin, iterations=40, aggregator=paper.Mean())
     assert one[-1] < 0.05

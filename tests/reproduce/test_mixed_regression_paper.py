@@ -145,9 +145,8 @@ def test_a_quick_reproduction_has_all_its_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(mixed_regression, "CONFIGURATIONS", ("C1",))
     monkeypatch.setattr(mixed_regression, "missed_clusters", lambda seeds: mixed_extras.missed_clusters(seeds[:1]))
     monkeypatch.setattr(mixed_regression, "new_clients", lambda seeds, draws: mixed_extras.new_clients(seeds, 20))
-    monkeypatch.setattr(
-        mixed_regression, "byzantine_table", lambda quick: mixed_extras.Table("Lying sites", ["a"], [["b"]], "")
-    )
+    for name in ("phase_one_table", "byzantine_table"):
+        monkeypatch.setattr(mixed_regression, name, lambda quick: mixed_extras.Table("Lying sites", ["a"], [["b"]], ""))
     monkeypatch.setattr(mixed_regression, "UPDATES", {"s = 5": TOTAL})
     monkeypatch.setattr(mixed_regression, "traffic_table", lambda configuration: mixed_extras.Table("T", ["a"], [], ""))
     results = mixed_regression.run(quick=True)

@@ -28,6 +28,7 @@ OF_SUMS = {
     "columns.agree_on_columns",
     "covariance_pca.covariance_pca",
     "covariance_pca.total_scatter",
+    "feature_scaling.feature_scaling",
     "fedavg.fedavg",
     "heavy_tails.heavy_tails",
     "moments.moments",
@@ -40,7 +41,6 @@ OF_SUMS = {
     "subspace_iteration.subspace_iteration",
     "target_moments.target_moments",
     "task_coefs.pooled_coefs",
-    "whitening.whitening",
 }
 
 
@@ -60,7 +60,7 @@ def contacts(monkeypatch):
 def leaves(result):
     """Return the numbers and words of a result, one after another; axes without their signs."""
     if is_dataclass(result) and not isinstance(result, type):
-        if hasattr(result, "matrix") and result.matrix.ndim == 2:  # of whitening: its axes have no signs
+        if hasattr(result, "matrix") and result.matrix.ndim == 2:  # of feature scaling: its axes have no signs
             return [result.mean, result.matrix @ result.matrix.T]
         return [leaf for field in fields(result) for leaf in leaves(getattr(result, field.name))]
     if isinstance(result, tuple | list):

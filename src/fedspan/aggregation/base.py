@@ -123,21 +123,6 @@ class Given:
         return self.aggregate(mixture(self.points, shares), trust)
 
 
-def whole_number(name: str, value: object, least: int) -> int:
-    """Return the parameter `value` as a Python int, or refuse it.
-
-    Examples
-    --------
-    >>> whole_number("f", -1, 0)
-    Traceback (most recent call last):
-        ...
-    fedspan.errors.InputError: f=-1 must be an integer of at least 0
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name}={value!r} must be an integer of at least {least}")
-    return int(value)
-
-
 def _checked_values(values: ArrayLike) -> NDArray[Any]:
     try:
         array = np.asarray(values)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Aggregator, Given, Vector
-from fedspan.aggregation.safe_arithmetic import norms, shrunk
+from fedspan.aggregation.base import Aggregate, Aggregator, Given
+from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 
 
@@ -59,30 +58,17 @@ class ClipNorm:
         if not callable(self.aggregator) or isinstance(self.aggregator, type):
             raise InputError(f"aggregator={self.aggregator!r} must be an aggregator, such as Mean()")
         if self.norm is not None:
-            object.__setattr__(self, "norm", _positive("norm", self.norm))
-        object.__setattr__(self, "factor", _positive("factor", self.factor))
+            object.__setattr__(self, "norm", real_number("norm", self.norm, above=0))
+        object.__setattr__(self, "factor", real_number("factor", self.factor, above=0))
 
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
         given = Given.of(values, weights)
         small, scale = shrunk(given.points)
         lengths = norms(small)
-        bound = self.factor * _lower_median(lengths, given.shares) if self.norm is None else self.norm * scale
+        bound = self.factor * lower_median(lengths, given.shares) if self.norm is None else self.norm * scale
         shorter = np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
         combined = self.aggregator(given.values(given.points * shorter[:, None]), given.weights)
         trust = np.zeros(len(given.present))
         trust[given.present] = combined.weights
         return Aggregate(combined.value, trust, combined.certificate)
-
-
-def _lower_median(lengths: Vector, shares: Vector) -> float:
-    order = np.argsort(lengths, kind="stable")
-    held = np.cumsum(shares[order])
-    half = held[-1] * (0.5 - 4.0 * len(lengths) * np.finfo(np.float64).eps)  # rounding must not hide a half
-    return float(lengths[order[np.argmax(held >= half)]])
-
-
-def _positive(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
-        raise InputError(f"{name}={value!r} must be a finite number above 0")
-    return float(value)

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Given, Points, whole_number
+from fedspan.aggregation.base import Aggregate, Given, Points
 from fedspan.aggregation.safe_arithmetic import distances, norms
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 
 _SAME = 1e-12  # relative: scores that are closer than this differ by rounding

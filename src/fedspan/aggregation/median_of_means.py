@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Given, whole_number
+from fedspan.aggregation.base import Aggregate, Given
 from fedspan.aggregation.geometric_median import solved
 from fedspan.aggregation.safe_arithmetic import mixture
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 
 

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Given, whole_number
+from fedspan.aggregation.base import Aggregate, Given
 from fedspan.aggregation.krum import chosen
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 
 

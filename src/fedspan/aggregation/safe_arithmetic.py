@@ -69,7 +69,8 @@ def norms(rows: Array) -> Array:
     for i in np.flatnonzero(~((squares > 1e-280) & (squares < 1e300))):
         exponent = np.frexp(np.abs(rows[i]).max(initial=0.0))[1]
         unit = np.ldexp(rows[i], -exponent)  # entries of at most 1, one of them at least 1/2, or all 0
-        result[i] = np.ldexp(np.sqrt(unit @ unit), exponent)
+        with np.errstate(over="ignore"):  # beyond the largest number a norm is infinite
+            result[i] = np.ldexp(np.sqrt(unit @ unit), exponent)
     return result
 
 
@@ -89,3 +90,19 @@ def distances(points: Array) -> Array:
     for i in range(len(small) - 1):
         between[i, i + 1 :] = between[i + 1 :, i] = norms(small[i + 1 :] - small[i])
     return between
+
+
+def lower_median(values: Array, shares: Array | None = None) -> float:
+    """Return the median of `values` (L,), weighted by the optional `shares` (L,): of two in the middle the lower one.
+
+    While fewer than half lie, it is at most the largest honest one and at least the smallest.
+
+    Examples
+    --------
+    >>> lower_median(np.array([4.0, 1.0, 3.0, 2.0])), lower_median(np.array([1.0, 5.0]), np.array([1.0, 3.0]))
+    (2.0, 5.0)
+    """
+    order = np.argsort(values, kind="stable")
+    held = np.cumsum(np.ones(len(values)) if shares is None else shares[order])
+    half = held[-1] * (0.5 - 4.0 * len(values) * np.finfo(np.float64).eps)  # rounding must not hide a half
+    return float(values[order[np.argmax(held >= half)]])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +13,7 @@ from scipy.special import ndtri
 from fedspan.aggregation.base import Aggregate, Given, Points, Vector
 from fedspan.aggregation.coordinate_median import middle_values
 from fedspan.aggregation.safe_arithmetic import norms, shrunk
-from fedspan.errors import InputError
+from fedspan.checks import real_number
 
 _SAME = 1e-9  # relative: widths that are closer than this differ by rounding
 _MOST_DIRECTIONS = 50
@@ -66,8 +64,8 @@ class SpectralFilter:
     believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fraction", _between("fraction", self.fraction, 0.5))
-        object.__setattr__(self, "threshold", _between("threshold", self.threshold, math.inf))
+        object.__setattr__(self, "fraction", real_number("fraction", self.fraction, above=0, below=0.5))
+        object.__setattr__(self, "threshold", real_number("threshold", self.threshold, above=0))
 
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
@@ -145,10 +143,3 @@ def _shortest(along: Vector, shares: Vector, part: float) -> tuple[float, float]
     short = widths <= widths.min() + _SAME * (ranked[-1] - ranked[0])
     middles = (ranked[last[first]] + ranked[first])[short] / 2.0
     return float(middles.mean()), float(widths.min() / (2.0 * ndtri(0.5 + part / 2.0)))
-
-
-def _between(name: str, value: object, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < most:
-        bound = "finite and above 0" if most == math.inf else f"above 0 and below {most:g}"
-        raise InputError(f"{name}={value!r} must be a number {bound}")
-    return float(value)

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Given, Points, whole_number
+from fedspan.aggregation.base import Aggregate, Given, Points
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 
 

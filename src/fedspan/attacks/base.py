@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class KeyAttack(ABC):
             if field.name in ("steps", "keys"):
                 value = _names(field.name, value)
             elif field.type in ("float", float):  # the amounts of every attack: 3 and 3.0 are one attack, with one repr
-                value = _finite(field.name, value)
+                value = real_number(field.name, value)
             object.__setattr__(self, field.name, value)
 
     @abstractmethod
@@ -158,9 +157,3 @@ def _names(what: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
     if not names or not all(isinstance(name, str) and name for name in names):
         raise InputError(f"{what}={names!r} must be one or more names, or None for all {what}")
     return names
-
-
-def _finite(what: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InputError(f"{what}={value!r} must be a finite number")
-    return float(value)

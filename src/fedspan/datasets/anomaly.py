@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from fedspan.checks import one_of, whole_number
 from fedspan.datasets.bunch import Bunch
-from fedspan.datasets.checks import generator, one_of, whole_number
+from fedspan.datasets.checks import generator
 from fedspan.errors import InputError
 
 

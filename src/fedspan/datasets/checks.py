@@ -1,38 +1,14 @@
-"""Checks of what the user gave: each refuses with the name, the value and what is allowed."""
+"""Checks of what the user gave that data sets share."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
-
-
-def whole_number(name: str, value: Any, least: int, most: int | None = None, why: str = "") -> int:
-    """Return a whole number between ``least`` and ``most``."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
-        bounds = f"of at least {least}" if most is None else f"between {least} and {most}"
-        raise InputError(f"{name}={value!r} must be a whole number {bounds}{why}.")
-    return int(value)
-
-
-def real_number(name: str, value: Any, least: float, *, above: bool = False) -> float:
-    """Return a finite number of at least ``least``, or above it."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < least or (above and value == least):
-        raise InputError(f"{name}={value!r} must be a finite number {'above' if above else 'of at least'} {least:g}.")
-    return float(value)
-
-
-def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
-    """Refuse a value that is not one of a few words."""
-    if value not in allowed:
-        raise InputError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}.")
 
 
 def generator(seed: Any) -> np.random.Generator:

@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.datasets.bunch import Bunch
-from fedspan.datasets.checks import generator, one_of, real_number, whole_number
+from fedspan.datasets.checks import generator
 from fedspan.datasets.splitters import site_names
 from fedspan.errors import InputError
 
@@ -70,7 +71,7 @@ def make_few_shot_tasks(
     one_of("split", split, ("rows", "tasks"))
     shared, what = (m, "row of each task") if split == "rows" else (q, "task")
     n_sites = whole_number("n_sites", n_sites, 1, shared, why=f", since every site needs a {what}")
-    noise = real_number("noise", noise, 0.0)
+    noise = real_number("noise", noise, least=0)
     rng = generator(seed)
 
     U = np.linalg.qr(rng.standard_normal((n, r)))[0] if basis is None else _checked(basis, n, r)

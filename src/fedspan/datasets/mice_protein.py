@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from fedspan.checks import one_of
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.checks import one_of
 from fedspan.datasets.files import check_rows, find_file, read_text, reading
 
 MICE_FILE = "mice_protein.csv.gz"

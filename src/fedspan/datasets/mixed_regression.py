@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.datasets.bunch import Bunch
-from fedspan.datasets.checks import generator, one_of, real_number, whole_number
+from fedspan.datasets.checks import generator
 from fedspan.datasets.splitters import site_names
 from fedspan.errors import InputError
 
@@ -79,7 +80,7 @@ def make_mixed_regression(
     """
     k = whole_number("n_clusters", n_clusters, 1)
     d = whole_number("n_features", n_features, 1)
-    noise = real_number("noise", noise, 0.0)
+    noise = real_number("noise", noise, least=0)
     rows, p = _setting(configuration, sizes, proportions, k)
     rng = generator(seed)
 

@@ -7,8 +7,8 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import one_of
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.checks import one_of
 from fedspan.datasets.files import damaged, data_folder, find_file, read_idx, read_npz
 
 Part = Literal["train", "test", "all"]

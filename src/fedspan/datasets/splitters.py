@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedspan.datasets.checks import column, generator, real_number, whole_number
+from fedspan.checks import real_number, whole_number
+from fedspan.datasets.checks import column, generator
 
 Labels = NDArray[np.str_]
 
@@ -127,8 +128,8 @@ def split_dirichlet(y: ArrayLike, n_sites: int, alpha: float, *, min_rows: int =
     """
     sizes, classes = _classes(y)
     n_rows, n_sites = _sizes(len(classes), n_sites)
-    alpha = real_number("alpha", alpha, 0.0, above=True)
-    real_number("alpha * n_sites", alpha * n_sites, 0.0)  # beyond, the draw itself overflows
+    alpha = real_number("alpha", alpha, above=0)
+    real_number("alpha * n_sites", alpha * n_sites, least=0)  # beyond, the draw itself overflows
     min_rows = _min_rows(min_rows, n_rows, n_sites)
     rng = generator(seed)
     site = np.empty(n_rows, dtype=np.intp)
@@ -194,7 +195,7 @@ def split_heavy_tailed(n_rows: int, n_sites: int, *, exponent: float = 1.0, min_
     [13, 7, 5]
     """
     n_rows, n_sites = _sizes(n_rows, n_sites)
-    exponent = real_number("exponent", exponent, 0.0)
+    exponent = real_number("exponent", exponent, least=0)
     min_rows = _min_rows(min_rows, n_rows, n_sites)
     rng = generator(seed)
     weights = np.arange(1, n_sites + 1, dtype=np.float64) ** -exponent

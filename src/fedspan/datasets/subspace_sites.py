@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedspan.checks import real_number, whole_number
 from fedspan.datasets.bunch import Bunch
-from fedspan.datasets.checks import generator, real_number, whole_number
+from fedspan.datasets.checks import generator
 from fedspan.datasets.splitters import site_names
 from fedspan.errors import InputError
 
@@ -65,7 +66,7 @@ def make_subspace_sites(
     n_sites = whole_number("n_sites", n_sites, 1)
     rows_per_site = whole_number("rows_per_site", rows_per_site, 1)
     spike, step, tail = (
-        real_number(name, value, 0.0) for name, value in (("spike", spike), ("step", step), ("tail", tail))
+        real_number(name, value, least=0) for name, value in (("spike", spike), ("step", step), ("tail", tail))
     )
     if not spike > step >= tail:
         raise InputError(

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import one_of
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.checks import one_of
 from fedspan.datasets.files import check_rows, damaged, find_file, read_npz, read_numbers, read_text, reading
 
 NETWORK_FILE = "ton_iot_network_211043.csv.gz"

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import one_of
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.checks import one_of
 from fedspan.datasets.files import check_rows, find_file, read_numbers, read_text
 
 PARTITION_FILE = "unsw_nb15_82332.csv.gz"

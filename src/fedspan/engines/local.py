@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.checks import whole_number
 from fedspan.engines.threads import PinnedThreads, blas_threads
 from fedspan.engines.workers import Batch
 from fedspan.errors import InputError, MessageError
@@ -168,13 +169,12 @@ class LocalFederation(Federation):
                 raise InputError(
                     f"a federation is made of sites, and {type(site).__name__} is not one: use fedspan.Site(name, X)"
                 )
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise InputError(f"seed={seed!r} must be an integer of at least 0")
+        seed = whole_number("seed", seed, 0)
         engine = LocalEngine(sites, n_jobs, wire)
         if policy is not None and isinstance(policy.secure_sum, SecureSum):
             check_possible(policy.secure_sum, "a sum", len(engine.sites))
             engine.introduce(policy.secure_sum.least)
-        root = Root(engine, int(seed), policy or Policy(), None if run_dir is None else Path(run_dir))
+        root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir))
         super().__init__(root, View(engine.sites))
 
 
@@ -267,6 +267,4 @@ def _rows(values: Any, index: Any) -> Any:
 def _checked_jobs(n_jobs: int) -> int:
     if n_jobs == -1:
         return os.cpu_count() or 1
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs < 1:
-        raise InputError(f"n_jobs={n_jobs!r} must be a number of threads of at least 1, or -1 for one per processor")
-    return int(n_jobs)
+    return whole_number("n_jobs", n_jobs, 1, why=", or -1 for one thread per processor")

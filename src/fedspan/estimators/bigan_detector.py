@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
-from fedspan.estimators.network_detector import NetworkDetector, number
+from fedspan.checks import real_number
+from fedspan.estimators.network_detector import NetworkDetector
 from fedspan.federation import Federation
 from fedspan.protocols.bigan import bigan, bigan_network, bigan_score
 from fedspan.protocols.fedavg import Trained
@@ -142,5 +142,5 @@ class FedBiGANDetector(NetworkDetector):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        number(self, "alpha", lambda v: 0 <= v <= 1, "between 0 and 1")
-        number(self, "adversarial", lambda v: 0 < v < np.inf, "above 0 and finite")
+        real_number("alpha", self.alpha, least=0, most=1)
+        real_number("adversarial", self.adversarial, above=0)

@@ -11,7 +11,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
-from fedspan.errors import InputError
+from fedspan.checks import real_number
 from fedspan.estimators.base import FedEstimator
 from fedspan.federation import Federation
 from fedspan.protocols.lenses import scores_as_verdicts, shifted_and_scaled
@@ -49,6 +49,10 @@ class FedDetector(OutlierMixin, FedEstimator):
         """Return the lens from rows (n, d) to anomaly scores (n, 1), higher for more anomalous, and its parameters."""
         raise NotImplementedError
 
+    def _training_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        """Return the lens that scores training rows for the threshold: the same, unless a subclass knows better."""
+        return self._score_lens()
+
     def score_samples(self, X: Any) -> Any:
         """Return minus the anomaly score of each row (n,): higher is more normal."""
         check_is_fitted(self)
@@ -75,16 +79,14 @@ class FedDetector(OutlierMixin, FedEstimator):
         return self.fit(X, y, sites=sites).predict(X)
 
     def _check_quantile(self) -> None:
-        q = self.quantile
-        if isinstance(q, bool) or not isinstance(q, int | float | np.number) or not 0 < q <= 1:
-            raise InputError(f"quantile={q!r} must be a number above 0 and at most 1, such as 0.95")
+        real_number("quantile", self.quantile, above=0, most=1, why=", such as 0.95")
 
     def _learn_threshold(self, fed: Federation, aggregator: Aggregator | None = None) -> None:
         """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`)."""
-        lens, parameters = self._score_lens()
+        lens, parameters = self._training_lens()
         threshold = float(quantiles(fed.apply(lens, **parameters), level=self.quantile, aggregator=aggregator)[0])
-        # It is some row's own score, and often that of many equal rows: these stay normal in whatever company they are
-        # scored, although the last digits of a product of matrices depend on it.
+        # It often is the score of many equal rows: these stay normal in whatever company they are scored, although the
+        # last digits of a product of matrices depend on it.
         self.offset_ = -(threshold + self._rounding * abs(threshold))
 
     def _scored(self, fed: Federation) -> Federation:

@@ -10,13 +10,20 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import assert_all_finite, check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
-from fedspan.estimators.few_shot_checks import RESILIENT, check_parameters, warn_of_data
-from fedspan.estimators.new_task import NewTask, learned_task
+from fedspan.estimators.few_shot_checks import (
+    RESILIENT,
+    check_parameters,
+    checked_columns,
+    task_numbers,
+    warn_of_data,
+    warn_of_few_rows,
+)
+from fedspan.estimators.new_task import NewTask, Trained, learned_task
 from fedspan.federation import Federation
 from fedspan.protocols.altgdmin import altgdmin
 from fedspan.protocols.bad_targets import refuse_bad_targets
@@ -24,10 +31,8 @@ from fedspan.protocols.byz_altgdmin import byz_altgdmin
 from fedspan.protocols.gdmin import Representation
 from fedspan.protocols.moments import refuse_bad_values
 from fedspan.protocols.task_coefs import TaskCoefs, median_coefs, pooled_coefs
-from fedspan.protocols.task_rows import task_labels
-from fedspan.protocols.tasks import Tasks, agree_on_tasks, positions
-
-Array = NDArray[Any]
+from fedspan.protocols.task_names import positions
+from fedspan.protocols.tasks import MOST_ROWS, Tasks, agree_on_tasks
 
 #: A representation that moves by more in the last round has not settled.
 _STILL_MOVING = 1e-3
@@ -37,7 +42,8 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     """Linear regressions of many tasks that share a representation: ``y = x' U b_k`` with one U (n, r) for all tasks k.
 
     Sites have rows of all tasks, or tasks of their own, or anything between. A task may have fewer rows than features,
-    and as few as r + 1 at a site; those with fewer do not count for U there, and get coefficients of least norm.
+    and as few as r + 1 at a site; those with fewer do not count for U there. Below 2 r rows coefficients are uncertain:
+    a warning says of how many tasks, and `ridge` what becomes of them.
 
     Parameters
     ----------
@@ -57,7 +63,13 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         Give each task a constant of its own. The paper's model has none: set it where targets or features are not
         centred.
     share_coefs : bool, default=True
-        Whether the tasks' coefficients leave their sites. Without them there is only the representation, and `adapt`.
+        Whether the sites are asked for their tasks' coefficients. Without them there is only the representation, and
+        `adapt`. That is no promise of privacy: what sites send to learn the representation says much about the
+        coefficients, see the notes.
+    ridge : float or "auto", default="auto"
+        Penalty on ``||b_k||^2`` of the coefficients that `fit` returns. ``"auto"``: of tasks with fewer than twice as
+        many rows as unknowns it is the noise variance over the mean square of ``b_k``, of all others none; a number is
+        for all tasks; with 0, coefficients of least norm where rows do not decide. It has no part in learning U.
     truncation : float, default=9.0
         Targets above the root of so many times their mean square do not count for the start.
     power_iterations : int, default=10
@@ -92,9 +104,16 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     intercept_ : array (q,)
     noise_variance_ : float
         Mean squared residual per degree of freedom.
+    loadings_moment_ : array (r, r)
+        Second moment of the true ``b_k``: what noise adds is taken off.
+    representation_error_ : float
+        Squared error that noise in U should leave in the coefficients of a typical task, ``sigma^2 r (n - r)`` over the
+        degrees of freedom and the features' mean square. Sites that lie can make it larger.
+    feature_variance_ : float
+        Mean square of the features.
     rank_, n_iter_ : int
     sites_trusted_ : tuple of str
-        The sites with at least half an equal share of the weight.
+        The sites with at least half an equal share of the weight, sorted.
     site_weights_ : array (one per site)
         Their weights in the gradient, on average over the rounds, in the order of ``sites_``.
     sites_ : tuple of str
@@ -103,9 +122,16 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     Notes
     -----
     Up per site: n r + r^2 + 3 numbers in each round; before that n r numbers once (with an aggregator) or in each of
-    `power_iterations` rounds, and q r more where tasks have rows at several sites; after it q (r^2 + 2 r + 2) numbers
-    (sums) or the coefficients of its tasks. Memory at a site: its data, a copy if the rows are not sorted by task, and
-    n times its number of tasks.
+    `power_iterations` rounds, and q r more where tasks have rows at several sites; after it 2 r^2 + 3 numbers, and then
+    q (r^2 + 2 r + 2) numbers (sums) or the coefficients of its tasks. What says much about single ``b_k`` before that:
+    the q r numbers of the start, and the second moment of a site with one task.
+
+    Memory at a site: its data, a copy if the rows are not sorted by task, a block of 6 MiB or of the largest task, in
+    double precision, and n times its number of tasks.
+
+    With an aggregator fewer than half of the sites may lie (the theory has 40 %): the harm is bounded by how much
+    honest sites differ, and by the median loss over the sites the result is never worse than the start. Near one half,
+    where sites have tasks of their own, it may be no better than that.
 
     References
     ----------
@@ -133,6 +159,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         tol: float = 1e-8,
         fit_intercept: bool = False,
         share_coefs: bool = True,
+        ridge: float | str = "auto",
         truncation: float = 9.0,
         power_iterations: int = 10,
         max_rank: int = 16,
@@ -151,6 +178,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         self.tol = tol
         self.fit_intercept = fit_intercept
         self.share_coefs = share_coefs
+        self.ridge = ridge
         self.truncation = truncation
         self.power_iterations = power_iterations
         self.max_rank = max_rank
@@ -168,15 +196,19 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         Without ``task`` all rows are of one task, number 0.
         """
         check_parameters(self.get_params(deep=False))
-        y, task = self._columns(X, y, task)
+        if isinstance(X, Federation):
+            if y is not None:
+                raise InputError("y=... goes with a table: a federation has its targets already")
+        else:
+            y, task = checked_columns(X, y, task, type(self).__name__)
         with self._fitting(X, y, sites, task, ensure_min_samples=2) as fed:
-            if self.aggregator is None:
+            if self.aggregator is None or not isinstance(X, Federation):  # nobody lies about his own table
                 refuse_bad_values(fed, self._names())
                 refuse_bad_targets(fed)
-            tasks = agree_on_tasks(fed, intercept=self.fit_intercept)
+            tasks = agree_on_tasks(fed, intercept=self.fit_intercept, resilient=self.aggregator is not None)
             warn_of_data(tasks, self.fit_intercept)
             learned = self._learn(fed, tasks)
-            self._keep(learned)
+            self._keep(learned, tasks)
             if self.share_coefs:
                 self._keep_coefs(self._coefs(fed, tasks), tasks)
             elif hasattr(self, "tasks_"):
@@ -195,7 +227,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         table = self._validated(X)
         if isinstance(task, NewTask):
             return task.predict(table)
-        which = self._which(task, len(table))
+        if not hasattr(self, "tasks_"):
+            raise InputError("the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first")
+        which = task_numbers(task, self.tasks_, len(table))
         T = table.astype(np.float64) @ self.representation_
         return cast(NDArray[np.float64], np.einsum("mr,mr->m", T, self.loadings_[which]) + self.intercept_[which])
 
@@ -203,7 +237,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         """Return the coefficient of determination R^2 of all rows together."""
         return float(r2_score(y, self.predict(X, task)))
 
-    def adapt(self, X_new: Any, y_new: Any, *, ridge: float = 0.0) -> NewTask:
+    def adapt(self, X_new: Any, y_new: Any, *, ridge: float | str = 0.0) -> NewTask:
         """Learn a new task from a few rows, by least squares in r dimensions.
 
         Parameters
@@ -212,9 +246,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
             m of at least r (and one more with an intercept), unless there is a ridge; below twice that a warning says
             what error to expect.
         y_new : array (m,)
-        ridge : float, default=0.0
-            Penalty on ``||b||^2``. About ``noise_variance_`` over the mean square of ``loadings_`` suits a task that is
-            like the others.
+        ridge : float or "auto", default=0.0
+            Penalty on ``||b||^2``. ``"auto"``: what suits a task that is like the others, ``noise_variance_`` over the
+            mean square of their loadings.
 
         Returns
         -------
@@ -223,37 +257,13 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         """
         check_is_fitted(self)
         table = self._validated(X_new).astype(np.float64)
-        target = column_or_1d(y_new, warn=True).astype(np.float64)
-        assert_all_finite(target, input_name="y")
-        check_consistent_length(table, target)
-        return learned_task(
-            table,
-            target,
-            self.representation_,
-            intercept=self.fit_intercept,
-            ridge=ridge,
-            noise_variance=self.noise_variance_,
-        )
+        target, _ = checked_columns(table, y_new, None, type(self).__name__)
+        return learned_task(table, target.astype(np.float64), self._trained(), ridge)
 
     @property
     def coef_(self) -> NDArray[np.float64]:
         """Coefficients of each task, ``U b_k`` (q, n)."""
         return np.asarray(self.loadings_ @ self.representation_.T)
-
-    def _columns(self, X: Any, y: Any, task: Any) -> tuple[Any, Any]:
-        """Return y and task as they go to the sites, checked."""
-        if isinstance(X, Federation):
-            if y is not None:
-                raise InputError("y=... goes with a table: a federation has its targets already")
-            return None, task
-        if y is None:
-            raise InputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        target = column_or_1d(y, warn=True)
-        if target.dtype.kind not in "biuf":
-            target = target.astype(np.float64)
-        assert_all_finite(target, input_name="y")
-        check_consistent_length(X, target, *[] if task is None else [task])
-        return target, None if task is None else task_labels(task, "task")
 
     def _learn(self, fed: Federation, tasks: Tasks) -> Representation:
         shared: dict[str, Any] = {
@@ -276,15 +286,37 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
 
     def _coefs(self, fed: Federation, tasks: Tasks) -> TaskCoefs:
         U, intercept = self.representation_, bool(self.fit_intercept)
+        unknowns, chosen = self.rank_ + intercept, self.ridge != "auto"
+        ridge = float(self.ridge) if chosen else self._trained().ridge
+        warn_of_few_rows(tasks, unknowns, ridge, pooled=self.aggregator is None, chosen=chosen)
+        settings: dict[str, Any] = {"U": U, "intercept": intercept, "ridge": ridge}
+        settings["below"] = MOST_ROWS if chosen else 2 * unknowns
         if self.aggregator is None:
-            return pooled_coefs(fed, U=U, tasks=tasks.labels, intercept=intercept)
-        return median_coefs(fed, U=U, intercept=intercept)
+            return pooled_coefs(fed, tasks=tasks.labels, **settings)
+        return median_coefs(fed, tasks=tasks, **settings)
 
-    def _keep(self, learned: Representation) -> None:
+    def _trained(self) -> Trained:
+        return Trained(
+            self.representation_,
+            self.loadings_moment_,
+            self.noise_variance_,
+            self.representation_error_,
+            self.feature_variance_,
+            bool(self.fit_intercept),
+        )
+
+    def _keep(self, learned: Representation, tasks: Tasks) -> None:
         self.representation_ = learned.basis
         self.rank_ = learned.basis.shape[1]
         self.n_iter_ = learned.iterations
         self.noise_variance_ = learned.loss
+        self.loadings_moment_ = learned.moment
+        means = [spread / max(tasks.uneven[site], 1e-300) for site, spread in tasks.spread.items()]
+        self.feature_variance_ = float(np.median(means))
+        n, r = learned.basis.shape
+        self.representation_error_ = 0.0
+        if self.feature_variance_ > 0.0:
+            self.representation_error_ = learned.loss * r * (n - r) / (learned.free * self.feature_variance_)
         if self.iterations and learned.moved > _STILL_MOVING:
             warnings.warn(
                 f"the representation still moved by {learned.moved:.1%} in the last of {learned.iterations} rounds: "
@@ -294,7 +326,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
             )
         self.site_weights_ = np.array([learned.weights.get(site, 0.0) for site in self.sites_])
         enough = 0.5 / max(1, len(learned.weights))
-        self.sites_trusted_ = tuple(site for site, weight in learned.weights.items() if weight >= enough)
+        self.sites_trusted_ = tuple(sorted(site for site, weight in learned.weights.items() if weight >= enough))
 
     def _keep_coefs(self, coefs: TaskCoefs, tasks: Tasks) -> None:
         lost = len(tasks.labels) - int(positions(tasks.labels, coefs.tasks)[1].sum())
@@ -307,23 +339,3 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         self.tasks_ = coefs.tasks
         self.loadings_ = coefs.loadings
         self.intercept_ = coefs.intercepts
-
-    def _which(self, task: Any, rows: int) -> NDArray[np.intp]:
-        """Return the number of the task of each row."""
-        if not hasattr(self, "tasks_"):
-            raise InputError("the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first")
-        if task is None:
-            if len(self.tasks_) != 1:
-                raise InputError(f"task=... is needed: this model has {len(self.tasks_)} tasks")
-            return np.zeros(rows, dtype=np.intp)
-        one = np.ndim(task) == 0
-        labels = task_labels([task] if one else task, "task")
-        if not one and len(labels) != rows:
-            raise InputError(f"task has {len(labels)} labels, and must have one for each of the {rows} rows")
-        at, known = positions(labels, self.tasks_)
-        if not known.all():
-            raise InputError(
-                f"task {labels[~known][0]!s} is not among the {len(self.tasks_)} tasks of this model: adapt learns new "
-                "ones"
-            )
-        return np.broadcast_to(at, (rows,)) if one else at

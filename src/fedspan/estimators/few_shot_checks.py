@@ -7,13 +7,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
+from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.base import check_aggregator
-from fedspan.protocols.tasks import Tasks
+from fedspan.estimators.new_task import checked_ridge
+from fedspan.protocols.task_names import Labels, positions, task_labels
+from fedspan.protocols.tasks import Tasks, listed
 
 #: What only the resilient protocol knows, and its default values.
 RESILIENT = {"init": "auto", "groups": None, "output": "eigenspace", "threshold": 10.0}
+#: What some choices have no use for: (parameter, value) and the parameters that do nothing then, with their defaults.
+UNUSED: tuple[tuple[str, object, dict[str, object]], ...] = (
+    ("init", "subspace_median", {"groups": None, "power_iterations": 10}),
+    ("init", "random", {"groups": None, "power_iterations": 10, "output": "eigenspace", "truncation": 9.0}),
+    ("share_coefs", False, {"ridge": "auto"}),
+)
 #: More of y's square than this in the means of the tasks, and an intercept is missing.
 _MUCH_OFFSET = 0.5
 #: A direction with so many times the mean second moment makes gradient descent slow in all others.
@@ -23,35 +34,34 @@ _VERY_UNEVEN = 20.0
 def check_parameters(given: Mapping[str, Any]) -> None:
     """Refuse parameters that cannot be meant, before any site is asked."""
     check_aggregator(given["aggregator"])
-    whole = {"iterations": 0, "power_iterations": 1, "max_rank": 1, "rank": 1, "groups": 1}
-    for name, least in whole.items():
-        value = given[name]
-        if (name == "rank" and isinstance(value, str) and value == "auto") or (name == "groups" and value is None):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            extra = " or 'auto'" if name == "rank" else ""
-            raise InputError(f"{name}={value!r} must be a whole number of at least {least}{extra}")
-    for name in ("step_size", "truncation", "threshold", "tol"):
-        value = given[name]
-        if name == "threshold" and value is None:
-            continue
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not (0 <= value < np.inf if name == "tol" else 0 < value < np.inf):
-            raise InputError(
-                f"{name}={value!r} must be a finite number {'of at least' if name == 'tol' else 'above'} 0"
-            )
-    if given["threshold"] is not None and given["threshold"] < 1:
-        raise InputError(f"threshold={given['threshold']!r} must be at least 1, in units of the median norm")
-    if given["init"] not in ("auto", "subspace_median", "median_of_means", "random"):
-        raise InputError(f"init={given['init']!r} must be 'auto', 'subspace_median', 'median_of_means' or 'random'")
-    if given["output"] not in ("eigenspace", "node", "trimmed"):
-        raise InputError(f"output={given['output']!r} must be 'eigenspace', 'node' or 'trimmed'")
+    for name in ("fit_intercept", "share_coefs", "sample_split"):
+        true_or_false(name, given[name])
+    checked_ridge(given["ridge"])
+    for name, least in {"iterations": 0, "power_iterations": 1, "max_rank": 1}.items():
+        whole_number(name, given[name], least)
+    if given["groups"] is not None:
+        whole_number("groups", given["groups"], 1)
+    if not isinstance(given["rank"], str) or given["rank"] != "auto":
+        whole_number("rank", given["rank"], 1, why=" or 'auto'")
+    real_number("step_size", given["step_size"], above=0)
+    real_number("truncation", given["truncation"], above=0)
+    real_number("tol", given["tol"], least=0)
+    if given["threshold"] is not None:
+        real_number("threshold", given["threshold"], least=1, why=", in units of the median norm")
+    one_of("init", given["init"], ("auto", "subspace_median", "median_of_means", "random"))
+    one_of("output", given["output"], ("eigenspace", "node", "trimmed"))
     if given["init"] == "random" and given["rank"] == "auto":
         raise InputError("rank='auto' needs a spectral start, and init='random' is none: give a rank")
     if given["aggregator"] is None:
         for name, default in RESILIENT.items():
             if given[name] != default:
                 raise InputError(f"{name}={given[name]!r} goes with an aggregator: sums need none of it")
+    for choice, value, unused in UNUSED:
+        for name, usual in unused.items():
+            if given[choice] == value and given[name] != usual:
+                raise InputError(f"{name}={given[name]!r} does nothing with {choice}={value!r}: leave it out")
+    if given["rank"] != "auto" and given["max_rank"] != 16:
+        raise InputError(f"max_rank={given['max_rank']!r} goes with rank='auto', and rank={given['rank']!r} is given")
 
 
 def warn_of_data(tasks: Tasks, intercept: bool) -> None:
@@ -69,3 +79,52 @@ def warn_of_data(tasks: Tasks, intercept: bool) -> None:
             "others are learned slowly; put FedPCA and FedStandardScaler before this",
             stacklevel=4,
         )
+
+
+def checked_columns(X: Any, y: Any, task: Any, who: str) -> tuple[NDArray[Any], Labels | None]:
+    """Return the targets and tasks of a table's rows as they go to the sites."""
+    if y is None:
+        raise InputError(f"This {who} requires y to be passed, but the target y is None.")
+    target = column_or_1d(y, warn=True)
+    if target.dtype.kind not in "biuf":
+        target = target.astype(np.float64)
+    assert_all_finite(target, input_name="y")
+    check_consistent_length(X, target, *[] if task is None else [task])
+    return target, None if task is None else task_labels(task, "task")
+
+
+def task_numbers(task: Any, tasks: Labels, rows: int) -> NDArray[np.intp]:
+    """Return the number of the task of each of so many rows, among the `tasks` of a model."""
+    if task is None:
+        if len(tasks) != 1:
+            raise InputError(f"task=... is needed: this model has {len(tasks)} tasks")
+        return np.zeros(rows, dtype=np.intp)
+    one = np.ndim(task) == 0
+    labels = task_labels([task] if one else task, "task")
+    if not one and len(labels) != rows:
+        raise InputError(f"task has {len(labels)} labels, and must have one for each of the {rows} rows")
+    at, known = positions(labels, tasks)
+    if not known.all():
+        missing = labels[~known][0]
+        raise InputError(f"task {missing!s} is not among the {len(tasks)} tasks of this model: adapt learns new ones")
+    return np.broadcast_to(at, (rows,)) if one else at
+
+
+def warn_of_few_rows(tasks: Tasks, unknowns: int, ridge: float, *, pooled: bool, chosen: bool) -> None:
+    """Say how many tasks have so few rows that least squares amplifies the noise, and what became of them."""
+    rows = np.zeros(len(tasks.labels), dtype=np.int64)
+    for at, counts in tasks.held.values():
+        (np.add if pooled else np.maximum).at(rows, at, counts)
+    few = [str(label) for label in tasks.labels[rows < 2 * unknowns]]
+    if not few or (chosen and ridge > 0.0):
+        return
+    what = (
+        f"they are shrunk by a ridge of {ridge:.2g} (ridge='auto')"
+        if ridge > 0.0
+        else "noise is amplified in them, without bound up to one more row than unknowns; take ridge='auto'"
+    )
+    warnings.warn(
+        f"{len(few)} of {len(rows)} tasks have fewer than {2 * unknowns} rows{'' if pooled else ' at any site'} for "
+        f"{unknowns} unknowns, and uncertain coefficients: {what}; these are {listed(few)}",
+        stacklevel=4,
+    )

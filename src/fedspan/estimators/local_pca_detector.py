@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.detector import FedDetector, usual_dimension
 from fedspan.protocols.local_detectors import local_detectors, local_verdicts
@@ -135,6 +136,4 @@ class LocalPCADetector(FedDetector):
     def _rank(self) -> int:
         d = self.n_features_in_
         k = usual_dimension(d) if self.n_components is None else self.n_components
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k < d:
-            raise InputError(f"n_components={k!r} must be at least 1 and below n_features={d}")
-        return int(k)
+        return whole_number("n_components", k, 1, d - 1, why=f", since the rows have n_features={d}")

@@ -64,6 +64,7 @@ def settled(
     """
     who = _assignment(fed, found.models, options)
     if options["loss"] != "squared":
+        _tell(int(np.argmin(who.rows)) if (who.rows < 0.5).any() else None, who)
         return found, who
     spare = _spare(fed, found.models, who, options)
     for _ in range(len(found.models) - 1):
@@ -93,14 +94,19 @@ def settled(
         if not after < before:
             break
         found, who, spare = again, then, None
+    _tell(spare, who)
+    return found, who
+
+
+def _tell(spare: int | None, who: ClusterAssignment) -> None:
+    """Warn of a cluster that no site needs."""
     if spare is not None:
         what = "has no sites" if who.rows[spare] < 0.5 else "has the same model as another one, up to noise"
         warnings.warn(
-            f"cluster {spare} {what}: n_clusters={len(found.models)} may be too many, or a cluster was missed "
+            f"cluster {spare} {what}: n_clusters={len(who.rows)} may be too many, or a cluster was missed "
             "(try start='spectral', or more random starts)",
-            stacklevel=4,
+            stacklevel=5,
         )
-    return found, who
 
 
 def _assignment(fed: Federation, models: Matrix, options: Mapping[str, Any]) -> ClusterAssignment:

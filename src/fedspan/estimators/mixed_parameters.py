@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.mixed_fit import STARTS
+from fedspan.protocols.feature_scaling import SCALINGS
 from fedspan.protocols.fedx import UPDATES
 from fedspan.protocols.random_start import LOSSES
 from fedspan.protocols.refinement import ASSIGNMENTS, WEIGHTS
-from fedspan.protocols.whitening import SCALINGS
 
 _CHOICES = {
     "start": STARTS,
@@ -32,31 +31,24 @@ _LEAST = {
     "n_clusters": 1,
 }
 _OR_AUTO = ("acceleration", "n_clusters")
-_OR_NONE = ("step_size", "p_min")
 
 
 def check_parameters(model: Any) -> None:
     """Refuse values that are out of range, and options that would have no effect."""
     for name, allowed in _CHOICES.items():
-        if getattr(model, name) not in allowed:
-            raise InputError(f"{name}={getattr(model, name)!r} must be one of {', '.join(map(repr, allowed))}")
+        one_of(name, getattr(model, name), allowed)
     check_aggregator(model.aggregator)
-    for name, lowest in _LEAST.items():
+    for name, least in _LEAST.items():
         value = getattr(model, name)
-        if isinstance(value, str) and value == "auto" and name in _OR_AUTO:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
-            auto = ", or 'auto'" if name in _OR_AUTO else ""
-            raise InputError(f"{name}={value!r} must be a whole number of at least {lowest}{auto}")
-    for name in ("tol", "perturbation", "step_size", "p_min"):
-        value = getattr(model, name)
-        if value is None and name in _OR_NONE:
-            continue
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not (value > 0 if name in _OR_NONE else value >= 0) or not np.isfinite(value):
-            raise InputError(
-                f"{name}={value!r} must be a finite number {'above' if name in _OR_NONE else 'of at least'} 0"
-            )
+        if name not in _OR_AUTO:
+            whole_number(name, value, least)
+        elif not isinstance(value, str) or value != "auto":
+            whole_number(name, value, least, why=", or 'auto'")
+    for name in ("tol", "perturbation"):
+        real_number(name, getattr(model, name), least=0)
+    for name in ("step_size", "p_min"):
+        if getattr(model, name) is not None:
+            real_number(name, getattr(model, name), above=0)
     _check_combinations(model)
 
 

@@ -20,10 +20,10 @@ from fedspan.estimators.mixed_posterior import Assignment, assigned, gaussian_li
 from fedspan.federation import Federation
 from fedspan.protocols.count_clusters import count_clusters
 from fedspan.protocols.feature_maps import whitened
+from fedspan.protocols.feature_scaling import feature_scaling
 from fedspan.protocols.logistic_fedx import logistic_losses
 from fedspan.protocols.moments import moments
 from fedspan.protocols.target_moments import target_moments
-from fedspan.protocols.whitening import whitening
 
 Array = NDArray[Any]
 _MEMORY = 5  # of Anderson's extrapolation, where nobody says otherwise
@@ -252,7 +252,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
 
     def _learn(self, fed: Federation, names: tuple[str, ...] | None) -> None:
         centre, deviation = target_moments(fed, aggregator=self.aggregator)
-        found = whitening(fed, scaling=self.scaling, center=self.fit_intercept, names=names, aggregator=self.aggregator)
+        found = feature_scaling(
+            fed, scaling=self.scaling, center=self.fit_intercept, names=names, aggregator=self.aggregator
+        )
         self.mean_, self.whitening_ = found.mean, found.matrix
         prepared = fed
         if self.scaling != "none" or self.fit_intercept:

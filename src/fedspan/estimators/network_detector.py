@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.aggregation.base import whole_number
+from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.detector import FedDetector
@@ -111,15 +110,8 @@ class NetworkDetector(FedDetector):
         for name in ("latent", "local_epochs", "batch_size", "max_rounds", "patience", "check_every"):
             if name != "latent" or self.latent is not None:
                 whole_number(name, getattr(self, name), 1)
-        number(self, "step_size", lambda v: 0 < v < np.inf, "above 0 and finite")
-        number(self, "server_momentum", lambda v: 0 <= v < 1, "at least 0 and below 1")
-        number(self, "held_back", lambda v: 0 < v < 1, "above 0 and below 1")
-        if getattr(self, "participation", None) is not None:
-            number(self, "participation", lambda v: 0 < v <= 1, "above 0 and at most 1")
-
-
-def number(estimator: Any, name: str, good: Callable[[float], bool], allowed: str) -> None:
-    """Refuse a parameter that is not a number as it is allowed."""
-    value = getattr(estimator, name)
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not good(float(value)):
-        raise InputError(f"{name}={value!r} must be a number {allowed}")
+        real_number("step_size", self.step_size, above=0)
+        real_number("server_momentum", self.server_momentum, least=0, below=1)
+        real_number("held_back", self.held_back, above=0, below=1)
+        if self.participation is not None:
+            real_number("participation", self.participation, above=0, most=1)

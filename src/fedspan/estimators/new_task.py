@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 
 Array = NDArray[np.float64]
@@ -29,9 +30,10 @@ class NewTask:
     rows : int
         How many it was learned from.
     expected_error : float
-        Expected squared error of `coef`, ``sigma^2 trace((T'T)^-1)`` for the rows ``T = X U`` and the noise that the
-        model was trained with, if U is right; ``sigma^2 r / (m - r - 1)`` on average over white rows, which is infinite
-        up to m = r + 1. With a ridge, what it biases is added.
+        Expected squared error of `coef` for a task like those that the model was trained with: the sum of the noise
+        that these rows let in (``sigma^2 trace((T'T)^-1)`` for ``T = X U``; on average over white rows
+        ``sigma^2 r / (m - r - 1)``, which is infinite up to m = r + 1), of what the rows do not decide or a ridge takes
+        away, and of what the representation is off by. Sites that lied in training can make the truth worse.
     residual_variance : float
         Mean squared residual per degree of freedom, NaN where there is none. If it is many times the model's
         ``noise_variance_``, this task does not fit the representation.
@@ -56,29 +58,77 @@ class NewTask:
         return float(r2_score(y, self.predict(X)))
 
 
-def learned_task(X: Array, y: Array, U: Array, *, intercept: bool, ridge: float, noise_variance: float) -> NewTask:
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a model knows of tasks before it sees a row of a new one.
+
+    Attributes
+    ----------
+    basis : array (n, r)
+        U.
+    moment : array (r, r)
+        Second moment of the tasks' b.
+    noise_variance : float
+    off_by : float
+        Expected squared error of ``U b`` for the best b, because U was learned from noisy rows.
+    feature_variance : float
+        Mean square of a feature.
+    intercept : bool
+    """
+
+    basis: Array
+    moment: Array
+    noise_variance: float
+    off_by: float
+    feature_variance: float
+    intercept: bool
+
+    @property
+    def ridge(self) -> float:
+        """The penalty on ``||b||^2`` that suits a task like the others: noise variance over mean square of b."""
+        size = float(np.trace(self.moment)) / len(self.moment)
+        return self.noise_variance / size if size > 0.0 else 0.0
+
+
+def checked_ridge(ridge: Any) -> None:
+    """Refuse a penalty that is neither "auto" nor a number of at least 0."""
+    if not isinstance(ridge, str) or ridge != "auto":
+        real_number("ridge", ridge, least=0, why=", or 'auto'")
+
+
+def learned_task(X: Array, y: Array, known: Trained, ridge: Any) -> NewTask:
     """Learn a task by least squares in r dimensions, with an optional ridge; too few rows without one are refused."""
-    (m, _), r = X.shape, U.shape[1]
-    unknowns = r + intercept
-    if isinstance(ridge, bool) or not isinstance(ridge, int | float | np.number) or not 0.0 <= ridge < np.inf:
-        raise InputError(f"ridge={ridge!r} must be a finite number of at least 0")
+    U, (m, _), r = known.basis, X.shape, known.basis.shape[1]
+    unknowns = r + known.intercept
+    checked_ridge(ridge)
+    ridge = known.ridge if isinstance(ridge, str) else float(ridge)
     if m < unknowns and ridge == 0.0:
         raise InputError(
             f"adapt: {m} rows do not decide {unknowns} unknowns: give at least {unknowns} rows (twice as many are "
             "advisable), or a ridge above 0"
         )
     T = X @ U
-    centre, level = (T.mean(axis=0), float(y.mean())) if intercept else (np.zeros(r), 0.0)
+    centre, level = (T.mean(axis=0), float(y.mean())) if known.intercept else (np.zeros(r), 0.0)
     left, sizes, right = np.linalg.svd(T - centre, full_matrices=False)
     sizes = np.where(sizes > max(T.shape) * np.finfo(float).eps * sizes.max(initial=0.0), sizes, 0.0)
     shrunk = np.divide(sizes, sizes**2 + ridge, out=np.zeros_like(sizes), where=sizes > 0.0)
     b = right.T @ (shrunk * (left.T @ (y - level)))
-    bias = b - right.T @ (shrunk * sizes * (right @ b))  # what the ridge takes from a truth like the estimate
-    error = noise_variance * float(np.sum(shrunk**2)) + float(bias @ bias)
+    missed = np.eye(r) - right.T @ (
+        (shrunk * sizes)[:, None] * right
+    )  # of the true b: undecided, or taken by the ridge
+    noise = known.noise_variance + known.feature_variance * known.off_by  # what U misses looks like noise, too
+    error = noise * float(np.sum(shrunk**2)) + float(np.trace(missed @ known.moment @ missed)) + known.off_by
     residual = T @ b - y + (level - centre @ b)
     free = m - unknowns
     variance = float(residual @ residual) / free if free > 0 else float("nan")
-    if ridge == 0.0 and m < 2 * unknowns:
+    decided = int(np.count_nonzero(sizes))
+    if ridge == 0.0 and decided < r:
+        warnings.warn(
+            f"adapt: these {m} rows decide {decided} of {r} directions: the others are taken as zero, and the expected "
+            f"squared error of the coefficients is {error:.2g}. Take other rows, or a ridge",
+            stacklevel=3,
+        )
+    elif ridge == 0.0 and m < 2 * unknowns:
         warnings.warn(
             f"adapt: {m} rows for {unknowns} unknowns amplify the noise: the expected squared error of the "
             f"coefficients is {error:.2g} with these rows, and infinite on average up to {unknowns + 1} rows. Take at "

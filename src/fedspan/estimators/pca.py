@@ -10,6 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.pca_solvers import OF_SUMS, RESILIENT, SOLVERS, Solution, prepared_moments, solve
@@ -275,11 +276,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         check_settings(self.variant, self.rho, self.local_steps, self.participation, self.max_rounds, self.tol)
         least = {"oversampling": 0, "iterations": 1, "max_components": 1, "groups": 1}
         for name, lowest in least.items():
-            value = getattr(self, name)
-            if value is None and name == "groups":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
-                raise InputError(f"{name}={value!r} must be a whole number of at least {lowest}")
+            if name != "groups" or self.groups is not None:
+                whole_number(name, getattr(self, name), lowest)
 
     def _is_share(self) -> bool:
         return isinstance(self.n_components, float | np.floating)
@@ -294,9 +292,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
             return most
         if k == "auto":
             return max(1, min(self.max_components, most // 2))
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
-            raise InputError(f"n_components={k!r} must be between 1 and min(n_samples, n_features)={most}")
-        return int(k)
+        return whole_number("n_components", k, 1, most, why=", the smaller of n_samples and n_features")
 
     def _chosen_solver(self, fed: Federation, rank: int) -> str:
         if self.solver != "auto":

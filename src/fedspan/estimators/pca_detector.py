@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.estimators.detector import usual_dimension
 from fedspan.estimators.pca import FedPCA
@@ -17,6 +17,7 @@ from fedspan.estimators.pca_solvers import OF_SUMS, RESILIENT
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_root
 from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.protocols.left_out_scores import few_rows
 from fedspan.protocols.lenses import standardize
 from fedspan.protocols.principal_axes import PrincipalAxes
 
@@ -47,8 +48,8 @@ class FedPCADetector(PCAScoring):
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly
     without moving rows (see `fedspan.protocols.quantiles`): on new rows of the same distribution the false positive
-    rate is 1 - quantile (with a resilient solver or an aggregator only roughly so: see the notes). It promises nothing
-    where the distribution shifts.
+    rate is 1 - quantile (with a resilient solver or an aggregator only roughly so: see the notes), up to the sampling
+    error of a quantile, about ``sqrt(quantile (1 - quantile) / n)``. It promises nothing where the distribution shifts.
 
     Parameters
     ----------
@@ -70,6 +71,11 @@ class FedPCADetector(PCAScoring):
         How to combine what sites send, instead of sums, as of `FedPCA`; also for the covariance and the threshold.
         With a resilient solver the default is the coordinate-wise median of means, deviations and fractions below a
         threshold, and the geometric median of covariances.
+    left_out : bool or "auto", default="auto"
+        Score each row of the training as if it had been left out, by formulas that need no second fit (see
+        `fedspan.protocols.left_out_scores`), before the quantile is taken. A model fits its own rows better than new
+        ones, and where rows are few the threshold would be too low. ``"auto"``: where there are fewer than 20 d^1.5
+        rows of d columns; with more it matters less than half a point.
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
     random_state : int, optional
@@ -89,6 +95,8 @@ class FedPCADetector(PCAScoring):
         The symmetric root W of the matrix of a Mahalanobis distance, which is ``||W z||^2``. None for ``"residual"``,
         and with more than 1,000 columns, or more than fit a message: there every direction outside the subspace is
         taken to have the variance ``noise_variance_`` (so that ``"combined"`` orders rows as ``"residual"`` does).
+    left_out_ : bool
+        Whether the threshold is that of rows left out.
     ridge_ : float
         The ridge in the units of the standardised rows' variances.
     sites_ : tuple of str
@@ -103,11 +111,10 @@ class FedPCADetector(PCAScoring):
     Resilience is for sites that are alike. With a resilient solver or an aggregator the threshold is that of most
     sites, and a minority cannot push it beyond those of honest sites. Where these differ much, because every one has
     its own kind of traffic, that is not the threshold of all rows: then the false positive rate can be several times
-    1 - quantile without any lie. Sites that are alike but small bias it, too, however many they are, because the median
-    of skewed fractions is not their mean: with quantile 0.95 the false positive rate is about 8 % where sites have 20
-    rows, 7 % with 40, 6 % with 100 and 5.2 % with 400 (see `fedspan.protocols.quantiles`). Mahalanobis distances lean
-    on small variances, which lies spoil first: where sites may lie the residual is the sturdier score. With sums alone
-    every site is believed, also in the counts of the threshold.
+    1 - quantile without any lie. Sites of fewer than ``2 / 3 / (1 - quantile)`` rows, 14 for 0.95, are too small for
+    their vote (see `fedspan.protocols.quantiles`). Mahalanobis distances lean on small variances, which lies spoil
+    first: where sites may lie the residual is the sturdier score. With sums alone every site is believed, also in the
+    counts of the threshold.
 
     References
     ----------
@@ -136,6 +143,7 @@ class FedPCADetector(PCAScoring):
         center: bool = True,
         scale: bool = True,
         aggregator: Aggregator | None = None,
+        left_out: bool | str = "auto",
         solver_options: Mapping[str, Any] | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -148,6 +156,7 @@ class FedPCADetector(PCAScoring):
         self.center = center
         self.scale = scale
         self.aggregator = aggregator
+        self.left_out = left_out
         self.solver_options = solver_options
         self.random_state = random_state
         self.verbose = verbose
@@ -157,6 +166,8 @@ class FedPCADetector(PCAScoring):
         self._check_parameters()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
             self._learn_model(fed)
+            few = few_rows(self.n_samples_, self.n_features_in_)
+            self.left_out_ = self.n_samples_ > 2 and (few if self.left_out == "auto" else bool(self.left_out))
             self._learn_threshold(fed, self._resilient(CoordinateMedian()))
             fed.log(threshold=-self.offset_)
         return self
@@ -225,9 +236,9 @@ class FedPCADetector(PCAScoring):
         self._check_quantile()
         if self.score not in SCORES:
             raise InputError(f"score={self.score!r} must be one of {', '.join(SCORES)}")
-        ridge = self.ridge
-        if isinstance(ridge, bool) or not isinstance(ridge, int | float | np.number) or not 0 < ridge < math.inf:
-            raise InputError(f"ridge={ridge!r} must be a finite number above 0")
+        real_number("ridge", self.ridge, above=0)
+        if not isinstance(self.left_out, bool | np.bool_) and self.left_out != "auto":
+            raise InputError(f"left_out={self.left_out!r} must be True, False or 'auto'")
         options = self.solver_options
         if options is not None and not isinstance(options, Mapping):
             raise InputError(f"solver_options={options!r} must be a dict of parameters of FedPCA, or None")

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.errors import InputError
 from fedspan.estimators.detector import FedDetector
 from fedspan.protocols import anomaly_scores as forms
+from fedspan.protocols.left_out_scores import left_out_subspace, left_out_whitened
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -26,6 +27,9 @@ class PCAScoring(FedDetector):
     """Base of `FedPCADetector`: a form of score, and the arrays that it needs."""
 
     score: str
+    center: bool
+    n_samples_: int
+    left_out_: bool
     mean_: Vector
     scale_: Vector | None
     components_: Vector
@@ -69,6 +73,21 @@ class PCAScoring(FedDetector):
     def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         (lens, _, _), parameters = self._form()
         return lens, parameters
+
+    def _training_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        """Return the lens for the threshold: where rows are few, each is scored as if it had been left out."""
+        (lens, _, _), parameters = self._form()
+        if not self.left_out_:
+            return lens, parameters
+        n = self.n_samples_
+        parameters |= {"free": max(1, n - 1), "shift": n / (n - 1)} if self.center else {"free": n, "shift": 1.0}
+        if self.whitening_ is None:
+            apart = np.maximum(self.explained_variance_ - self.noise_variance_, np.finfo(np.float64).tiny)
+            return left_out_subspace, {**parameters, "leverage": 1.0 / (parameters["free"] * apart)}
+        U, within = None, None
+        if self.score == "combined":
+            U, within = self.components_, 1.0 / (self.explained_variance_ + self.ridge_)
+        return left_out_whitened, {**parameters, "components": U, "inside": within}
 
     def _form(self) -> tuple[Form, dict[str, Any]]:
         """Return the functions that score many rows, score one and explain, and the parameters of all three."""

@@ -58,9 +58,9 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         A missing cell is put at the mean of its column (0 after scaling). ``"indicator"`` adds a column that tells
         them, where there were any in ``fit``; of a text column it takes the place of the mean. In traffic that is the
         better choice: no value is often a fact about the flow (no answer, no request), and the mean would hide it.
-        Where some columns of numbers had none in ``fit``, it also adds one last column, ``"(unexpected missing)"``: 0
-        in ``fit``, later `unexpected_` for each cell of theirs that is missing, infinite or unreadable. Otherwise a
-        row of garbage were the most normal one. Missing cells of text columns that had none are not told.
+        Where some columns had none in ``fit``, it also adds one last column, ``"(unexpected missing)"``: 0 in ``fit``,
+        later `unexpected_` for each cell of theirs that is missing, infinite or unreadable. Otherwise a row of garbage
+        were the most normal one.
     scale : bool, default=True
         Scale to zero mean and unit variance, but for `rare` and the last column of `missing`.
     aggregator : Aggregator, optional
@@ -227,7 +227,9 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
             least = np.sqrt(self.rare * (1 - self.rare))
             rarely = ~is_value & (learned.variance < least**2)
             self.scale_ = np.where(rarely, least, scale)
-        if self.missing == "indicator" and np.any(~found.text & ~found.missing):
+        told = self.missing_.copy()
+        told[found.text] |= np.array(["" in names for names in kept.names], dtype=bool)
+        if self.missing == "indicator" and not told.all():
             self.unexpected_ = far_out(np.ones(len(labels)) if self.scale else learned.variance)
             self.mean_ = np.append(self.mean_, 0.0)
             self.scale_ = None if self.scale_ is None else np.append(self.scale_, 1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.aggregation.base import whole_number
+from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.protocols.cell_text import name
 from fedspan.protocols.column_kinds import NUMBERS, TEXT, UNKNOWN
@@ -22,13 +22,9 @@ def check(parameters: Mapping[str, Any]) -> None:
     for key in ("max_categories", "min_count"):
         whole_number(key, parameters[key], 1)
     for key, allowed in {"unknown": ("other", "zero"), "missing": ("indicator", "mean")}.items():
-        if not isinstance(parameters[key], str) or parameters[key] not in allowed:
-            raise InputError(f"{key}={parameters[key]!r} must be {' or '.join(map(repr, allowed))}")
-    rare = parameters["rare"]
-    if isinstance(rare, bool) or not isinstance(rare, int | float | np.number) or not 0 <= rare <= 0.5:
-        raise InputError(f"rare={rare!r} must be a share of the rows, between 0 and 0.5")
-    if not isinstance(parameters["scale"], bool | np.bool_):
-        raise InputError(f"scale={parameters['scale']!r} must be True or False")
+        one_of(key, parameters[key], allowed)
+    real_number("rare", parameters["rare"], least=0, most=0.5, why=", a share of the rows")
+    true_or_false("scale", parameters["scale"])
     log, categorical, categories = (parameters[key] for key in ("log", "categorical", "categories"))
     if not (log_is_rule(log) or _is_list(log)):
         raise InputError(f"log={log!r} must be 'auto', True, False or a list of columns")

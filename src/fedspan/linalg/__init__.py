@@ -22,7 +22,7 @@ from fedspan.linalg.subspaces import (
     top_eigenvectors,
     with_fixed_signs,
 )
-from fedspan.linalg.whitening import whitening_root
+from fedspan.linalg.whitening import whitening_map, whitening_root
 
 __all__ = [
     "Anderson",
@@ -46,6 +46,7 @@ __all__ = [
     "subspace_median",
     "top_eigenpairs",
     "top_eigenvectors",
+    "whitening_map",
     "whitening_root",
     "with_fixed_signs",
 ]

@@ -1,4 +1,4 @@
-"""Symmetric roots of inverse covariances: what turns a Mahalanobis distance into a length."""
+"""Roots of inverse covariances: what turns a Mahalanobis distance into a length, and rows into white ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
+
+_FLAT = 1e-9  # relative: directions of less variance are taken for combinations of the others
 
 
 def whitening_root(C: Matrix, ridge: float, without: Matrix | None = None) -> Matrix:
@@ -39,3 +41,28 @@ def whitening_root(C: Matrix, ridge: float, without: Matrix | None = None) -> Ma
     factor = (Q @ axes) / (np.maximum(variances, 0.0) + ridge) ** 0.25
     root: Matrix = factor @ factor.T
     return root
+
+
+def whitening_map(C: Matrix, floor: float = 0.0) -> Matrix:
+    """Return W (d, r) after which rows of covariance C have the unit matrix: ``W' C W = I``.
+
+    Parameters
+    ----------
+    C : (d, d) array, symmetric, non-negative but for rounding
+    floor : float
+        Variances are raised to this part of their mean. Without it, directions that have none are left out: r is
+        the rank of C.
+
+    Examples
+    --------
+    >>> np.abs(whitening_map(np.diag([4.0, 0.0])))
+    array([[0.5],
+           [0. ]])
+    """
+    tiny = np.finfo(np.float64).tiny
+    variances, axes = scipy.linalg.eigh(C)
+    if floor > 0.0:
+        variances = np.maximum(variances, floor * max(float(variances.mean()), tiny))
+    seen = variances > _FLAT * max(float(variances[-1]), tiny)
+    W: Matrix = axes[:, seen] / np.sqrt(variances[seen])
+    return W

@@ -3,10 +3,12 @@
 Algorithm 1 of A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024; from
 S. Nayer and N. Vaswani, "Fast and sample-efficient federated low rank matrix recovery", IEEE Trans. Inf. Theory 2023.
 Model: ``y_k = X_k U b_k + noise`` for tasks k = 1 .. q with one U (n, r). Sites have rows of all tasks, or tasks of
-their own, or anything between. Each minimises over the ``b_k`` of its own rows, which never leave it.
+their own, or anything between. Each minimises over the ``b_k`` of its own rows.
 
 Only sums are needed, but for the list of the tasks. Up per site: (n + q) r numbers in each iteration of the start (n r
-where no task is at two sites), then n r + r^2 + 3 in each iteration. One bad site can spoil it: see `byz_altgdmin`.
+where no task is at two sites), then n r + r^2 + 3 in each iteration, and 2 r^2 + 3 in the end. The ``b_k`` are not
+sent, but the (q, r) numbers of the start are close to them, summed over the sites that have rows of the task, and so is
+the second moment of a site that has one task only. One bad site can spoil it: see `byz_altgdmin`.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Federation
-from fedspan.protocols.gdmin import Descent, Representation, by_importance, local_gradient, split_payload
-from fedspan.protocols.learners import check_rank, known_sites, largest_rank, learners
-from fedspan.protocols.rank_choice import chosen_directions
+from fedspan.protocols.fit_moments import fit_moments
+from fedspan.protocols.gdmin import Descent, Representation, local_gradient, split_payload
+from fedspan.protocols.learners import check_rank, known_sites, learners
+from fedspan.protocols.rank_choice import chosen_directions, largest_rank
 from fedspan.protocols.tasks import Tasks, agree_on_tasks
 from fedspan.protocols.truncated_start import StartPlan, summed_start
 
@@ -79,7 +82,7 @@ def altgdmin(
     alpha = truncation * float(np.average(list(tasks.power.values()), weights=counts))
     U = summed_start(fed, StartPlan(columns, n_columns, tasks, alpha, intercept, parts, power_iterations))
     if rank is None:
-        U = chosen_directions(fed, U, len(tasks.labels), intercept, parts, resilient=False)
+        U = chosen_directions(fed, U, tasks, intercept, parts, max_rank, resilient=False)
     fed.log(start="the power method on all rows", rank=U.shape[1])
     if watch is not None:
         watch(U)
@@ -87,13 +90,12 @@ def altgdmin(
     workers = learners(fed, tasks, U.shape[1], intercept, parts)
     descent = Descent(step_size, float(np.average(list(tasks.spread.values()), weights=counts)))
     answered: dict[str, int] = {}
-    loss, moment, done, moved = np.nan, None, 0, np.inf
+    done, moved = 0, np.inf
     for t in fed.rounds(iterations):
         total = workers.sum(local_gradient, U=U, intercept=intercept, **split_payload(t, iterations, sample_split))
         rows, loss, done = max(1, total["rows"]), float(total["loss"]) / max(1, total["free"]), t + 1
         descent.watch({total.sites: loss})
-        moment = total["moment"] / rows
-        U, moved = descent.moved(U, total["gradient"] / rows, moment)
+        U, moved = descent.moved(U, total["gradient"] / rows, total["moment"] / rows)
         for site in total.sites:
             answered[site] = answered.get(site, 0) + 1
         fed.log(loss=loss, moved=moved)
@@ -103,4 +105,4 @@ def altgdmin(
             fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}")
     share = max(1, sum(answered.values()))
     weights = {site: count / share for site, count in answered.items()}
-    return Representation(by_importance(U, moment), weights, loss, done, moved)
+    return Representation.of(U, weights, fit_moments(workers, U, intercept, resilient=False), done, moved)

@@ -8,14 +8,16 @@ import numpy as np
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.protocols.task_rows import EXTREME, is_extreme
 
 
 @step
 def local_bad_targets(site: Site) -> dict[str, Any]:
-    """Leaves the site: how many of its targets are not finite, and whether it has none at all."""
+    """Leaves the site: how many of its targets are not finite, and whether it has none or only extreme ones."""
     if site.y is None or site.y.dtype.kind not in "biuf":
-        return {"bad": 0, "without": 1}
-    return {"bad": int(np.sum(~np.isfinite(np.asarray(site.y, dtype=np.float64)))), "without": 0}
+        return {"bad": 0, "without": 1, "extreme": 0}
+    y = np.asarray(site.y, dtype=np.float64)
+    return {"bad": int(np.sum(~np.isfinite(y))), "without": 0, "extreme": int(is_extreme(y[np.isfinite(y)]))}
 
 
 def refuse_bad_targets(fed: Federation) -> None:
@@ -27,3 +29,8 @@ def refuse_bad_targets(fed: Federation) -> None:
         )
     if total["bad"]:
         raise InputError(f"y contains NaN or infinity: {total['bad']} values at the sites; drop these rows first")
+    if total["extreme"]:
+        raise InputError(
+            f"{total['extreme']} of {len(total.sites)} sites have targets beyond {EXTREME:g}, or all of them below "
+            f"{1 / EXTREME:g}: rescale y"
+        )

@@ -4,9 +4,14 @@ Algorithms 2 and 3 of A. P. Singh and N. Vaswani, "Byzantine resilient and fast 
 As AltGDmin (see `altgdmin`), with every mean over the sites replaced: the truncation threshold by a median, the start
 by a subspace median or a subspace median of means, the gradient by an aggregator behind a norm threshold.
 
+What holds: with fewer than half of the sites bad, and less than 40 % in the paper's theorems, no lie moves a median
+beyond what honest sites say, so the harm is bounded by how much these differ. It is small where they have rows of all
+tasks. Where sites have tasks of their own, colluders near one half can turn the descent round: therefore the U with
+the smallest median loss over the sites is returned, which by that measure is never worse than the start.
+
 Single replies are needed. Up per site: n r numbers once for the start ((n + q) r in each of its iterations with
-median of means), then n r + r^2 + 3 in each iteration. All that the coordinator believes of a site's word alone is how
-many rows it has of which tasks; nothing is weighted by that.
+median of means), then n r + r^2 + 3 in each iteration, and 2 r^2 + 3 once or twice in the end. All that the coordinator
+believes of a site's word alone is how many rows it has of which tasks; nothing is weighted by that.
 """
 
 from __future__ import annotations
@@ -20,20 +25,20 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregate, Aggregator, GeometricMedian
 from fedspan.aggregation.base import believed
-from fedspan.aggregation.safe_arithmetic import norms, shrunk
+from fedspan.aggregation.fewer_values import for_fewer_values
+from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies
 from fedspan.linalg.subspace_median import Output
-from fedspan.protocols.gdmin import Descent, Representation, by_importance, local_gradient, split_payload
-from fedspan.protocols.learners import check_rank, known_sites, largest_rank, learners
-from fedspan.protocols.rank_choice import chosen_directions
+from fedspan.protocols.fit_moments import bounded, fit_moments, told_matrix, told_sums
+from fedspan.protocols.gdmin import Descent, Representation, local_gradient, split_payload
+from fedspan.protocols.learners import check_rank, known_sites, learners
+from fedspan.protocols.rank_choice import chosen_directions, largest_rank
 from fedspan.protocols.tasks import Tasks, agree_on_tasks
 from fedspan.protocols.truncated_start import Init, StartPlan, fitting_start, median_start
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
-
-_LARGEST = 1e150  # numbers that can still be squared
 
 
 def byz_altgdmin(
@@ -62,7 +67,9 @@ def byz_altgdmin(
     Parameters
     ----------
     aggregator : Aggregator, optional
-        Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``.
+        Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``. It
+        must be defined for all sites that can learn; where some drop out, the nearest rule that is defined for those
+        who are left takes its place (see `fedspan.aggregation.fewer_values`), and the record says so.
     threshold : float or None
         omega: a gradient longer than so many times (at least 1) the median length is refused. ``None``: none is.
     init : {"auto", "subspace_median", "median_of_means", "random"}
@@ -79,7 +86,7 @@ def byz_altgdmin(
     aggregator = aggregator or GeometricMedian()
     if threshold is not None and not threshold >= 1.0:
         raise InputError(f"threshold={threshold} must be at least 1, in units of the median norm")
-    tasks = tasks or agree_on_tasks(fed, intercept=intercept)
+    tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
     fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
     most = largest_rank(tasks, max_rank, n_columns, intercept, parts) if rank is None else rank
     init, groups, columns = fitting_start(tasks, len(fed.sites), init, groups, rank, most)
@@ -90,46 +97,50 @@ def byz_altgdmin(
     plan = StartPlan(columns, n_columns, tasks, alpha, intercept, parts, power_iterations)
     U = median_start(fed, plan, init, groups, output)
     if rank is None:
-        U = chosen_directions(fed, U, len(tasks.labels), intercept, parts, resilient=True)
+        U = chosen_directions(fed, U, tasks, intercept, parts, max_rank, resilient=True)
     fed.log(start=init, groups=groups, rank=U.shape[1])
     if watch is not None:
         watch(U)
     # Algorithm 3, lines 2 to 14.
     workers = learners(fed, tasks, U.shape[1], intercept, parts)
+    aggregator(np.zeros((len(workers.sites), 1)))  # refuses a rule that does not fit so many sites
     descent = Descent(step_size, float(np.median(list(tasks.spread.values()))))
     weights: dict[str, float] = {}
-    losses: dict[str, float] = {}
-    moment, done, moved = None, 0, np.inf
+    best, done, moved = (np.inf, U), 0, np.inf
     for t in fed.rounds(iterations):
         replies = workers.ask(local_gradient, U=U, intercept=intercept, **split_payload(t, iterations, sample_split))
         replies = workers.accept(replies, partial(_per_row, shape=U.shape))
-        gradient, refused = _combined(replies, aggregator, threshold)
+        rule = for_fewer_values(aggregator, len(replies))
+        gradient, refused = _combined(replies, rule, threshold)
         moment, bounds = _second_moment(replies)
         losses = {site: float(reply["loss"]) for site, reply in replies.items()}
         descent.watch(losses)
+        loss = float(np.median(list(losses.values())))
+        best = min(best, (loss, U), key=lambda pair: pair[0])
         U, moved = descent.moved(U, gradient.value, moment, bounds)
         done = t + 1
         for site, weight in zip(replies, gradient.weights.tolist(), strict=True):
             weights[site] = weights.get(site, 0.0) + weight
-        fed.log(loss=float(np.median(list(losses.values()))), moved=moved, refused=", ".join(refused))
+        fed.log(loss=loss, moved=moved, refused=", ".join(refused))
+        if rule is not aggregator:
+            fed.log(rule=f"{rule!r} in place of {aggregator!r}, for {len(replies)} replies")
         if watch is not None:
             watch(U)
         if moved <= tol:
             fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}")
     mean = {site: weight / max(1, done) for site, weight in weights.items()}
-    loss = float(np.median(list(losses.values()))) if losses else np.nan
-    return Representation(by_importance(U, moment), mean, loss, done, moved)
+    found = fit_moments(workers, U, intercept, resilient=True)
+    # With fresh rows in every iteration losses do not compare; and who wants a plain mean gets one.
+    if not sample_split and found.loss > best[0] and believed(aggregator, np.ones(1)) is None:
+        U = best[1]
+        found = fit_moments(workers, U, intercept, resilient=True)
+    return Representation.of(U, mean, found, done, moved)
 
 
-def _per_row(reply: Message, shape: tuple[int, ...]) -> Message:
+def _per_row(reply: Message, shape: tuple[int, int]) -> Message:
     """Return a reply with its sums divided by its rows (the 1 / m~ of the paper and its q at once), or refuse it."""
-    gradient, moment = np.asarray(reply["gradient"]), np.asarray(reply["moment"])
-    for name, value, wanted in (("gradient", gradient, shape), ("moment", moment, (shape[1], shape[1]))):
-        if value.shape != wanted or value.dtype.kind not in "iuf":
-            raise InputError(f"the {name} must be a matrix {wanted} of real numbers, not {value.dtype}{value.shape}")
-    rows, free, loss = reply["rows"], reply["free"], reply["loss"]
-    if any(type(count) is not int or count < 1 for count in (rows, free)) or not isinstance(loss, int | float):
-        raise InputError("a site must tell its rows and degrees of freedom, whole numbers of at least 1, and its loss")
+    rows, free, loss = told_sums(reply)
+    gradient, moment = told_matrix(reply, "gradient", shape), told_matrix(reply, "moment", (shape[1], shape[1]))
     return {"gradient": gradient / rows, "moment": moment / rows, "loss": loss / free, "rows": rows}
 
 
@@ -139,7 +150,7 @@ def _second_moment(replies: Replies) -> tuple[Matrix, tuple[float, float]]:
     Where sites differ liars can move the median, and the step must stay safe. The largest eigenvalue is at least the
     mean one, and at most that of a site with few tasks: of both the median over the sites.
     """
-    moments = np.clip(replies.stack("moment"), -_LARGEST, _LARGEST)
+    moments = bounded(replies.stack("moment"))
     symmetric = (moments + moments.transpose(0, 2, 1)) / 2
     eigenvalues = np.linalg.eigvalsh(symmetric)
     low, high = (float(np.median(values)) for values in (eigenvalues.mean(axis=1), eigenvalues.max(axis=1)))
@@ -153,7 +164,7 @@ def _combined(replies: Replies, aggregator: Aggregator, threshold: float | None)
     """
     values, rows = replies.stack("gradient"), believed(aggregator, replies.stack("rows"))
     lengths = norms(shrunk(values.reshape(len(values), -1))[0])  # up to a common factor, so that none is infinite
-    middle = float(np.sort(lengths)[(len(lengths) - 1) // 2])
+    middle = lower_median(lengths)
     if threshold is None or middle == 0.0:
         return aggregator(values, rows), []
     beyond = lengths > threshold * middle

@@ -107,7 +107,8 @@ def _answers(fed: Federation, models: Matrix, local: Any) -> tuple[Matrix, Vecto
         if not missing:
             break
         try:
-            replies = fed.accept(fed.ask(local, missing, models=models), checked_losses)
+            replies = fed.ask(local, missing, models=models)
+            replies = fed.accept(replies, lambda reply: checked_losses(reply, len(models)))
         except QuorumError:  # few are left, and they do not answer
             if attempt == 0:
                 raise

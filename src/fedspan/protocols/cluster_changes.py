@@ -55,8 +55,12 @@ def _total_loss(replies: Replies, size: Vector, *, believe: bool) -> float:
     return float(np.median(losses / np.maximum(replies.stack("n"), 1)) * size.sum())
 
 
+def _is_share(part: Vector) -> bool:
+    return bool((part >= 0.0).all() and (part <= 1.0).all() and part.sum() <= 1.0 + 1e-9)
+
+
 def _checked(reply: Message, k: int) -> Message:
     part = np.asarray(reply.get("part"))
-    if part.shape != (k,) or part.dtype.kind not in "iuf" or not (part >= 0.0).all() or not part.sum() <= 1.0 + 1e-9:
+    if part.shape != (k,) or part.dtype.kind not in "iuf" or not _is_share(part):
         raise InputError(f"a site must say how much it belongs to each of {k} clusters, in all at most 1")
     return reply

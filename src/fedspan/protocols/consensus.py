@@ -16,7 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed, whole_number
+from fedspan.aggregation.base import believed
+from fedspan.checks import real_number, whole_number
 from fedspan.errors import FedspanError, InputError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.federation import StepLike
@@ -225,16 +226,10 @@ def check_settings(
     whole_number("local_steps", local_steps, 1)
     if max_rounds is not None:
         whole_number("max_rounds", max_rounds, 1)
-    if tol is not None and not _is_positive(tol):
-        raise InputError(f"tol={tol!r} must be a number above 0")
-    if rho is not None and not _is_positive(rho):
-        raise InputError(f"rho={rho!r} must be a number above 0, or None for the default")
-    if not _is_positive(participation) or participation > 1:
-        raise InputError(f"participation={participation!r} must be above 0 and at most 1")
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and 0 < float(value) < np.inf
+    for name, value in (("tol", tol), ("rho", rho)):
+        if value is not None:
+            real_number(name, value, above=0, why=", or None for the default")
+    real_number("participation", participation, above=0, most=1)
 
 
 def _checked_spectrum(reply: Message) -> Message:

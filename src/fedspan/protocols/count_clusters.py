@@ -14,6 +14,7 @@ from scipy.linalg import eigvalsh
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.orthogonal_iteration import Matrix
 from fedspan.protocols.regression_rows import row_blocks
 
@@ -42,6 +43,7 @@ def count_clusters(fed: Federation, *, start: Matrix, most: int = 10, flips: int
         raise InputError(f"most={most} and flips={flips} must be at least 1")
     replies = fed.ask(local_halves, start=start)
     halves, counts = replies.stack("halves"), replies.stack("n").astype(np.float64)
+    refuse_absurd(halves, counts)
     paired = counts > 1.0
     if not paired.any():
         raise InputError("no site has two rows, and clusters are counted by pairs of rows: give n_clusters a number")

@@ -44,8 +44,8 @@ def encode(
     column one column of 0 and 1 for each of its names, and with `other` one for all further names. Where `missing`
     says so, one more column tells the missing cells. They have the values of `fill` (D,) where the column is of
     numbers, or is of text and has no such column. Unless `unexpected` is 0, the last column is that number for each
-    cell of the row that lacks its number where `missing` does not tell it. With `scale` (D,) distances from `fill` in
-    its units. float32 stays float32.
+    cell of the row that is missing where neither `missing` nor a name tells it. With `scale` (D,) distances from `fill`
+    in its units. float32 stays float32.
     """
     if rows.ndim != 2 or rows.shape[1] != len(text):
         raise InputError(f"the table has the shape {rows.shape}, and must have {len(text)} columns")
@@ -66,7 +66,7 @@ def encode(
 class Encoding:
     """How a table of d columns is encoded: which are text, logarithms, or tell missing cells, and the known names.
 
-    `unexpected` is what a missing number that no column of its own tells adds to the last column; 0: no such column.
+    `unexpected` is what a missing cell that no other column tells adds to the last column; 0: no such column.
     """
 
     text: Mask
@@ -105,6 +105,8 @@ class Encoding:
                 encoded[missing, starts[j] + widths[j]] = 1.0
             else:
                 encoded[missing, block] = fill[block]
+                if self.unexpected:
+                    encoded[missing, -1] += self.unexpected
         return encoded
 
     def parameters(self, fill: Vector, scale: Vector | None = None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ cluster whose sites are those of the round before is solved already, and nobody 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import scipy.linalg
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
-from fedspan.errors import InputError, QuorumError
+from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.covariance_pca import packed, unpacked
 from fedspan.protocols.refinement import Belief, Matrix, Moved, Vector, responsibilities
 from fedspan.protocols.regression_rows import rows_of
@@ -79,12 +81,15 @@ def exact_round(
     sites: Vector = np.zeros(k)
     change, loss = np.zeros((k, d)), 0.0
     trust: dict[str, float] = {}
+    refusals: list[FedspanError] = []
     if not soft:
         replies = fed.accept(fed.ask(local_label, models=models), lambda reply: _checked(reply, k))
         labels, counts = replies.stack("label"), replies.stack("n").astype(np.float64)
         losses = replies.stack("loss")
-        loss = float(losses.sum())
-        if aggregator is not None and believed(aggregator, counts) is None:
+        if aggregator is None or believed(aggregator, counts) is not None:
+            refuse_absurd(losses, counts)
+            loss = float(losses.sum())
+        else:
             loss = float(np.median(losses / np.maximum(counts, 1.0)) * np.median(counts) * len(counts))
             counts[:] = np.median(counts)
         one_hot = labels[:, None] == np.arange(k)
@@ -97,19 +102,27 @@ def exact_round(
             group = fed.subset(members[j])
             if aggregator is None:
                 summed = group.sum(local_normal_equations, cluster=j, **payload)
+                _check_shapes(summed, d)
+                refuse_absurd(summed["counts"], summed["loss"])
                 change[j] = _solution(unpacked(summed["gram"]), summed["moment"], _FLAT)
                 memory[j], total = summed.sites, dict(summed)
             else:
                 total, change[j], shares = _aggregated(group, j, payload, aggregator)
                 for name, share in shares.items():
                     trust[name] = trust.get(name, 0.0) + share * float(total["counts"][1])
-        except QuorumError:  # a small cluster that mostly failed to answer keeps its model
-            if all(len(others) == 0 for i, others in members.items() if i != j):
+        except (QuorumError, MessageError) as error:  # a small cluster that mostly failed to answer keeps its model
+            refusals.append(error)
+            continue
+        except InputError as error:  # so does one that is too small for the aggregator
+            if aggregator is None:
                 raise
+            refusals.append(error)
             continue
         if soft:
             rows[j], sites[j] = total["counts"]
             loss += float(total["loss"])
+    if refusals and len(refusals) == sum(1 for names in members.values() if names):
+        raise refusals[0]
     everybody = max(sum(trust.values()), np.finfo(np.float64).tiny)
     return Moved(change, rows, sites, loss, {name: weight / everybody for name, weight in trust.items()})
 
@@ -118,9 +131,12 @@ def _aggregated(
     group: Federation, j: int, payload: dict[str, Any], aggregator: Aggregator
 ) -> tuple[Message, Vector, dict[str, float]]:
     """Return counts and loss, the change, and who was trusted. Sites count by how much they say they belong here."""
-    replies = group.accept(group.ask(local_normal_equations, cluster=j, **payload), _checked_counts)
+    replies = group.accept(
+        group.ask(local_normal_equations, cluster=j, **payload),
+        lambda reply: _checked_counts(reply, payload["models"].shape[1]),
+    )
     rows, part = replies.stack("counts").T
-    per_row = 1.0 / np.maximum(rows, np.finfo(np.float64).tiny)
+    per_row = 1.0 / np.maximum(rows, _FLAT)
     known = believed(aggregator, rows)
     weights = part if known is None else known
     gram = aggregator(replies.stack("gram") * per_row[:, None], weights)
@@ -152,8 +168,17 @@ def _checked(reply: Message, k: int) -> Message:
     return reply
 
 
-def _checked_counts(reply: Message) -> Message:
-    counts = np.asarray(reply.get("counts"))
-    if counts.shape != (2,) or not (counts >= 0.0).all() or not counts[1] <= 1.0:
+def _check_shapes(reply: Mapping[str, Any], d: int) -> None:
+    """Refuse normal equations of other sizes: in a cluster of few sites there is no majority that would."""
+    shapes = {"gram": (d * (d + 1) // 2,), "moment": (d,), "counts": (2,), "loss": ()}
+    if any(np.asarray(reply.get(key)).shape != shape for key, shape in shapes.items()):
+        raise MessageError(f"normal equations must have the shapes {shapes}")
+
+
+def _checked_counts(reply: Message, d: int) -> Message:
+    _check_shapes(reply, d)
+    counts = np.asarray(reply["counts"])
+    if not (counts >= 0.0).all() or not counts[1] <= 1.0:
         raise InputError("a site must say how many rows it has in this cluster, and a part of itself of at most 1")
+    refuse_absurd(*(reply[key] for key in ("gram", "moment", "counts", "loss")))
     return reply

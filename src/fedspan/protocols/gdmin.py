@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.linalg import orthonormalize, subspace_distance, with_fixed_signs
+from fedspan.protocols.fit_moments import FitMoments
 from fedspan.protocols.task_rows import Part, TaskRows, descent_sums
 
 Matrix = NDArray[np.float64]
@@ -36,6 +37,10 @@ class Representation:
         How many were done.
     moved : float
         How far U moved in the last of them, ``SD_F / sqrt(r)``.
+    moment : array (r, r)
+        Second moment of the tasks' true ``b_k`` in this basis: noise is taken off.
+    free : float
+        Degrees of freedom that all sites' rows leave to learn U from.
     """
 
     basis: Matrix
@@ -43,6 +48,15 @@ class Representation:
     loss: float
     iterations: int
     moved: float
+    moment: Matrix
+    free: float
+
+    @classmethod
+    def of(cls, U: Matrix, weights: dict[str, float], found: FitMoments, iterations: int, moved: float) -> Self:
+        """Return what was learned, along the axes of the tasks' coefficients."""
+        basis = by_importance(U, found.moment)
+        turn = U.T @ basis
+        return cls(basis, weights, found.loss, iterations, moved, turn.T @ found.true_moment @ turn, found.free)
 
 
 @step
@@ -92,6 +106,8 @@ class Descent:
         """
         sigma = float(np.linalg.eigvalsh((moment + moment.T) / 2).max())
         curvature = self.spread * float(np.clip(sigma, *bounds))
+        if curvature == 0.0 and not gradient.any():
+            return U, 0.0  # targets that are all zero fit any representation
         if not curvature > 0.0:
             raise InputError(
                 "the second moment of the tasks' coefficients is not positive: rows or targets are all zero, or a site "
@@ -112,10 +128,8 @@ class Descent:
             self._best[who] = min(loss, self._best.get(who, loss))
 
 
-def by_importance(U: Matrix, moment: Matrix | None) -> Matrix:
+def by_importance(U: Matrix, moment: Matrix) -> Matrix:
     """Return the basis (n, r) of the same span along which the second moment (r, r) of the ``b_k`` is diagonal."""
-    if moment is None:
-        return with_fixed_signs(U)
     axes = np.linalg.eigh((moment + moment.T) / 2)[1][:, ::-1]
     return with_fixed_signs(orthonormalize(U @ axes))
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-import numpy as np
-
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.protocols.task_rows import least_rows
-from fedspan.protocols.tasks import Tasks
-
-
-def largest_rank(tasks: Tasks, max_rank: int, n_columns: int, intercept: bool, parts: int) -> int:
-    """Return the largest rank to look for: a typical task of a typical site should have twice as many rows."""
-    rows = int(tasks.typical(lambda counts: float(np.median(counts))) / parts)
-    return max(1, min(max_rank, n_columns // 2, len(tasks.labels), (rows - intercept) // 2))
+from fedspan.protocols.tasks import Tasks, listed
 
 
 def check_rank(tasks: Tasks, rank: int, n_columns: int, intercept: bool, parts: int) -> None:
@@ -37,8 +29,8 @@ def check_rank(tasks: Tasks, rank: int, n_columns: int, intercept: bool, parts: 
 
 
 def known_sites(federation: Federation, tasks: Tasks) -> Federation:
-    """Return the federation without the sites whose rows are not by task as those of most sites are."""
-    why = "their rows have no task, or have one where most sites' have none"
+    """Return the federation without the sites whose tasks are not named as those of most sites are."""
+    why = "their rows have no task, or have one where most sites' have none, or their tasks' names are unlike others'"
     return _without(federation, tasks.strange, f"left out, because {why}")
 
 
@@ -57,5 +49,5 @@ def learners(federation: Federation, tasks: Tasks, rank: int, intercept: bool, p
 def _without(federation: Federation, names: Sequence[str], why: str) -> Federation:
     if not names:
         return federation
-    warnings.warn(f"{why}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}", stacklevel=4)
+    warnings.warn(f"{why}: {listed(names)}", stacklevel=4)
     return federation.subset(site for site in federation.sites if site not in names)

@@ -89,7 +89,7 @@ def moment_descent(
         Descents (the paper has 5); products to find the directions at first, and half as many from then on; columns
         beside the k directions.
     p_min : float, optional
-        The smallest cluster's share of the sites. Default: 1 / k.
+        The smallest cluster's share of the sites, at most 1 / k, which is the default.
     miss : float
         ``log(k / miss) / p_min`` anchors are taken at first: probability of missing a cluster.
     max_anchors : int, optional
@@ -122,6 +122,8 @@ def moment_descent(
     share = 1.0 / n_clusters if p_min is None else p_min
     if not 0.0 < share <= 1.0 or not 0.0 < miss < 1.0 or not perturbation >= 0.0:
         raise InputError(f"{p_min=} must be above 0 and at most 1, {miss=} between 0 and 1, {perturbation=} at least 0")
+    if share > 1.0 / n_clusters * (1.0 + 1e-9):
+        raise InputError(f"{p_min=} is the smallest cluster's share of the sites: at most 1 / {n_clusters} of them")
     if n_clusters == 1:
         return Start(theta0[None])
     options = (theta0, n_clusters, iterations, subspace_iterations, oversampling, perturbation, aggregator)
@@ -140,7 +142,8 @@ def moment_descent(
         fed.log(anchors=len(anchors), gap=found.gap, covered=found.covered)
         if found.covered or len(anchors) >= most:
             break
-        pool = [name for name in pool if name in misfits] + [name for name in pool if name not in misfits]
+        if aggregator is None:  # otherwise liars would become anchors by saying that nothing fits them
+            pool = [name for name in pool if name in misfits] + [name for name in pool if name not in misfits]
     return found
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg import Anderson
+from fedspan.protocols.absurd_numbers import refuse_absurd
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -108,7 +109,8 @@ def refine(
                 models[j] = faster[j].next(models[j], steps[j])
         if not np.abs(models).max() < _DIVERGED:
             raise InputError(
-                f"the models diverged in round {number}: use a smaller step, or an aggregator if sites may lie"
+                f"the models diverged in round {number}: use a smaller step, or an aggregator if sites may lie "
+                "(one that is in use was outvoted within a cluster)"
             )
         size = max(float(np.linalg.norm(models, axis=1).max()), np.finfo(np.float64).tiny)
         furthest = float(np.linalg.norm(steps, axis=1).max()) / size
@@ -126,11 +128,12 @@ def refine(
 def moved_by(sums: Matrix) -> Moved:
     """Return what the summed replies (k, d + 3) of a round say: n times the change, n, 1 and the loss of each site."""
     rows, members, losses = sums[:, -3:].T
+    refuse_absurd(rows, members)
     if not (rows >= 0.0).all() or not (members >= 0.0).all():
         raise InputError("sites sent negative numbers of rows: use an aggregator if some may lie")
     with np.errstate(over="ignore"):  # whoever moves the models sees that they diverged
         change = sums[:, :-3] / np.where(rows > 0.0, rows, 1.0)[:, None]
-    return Moved(change, rows.copy(), members, float(losses.sum()))
+        return Moved(change, rows.copy(), members, float(losses.sum()))
 
 
 def responsibilities(losses: Vector, shares: Vector, variance: float | None) -> Vector:

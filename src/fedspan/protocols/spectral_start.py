@@ -18,6 +18,7 @@ from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.linalg import k_means
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.moment_products import moment_product
 from fedspan.protocols.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
 from fedspan.protocols.regression_rows import row_blocks
@@ -95,6 +96,7 @@ def _by_losses(replies: Replies, k: int, rng: np.random.Generator) -> Matrix:
     """Return the coordinates (k, q) of the mixture of smallest loss that alternating minimisation finds."""
     grams, moments, squares = replies.stack("gram"), replies.stack("moment"), replies.stack("square")
     points, counts = replies.stack("coordinates"), np.maximum(replies.stack("n"), 1).astype(np.float64)
+    refuse_absurd(grams, moments, squares, points, counts)
     best, least = np.zeros((k, points.shape[1])), np.inf
     for _ in range(_STARTS):
         centres = k_means(points, k, rng, counts, starts=1).centres

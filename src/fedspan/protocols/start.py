@@ -79,14 +79,16 @@ def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:
 
 def ask_losses(fed: Federation, *, models: Matrix) -> tuple[tuple[str, ...], Matrix, Vector]:
     """Return who answered, the losses per row (L, A) of the models there, and the numbers of rows (L,)."""
-    replies = fed.accept(fed.ask(local_losses, models=models), checked_losses)
+    replies = fed.accept(fed.ask(local_losses, models=models), lambda reply: checked_losses(reply, len(models)))
     counts = np.maximum(replies.stack("n"), 1).astype(np.float64)
     return tuple(replies), replies.stack("losses") / counts[:, None], counts
 
 
-def checked_losses(reply: Message) -> Message:
-    """Refuse losses that no rows can have."""
+def checked_losses(reply: Message, n_models: int) -> Message:
+    """Refuse losses that no rows can have under so many models."""
     losses, n = np.asarray(reply.get("losses")), reply.get("n")
-    if losses.dtype.kind not in "iuf" or not (losses >= 0.0).all() or isinstance(n, bool) or not isinstance(n, int):
-        raise InputError("losses must be numbers of at least 0, and n a whole number")
+    if losses.shape != (n_models,) or losses.dtype.kind not in "iuf" or not (losses >= 0.0).all():
+        raise InputError(f"losses must be one number of at least 0 for each of {n_models} models")
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise InputError("n must be a whole number")
     return reply

@@ -10,6 +10,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.regression_rows import target
 
 
@@ -38,12 +39,13 @@ def target_moments(fed: Federation, *, aggregator: Aggregator | None = None) -> 
             where = where or [f"some site ({first['bad']} values)"]
             more = f" and {len(where) - 5} more" if len(where) > 5 else ""
             raise InputError(f"y contains NaN or infinity: {', '.join(where[:5])}{more}; fill or drop them first")
-        if not first["n"]:
+        if not first["n"] > 0:
             raise InputError("the sites have no rows: there is nothing to learn from")
         centre = first["sum"] / first["n"]
         second = fed.sum(local_target_spread, centre=centre)
-        shift = second["sum"] / second["n"]
-        return centre + shift, float(np.sqrt(max(second["squares"] / second["n"] - shift**2, 0.0)))
+        shift = second["sum"] / max(second["n"], 1)
+        refuse_absurd(centre, shift, second["squares"])
+        return centre + shift, float(np.sqrt(max(second["squares"] / max(second["n"], 1) - shift**2, 0.0)))
     replies = fed.ask(local_target_sum)
     counts = np.maximum(replies.stack("n"), 1)
     centre = float(aggregator((replies.stack("sum") / counts)[:, None], believed(aggregator, counts)).value[0])

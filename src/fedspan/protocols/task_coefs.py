@@ -2,7 +2,8 @@
 
 By sums: the normal equations of all rows of a task, so that a task of several sites gets the coefficients that its
 pooled rows would give. By medians: each site's own coefficients, and of a task with rows at several sites the geometric
-median of theirs; a task that only one site has is that site's word.
+median of theirs; a task that only one site has is that site's word. A site is heard on the tasks alone that it named at
+the outset.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import geometric_median
+from fedspan.protocols.task_names import Labels, positions, told_labels
 from fedspan.protocols.task_rows import TaskRows, fitted
-from fedspan.protocols.tasks import Labels, merged_labels, patiently, positions
+from fedspan.protocols.tasks import MOST_ROWS, Tasks, agree_on_tasks, patiently, told_rows
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
@@ -64,20 +66,24 @@ def local_normal_equations(site: Site, U: Matrix, tasks: Labels) -> dict[str, An
 
 @step(ragged=["task", "loadings", "intercepts", "rows"])
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
-def local_coefs(site: Site, U: Matrix, intercept: bool) -> dict[str, Any]:
+def local_coefs(site: Site, U: Matrix, intercept: bool, ridge: float, below: int) -> dict[str, Any]:
     """Leaves the site: names and numbers of rows of its tasks, their coefficients ``b_k`` (q, r) and intercepts."""
     own = TaskRows.of(site)
     loadings, intercepts = np.zeros((len(own), U.shape[1])), np.zeros(len(own))
     for block in own.blocks():
-        loadings[block.tasks], intercepts[block.tasks] = fitted(block.X @ U, block.y, intercept)
+        penalty = ridge if block.y.shape[1] < below else 0.0
+        loadings[block.tasks], intercepts[block.tasks] = fitted(block.X @ U, block.y, intercept, penalty)
     return {"task": own.labels, "loadings": loadings, "intercepts": intercepts, "rows": own.counts}
 
 
-def pooled_coefs(fed: Federation, *, U: Matrix, tasks: Labels, intercept: bool = False) -> TaskCoefs:
+def pooled_coefs(
+    fed: Federation, *, U: Matrix, tasks: Labels, intercept: bool = False, ridge: float = 0.0, below: int = MOST_ROWS
+) -> TaskCoefs:
     """Return the least-squares coefficients of the pooled rows of each task. Only sums are needed.
 
-    When sites fail, all are asked again, at most twice, and each task's sums are those that most of its rows are in.
-    Tasks without any row are left out.
+    Tasks with fewer rows than `below` have the penalty `ridge` on ``||b_k||^2``; of least norm where rows do not
+    decide. When sites fail, all are asked again, at most twice, and each task's sums are those that most of its rows
+    are in. Tasks without any row are left out.
     """
     total = fed.sum(local_normal_equations, U=U, tasks=tasks)
     best = {key: np.array(total[key]) for key in ("gram", "cross", "sums", "rows")}
@@ -94,43 +100,87 @@ def pooled_coefs(fed: Federation, *, U: Matrix, tasks: Labels, intercept: bool =
     if intercept:
         gram = gram - rows[:, None, None] * means[:, :-1, None] * means[:, None, :-1]
         cross = cross - rows[:, None] * means[:, :-1] * means[:, -1:]
+    gram = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
     loadings = (np.linalg.pinv(gram, rcond=_SINGULAR, hermitian=True) @ cross[:, :, None])[:, :, 0]
     level = means[:, -1] - np.einsum("kr,kr->k", means[:, :-1], loadings)
     return TaskCoefs(np.asarray(tasks)[there], loadings, level if intercept else np.zeros(len(level)))
 
 
-def median_coefs(fed: Federation, *, U: Matrix, intercept: bool = False) -> TaskCoefs:
+def median_coefs(
+    fed: Federation,
+    *,
+    U: Matrix,
+    tasks: Tasks | None = None,
+    intercept: bool = False,
+    ridge: float = 0.0,
+    below: int = MOST_ROWS,
+) -> TaskCoefs:
     """Return the geometric median of the sites' coefficients for each task, and the median of their intercepts.
 
-    Only sites with more rows of the task than unknowns count, if there are any. Of a task at one site its word is
-    taken, of one at two sites the mean. Sites that fail are asked again, at most twice. About 3 ms for every task
-    that is at three sites or more.
+    Only sites with more rows of the task than unknowns count, if there are any, and none that meddles with others'
+    tasks while an owner speaks (see `Tasks.meddling`). Of a task at one site its word is taken, of one at two sites see
+    `between_two`. Sites that fail are asked again, at most twice. About 3 ms for every task at three sites or more.
+
+    Parameters
+    ----------
+    tasks : Tasks, optional
+        What `agree_on_tasks` found, where it is known already: what a site says of other tasks is not heard.
+    ridge, below
+        Tasks with fewer rows at a site than `below` have the penalty `ridge` on ``||b_k||^2`` there.
     """
+    tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
+    fed = fed.subset(site for site in fed.sites if site in tasks.held)
     r = U.shape[1]
-    replies = patiently(fed, local_coefs, lambda reply: _checked(reply, r), U=U, intercept=intercept)
-    tasks, at = merged_labels({site: reply["task"] for site, reply in replies.items()})
-    code = np.concatenate(list(at.values()))
-    b, a, rows = (np.concatenate([replies[site][key] for site in at]) for key in _KEYS)
-    loadings, intercepts = np.zeros((len(tasks), r)), np.zeros(len(tasks))
+    payload: dict[str, Any] = {"U": U, "intercept": intercept, "ridge": ridge, "below": below}
+    replies = patiently(fed, local_coefs, lambda reply: _checked(reply, r), **payload)
+    votes = [_votes(site, reply, tasks) for site, reply in replies.items()]
+    code, b, a, rows, owner = (np.concatenate(column) for column in zip(*votes, strict=True))
+    known, code = np.unique(code, return_inverse=True)
+    loadings, intercepts = np.zeros((len(known), r)), np.zeros(len(known))
     order = np.argsort(code, kind="stable")
-    for k, there in enumerate(np.split(order, np.searchsorted(code[order], np.arange(1, len(tasks))))):
-        enough = there[rows[there] > r + intercept]
-        voters = enough if len(enough) else there
-        loadings[k] = b[voters].mean(axis=0) if len(voters) < 3 else geometric_median(b[voters]).point
-        intercepts[k] = np.median(a[voters])
-    return TaskCoefs(tasks, loadings, intercepts)
+    for k, there in enumerate(np.split(order, np.searchsorted(code[order], np.arange(1, len(known))))):
+        voters = there
+        for better in (owner, rows > r + intercept):
+            voters = voters[better[voters]] if better[voters].any() else voters
+        if len(voters) < 3:
+            both = between_two(np.column_stack([b[voters], a[voters]]))
+            loadings[k], intercepts[k] = both[:-1], both[-1]
+        else:
+            loadings[k], intercepts[k] = geometric_median(b[voters]).point, np.median(a[voters])
+    return TaskCoefs(tasks.labels[known], loadings, intercepts)
+
+
+def between_two(values: Matrix) -> Vector:
+    """Return what to believe of one value (1, d), which it is, or of two (2, d): their mean, if they agree.
+
+    Two that are farther apart than the shorter one is long (by their largest entries) contradict each other, and nobody
+    can tell who is right: the shorter one is taken. So a liar does no more harm than twice the honest one's length.
+
+    Examples
+    --------
+    >>> between_two(np.array([[1.0, 2.0], [1.2, 2.2]])), between_two(np.array([[1.0, 2.0], [9.0, 9.0]]))
+    (array([1.1, 2.1]), array([1., 2.]))
+    """
+    shorter = values[np.argmin(np.abs(values).max(axis=1))]
+    apart = np.abs(values - values[0]).max()
+    return np.asarray(values.mean(axis=0) if apart <= np.abs(shorter).max() else shorter)
 
 
 _KEYS = ("loadings", "intercepts", "rows")
 
 
+def _votes(site: str, reply: Message, tasks: Tasks) -> tuple[NDArray[Any], ...]:
+    """Return what a site says of the tasks that it named before: which, b, a, rows, and whether it is an owner."""
+    at, known = positions(np.asarray(reply["task"]), tasks.labels)
+    known &= np.isin(at, tasks.held[site][0])
+    owner = np.full(int(known.sum()), site not in tasks.meddling)
+    return (at[known], *(np.asarray(reply[key])[known] for key in _KEYS), owner)
+
+
 def _checked(reply: Message, r: int) -> Message:
-    labels, b, a, rows = (np.asarray(reply[key]) for key in ("task", *_KEYS))
-    q = len(labels) if labels.ndim == 1 else 0
-    if not q or labels.dtype.kind not in "iuU" or len(np.unique(labels)) != q:
-        raise InputError("the names of a site's tasks must be different whole numbers or texts, at least one")
-    if b.shape != (q, r) or a.shape != (q,) or rows.shape != (q,) or not {b.dtype.kind, a.dtype.kind} <= set("iuf"):
-        raise InputError(f"a site must tell {r} coefficients, an intercept and a number of rows for each of its tasks")
-    if rows.dtype.kind not in "iu":
-        raise InputError("numbers of rows must be whole numbers")
+    labels = told_labels(reply.get("task"))
+    rows = told_rows(reply.get("rows"), len(labels))
+    b, a = np.asarray(reply.get("loadings")), np.asarray(reply.get("intercepts"))
+    if b.shape != (len(rows), r) or a.shape != (len(rows),) or not {b.dtype.kind, a.dtype.kind} <= set("iuf"):
+        raise InputError(f"a site must tell {r} coefficients and an intercept for each of its tasks")
     return {"task": labels, "loadings": b.astype(np.float64), "intercepts": a.astype(np.float64), "rows": rows}

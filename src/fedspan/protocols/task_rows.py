@@ -1,6 +1,7 @@
 """A site's rows, task after task, in blocks of equally large tasks: what the few-shot protocols compute with.
 
-What is n wide is touched in two products per block, while the block is in the processor's cache; all else is r wide.
+What is n wide is touched in two products per block, while the block is in the processor's cache; all else is r wide,
+and done for many tasks at once.
 So the time is that of reading the rows once, however the tasks are cut. Memory beyond the data: one block, and a copy
 of the rows where their tasks are not together already. Never a system of n q or n r unknowns.
 """
@@ -19,11 +20,15 @@ from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.linalg.stacked_least_squares import checked_least_squares
 from fedspan.protocols.blocks import n_columns
+from fedspan.protocols.task_names import task_labels
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-_BLOCK_BYTES = 3 * 2**18  # fits the second-level cache, where the second product finds it
+#: Numbers beyond this, or all below one over it, have squares and quotients whose squares leave the range of doubles.
+EXTREME = 1e70
+_BLOCK_BYTES = 6 * 2**20  # fits the third-level cache, where the second product finds it
+_PRODUCT_BYTES = 3 * 2**17  # what BLAS multiplies without copying it first
 
 
 class Block(NamedTuple):
@@ -76,6 +81,8 @@ class TaskRows:
         bad = ~np.isfinite(X).all(axis=0) if X.dtype.kind == "f" else np.zeros(1, dtype=bool)
         if bad.any():
             raise InputError(f"X contains NaN or infinity in {int(bad.sum())} features")
+        if is_extreme(X):
+            raise InputError(f"X is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the features")
         given = np.zeros(len(site), dtype=np.int64) if site.task is None else task_labels(site.task, "task")
         labels, codes, counts = np.unique(given, return_inverse=True, return_counts=True)
         order = np.lexsort((codes, counts[codes]))  # stable: rows of one task stay in their order
@@ -88,7 +95,7 @@ class TaskRows:
         return len(self.labels)
 
     def blocks(self, least: int = 1) -> Iterator[Block]:
-        """Yield the tasks of at least `least` rows in blocks of about 768 KiB, in double precision."""
+        """Yield the tasks of at least `least` rows in blocks of about 6 MiB, in double precision."""
         for tasks, rows, shape in self._bounds:
             if shape[1] >= least:
                 X = np.asarray(self.X[rows], dtype=np.float64)
@@ -154,7 +161,7 @@ def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend
     gradient, loadings, sizes, loss = np.zeros((n, r)), np.zeros((len(tasks), r)), np.zeros(len(tasks)), 0.0
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that the policy refuses the reply
         for block in tasks.blocks(least_rows(unknowns, fit.of)):
-            T = (block.X.reshape(-1, n) @ columns).reshape(len(block.X), -1, r)
+            T = tall_product(block.X.reshape(-1, n), columns).reshape(len(block.X), -1, r)
             b, a = fitted(T[:, fit.rows], block.y[:, fit.rows], intercept)
             residual = (T[:, descend.rows] @ b[:, :, None])[:, :, 0] - block.y[:, descend.rows]
             if intercept:
@@ -168,58 +175,43 @@ def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend
     return DescentSums(gradient, moment, loss, rows, rows - (used * unknowns if fit == descend else 0))
 
 
+def tall_product(X: Matrix, U: Matrix) -> Matrix:
+    """Return ``X @ U`` (N, r) for a long table X (N, n) and few columns U (n, r), a part of the rows at a time."""
+    T = np.empty((len(X), U.shape[1]))
+    rows = max(1, _PRODUCT_BYTES // (8 * max(1, X.shape[1])))
+    for first in range(0, len(X), rows):
+        part = slice(first, first + rows)
+        np.matmul(X[part], U, out=T[part])
+    return T
+
+
 def least_rows(unknowns: int, parts: int) -> int:
     """Return how many rows a task needs so that each of `parts` of it has more rows than unknowns."""
     return (unknowns + 1) * parts
 
 
-def fitted(T: Matrix, y: Vector, intercept: bool) -> tuple[Matrix, Vector]:
+def fitted(T: Matrix, y: Vector, intercept: bool, ridge: float = 0.0) -> tuple[Matrix, Vector]:
     """Return the least-squares ``b_k`` (k, r) and intercepts (k,) of tasks ``T_k`` (k, m, r) and ``y_k`` (k, m).
 
-    Of least norm where the rows do not decide; the intercept has no part in that norm.
+    With a penalty `ridge` on ``||b_k||^2``; of least norm where the rows do not decide. The intercept has no part in
+    either.
     """
-    if not intercept:
-        return checked_least_squares(T, y), np.zeros(len(T))
-    centre, level = T.mean(axis=1), y.mean(axis=1)
-    b = checked_least_squares(T - centre[:, None], y - level[:, None])
-    return b, level - np.einsum("kr,kr->k", centre, b)
+    centre, level = (
+        (T.mean(axis=1), y.mean(axis=1)) if intercept else (np.zeros((len(T), T.shape[2])), np.zeros(len(T)))
+    )
+    if intercept:
+        T, y = T - centre[:, None], y - level[:, None]
+    if ridge > 0.0:  # as if r more rows had come
+        more = np.broadcast_to(np.sqrt(ridge) * np.eye(T.shape[2]), (len(T), T.shape[2], T.shape[2]))
+        T, y = np.concatenate([T, more], axis=1), np.concatenate([y, np.zeros((len(y), T.shape[2]))], axis=1)
+    b = checked_least_squares(T, y)
+    return b, level - np.einsum("kr,kr->k", centre, b) if intercept else level
 
 
-def task_labels(values: Any, name: str) -> NDArray[Any]:
-    """Return labels of tasks, one for each row, as whole numbers (int64) or as text; what is missing is refused.
-
-    Examples
-    --------
-    >>> task_labels([2.0, 1.0], "task"), task_labels(np.array(["a", 3], dtype=object), "task")
-    (array([2, 1]), array(['a', '3'], dtype='<U1'))
-    """
-    labels = np.asarray(values)
-    if labels.ndim != 1:
-        raise InputError(f"{name} has the shape {labels.shape}, and must have one label for each row")
-    if labels.dtype == object:
-        if any(_is_missing(label) for label in labels.tolist()):
-            raise InputError(f"{name} has missing values: every row must belong to a task")
-        if all(isinstance(label, int | np.integer) for label in labels.tolist()):
-            labels = labels.astype(np.int64)
-        else:
-            labels = labels.astype(str)
-    if labels.dtype.kind == "f":
-        if not np.isfinite(labels).all():
-            raise InputError(f"{name} has NaN or infinity among its labels: every row must belong to a task")
-        whole = (labels == np.round(labels)).all() and (np.abs(labels) < 2.0**53).all()
-        labels = labels.astype(np.int64) if whole else labels.astype(str)
-    if labels.dtype.kind in "biu":
-        if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
-            raise InputError(f"{name} has labels beyond 64 bits: rename them")
-        return labels.astype(np.int64)
-    if labels.dtype.kind != "U":
-        raise InputError(f"{name} has labels of type {labels.dtype}, and must have whole numbers or text")
-    return labels
-
-
-def _is_missing(label: object) -> bool:
-    nan = isinstance(label, float | np.floating) and bool(np.isnan(label))
-    return label is None or nan or type(label).__name__ in ("NAType", "NaTType")
+def is_extreme(values: NDArray[Any]) -> bool:
+    """Whether numbers are so large, or all so small, that squares of them and their quotients are lost."""
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    return largest > EXTREME or 0.0 < largest < 1 / EXTREME
 
 
 def _targets(site: Site) -> Vector:
@@ -231,4 +223,6 @@ def _targets(site: Site) -> Vector:
     y = y.astype(np.float64).ravel()
     if not np.isfinite(y).all():
         raise InputError(f"y contains NaN or infinity in {int(np.sum(~np.isfinite(y)))} rows")
+    if is_extreme(y):
+        raise InputError(f"y is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the targets")
     return y

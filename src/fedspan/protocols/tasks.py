@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,16 +15,20 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import orthonormalize
+from fedspan.protocols.task_names import Labels, merged_labels, told_labels
 from fedspan.protocols.task_rows import TaskRows
 from fedspan.wire import Message
 
-Labels = NDArray[Any]
 Counts = NDArray[np.int64]
 
 #: Rows that tell how unequal the features' directions are: this many times their number, or all there are.
 _ROWS_PER_FEATURE = 4
 #: A largest eigenvalue beyond this many times what white features would give by chance is believed.
 _WHITE = 1.1
+#: A site that names more tasks than this, and this many times as many as most, is not believed where sites may lie.
+MOST_TASKS, MOST_TIMES = 1000, 100
+#: Rows of a task beyond which no site is believed.
+MOST_ROWS = 10**15
 _NUMBERS = ("power", "offset", "spread", "uneven")
 
 
@@ -44,7 +50,8 @@ class Tasks:
     uneven : dict of site name to float
         The same as a multiple of the mean over all directions: 1 for white features.
     strange : tuple of site names
-        Sites whose rows have no task where those of most sites have, or the other way round: to be left out.
+        Sites to be left out: their rows have no task where those of most sites have, or the other way round, or
+        their names of tasks are unlike those of most sites.
     """
 
     labels: Labels
@@ -59,6 +66,26 @@ class Tasks:
     def whole(self) -> bool:
         """Whether no task has rows at two sites."""
         return sum(len(positions) for positions, _ in self.held.values()) == len(self.labels)
+
+    @cached_property
+    def meddling(self) -> frozenset[str]:
+        """Sites with tasks of more than half of the others, where the median site has tasks of fewer than half.
+
+        Where sites have tasks of their own, whoever claims everybody's is rather a liar, if he is not a register: in
+        what he says of others' tasks he is not believed while an owner speaks.
+        """
+        at = {site: set(positions.tolist()) for site, (positions, _) in self.held.items()}
+        holders = np.bincount(np.concatenate([p for p, _ in self.held.values()]), minlength=len(self.labels))
+        if len(at) < 3 or (holders <= 1).all():
+            return frozenset()
+        shared = {
+            site: sum(not mine.isdisjoint(other) for name, other in at.items() if name != site)
+            for site, mine in at.items()
+        }
+        half = (len(at) - 1) / 2
+        if np.median(list(shared.values())) >= half:
+            return frozenset()
+        return frozenset(site for site, count in shared.items() if count > half)
 
     def sites_without(self, least: int) -> tuple[str, ...]:
         """Return the sites that have no task of at least `least` rows."""
@@ -97,41 +124,39 @@ def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
     }
 
 
-def agree_on_tasks(fed: Federation, *, intercept: bool = False) -> Tasks:
-    """Return the tasks of all sites that answer; those that do not are asked again, at most twice."""
+def agree_on_tasks(fed: Federation, *, intercept: bool = False, resilient: bool = False) -> Tasks:
+    """Return the tasks of all sites that answer; those that do not are asked again, at most twice.
+
+    `resilient`: fewer than half of the sites may lie. Then the majority decides whether names are whole numbers, and a
+    site that names more tasks than `MOST_TASKS` and `MOST_TIMES` as many as the median site is left out.
+    """
     replies = patiently(fed, local_tasks, _checked, intercept=intercept)
+    silent = [site for site in fed.sites if site not in replies]
+    if silent:
+        warnings.warn(
+            f"{len(silent)} of {len(fed.sites)} sites did not say which tasks they have, or have no rows, and do not "
+            f"count unless they come back: {listed(silent)} (see the run's record)",
+            stacklevel=2,
+        )
     named = {site: bool(reply["named"]) for site, reply in replies.items()}
     if 2 * sum(named.values()) == len(named):
         without = next(site for site in named if not named[site])
         raise InputError(f"the rows of site {without!r} have no task, those of other sites have: give all or none")
-    strange = tuple(site for site in named if named[site] != (2 * sum(named.values()) > len(named)))
+    strange = {site for site in named if named[site] != (2 * sum(named.values()) > len(named))}
+    if resilient:
+        most = max(MOST_TASKS, MOST_TIMES * np.median([len(reply["task"]) for reply in replies.values()]))
+        strange |= {site for site, reply in replies.items() if len(reply["task"]) > most}
     own = {site: reply["task"] for site, reply in replies.items() if site not in strange}
-    labels, held_at = merged_labels(own)
+    labels, held_at = merged_labels(own, outvoted=resilient)
+    strange |= own.keys() - held_at.keys()
     held = {site: (at, replies[site]["rows"]) for site, at in held_at.items()}
     power, offset, spread, uneven = ({site: float(replies[site][key]) for site in held} for key in _NUMBERS)
-    return Tasks(labels, held, power, offset, spread, uneven, strange)
+    return Tasks(labels, held, power, offset, spread, uneven, tuple(sorted(strange)))
 
 
-def merged_labels(own: Mapping[str, Labels]) -> tuple[Labels, dict[str, NDArray[np.intp]]]:
-    """Return all sites' labels, sorted, and where those of each site stand among them.
-
-    Whole numbers where most sites have such: a site with text that is no number then has no place. Otherwise text.
-    """
-    numbers = sum(labels.dtype.kind != "U" for labels in own.values())
-    if 2 * numbers > len(own):
-        own = {site: labels for site, labels in own.items() if labels.dtype.kind != "U" or _are_numbers(labels)}
-        own = {site: labels.astype(np.int64) for site, labels in own.items()}
-    else:
-        own = {site: labels.astype(str) for site, labels in own.items()}
-    common = np.unique(np.concatenate(list(own.values())))
-    return common, {site: np.searchsorted(common, labels) for site, labels in own.items()}
-
-
-def _are_numbers(labels: Labels) -> bool:
-    try:
-        return bool((labels.astype(np.int64).astype(str) == labels).all())
-    except (ValueError, OverflowError):
-        return False
+def listed(names: Sequence[str]) -> str:
+    """Return at most five names, for a sentence."""
+    return f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
 
 
 def patiently(
@@ -149,14 +174,6 @@ def patiently(
             found |= replies.ok
             failed = list(replies.failed)
     return {site: found[site] for site in sorted(found)}
-
-
-def positions(own: Labels, common: Labels) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return where a site's tasks stand among the common ones, and which of them are there at all."""
-    if own.dtype.kind != common.dtype.kind:
-        own, common = own.astype(str), common.astype(str)
-    at = np.minimum(np.searchsorted(common, own), len(common) - 1)
-    return at, common[at] == own
 
 
 def feature_spread(X: NDArray[Any], centre: bool) -> tuple[float, float]:
@@ -186,12 +203,25 @@ def feature_spread(X: NDArray[Any], centre: bool) -> tuple[float, float]:
 
 
 def _checked(reply: Message) -> Message:
-    labels, rows = np.asarray(reply["task"]), np.asarray(reply["rows"])
-    if labels.dtype.kind not in "iuU" or labels.ndim != 1 or not len(labels) or len(np.unique(labels)) != len(labels):
-        raise InputError("the names of a site's tasks must be different whole numbers or texts, at least one")
-    if rows.dtype.kind not in "iu" or rows.shape != labels.shape or rows.min() < 1:
-        raise InputError("a site must tell one number of rows, of at least 1, for each of its tasks")
-    for key in _NUMBERS:
-        if np.ndim(reply[key]) or isinstance(reply[key], complex):
-            raise InputError(f"{key!r} must be a number")
-    return {**reply, "task": labels, "rows": rows.astype(np.int64)}
+    """Return what a site says of its tasks, or refuse it: whatever it sends, the run goes on without it."""
+    labels = told_labels(reply.get("task"))
+    rows = told_rows(reply.get("rows"), len(labels))
+    if not isinstance(reply.get("named"), bool | np.bool_):
+        raise InputError("'named' must be true or false")
+    numbers = {key: _told_number(reply.get(key), key) for key in _NUMBERS}
+    return {"task": labels, "rows": rows, "named": bool(reply["named"]), **numbers}
+
+
+def told_rows(value: object, count: int) -> Counts:
+    """Return the numbers of rows that a site tells for its `count` tasks, or refuse them."""
+    rows = np.asarray(value)
+    if rows.dtype.kind not in "iu" or rows.shape != (count,) or rows.min() < 1 or rows.max() > MOST_ROWS:
+        raise InputError(f"a site must tell one number of rows, from 1 to {MOST_ROWS:.0e}, for each of its tasks")
+    return rows.astype(np.int64)
+
+
+def _told_number(value: object, key: str) -> float:
+    plain = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not plain or not 0.0 <= value <= np.finfo(np.float64).max:  # type: ignore[operator]
+        raise InputError(f"{key!r} must be a finite number of at least 0")
+    return float(value)  # type: ignore[arg-type]

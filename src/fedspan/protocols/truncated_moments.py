@@ -15,8 +15,8 @@ from scipy.linalg import eigh
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.linalg import orthonormalize
+from fedspan.protocols.task_names import positions
 from fedspan.protocols.task_rows import Part, TaskRows
-from fedspan.protocols.tasks import positions
 
 Matrix = NDArray[np.float64]
 

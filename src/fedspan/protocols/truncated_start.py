@@ -89,6 +89,8 @@ def fitting_start(
     if groups is not None and not 1 <= groups <= L:
         raise InputError(f"groups={groups} must be between 1 and the number of sites, {L}")
     needed = min(q, TASKS_PER_DIRECTION * (min(4, max_rank) if rank is None else rank))
+    if groups is not None and init in ("subspace_median", "random"):
+        raise InputError(f"groups={groups} does nothing with init={init!r}: it goes with init='median_of_means'")
     if init == "auto" and groups is not None:
         init = "median_of_means"
     elif init == "auto":

@@ -9,7 +9,8 @@ matrix of the start, and -10 times the mean of the honest gradients. Errors are 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,8 @@ Matrix = NDArray[np.float64]
 START_STEPS = ("local_basis", "local_loadings", "local_product", "local_own_product")
 #: Table of Figure 1 in the paper, "max (mean)": the start by L_byz.
 PAPER_START = {"GM": {1: (0.716, 0.665), 2: (0.717, 0.667)}, "GMoM": {1: (0.477, 0.457), 2: (0.475, 0.459)}}
+#: The paper's truncation, which takes the truth to know.
+KNOWING = ", C = 9 kappa^2 mu^2"
 GM: dict[str, Any] = {"init": "subspace_median", "output": "node"}
 GMOM: dict[str, Any] = {
     "init": "median_of_means",
@@ -75,7 +78,7 @@ class Costs:
     def take(self, name: str, record: RunRecord, seconds: float, iterations: int) -> None:
         """Keep the cost of one run; the coordinator's own time is what is not spent in calls."""
         rounds = [call for call in record.calls if call.step.endswith("local_gradient")]
-        start = [call for call in record.calls if not call.step.endswith("local_gradient")]
+        start = [call for call in record.calls if not call.step.endswith(("local_gradient", "local_moments"))]
         sites = len(record.sites)
 
         def traffic(calls: Sequence[Any]) -> float:
@@ -126,23 +129,30 @@ def curve(
 
 def run(quick: bool = False) -> Results:
     """Run the paper's table and figure, and what goes beyond them; `quick` means one seed and smaller problems."""
-    small = Setting(120, 120, 3, 15, 18) if quick else Setting()
     results = Results(
         "Byzantine-resilient few-shot learning",
         "The start and Figure 1 of Singh and Vaswani (ICML 2024), and what goes beyond them. The paper's numbers in "
         "brackets.",
     )
-    seeds = range(1 if quick else 3)
-    results.parts.append(start_table(Setting(), range(1 if quick else 10), quick))
-    costs = Costs()
-    results.parts.append(descent(small, seeds, 30 if quick else 60, costs))
-    results.parts.append(cost_table(small, costs))
-    results.parts.append(beyond.step_sizes(seeds))
-    results.parts.append(beyond.splits(seeds))
-    results.parts.append(beyond.more_attacks(seeds, quick))
-    results.parts.extend(beyond.excess_risk(seeds, noises=(0.0, 0.1) if quick else (0.0, 0.1, 0.5), quick=quick))
-    results.parts.append(words())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*sites did not say which tasks")  # they lie, as in the paper
+        warnings.filterwarnings("ignore", message=".*and uncertain coefficients")  # of unequal tasks, some are small
+        results.parts.extend(_parts(quick))
     return results
+
+
+def _parts(quick: bool) -> Iterator[Table | Chart | Words]:
+    small = Setting(120, 120, 3, 15, 18) if quick else Setting()
+    seeds = range(1 if quick else 3)
+    yield start_table(Setting(), range(1 if quick else 10), quick)
+    costs = Costs()
+    yield descent(small, seeds, 30 if quick else 60, costs)
+    yield cost_table(small, costs)
+    yield beyond.step_sizes(seeds)
+    yield beyond.splits(seeds)
+    yield beyond.more_attacks(seeds, quick)
+    yield from beyond.excess_risk(seeds, noises=(0.0, 0.1) if quick else (0.0, 0.1, 0.5), quick=quick)
+    yield words()
 
 
 def start_table(setting: Setting, seeds: Sequence[int], quick: bool = False) -> Table:
@@ -154,8 +164,8 @@ def start_table(setting: Setting, seeds: Sequence[int], quick: bool = False) -> 
         mu = np.linalg.norm(made.loadings, axis=1).max() / (np.sqrt(setting.r / setting.q) * sizes[0])
         paper = 9.0 * float((sizes[0] / sizes[-1]) ** 2 * mu**2)
         ways: dict[str, dict[str, Any]] = {
-            "GM, node": {**GM, "truncation": paper},
-            "GMoM, node": {**GMOM, "truncation": paper},
+            f"GM, node{KNOWING}": {**GM, "truncation": paper},
+            f"GMoM, node{KNOWING}": {**GMOM, "truncation": paper},
             "GM, eigenspace, C = 9": {**GM, "output": "eigenspace"},
         }
         if not quick:
@@ -188,7 +198,7 @@ def start_table(setting: Setting, seeds: Sequence[int], quick: bool = False) -> 
 def _start_cell(name: str, count: int, values: Sequence[float]) -> str:
     if not values:
         return ""
-    known = PAPER_START[name.split(",", 1)[0]][count] if name in ("GM, node", "GMoM, node") else None
+    known = PAPER_START[name.split(",", 1)[0]][count] if name.endswith(KNOWING) else None
     return f"{max(values):.3f} ({np.mean(values):.3f})" + (f" [{known[0]:.3f} ({known[1]:.3f})]" if known else "")
 
 
@@ -249,9 +259,9 @@ def cost_table(setting: Setting, costs: Costs) -> Table:
         rows,
         "Both ways; in brackets the theory: n r numbers each way and iteration; of the start n r once or, by the power "
         "method, (n + q) r each way in each of 10 iterations. What is more are r^2 + 3 numbers per iteration, the "
-        "tasks' names with every exchange by task, and the names of keys. Seconds of the last seed, on one thread; the "
-        "start with the work of all sites. The centre's time is that of medians and QR, in O(L n r) memory: never an "
-        "n x n matrix, where the paper counts n^2 L.",
+        "tasks' names with every exchange by task, and the names of keys; 2 r^2 + 3 numbers in the end are left out. "
+        "Seconds of the last seed, on one thread; the start with the work of all sites. The centre's time is that of "
+        "medians and QR, in O(L n r) memory: never an n x n matrix, where the paper counts n^2 L.",
     )
 
 

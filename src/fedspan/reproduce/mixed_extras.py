@@ -15,8 +15,8 @@ from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
 from fedspan.protocols.feature_maps import polynomial
 from fedspan.protocols.moment_descent import CLEAR, moment_descent
-from fedspan.reproduce.mixed_runs import RAW, Setting, many
-from fedspan.reproduce.results import Table
+from fedspan.reproduce.mixed_runs import RAW, Setting
+from fedspan.reproduce.results import Table, counted
 
 
 def new_clients(seeds: Sequence[int], draws: int) -> Table:
@@ -40,7 +40,7 @@ def new_clients(seeds: Sequence[int], draws: int) -> Table:
         "C3: the cluster of a new client",
         ["rows of the client", "right", "mean confidence"],
         [[f"{n}", f"{np.mean(right[n]):.4f}", f"{np.mean(sure[n]):.4f}"] for n in right],
-        f"{len(seeds)} fits, {draws} clients each and number of rows, drawn with the shares 0.2, 0.3, 0.5.",
+        f"{counted(seeds)} ({seeds[0]} on), {draws} clients for each number of rows, shares 0.2, 0.3, 0.5.",
     )
 
 
@@ -52,8 +52,8 @@ def missed_clusters(seeds: Sequence[int]) -> Table:
             sizes=np.repeat([10, 30], [200, 60]), proportions=[0.2, 0.3, 0.5], n_features=30, seed=seed
         )
         fed = federate(made.X, made.y, sites=made.sites, seed=seed)
-        with fed.begin("anchors") as run:  # p_min such that ten are taken at first
-            start = moment_descent(run, n_clusters=3, n_columns=30, p_min=np.log(3 / 0.001) / 10.0)
+        with fed.begin("anchors") as run:  # miss such that ten are taken at first
+            start = moment_descent(run, n_clusters=3, n_columns=30, p_min=0.2, miss=3.0 * np.exp(-2.0))
         names = np.unique(made.sites)
         first = [int(made.labels[np.searchsorted(names, name)]) for name in start.anchors[:10]]
         short = len(set(first)) < 3
@@ -87,7 +87,7 @@ def missed_clusters(seeds: Sequence[int]) -> Table:
 
 def traffic_table(configuration: str = "C2") -> Table:
     """Bytes, calls and rounds of whole fits."""
-    made = make_mixed_regression(configuration, seed=100)  # type: ignore[arg-type]
+    made = make_mixed_regression(configuration, seed=1000)  # type: ignore[arg-type]
     stack = SiteStack(made.X, made.y, np.unique(made.sites, return_counts=True)[1])
     ols = bottleneck_distance(stack.fitted(made.labels, made.coef), made.coef)
     cases: dict[str, dict[str, Any]] = {
@@ -117,7 +117,7 @@ def traffic_table(configuration: str = "C2") -> Table:
         f"{configuration}: traffic of whole fits",
         ["fit", "calls", "rounds", "kB up per site", "kB down per site", "error / OLS"],
         rows,
-        "Seed 100, tol 1e-6. Features as they are but in the last row, where the covariance of all rows is asked for.",
+        "Seed 1000, tol 1e-6. Features as they are but in the last row, where the covariance of all rows is asked for.",
     )
 
 
@@ -133,7 +133,7 @@ def perturbation_table(seeds: Sequence[int]) -> Table:
         "C1: perturbed models (Remark 2)",
         ["length of the noise", "start error, mean", "largest"],
         [[f"{length:g}", f"{np.mean(e):.3f}", f"{np.max(e):.3f}"] for length, e in errors.items()],
-        f"{many(len(seeds))}. Two independent perturbations for every site; models have a length of about 1. No "
+        f"{counted(seeds)}. Two independent perturbations for every site; models have a length of about 1. No "
         "account of privacy is made of this.",
     )
 
@@ -174,7 +174,7 @@ def hard_cases(seeds: Sequence[int]) -> Table:
         "Harder data: error over that of least squares with true labels",
         ["data: fit", "median", "largest", "labels", "mean confidence", "right number of clusters"],
         rows,
-        f"{many(len(seeds))}. Five covariances: k = 5, d = 30, eigenvalues of each cluster spread by 20, 250 "
+        f"{counted(seeds)}. Five covariances: k = 5, d = 30, eigenvalues of each cluster spread by 20, 250 "
         "sites of 8 rows and 25 of 40. Two rows: 900 sites of 2 rows and 20 of 50, five columns with all their squares "
         "and products, k = 3. Noise 0.2.",
     )

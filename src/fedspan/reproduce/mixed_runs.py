@@ -175,11 +175,6 @@ def trajectory(
     return models, [*errors, measure(models)]
 
 
-def many(seeds: int) -> str:
-    """Return a number of seeds in words."""
-    return f"{seeds} seed" if seeds == 1 else f"{seeds} seeds"
-
-
 def rounds_to(errors: list[float], target: float) -> float:
     """Return after how many rounds the error is at most `target` and stays there; infinity if never."""
     above = np.flatnonzero(np.asarray(errors) > target)

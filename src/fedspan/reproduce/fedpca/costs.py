@@ -62,25 +62,24 @@ def views(found: Found, names: Sequence[str], rows: int = 400) -> Clouds:
         "attack": rng.choice(np.flatnonzero(traffic.y_test == 1), rows, replace=False),
     }
     scaler = found.fitted["exact (covariance)"].model
-    pictures: dict[str, Mapping[str, Sequence[Sequence[float]]]] = {
-        "before": {
-            group: ((traffic.X_test[chosen] - scaler.mean_) / scaler.scale_)[:, columns].tolist()
-            for group, chosen in groups.items()
-        }
-    }
+    made = {"before": {group: (traffic.X_test[of] - scaler.mean_) / scaler.scale_ for group, of in groups.items()}}
     for name in names:
         model = found.fitted[name].model
-        pictures[f"after: {name}"] = {
-            group: _reconstructed(model, traffic.X_test[chosen])[:, columns].tolist()
-            for group, chosen in groups.items()
-        }
+        made[f"after: {name}"] = {group: _reconstructed(model, traffic.X_test[of]) for group, of in groups.items()}
+    pictures = {title: _clipped({group: Z[:, columns] for group, Z in of.items()}) for title, of in made.items()}
     return Clouds(
         f"{traffic.name}: {', '.join(AXES)} before and after reconstruction",
         AXES,
         pictures,
         f"{rows} normal rows and as many attacks of the test set, standardised. What a reconstruction leaves out is "
-        "the anomaly score.",
+        "the anomaly score. The largest and the least one percent of an axis are drawn at its end.",
     )
+
+
+def _clipped(groups: Mapping[str, Matrix]) -> dict[str, list[list[float]]]:
+    """Return the points with their extremes at the 1st and the 99th percentile: a few would hide all others."""
+    low, high = np.quantile(np.concatenate(list(groups.values())), (0.01, 0.99), axis=0)
+    return {group: np.clip(points, low, high).tolist() for group, points in groups.items()}
 
 
 def _reconstructed(model: Any, X: Matrix) -> Matrix:

@@ -10,7 +10,7 @@ from rich.progress import track
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from fedspan.reproduce.fedpca.measures import Detection, Scores, detection
-from fedspan.reproduce.fedpca.methods import QUANTILE, RANK, Fitted, Method
+from fedspan.reproduce.fedpca.methods import QUANTILE, RANK, SLOW, Fitted, Method
 from fedspan.reproduce.fedpca.traffic import SITES, Traffic
 from fedspan.reproduce.results import Bars, Curves, Table, spread
 
@@ -51,14 +51,16 @@ class Found:
 
 
 def find(split: Callable[[int], Traffic], methods: Mapping[str, Method], seeds: Sequence[int]) -> Found:
-    """Fit every method on the split of every seed, and measure it."""
-    found = Found(split(seeds[0]))
+    """Fit every method on the split of every seed, the `SLOW` ones on that of the last seed alone, and measure it."""
+    found = Found(split(seeds[0]), {name: [] for name in methods})
     for seed in track(seeds, description=found.traffic.name, transient=True):
         found.traffic = split(seed)
         for name, method in methods.items():
+            if name in SLOW and seed != seeds[-1]:
+                continue
             fitted = method(found.traffic, seed)
             measured = [detection(found.traffic.y_test, *score) for score in fitted.scores]
-            found.detections.setdefault(name, []).extend(measured)
+            found.detections[name].extend(measured)
             found.fitted[name] = fitted
     return found
 
@@ -68,6 +70,8 @@ def detection_table(found: Found, title: str, remark: str, *, beside: bool = Tru
     paper = PAPER[found.traffic.name.split(",")[0]] if beside else {}
     rows = [[*detection_row(name, several), *_theirs(paper.get(name))] for name, several in found.detections.items()]
     attacks = float(np.mean(found.traffic.y_test))
+    if any(name in SLOW for name in found.detections):
+        remark += " FedAE and FedBiGAN, which take most of the time: the last of the seeds alone."
     return Table(
         title,
         COLUMNS if beside else COLUMNS[:-2],

@@ -1,0 +1,88 @@
+"""Checks of what the user gave: each refuses with the name, the value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from numbers import Integral, Real
+
+import numpy as np
+
+from fedspan.errors import InputError
+
+
+def whole_number(name: str, value: object, least: int, most: int | None = None, *, why: str = "") -> int:
+    """Return a whole number between `least` and `most` as a Python int, or refuse it.
+
+    Examples
+    --------
+    >>> whole_number("f", -1, 0)
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: f=-1 must be a whole number of at least 0
+    """
+    whole = int(value) if not isinstance(value, bool) and isinstance(value, Integral) else None
+    if whole is None or whole < least or (most is not None and whole > most):
+        bounds = f"of at least {least}" if most is None else f"between {least} and {most}"
+        raise InputError(f"{name}={value!r} must be a whole number {bounds}{why}")
+    return whole
+
+
+def real_number(
+    name: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+    why: str = "",
+) -> float:
+    """Return a finite number within bounds as a Python float, or refuse it.
+
+    Examples
+    --------
+    >>> real_number("level", 0, above=0, most=1, why=", such as 0.95")
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: level=0 must be a finite number above 0 and at most 1, such as 0.95
+    """
+    found = math.nan
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with suppress(OverflowError):
+            found = float(value)
+    if not (math.isfinite(found) and above < found < below and least <= found <= most):
+        bounds = {"above": above, "of at least": least, "below": below, "at most": most}
+        said = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+        raise InputError(f"{name}={value!r} must be a finite number{' ' * bool(said)}{' and '.join(said)}{why}")
+    return found
+
+
+def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuse a value that is not one of a few words.
+
+    Examples
+    --------
+    >>> one_of("order", 3, ("first", "last"))
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: order=3 must be one of 'first', 'last'
+    """
+    if not isinstance(value, str) or value not in allowed:
+        raise InputError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
+
+
+def true_or_false(name: str, value: object) -> bool:
+    """Return a truth value as a Python bool, or refuse it: words like "no" would be taken for True.
+
+    Examples
+    --------
+    >>> true_or_false("scale", "no")
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: scale='no' must be True or False
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}={value!r} must be True or False")
+    return bool(value)

@@ -1,0 +1,211 @@
+"""FedMixedRegressor on a real table with all its faults, through faults and resumes, and what its options change."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import LinearRegression
+from sklearn.preprocessing import PolynomialFeatures
+
+import fedspan as fs
+from fedspan.aggregation import SpectralFilter
+from fedspan.linalg import matched_share
+
+from ..protocols.mixtures import federation, mixture
+from ..protocols.test_mixed_starts import lopsided
+
+
+@pytest.fixture(scope="module")
+def patients():
+    """The diabetes study as sites of like age, sex and body mass: 55 of 1 to 31 patients, in units of their own.
+
+    With a column that is the sum of two others, one that is constant, units of a million and of a hundred-millionth,
+    and an outlier in row 11.
+    """
+    raw = load_diabetes(scaled=False)
+    sites = np.array([f"{int(age // 10)}-{int(sex)}-{int(bmi // 5)}" for age, sex, bmi in raw.data[:, :3]])
+    table = [raw.data, raw.data[:, 4] + 2 * raw.data[:, 5], np.full(len(raw.data), 3.0)]
+    X = np.column_stack([*table, raw.data[:, 6] * 1e6, raw.data[:, 7] * 1e-8])
+    X[11, 3] = 1e4
+    return X, raw.target, sites
+
+
+@pytest.mark.parametrize("scaling", ["whiten", "standardize"])
+def test_one_model_for_all_patients_is_least_squares(patients, scaling):
+    X, y, sites = patients
+    model = fs.FedMixedRegressor(1, update="exact", scaling=scaling).fit(X, y, sites=sites)
+    scaled = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+    np.testing.assert_allclose(model.predict(X), LinearRegression().fit(scaled, y).predict(scaled), rtol=1e-5)
+
+
+def test_patients_do_not_fall_into_clusters_and_that_is_said(patients):
+    X, y, sites = patients
+    options = {"start": "spectral", "update": "exact", "random_state": 0}
+    assert fs.FedMixedRegressor("auto", **options).fit(X, y, sites=sites).n_clusters_ == 1
+    there = np.arange(len(y)) != 11
+    with pytest.warns(UserWarning, match="may be too many"):
+        fs.FedMixedRegressor(2, **options).fit(X[there], y[there], sites=sites[there])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"start": "spectral", "assignment": "soft"},
+        {"start": "random", "n_starts": 3},
+        {"start": "spectral", "update": "fedprox"},
+        {"start": "spectral", "aggregator": SpectralFilter()},
+    ],
+    ids=str,
+)
+def test_hidden_groups_of_patients_are_found(patients, options):
+    """Half of the sites measure the outcome on another scale, which nobody knows."""
+    X, y, sites = patients
+    names = np.unique(sites)
+    other = np.arange(len(names)) % 2 == 1
+    turned = np.where(other[np.searchsorted(names, sites)], 900.0 - 3.0 * y, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = fs.FedMixedRegressor(2, max_rounds=100, tol=1e-4, random_state=0, **options)
+        model.fit(X, turned, sites=sites)
+    large = np.array([np.sum(sites == name) >= 5 for name in names])
+    assert matched_share(model.labels_[large], other[large]) > 0.9
+    assert np.isfinite(model.coef_).all()
+
+
+def test_units_and_constants_of_a_real_table_do_not_change_the_clusters(patients):
+    X, y, sites = patients
+    options = {"n_clusters": 2, "start": "spectral", "update": "exact", "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        dirty = fs.FedMixedRegressor(**options).fit(X, y, sites=sites)
+        clean = fs.FedMixedRegressor(**options).fit(X[:, :10], y, sites=sites)
+    assert dirty.coef_.shape == (2, 14)
+    np.testing.assert_allclose(dirty.predict(X, site=sites), clean.predict(X[:, :10], site=sites), rtol=1e-4)
+
+
+# Faults and resumes.
+
+
+@pytest.mark.parametrize("update", ["fedavg", "exact"])
+def test_sites_that_drop_out_come_late_or_send_nonsense(update):
+    made = mixture(0, sizes=(10,) * 60, k=2, d=4)
+    plan = fs.FaultPlan(seed=2, drop=0.03, delay=0.03, malformed=0.03, nonfinite=0.03, shape=0.03, stale=0.03)
+    model = fs.FedMixedRegressor(2, start="spectral", update=update, max_rounds=30, random_state=0)
+    model.fit(federation(made).with_faults(plan))
+    reasons = " ".join(why for _, _, why in model.run_.failures)
+    for word in ("non-finite", "misshapen", "stale", "deadline"):
+        assert word in reasons
+    known = np.flatnonzero(model.labels_ >= 0)
+    truth = [made[3][int(model.sites_[i])] for i in known]
+    assert len(known) > 0.8 * len(model.sites_)
+    assert matched_share(model.labels_[known], truth) == 1.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"update": "exact", "n_clusters": "auto", "max_clusters": 3},
+        {"assignment": "soft", "update": "fedprox"},
+        {"aggregator": SpectralFilter()},
+        {"aggregator": SpectralFilter(), "update": "exact"},
+        {"start": "random", "n_starts": 2, "loss": "logistic"},
+        {"start": "moment_descent", "perturbation": 0.2},
+    ],
+    ids=str,
+)
+def test_a_fit_that_is_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, options):
+    made = mixture(1, sizes=(6,) * 20, k=2, d=3)
+    y = (made[1] > 0).astype(float) if "loss" in options else made[1]
+
+    def fit(folder):
+        fed = fs.federate(made[0], y, sites=made[2], run_dir=folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return fs.FedMixedRegressor(
+                **{"n_clusters": 2, "start": "spectral", "max_rounds": 4, "random_state": 0, **options}
+            ).fit(fed)
+
+    whole = fit(tmp_path / "whole")
+    journal = (tmp_path / "whole" / "run-000" / "journal").read_bytes()
+    folder = tmp_path / "again" / "run-000"
+    folder.mkdir(parents=True)
+    (folder / "journal").write_bytes(journal[: int(0.7 * len(journal))])
+    again = fit(tmp_path / "again")
+    assert any(call.replayed for call in again.run_.calls)
+    assert not all(call.replayed for call in again.run_.calls)
+    for name in ("coef_", "intercept_", "proba_", "labels_", "cluster_rows_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+
+
+# Options.
+
+
+def test_the_degree_of_polynomials():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 2))
+    y = X[:, 0] ** 3 - X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=300)
+    model = fs.FedMixedRegressor(1, features="polynomial", degree=3, update="exact").fit(X, y, sites=np.arange(300) % 9)
+    mapped = PolynomialFeatures(3, include_bias=False).fit_transform(X)
+    np.testing.assert_allclose(model.coef_[0], LinearRegression().fit(mapped, y).coef_, atol=1e-8)
+
+
+def test_small_clusters_take_more_anchors():
+    made = mixture(4, sizes=(10,) * 90, k=2, d=3)
+    anchors = {}
+    for p_min in (None, 0.2):
+        model = fs.FedMixedRegressor(2, p_min=p_min, max_rounds=5, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            model.fit(made[0], made[1], sites=made[2])
+        anchors[p_min] = model.run_.metric("anchors")[0]
+    assert anchors == {None: 16, 0.2: 39}  # log(2 / 0.001) over 1/2 and over 0.2
+
+
+def test_anchors_that_miss_a_cluster_do_not_end_in_a_wrong_model():
+    made = lopsided(0)
+    model = fs.FedMixedRegressor(3, random_state=0).fit(made[0], made[1], sites=made[2])
+    assert model.run_.metric("covered")[0] is False
+    assert matched_share(model.labels_, made[3]) > 0.98
+
+
+def test_an_empty_cluster_of_classes_is_told():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(200, 2))
+    y = (X[:, 0] + 0.3 * rng.normal(size=200) > 0).astype(float)
+    told = []
+    for seed in range(4):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = fs.FedMixedRegressor(3, loss="logistic", start="random", max_rounds=60, random_state=seed)
+            model.fit(X, y, sites=np.arange(200) % 6)
+        empty = (model.cluster_rows_ < 0.5).any()
+        told.append(any("has no sites" in str(warning.message) for warning in caught))
+        assert told[-1] == empty
+    assert any(told)
+
+
+def test_confidence_in_the_cluster_of_a_new_client_with_classes():
+    rng = np.random.default_rng(6)
+    slopes = np.array([[2.0, -1.0, 0.5], [-1.0, 2.0, 0.5]])
+    labels = np.arange(60) % 2
+    X = rng.normal(size=(60 * 30, 3))
+
+    def draw(rows, which):
+        return (rng.random(len(rows)) < 1 / (1 + np.exp(-np.einsum("nd,nd->n", rows, which)))).astype(float)
+
+    y = draw(X, slopes[np.repeat(labels, 30)])
+    model = fs.FedMixedRegressor(2, loss="logistic", start="spectral", random_state=0)
+    model.fit(X, y, sites=np.repeat(np.arange(100, 160), 30))
+    order = [int(np.argmin(np.linalg.norm(model.coef_ - slope, axis=1))) for slope in slopes]
+    right, sure = [], []
+    for _ in range(600):
+        j, rows = int(rng.integers(2)), rng.normal(size=(4, 3))
+        found = model.assign(rows, draw(rows, np.tile(slopes[j], (4, 1))))
+        right.append(found.label == order[j])
+        sure.append(found.confidence)
+    assert np.mean(right) > 0.8
+    assert np.mean(sure) == pytest.approx(np.mean(right), abs=0.05)

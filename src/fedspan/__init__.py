@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, Site, lens, step
+from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, SecureSum, Site, lens, step
 
 if TYPE_CHECKING:
     from fedspan.engines.local import LocalFederation, federate
@@ -64,6 +64,7 @@ __all__ = [
     "Policy",
     "Replies",
     "RunRecord",
+    "SecureSum",
     "Site",
     "federate",
     "lens",

@@ -143,6 +143,20 @@ def test_a_used_folder_is_refused_without_resume_and_gives_the_same_bytes_with_i
     assert (study.parent / "results" / "study.toml").read_text() == STUDY
 
 
+def test_a_study_with_secure_sums(study, table, capsys):
+    study.write_text(STUDY + "[federation]\nsecure_sum = true\nwire = true\n")
+    assert main(["run", str(study)]) == 0
+    model = fs.load(study.parent / "results" / "model.fedspan")
+    np.testing.assert_allclose(model.components_, pooled(table).components_, atol=1e-8)
+    assert min(model.run_.calls[-1].bytes_down.values()) > 82  # sealed shares of the other sites
+    study.write_text(
+        STUDY.replace("n_components = 2", 'n_components = 2\nsolver = "stack"') + "[federation]\nsecure_sum = true\n"
+    )
+    assert main(["run", str(study), "--out", str(study.parent / "other")]) == 2
+    assert "FedPCA(solver='stack') needs the replies of single sites" in capsys.readouterr().err
+    assert not (study.parent / "other").exists()
+
+
 BAD = {
     "not TOML": (lambda text: text.replace("[model]", "[model"), "is not valid TOML"),
     "unknown key": (lambda text: "colour = 3\n" + text, "'colour' is not a known key; known are"),
@@ -165,6 +179,7 @@ BAD = {
     "feature twice": (lambda text: text.replace("drop", 'features = ["age", "age"]\ndrop'), "'age' twice"),
     "feature dropped": (lambda text: text.replace("drop", 'features = ["age", "id"]\ndrop'), "'id' twice"),
     "bad seed": (lambda text: text.replace("seed = 4", 'seed = "four"'), "seed = 'four' must be a whole number"),
+    "bad secure sum": (lambda text: text + "[federation]\nsecure_sum = 3\n", "secure_sum = 3 must be true or false"),
     "bad quorum": (lambda text: text + "[federation]\nquorum = 2.5\n", "quorum=2.5 must be"),
     "bad jobs": (lambda text: text + "[federation]\nn_jobs = 0\n", "n_jobs=0 must be"),
 }

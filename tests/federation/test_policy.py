@@ -135,7 +135,7 @@ def test_quorum_counts(quorum, asked, needed):
         {"quorum": True},
         {"max_bytes": 0},
         {"max_bytes": 1.5},
-        {"secure_sum": True},
+        {"secure_sum": "yes"},
     ],
     ids=str,
 )

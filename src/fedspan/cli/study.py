@@ -48,7 +48,7 @@ def read_study(path: Path, output: Path | None = None) -> Study:
     text, raw = _parsed(path)
     _check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation"}, path, "")
     federation = _table(raw, "federation", path)
-    _check_keys(federation, {"n_jobs", "wire", "deadline", "quorum", "max_bytes"}, path, "[federation] ")
+    _check_keys(federation, {"n_jobs", "wire", "deadline", "quorum", "max_bytes", "secure_sum"}, path, "[federation] ")
     preprocess = raw.get("preprocess", [])
     if not isinstance(preprocess, list) or not all(isinstance(entry, dict) for entry in preprocess):
         raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
@@ -118,7 +118,8 @@ def _estimator(raw: Mapping[str, Any], path: Path, where: str, method: str) -> F
 
 def _policy(raw: Mapping[str, Any], path: Path) -> Policy:
     try:
-        return Policy(**{key: raw[key] for key in ("deadline", "quorum", "max_bytes") if key in raw})
+        _typed(raw, "secure_sum", bool, False, path)
+        return Policy(**{key: raw[key] for key in ("deadline", "quorum", "max_bytes", "secure_sum") if key in raw})
     except PolicyError as error:
         raise InputError(f"{path}: [federation] {error}") from None
 

@@ -15,9 +15,10 @@ from fedspan.checks import whole_number
 from fedspan.engines.threads import PinnedThreads, blas_threads
 from fedspan.engines.workers import Batch
 from fedspan.errors import InputError, MessageError
-from fedspan.federation import Federation, Policy, Site
+from fedspan.federation import Federation, Policy, SecureSum, Site
 from fedspan.federation.call import Call, Failure, Outcome
 from fedspan.federation.host import SiteHost
+from fedspan.federation.secure.sums import check_possible
 from fedspan.federation.site import checked_names
 from fedspan.federation.state import Changes
 from fedspan.federation.view import Root, View
@@ -65,7 +66,7 @@ class LocalEngine:
         late = Failure(f"late: no reply within {policy.deadline:g} s")
         payload = b""
         if self.wire:
-            payload = encode(call.payload)
+            payload = b"" if call.apart else encode(call.payload)
             lenses = [
                 replace(lens, parameters=decode(encode(lens.parameters), policy.max_bytes)) for lens in call.lenses
             ]
@@ -73,7 +74,9 @@ class LocalEngine:
 
         def perform(name: str) -> Outcome:
             try:
-                message = decode(payload, policy.max_bytes) if self.wire else call.payload
+                message = call.payload_of(name)
+                if self.wire:
+                    message = decode(payload or encode(message), policy.max_bytes)
                 delivery = self._hosts[name].perform(call, message, accepted.get(name, -1))
                 if self.wire:
                     sent = encode(delivery.reply)
@@ -92,6 +95,16 @@ class LocalEngine:
             outcomes[name] = batch.results.get(name, late)
         self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
         return outcomes
+
+    def introduce(self, least: int) -> None:
+        """Let every site know the public keys of all, as their owners would, and answer by secure sums only.
+
+        These must be over at least `least` sites.
+        """
+        keys = {name: host.vault.public for name, host in self._hosts.items()}
+        for host in self._hosts.values():
+            host.vault.introduce(keys)
+            host.vault.least, host.vault.sums_only = least, True
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
         """Do to a site's state what the journal says that call `number` did."""
@@ -158,6 +171,9 @@ class LocalFederation(Federation):
                 )
         seed = whole_number("seed", seed, 0)
         engine = LocalEngine(sites, n_jobs, wire)
+        if policy is not None and isinstance(policy.secure_sum, SecureSum):
+            check_possible(policy.secure_sum, "a sum", len(engine.sites))
+            engine.introduce(policy.secure_sum.least)
         root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir))
         super().__init__(root, View(engine.sites))
 

@@ -55,6 +55,9 @@ class FedEstimator(BaseEstimator):
         Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
         """
         fed = self._as_federation(X, y, sites, task, **checks)
+        needs = self._single_replies()
+        if needs is not None:
+            fed.need_single_replies(f"{type(self).__name__}{needs}")
         settings = {**self.get_params(deep=False), "random_state": self._seed()}
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
@@ -69,6 +72,11 @@ class FedEstimator(BaseEstimator):
             self.sites_ = agreed.sites
             yield agreed
             self.run_ = run.record
+
+    def _single_replies(self) -> str | None:
+        """Return which parameters need the replies of single sites, as a call has them, or ``None`` for sums alone."""
+        aggregator = getattr(self, "aggregator", None)
+        return None if aggregator is None else f"(aggregator={aggregator!r})"
 
     def _as_federation(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Federation:
         if isinstance(X, Federation):

@@ -215,6 +215,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
                 del self.tasks_, self.loadings_, self.intercept_
         return self
 
+    def _single_replies(self) -> str | None:
+        return ""
+
     def predict(self, X: Any, task: Any = None) -> NDArray[np.float64]:
         """Predict rows (m, n) of `task`: one label, a label for each row, or what `adapt` returned.
 

@@ -101,6 +101,9 @@ class LocalPCADetector(FedDetector):
         self.offset_ = -1.0
         return self
 
+    def _single_replies(self) -> str | None:
+        return ""
+
     def score_samples(self, X: Any, site: str | None = None) -> Any:
         """Return minus the anomaly score of each row (n,), in the eyes of `site` or of most sites."""
         return super(LocalPCADetector, self._of(site)).score_samples(X)

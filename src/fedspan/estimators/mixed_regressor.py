@@ -194,6 +194,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
                 self._learn(mapped, names)
         return self
 
+    def _single_replies(self) -> str | None:
+        return ""
+
     def predict(self, X: Any, *, site: Any = None, cluster: Any = None) -> NDArray[np.float64]:
         """Return predictions for rows.
 

@@ -13,7 +13,7 @@ from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator, check_aggregator
-from fedspan.estimators.pca_solvers import RESILIENT, SOLVERS, Solution, prepared_moments, solve
+from fedspan.estimators.pca_solvers import OF_SUMS, RESILIENT, SOLVERS, Solution, prepared_moments, solve
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.consensus import check_settings
@@ -246,6 +246,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     def _lens(self) -> dict[str, Any]:
         return {"mean": self.mean_ if self.center else None, "scale": self.scale_}
+
+    def _single_replies(self) -> str | None:
+        return super()._single_replies() if self.solver in OF_SUMS else f"(solver={self.solver!r})"
 
     def _check_parameters(self) -> None:
         if self.solver not in SOLVERS:

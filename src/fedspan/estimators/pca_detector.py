@@ -13,7 +13,7 @@ from fedspan.errors import InputError
 from fedspan.estimators.detector import usual_dimension
 from fedspan.estimators.pca import FedPCA
 from fedspan.estimators.pca_scoring import PCAScoring
-from fedspan.estimators.pca_solvers import RESILIENT
+from fedspan.estimators.pca_solvers import OF_SUMS, RESILIENT
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_root
 from fedspan.protocols.covariance_pca import covariance_pca
@@ -228,6 +228,9 @@ class FedPCADetector(PCAScoring):
     def _resilient(self, rule: Aggregator) -> Aggregator | None:
         """Return the aggregator: the one asked for, else `rule` where the solver is resilient, else none."""
         return self.aggregator or (rule if self.solver in RESILIENT else None)
+
+    def _single_replies(self) -> str | None:
+        return super()._single_replies() if self.solver in OF_SUMS else f"(solver={self.solver!r})"
 
     def _check_parameters(self) -> None:
         self._check_quantile()

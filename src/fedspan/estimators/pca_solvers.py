@@ -34,6 +34,10 @@ ITERATIVE = ("subspace_iteration", "fedpe", "fedpg")
 RESILIENT = ("subspace_median", "median_of_means", "resilient_power", "resilient_covariance")
 
 
+#: These need sums alone, unless there is an aggregator.
+OF_SUMS = ("auto", "covariance", "subspace_iteration", "power")
+
+
 @dataclass(frozen=True)
 class Solution:
     """Principal axes, and the weight that each site had in them; sites that are not named had none."""

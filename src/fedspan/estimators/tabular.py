@@ -240,6 +240,11 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         names = tuple(self.categories_.values())
         return Encoding(text, self.log_, self.missing_, names, self.unknown == "other", self.unexpected_)
 
+    def _single_replies(self) -> str | None:
+        # Sites are asked for the names in text columns, unless it is known beforehand that there is nothing to ask.
+        listed = not isinstance(self.categorical, str) and set(self.categorical) <= set(self.categories or {})
+        return super()._single_replies() if listed else " without a list `categorical` and `categories` for all of it"
+
     def _columns(self) -> list[str]:
         names = self._names()
         return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]

@@ -11,6 +11,7 @@ from fedspan.federation.policy import Policy
 from fedspan.federation.record import CallRecord, Metrics, RunRecord
 from fedspan.federation.replies import Replies, Total
 from fedspan.federation.run import Observer
+from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.site import Batch, Site, generator
 from fedspan.federation.step import step
 
@@ -27,6 +28,7 @@ __all__ = [
     "Policy",
     "Replies",
     "RunRecord",
+    "SecureSum",
     "Site",
     "Total",
     "generator",

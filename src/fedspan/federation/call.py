@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -22,6 +22,8 @@ class Call:
     `number` counts the calls of its run from 0; together with the run's seed and the site's name it decides what a
     site draws. `how` says what is wanted of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``; `conditions`, which
     attacks and faults it suffers. `digest` identifies all of it, so that a journal knows its own calls again.
+
+    A secure sum is one call in several parts: `part` counts them, and `apart` is what single sites are told besides.
     """
 
     run: str
@@ -33,6 +35,8 @@ class Call:
     lenses: tuple[Lens, ...] = ()
     how: str = "ask"
     conditions: str = ""
+    part: int = 0
+    apart: Mapping[str, Message] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -42,13 +46,21 @@ class Call:
             digest.update(part.encode() + b"\0")
         for lens in self.lenses:
             digest.update(lens.digest)
-        digest.update(encode({key: self.payload[key] for key in sorted(self.payload)}))
+        for message in (self.payload, *(self.apart[site] for site in sorted(self.apart))):
+            digest.update(encode({key: message[key] for key in sorted(message)}))
         return digest.hexdigest()
 
+    def payload_of(self, site: str) -> Message:
+        """Return all that one site is told."""
+        return self.payload | self.apart[site] if site in self.apart else self.payload
+
     @cached_property
-    def bytes_down(self) -> int:
-        """Bytes of the message to one site."""
-        return encoded_size(self.payload) + sum(lens.size for lens in self.lenses)
+    def bytes_down(self) -> dict[str, int]:
+        """Bytes of the message to each site."""
+        lenses = sum(lens.size for lens in self.lenses)
+        if not self.apart:
+            return dict.fromkeys(self.to, encoded_size(self.payload) + lenses)
+        return {site: encoded_size(self.payload_of(site)) + lenses for site in self.to}
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +113,10 @@ class Engine(Protocol):
         """Prepare for a run with a fixed number of BLAS threads: the journal's, or the present one."""
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
-        """Run `call` at the sites `to`; `accepted` names the last call accepted from each (absent: none)."""
+        """Run `call` at the sites `to`; `accepted` names the last call accepted from each (absent: none).
+
+        A site is told ``call.payload_of(site)``.
+        """
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
         """Do to a site's state what the journal says that call `number` did."""

@@ -63,9 +63,9 @@ class FaultPlan:
         if sum(getattr(self, kind) for kind in KINDS) > 1 + 1e-12:
             raise InputError("the probabilities of a FaultPlan must add up to at most 1: one fault happens at a time")
 
-    def kind(self, site: str, call: int) -> str | None:
-        """Return the fault that hits `site` in call number `call`, or ``None``."""
-        draw = self._generator(site, call).random()
+    def kind(self, site: str, call: int, part: int = 0) -> str | None:
+        """Return the fault that hits `site` in call number `call`, or ``None``; each part of a call has its own."""
+        draw = self._generator(site, call, *[f"part {part}"] * (part > 0)).random()
         for kind in KINDS:
             draw -= getattr(self, kind)
             if draw < 0:
@@ -77,7 +77,7 @@ class FaultPlan:
         return {site: self._apply(call, site, outcome, repeat) for site, outcome in outcomes.items()}
 
     def _apply(self, call: Call, site: str, outcome: Outcome, repeat: Callable[[str], Outcome]) -> Outcome:
-        kind = self.kind(site, call.number)
+        kind = self.kind(site, call.number, call.part)
         if kind is None or isinstance(outcome, Failure):
             return outcome
         if kind == "duplicate":

@@ -9,18 +9,20 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
+from fedspan.errors import FedspanError, InputError, MessageError, PolicyError, QuorumError
 from fedspan.federation.attack import Attack, Corruption
 from fedspan.federation.call import Call, Failure, Outcome
 from fedspan.federation.faults import FaultPlan
 from fedspan.federation.journal import Entry
-from fedspan.federation.judge import judge
+from fedspan.federation.judge import Judged, judge
 from fedspan.federation.lens import Lens
 from fedspan.federation.policy import Policy
 from fedspan.federation.record import CallRecord, RunRecord
-from fedspan.federation.replies import Replies, Total, total
+from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
-from fedspan.federation.state import NO_CHANGES
+from fedspan.federation.secure.settings import SecureSum
+from fedspan.federation.secure.sums import check_possible, secure_total
+from fedspan.federation.state import NO_CHANGES, Changes
 from fedspan.federation.step import dotted_name, find_step
 from fedspan.federation.view import Root, View, as_text
 from fedspan.wire import Message, canonical, non_finite_key
@@ -82,6 +84,8 @@ class Federation:
         QuorumError
             If fewer sites answered than the policy's quorum.
         """
+        if self.policy.secure_sum and not find_step(step).public:
+            self.need_single_replies(f"asking for the replies of step {find_step(step).name!r}")
         entry = self._call(step, self._recipients(to), payload, None)
         return Replies(entry.replies, entry.failed)
 
@@ -94,6 +98,20 @@ class Federation:
     def mean(self, step: StepLike, /, **payload: object) -> Total:
         """Run `step` at all sites and return, key by key, the plain mean of the replies."""
         return self._combined(step, payload, "mean")
+
+    def need_single_replies(self, what: str) -> None:
+        """Refuse `what` where sums are secure: a protocol that needs single replies says so before its first call.
+
+        Raises
+        ------
+        PolicyError
+            Under ``Policy(secure_sum=True)``.
+        """
+        if self.policy.secure_sum:
+            raise PolicyError(
+                f"{what} needs the replies of single sites, which secure_sum=True hides from the coordinator: "
+                "use what needs sums alone, or a policy without secure_sum"
+            )
 
     def accept(self, replies: Replies, check: Callable[[Message], Message]) -> Replies:
         """Return the replies of the last call as `check` makes them; where it raises, the site has failed.
@@ -119,10 +137,15 @@ class Federation:
         return checked
 
     def sample(self, fraction: float) -> Federation:
-        """Return a view of a random share of the sites, at least one, drawn from this run's generator."""
+        """Return a view of a random share of the sites, drawn from this run's generator.
+
+        At least one, or as many as a secure sum must have.
+        """
         if not 0 < fraction <= 1:
             raise InputError(f"sample({fraction!r}): the fraction must be above 0 and at most 1")
-        count = max(1, round(fraction * len(self.sites)))
+        secure = self.policy.secure_sum
+        least = min(secure.least, len(self.sites)) if isinstance(secure, SecureSum) else 1
+        count = max(least, round(fraction * len(self.sites)))
         chosen = self.rng.choice(len(self.sites), size=count, replace=False)
         return self.subset([self.sites[i] for i in chosen])
 
@@ -184,8 +207,10 @@ class Federation:
     def corrupt(self, attack: Attack, sites: Iterable[str]) -> Federation:
         """Return a federation in which an attack writes the replies of `sites`.
 
-        An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It sees all honest replies.
+        An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It sees all honest replies, so
+        that there is none where sums are secure.
         """
+        self.need_single_replies("an attack")
         corruption = Corruption(attack, frozenset(self._recipients(sites)))
         return self._with(corruptions=(*self._view.corruptions, corruption))
 
@@ -240,27 +265,32 @@ class Federation:
         found = find_step(step)
         found.check(payload)
         message = canonical(payload, "payload")
+        secure = self.policy.secure_sum if how is not None else False
+        if isinstance(secure, SecureSum):
+            check_possible(secure, f"the sum of step {found.name!r}", len(to))
         run, view = self._run, self._view
+        called = "ask" if how is None else f"secure {how} {secure}" if secure else how
         call = Call(
-            run.id, run.next_number(), run.record.seed, found, message, to, view.lenses, how or "ask", view.conditions()
+            run.id, run.next_number(), run.record.seed, found, message, to, view.lenses, called, view.conditions()
         )
-        if call.bytes_down > self.policy.max_bytes:
+        size = max(call.bytes_down.values())
+        if size > self.policy.max_bytes:
             raise MessageError(
-                f"the payload of step {found.name!r} has {call.bytes_down} bytes, "
-                f"more than the {self.policy.max_bytes} allowed"
+                f"the payload of step {found.name!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
             )
         failures: dict[str, Failure] = {}
         recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.name)
         if recorded is not None:
             entry = recorded
         else:
-            entry, failures = self._make(call, how)
+            make = self._make_secure if isinstance(secure, SecureSum) else self._make
+            entry, failures = make(call, how)
             if run.journal is not None:
                 run.journal.append(entry)
         record = _recorded(call, entry, run.round, replayed=recorded is not None)
         run.called(record)
         if not entry.quorum:  # nobody's reply is taken: the sites go back to where they were
-            raise self._quorum_error(record, entry.failed, failures)
+            raise self._quorum_error(record, entry.failed, failures, adding=how is not None)
         if entry.error is not None:
             raise InputError(entry.error)
         if recorded is not None:
@@ -269,17 +299,10 @@ class Federation:
         return entry
 
     def _make(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
-        view = self._view
         start = time.perf_counter()
-        outcomes = self._deliver(call, call.to)
-        for corruption in view.corruptions:
-            outcomes = corruption.applied(call, outcomes)
-        for plan in view.faults:
-            outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
-        judged = judge(call, outcomes, self.policy)
+        judged, changes = self._exchange(call)
         replies = ok = judged.ok
         quorum = len(ok) >= self.policy.needed(len(call.to))
-        changes = {site: outcomes[site].changes for site in ok if outcomes[site].changes is not NO_CHANGES}  # type: ignore[union-attr]
         error = None
         if how is not None:
             replies, error = self._total(ok, call, how) if quorum else ({"": {}}, None)
@@ -297,6 +320,40 @@ class Federation:
         )
         return entry, judged.failed
 
+    def _make_secure(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
+        assert isinstance(self.policy.secure_sum, SecureSum)
+        start = time.perf_counter()
+        found = secure_total(call, self.policy.secure_sum, self._exchange)
+        quorum = found.error is not None or len(found.answered) >= self.policy.needed_for_sum(len(call.to))
+        replies: Message = {}
+        if found.total is not None and quorum:
+            replies = canonical(averaged(found.total, len(found.answered)) if how == "mean" else found.total)
+        entry = Entry(
+            number=call.number,
+            digest="" if self._run.journal is None else call.digest,
+            answered=found.answered,
+            failed={site: failure.reason for site, failure in found.failed.items()},
+            replies={"": replies},
+            changes=found.changes,
+            bytes_up=found.bytes_up,
+            seconds=time.perf_counter() - start,
+            quorum=quorum,
+            error=found.error,
+            bytes_down=found.bytes_down,
+        )
+        return entry, found.failed
+
+    def _exchange(self, call: Call) -> tuple[Judged, dict[str, Changes]]:
+        """Send a call out; return the replies that keep to the policy, and what they did to the sites' states."""
+        outcomes = self._deliver(call, call.to)
+        for corruption in self._view.corruptions:
+            outcomes = corruption.applied(call, outcomes)
+        for plan in self._view.faults:
+            outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
+        judged = judge(call, outcomes, self.policy)
+        changes = {site: outcomes[site].changes for site in judged.ok if outcomes[site].changes is not NO_CHANGES}  # type: ignore[union-attr]
+        return judged, changes
+
     def _total(self, ok: dict[str, Message], call: Call, how: str) -> tuple[dict[str, Message], str | None]:
         """Return the total under the name ``""``, or why the replies cannot be added up."""
         try:
@@ -313,14 +370,17 @@ class Federation:
         return run.engine.call(call, to, run.accepted, self.policy)
 
     def _quorum_error(
-        self, call: CallRecord, failed: Mapping[str, str], failures: Mapping[str, Failure]
+        self, call: CallRecord, failed: Mapping[str, str], failures: Mapping[str, Failure], adding: bool = False
     ) -> QuorumError:
         """Return the error that says who failed and why; its cause is what a site of this process raised."""
         reasons = [f"{site}: {why}" for site, why in failed.items()]
         shown = "; ".join(reasons[:5]) + (f"; and {len(reasons) - 5} more" if len(reasons) > 5 else "")
+        asked = len(call.asked)
+        needed = self.policy.needed_for_sum(asked) if adding else self.policy.needed(asked)
+        what = "secure sum" if adding and self.policy.secure_sum else "quorum"
         error = QuorumError(
-            f"{len(call.asked) - len(failed)} of {len(call.asked)} sites answered step {call.step!r} "
-            f"(call {call.number}), and the quorum needs {self.policy.needed(len(call.asked))}. Failed: {shown}",
+            f"{asked - len(failed)} of {asked} sites answered step {call.step!r} "
+            f"(call {call.number}), and the {what} needs {needed}. Failed: {shown}",
             failed,
         )
         error.__cause__ = next((failure.error for failure in failures.values() if failure.error is not None), None)
@@ -335,7 +395,7 @@ def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -
         asked=call.to,
         answered=entry.answered,
         failed=entry.failed,
-        bytes_down=dict.fromkeys(call.to, call.bytes_down),
+        bytes_down=call.bytes_down if entry.bytes_down is None else entry.bytes_down,
         bytes_up=entry.bytes_up,
         seconds=entry.seconds,
         replayed=replayed,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fedspan.errors import FedspanError
+from fedspan.errors import FedspanError, PolicyError
 from fedspan.federation.call import Call, Delivery
+from fedspan.federation.secure.vault import Vault
 from fedspan.federation.site import Site
 from fedspan.federation.state import Changes
 from fedspan.wire import Message, canonical
@@ -22,15 +23,22 @@ class _Kept:
 
     number: int = -1
     state: Message = field(default_factory=dict)
-    pending: Delivery | None = None
-    pending_call: Call | None = None  # the call that `pending` answers; its number stands even if it failed
+    pending: list[tuple[Call, Delivery]] = field(default_factory=list)  # several where a sum is made in parts
+    pending_number: int | None = None  # the call that `pending` answers: it stands even if the step failed
 
 
 class SiteHost:
-    """Runs calls at one site."""
+    """Runs calls at one site.
 
-    def __init__(self, site: Site) -> None:
+    Parameters
+    ----------
+    vault : Vault, optional
+        With the site's own key, where the engine has one for it.
+    """
+
+    def __init__(self, site: Site, vault: Vault | None = None) -> None:
         self.site = site
+        self.vault = Vault() if vault is None else vault
         self._runs: dict[str, _Kept] = {}
         self._seen_through: tuple[bytes, Site] = (b"", site)
 
@@ -39,35 +47,44 @@ class SiteHost:
         kept = self._runs.get(call.run)
         if kept is None:
             kept = self._runs[call.run] = _Kept()
-        before = kept.pending_call
-        if before is not None and before.number == call.number and before.digest == call.digest and kept.pending:
-            return kept.pending
-        self._settle(kept, after)
-        kept.pending, kept.pending_call = None, call
-        site = self._view(call).at_work(kept.state, call.seed, call.number)
+        if call.number == kept.pending_number:
+            for before, given in kept.pending:
+                if before.digest == call.digest:
+                    return given
+        if self.vault.sums_only and not call.step.public:
+            raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
+        if call.part == 0:
+            self._settle(kept, after)
+            kept.pending_number = call.number
+        elif call.number != kept.pending_number:
+            raise FedspanError(f"this site has not been in call {call.number} from its beginning")
+        site = self._view(call).at_work(kept.state, call.seed, call.number, self.vault)
         reply = canonical(call.step.function(site, **payload), "reply")
-        kept.pending = Delivery(call.number, reply, len(self.site), site.changes())
-        return kept.pending
+        delivery = Delivery(call.number, reply, len(self.site), site.changes())
+        kept.pending.append((call, delivery))
+        return delivery
 
     def restore(self, run: str, number: int, changes: Changes) -> None:
         """Do to the state what call `number` of a journal did."""
         kept = self._runs.setdefault(run, _Kept())
-        kept.number, kept.state, kept.pending = number, changes.applied_to(kept.state), None
+        kept.number, kept.state, kept.pending = number, changes.applied_to(kept.state), []
 
     def forget(self, run: str) -> None:
         """Drop a run's state."""
         self._runs.pop(run, None)
+        self.vault.forget(run)
 
     def _settle(self, kept: _Kept, after: int) -> None:
         """Bring the state to the one after call `after`: keep the pending call's changes, or take them back."""
-        pending, kept.pending = kept.pending, None
+        pending, kept.pending = kept.pending, []
         if after == kept.number:
             return
-        if kept.pending_call is None or kept.pending_call.number != after:
+        if kept.pending_number != after:
             raise FedspanError(f"this site has its state as of call {kept.number}, not of call {after}")
         kept.number = after
-        if pending is not None and pending.changes:
-            kept.state = pending.changes.applied_to(kept.state)
+        for _, delivery in pending:
+            if delivery.changes:
+                kept.state = delivery.changes.applied_to(kept.state)
 
     def _view(self, call: Call) -> Site:
         """Return the site through the call's lenses; the last such view is kept, with what it has computed."""

@@ -50,6 +50,7 @@ class Entry:
     seconds: float
     quorum: bool = True
     error: str | None = None
+    bytes_down: dict[str, int] | None = None  # where the call alone does not tell them
 
 
 class Journal:
@@ -125,6 +126,7 @@ class Journal:
             "seconds": entry.seconds,
             "quorum": entry.quorum,
             "error": entry.error,
+            **({} if entry.bytes_down is None else {"bytes_down": entry.bytes_down}),
         }
         parts = [json.dumps(head).encode(), *map(encode, entry.replies.values())]
         parts += [encode(changes.put) for changes in entry.changes.values()]
@@ -287,6 +289,7 @@ def _parse_call(parts: list[memoryview], path: Path) -> Entry | None:
         seconds=head["seconds"],
         quorum=head["quorum"],
         error=head["error"],
+        bytes_down=head.get("bytes_down"),
     )
 
 

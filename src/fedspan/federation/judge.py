@@ -47,7 +47,7 @@ def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Judged
         except MessageError as error:
             failed[name] = Failure(str(error))
     if not sizer.all_alike:
-        for name, reason in _misshapen(call, ok, outcomes).items():
+        for name, reason in misshapen(call, ok, outcomes).items():
             del ok[name], sizes[name]
             failed[name] = Failure(reason)
     return judged
@@ -95,7 +95,7 @@ def _checked(call: Call, delivery: Delivery, policy: Policy, size_of: _Sizer) ->
     return reply, size
 
 
-def _misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+def misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> dict[str, str]:
     """Return the sites whose reply has not the keys and shapes that most others have, with the reason.
 
     Shapes are compared but for the step's `ragged` keys and, where most sites say that a key has one entry per

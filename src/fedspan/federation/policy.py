@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fedspan.errors import PolicyError
+from fedspan.federation.secure.settings import SecureSum
 from fedspan.wire import DEFAULT_MAX_BYTES
 
 
@@ -24,8 +25,9 @@ class Policy:
         Largest message, each way.
     finite : bool, default=True
         Refuse replies that hold NaN or infinity.
-    secure_sum : bool, default=False
-        Carry ``fed.sum`` and ``fed.mean`` by a secure sum. This version has none, and refuses ``True``.
+    secure_sum : bool or SecureSum, default=False
+        Carry ``fed.sum`` and ``fed.mean`` by a secure sum, so that the coordinator sees no single site's part; ``True``
+        is ``SecureSum()``. Then whatever needs single replies is refused before any site is contacted.
 
     Examples
     --------
@@ -37,15 +39,17 @@ class Policy:
     quorum: str | int | float = "majority"
     max_bytes: int = DEFAULT_MAX_BYTES
     finite: bool = True
-    secure_sum: bool = False
+    secure_sum: bool | SecureSum = False
 
     def __post_init__(self) -> None:
         if not _is_number(self.deadline) or not 0 < self.deadline < math.inf:
             raise PolicyError(f"deadline={self.deadline!r} must be a finite number of seconds above 0")
         if not _is_number(self.max_bytes) or self.max_bytes < 1 or int(self.max_bytes) != self.max_bytes:
             raise PolicyError(f"max_bytes={self.max_bytes!r} must be a whole number of at least 1")
-        if self.secure_sum:
-            raise PolicyError("secure_sum=True is not possible: this version of fedspan has no secure sum")
+        if not isinstance(self.secure_sum, bool | SecureSum):
+            raise PolicyError(f"secure_sum={self.secure_sum!r} must be True, False or a SecureSum")
+        if self.secure_sum is True:
+            object.__setattr__(self, "secure_sum", SecureSum())
         good = self.quorum in ("majority", "all") if isinstance(self.quorum, str) else self._is_count_or_fraction()
         if not good:
             raise PolicyError(
@@ -64,6 +68,11 @@ class Policy:
         assert isinstance(self.quorum, float)
         # 0.1 * 30 is 3.0000000000000004: the fraction of a count that was meant to be whole stays whole.
         return max(1, math.ceil(round(self.quorum * asked, 9)))
+
+    def needed_for_sum(self, asked: int) -> int:
+        """Return how many of `asked` sites must answer where their replies are added up."""
+        needed = self.needed(asked)
+        return max(needed, self.secure_sum.needed(asked)) if isinstance(self.secure_sum, SecureSum) else needed
 
     def _is_count_or_fraction(self) -> bool:
         if not _is_number(self.quorum):

@@ -90,9 +90,12 @@ def total(replies: Mapping[str, Message], step: str, *, mean: bool) -> Message:
     for key in replies[names[0]] if names else ():
         values = [replies[name].get(key) for name in names]
         result[key] = _add(values, key, step)
-        if mean:
-            result[key] = result[key] / len(names)
-    return canonical(result, f"total of step {step!r}")
+    return canonical(averaged(result, len(names)) if mean else result, f"total of step {step!r}")
+
+
+def averaged(total: Message, count: int) -> Message:
+    """Return the mean of `count` replies whose sum is `total`."""
+    return {key: value / count for key, value in total.items()}
 
 
 def _add(values: list[Value], key: str, step: str) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from fedspan.errors import InputError
 from fedspan.federation.site_data import Array, SiteData, read_only
 from fedspan.federation.state import NO_CHANGES, Changes, State
 from fedspan.wire import Message
+
+if TYPE_CHECKING:
+    from fedspan.federation.secure.vault import Vault
 
 T = TypeVar("T")
 
@@ -122,6 +125,14 @@ class Site:
             work.rng = generator(work.seed, self.name, work.call)
         return work.rng
 
+    @property
+    def vault(self) -> Vault:
+        """The site's keys and its memory of secure sums, which nobody takes back."""
+        vault = self._at_work.vault
+        if vault is None:
+            raise InputError(f"site {self.name!r} has no vault: its engine carries no secure sums")
+        return vault
+
     def batches(self, rows: int) -> Iterator[Batch]:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""
         if rows < 1:
@@ -172,9 +183,9 @@ class Site:
         data.computed = {}
         return _site(data, None)
 
-    def at_work(self, base: Message, seed: int, call: int) -> Site:
-        """Return this site as one call sees it, with `state` (a working copy of `base`) and `rng`."""
-        return _site(self._data, _Work(base, seed, call))
+    def at_work(self, base: Message, seed: int, call: int, vault: Vault | None = None) -> Site:
+        """Return this site as one call sees it, with `state` (a working copy of `base`), `rng` and `vault`."""
+        return _site(self._data, _Work(base, seed, call, vault))
 
     def changes(self) -> Changes:
         """Return what the call that this site is at work for did to its state."""
@@ -198,12 +209,13 @@ def _site(data: SiteData, work: _Work | None) -> Site:
 class _Work:
     """What a site has during one call only."""
 
-    __slots__ = ("base", "call", "rng", "seed", "state")
+    __slots__ = ("base", "call", "rng", "seed", "state", "vault")
 
-    def __init__(self, base: Message, seed: int, call: int) -> None:
+    def __init__(self, base: Message, seed: int, call: int, vault: Vault | None) -> None:
         self.base = base
         self.seed = seed
         self.call = call
+        self.vault = vault
         # Both are made on first use: most steps need neither.
         self.state: State | None = None
         self.rng: np.random.Generator | None = None

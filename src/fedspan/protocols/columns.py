@@ -16,7 +16,7 @@ from fedspan.protocols.blocks import n_columns, width
 from fedspan.wire import Message
 
 
-@step(ragged=["names"])
+@step(ragged=["names"], public=True)
 def local_columns(site: Site, text: bool) -> dict[str, Any]:
     """Leaves the site: its number of columns and, for a data frame, their names. They must be numbers, or `text`."""
     names = site.feature_names

@@ -137,6 +137,7 @@ def default_rate(federation: Federation, update: str, local_steps: int, aggregat
     """Return the step size that no site's local steps overshoot with; see `fedx`."""
     if update == "fedprox":
         return 1.0
+    federation.need_single_replies("the default step size (without one, set rate=...)")
     largest = federation.ask(local_curvature).stack("largest").astype(np.float64)
     typical = float(largest.max() if aggregator is None else np.median(largest))
     return min(_GAMMA / typical, 1.0 / local_steps) if typical > 0.0 else 1.0 / local_steps

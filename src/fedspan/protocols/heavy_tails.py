@@ -28,14 +28,15 @@ TAMED = 0.5
 def local_powers(site: Site, wanted: Mask, centre: Vector, log_centre: Vector) -> dict[str, Any]:
     """Leaves the site: of each wanted column, the count of numbers and the sums of the first four powers of them.
 
-    About `centre`; and those of their signed logs about `log_centre`.
+    About `centre`, in units of its size; and those of their signed logs about `log_centre`.
     """
+    unit = _unit(centre)
     n = np.zeros(len(wanted), dtype=np.int64)
     powers, log_powers = np.zeros((4, len(wanted))), np.zeros((4, len(wanted)))
     for block in number_blocks(site):
         is_number = wanted & ~np.isnan(block.values)
         n += is_number.sum(axis=0)
-        powers += _powers(np.where(is_number, block.values - centre, 0.0))
+        powers += _powers(np.where(is_number, (block.values - centre) / unit, 0.0))
         log_powers += _powers(np.where(is_number, signed_log(block.values) - log_centre, 0.0))
     return {"n": n, "powers": powers, "log_powers": log_powers}
 
@@ -48,14 +49,15 @@ def heavy_tails(
     `centre` and `log_centre` (d,) are about the means of the numbers and of their signed logs.
     """
     payload = {"wanted": wanted, "centre": centre, "log_centre": log_centre}
+    in_units = centre / _unit(centre)
     if votes:
         replies = fed.ask(local_powers, **payload)
         n = replies.stack("n")
-        plain = _median(kurtosis(n, np.moveaxis(replies.stack("powers"), 0, 1), centre))
+        plain = _median(kurtosis(n, np.moveaxis(replies.stack("powers"), 0, 1), in_units))
         logged = _median(kurtosis(n, np.moveaxis(replies.stack("log_powers"), 0, 1), log_centre))
     else:
         total = fed.sum(local_powers, **payload)
-        plain = kurtosis(total["n"], total["powers"], centre)
+        plain = kurtosis(total["n"], total["powers"], in_units)
         logged = kurtosis(total["n"], total["log_powers"], log_centre)
     heavy = (plain > HEAVY) & (logged <= TAMED * plain)
     return wanted & (heavy | np.isnan(plain))
@@ -76,6 +78,14 @@ def kurtosis(n: NDArray[np.int64], powers: Vector, centre: Vector) -> Vector:
         fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
         found = np.where(variance > eps * np.maximum(m2, eps * (n * centre) ** 2), fourth / variance / variance, np.nan)
     return np.where(np.isfinite(found), found, np.nan)
+
+
+def _unit(centre: Vector) -> Vector:
+    """Return powers of two of the size of `centre`, at least 1.
+
+    They change no bit of a kurtosis, and keep fourth powers of large numbers within the range of a secure sum.
+    """
+    return np.ldexp(1.0, np.maximum(np.frexp(centre)[1], 0))
 
 
 def _powers(distances: Vector) -> Vector:

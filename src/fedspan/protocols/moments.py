@@ -134,14 +134,18 @@ def some_rows(site: Site) -> int:
 
 
 def _refuse_bad_values(fed: Federation, bad: NDArray[np.int64], names: tuple[str, ...] | None) -> None:
-    """Say which features hold values that are not finite, at which sites; sites that do not answer are asked again."""
+    """Say which features hold values that are not finite, at which sites; sites that do not answer are asked again.
+
+    Where sums are secure nobody is asked, and no site is named.
+    """
     by_site: dict[str, NDArray[np.int64]] = {}
-    for _ in range(3):
+    for _ in range(0 if fed.policy.secure_sum else 3):
         by_site |= {site: reply["bad"] for site, reply in fed.ask(local_bad_values).ok.items()}
     found = []
     for column in np.flatnonzero(bad):
         feature = names[column] if names else f"number {column}"
         sites = [f"site {site!r} ({counts[column]} values)" for site, counts in by_site.items() if counts[column]]
-        found += [f"feature {feature} at {where}" for where in sites or [f"a silent site ({bad[column]} values)"]]
+        silent = f"{'some' if fed.policy.secure_sum else 'a silent'} site ({bad[column]} values)"
+        found += [f"feature {feature} at {where}" for where in sites or [silent]]
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     raise InputError(f"X contains NaN or infinity: {', '.join(found[:5])}{more}; fill or drop them first")

@@ -72,6 +72,7 @@ def spectral_start(
         How the sites' products are combined. Clusters are then found by votes among the sites' own solutions, so that
         a minority of liars cannot buy a cluster unless it is as large as the smallest true one.
     """
+    fed.need_single_replies("the spectral start")
     check_clusters(n_clusters, len(fed.sites))
     if subspace_iterations < 2 or oversampling < 0:
         raise InputError(f"{subspace_iterations=} must be at least 2, {oversampling=} at least 0")

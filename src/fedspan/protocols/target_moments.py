@@ -34,7 +34,9 @@ def target_moments(fed: Federation, *, aggregator: Aggregator | None = None) -> 
     if aggregator is None:
         first = fed.sum(local_target_sum)
         if first["bad"]:
-            where = [f"site {name!r} ({r['bad']} values)" for name, r in fed.ask(local_target_sum).items() if r["bad"]]
+            replies = {} if fed.policy.secure_sum else fed.ask(local_target_sum)
+            where = [f"site {name!r} ({r['bad']} values)" for name, r in replies.items() if r["bad"]]
+            where = where or [f"some site ({first['bad']} values)"]
             more = f" and {len(where) - 5} more" if len(where) > 5 else ""
             raise InputError(f"y contains NaN or infinity: {', '.join(where[:5])}{more}; fill or drop them first")
         if not first["n"] > 0:

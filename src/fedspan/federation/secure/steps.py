@@ -1,0 +1,214 @@
+"""The sites' side of the secure sum: five steps, the rounds of Bonawitz et al. (2017).
+
+Every rule that protects a site's part is checked here, by the site itself, whatever the coordinator says: a question is
+answered once a sum, so that nobody gets shares of both kinds of one site or a second masked reply, and only for a set
+of at least `threshold` sites, more than half of it, whose keys this site knows and who have all been told the same.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from fedspan.errors import FedspanError, MessageError
+from fedspan.federation.secure import form as forms
+from fedspan.federation.secure.fixed_point import FixedPoint
+from fedspan.federation.secure.group import Bytes, Flags, Group, checked_flags, checked_group
+from fedspan.federation.secure.masks import KEY_BYTES, SEAL_BYTES, KeyPair, derived, mask, seal, unseal
+from fedspan.federation.secure.shamir import SHARE_BYTES, split
+from fedspan.federation.secure.vault import Session, Vault
+from fedspan.federation.site import Site
+from fedspan.federation.step import find_step, step
+from fedspan.wire import canonical
+
+#: Before the names of the payload of the step whose replies are added up.
+PAYLOAD = "with "
+SEALED_BYTES = 2 * SHARE_BYTES + SEAL_BYTES
+
+
+@step(public=True)
+def offer(site: Site, session: str, what: str, largest: float, fraction_bits: int, **payload: Any) -> dict[str, Any]:
+    """Leaves the site: a public key for the masks of this sum, and keys, kinds and shapes of the reply.
+
+    AdvertiseKeys. Runs the step `what`, and checks what nobody else can check: that its numbers are finite and in the
+    declared range.
+    """
+    vault = site.vault
+
+    def begin() -> Session:
+        inner = {key.removeprefix(PAYLOAD): value for key, value in payload.items()}
+        reply = canonical(find_step(what).function(site, **inner), "reply")
+        numbers = FixedPoint(largest, fraction_bits)
+        forms.check_range(reply, numbers)
+        return Session(reply, numbers, KeyPair())
+
+    def answer() -> dict[str, Any]:
+        assert begun.reply is not None
+        assert begun.key is not None
+        return {"key": as_array(begun.key.public), "form": forms.as_text(forms.form_of(begun.reply))}
+
+    begun = vault.begin(session, begin)
+    question = {"what": what, "largest": largest, "fraction_bits": fraction_bits, **payload}
+    return begun.once("offer", question, "this site has seen this call with another step or payload", answer)
+
+
+@step(public=True)
+def share(site: Site, session: str, names: str, keys: Bytes, threshold: int, form: str) -> dict[str, Any]:
+    """Leaves the site: shares of its two secrets, sealed for each of the other sites, and a commitment. ShareKeys."""
+    vault = site.vault
+    known = vault.session(session)
+    question = {"names": names, "keys": keys, "threshold": threshold, "form": form}
+
+    def answer() -> dict[str, Any]:
+        assert known.key is not None
+        group = checked_group(question, session, known.numbers, site.name, known.key.public, vault.least)
+        known.seed = secrets.token_bytes(KEY_BYTES)
+        n = len(group.names)
+        of_key, of_seed = (split(secret, threshold, n) for secret in (known.key.secret, known.seed))
+        sealed = np.zeros((n, SEALED_BYTES), dtype=np.uint8)
+        for k, name in enumerate(group.names):
+            if name == site.name:
+                known.shares[k] = of_key[k], of_seed[k]
+            else:
+                key, context = _channel(vault, group, site.name, name, name)
+                sealed[k] = as_array(seal(key, of_key[k] + of_seed[k], context))
+        known.group = group
+        return {"sealed": sealed, "commitment": as_array(commitment(known.seed))}
+
+    return known.once("share", question, "this site has seen this call with another set of sites", answer)
+
+
+@step(public=True)
+def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, Any]:
+    """Leaves the site: its reply under its own mask and one for each other site.
+
+    MaskedInputCollection. `alive` (n,) are the sites that have shared their secrets, and `sealed` what each of them
+    sealed for this one: all must have sealed it for this very set of sites, with these keys.
+    """
+    vault = site.vault
+    known = vault.session(session)
+
+    def answer() -> dict[str, Any]:
+        group = _group(known)
+        me = group.names.index(site.name)
+        there = checked_flags(alive, group, me)
+        if sealed.shape != (sum(there), SEALED_BYTES) or sealed.dtype != np.uint8:
+            raise MessageError("the sealed shares are not one for each site of the set")
+        for row, k in enumerate(np.flatnonzero(there).tolist()):
+            if k != me:
+                key, context = _channel(vault, group, group.names[k], site.name, group.names[k])
+                opened = unseal(key, sealed[row].tobytes(), context)
+                known.shares[k] = opened[:SHARE_BYTES], opened[SHARE_BYTES:]
+        known.alive = there
+        assert known.key is not None
+        assert known.reply is not None
+        parts = forms.packed(known.reply, forms.from_text(group.form), known.numbers)
+        seeds = pair_seeds(known.key, me, group, np.flatnonzero(alive).tolist())
+        later, earlier = ([seed for k, seed in seeds.items() if (k > me) == is_later] for is_later in (True, False))
+        mask(parts, [known.seed, *later], earlier)
+        return {"whole": parts[0], "real": parts[1]}
+
+    question = {"alive": alive, "sealed": sealed}
+    return known.once("masked", question, "this site has given its masked reply for another set of sites", answer)
+
+
+@step(public=True)
+def confirm(site: Site, session: str, alive: Flags) -> dict[str, Any]:
+    """Leaves the site: for every other site whose masked reply came, a tag that says which they are.
+
+    ConsistencyCheck.
+    """
+    vault = site.vault
+    known = vault.session(session)
+
+    def answer() -> dict[str, Any]:
+        group = _group(known)
+        if "masked" not in known.answered:
+            raise FedspanError("this site has given no masked reply in this sum")
+        there = checked_flags(alive, group, group.names.index(site.name))
+        if any(now and not before for now, before in zip(there, known.alive, strict=True)):
+            raise FedspanError("the set names a site that has shared no secrets in this sum")
+        known.left = there
+        tags = np.zeros((len(group.names), KEY_BYTES), dtype=np.uint8)
+        for k in np.flatnonzero(alive).tolist():
+            if group.names[k] != site.name:
+                tags[k] = as_array(_tag(vault, known, group, site.name, group.names[k], group.names[k]))
+        return {"tags": tags}
+
+    refusal = "this site has confirmed another set of sites: it never gives both kinds of share for one site"
+    return known.once("confirm", {"alive": alive}, refusal, answer)
+
+
+@step(public=True)
+def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
+    """Leaves the site: of each site whose masked reply came a share of its own mask, of others one of their key.
+
+    Unmasking. Never both of one site, and only if as many sites as the threshold says have confirmed the same set:
+    `tags` (n, 32) are theirs for this site. Then the site forgets its secrets of this sum.
+    """
+    vault = site.vault
+    known = vault.session(session)
+
+    def answer() -> dict[str, Any]:
+        group = _group(known)
+        if not known.left:
+            raise FedspanError("this site has confirmed no set of sites in this sum")
+        if tags.shape != (len(group.names), KEY_BYTES) or tags.dtype != np.uint8:
+            raise MessageError("the tags are not one for each site of the set")
+        agreeing = 1  # this site
+        for k, name in enumerate(group.names):
+            if known.left[k] and name != site.name:
+                expected = _tag(vault, known, group, name, site.name, name)
+                agreeing += hmac.compare_digest(tags[k].tobytes(), expected)
+        if agreeing < group.threshold:
+            raise FedspanError(
+                f"{agreeing} sites have confirmed this set, fewer than the threshold of {group.threshold}"
+            )
+        shares = np.zeros((len(group.names), SHARE_BYTES), dtype=np.uint8)
+        for k, (of_key, of_seed) in known.shares.items():
+            if known.alive[k]:
+                shares[k] = as_array(of_seed if known.left[k] else of_key)
+        known.close()
+        return {"shares": shares}
+
+    # There is one set that this site has confirmed: whatever the tags, the shares are those that it gave before.
+    return known.once("unmask", {}, "", answer)
+
+
+def pair_seeds(key: KeyPair, me: int, group: Group, others: Iterable[int]) -> dict[int, bytes]:
+    """Return the seeds of the masks that site number `me` has in common with `others`, by their numbers."""
+    return {k: derived(key.agreed(group.keys[k]), group.view, "mask") for k in others if k != me}
+
+
+def commitment(seed: bytes) -> bytes:
+    """Return what tells whether shares gave the right seed, and nothing of the seed itself."""
+    return blake2b(seed, digest_size=32, person=b"fedspan seed").digest()
+
+
+def as_array(data: bytes) -> Bytes:
+    """Return bytes as they travel."""
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def _group(known: Session) -> Group:
+    if known.group is None:
+        raise FedspanError("this site has shared no secrets in this sum")
+    return known.group
+
+
+def _channel(vault: Vault, group: Group, sender: str, receiver: str, other: str) -> tuple[bytes, bytes]:
+    """Return the key that seals one message of this sum, and what the message is bound to."""
+    purpose = json.dumps(["shares", sender, receiver])
+    return derived(vault.channel(other), group.view, purpose), group.view + purpose.encode()
+
+
+def _tag(vault: Vault, known: Session, group: Group, sender: str, receiver: str, other: str) -> bytes:
+    """Return what only two sites can say to each other of the sets of sites that this one has seen."""
+    purpose = json.dumps(["confirm", sender, receiver])
+    return derived(vault.channel(other), group.view + bytes(known.alive) + bytes(known.left), purpose)

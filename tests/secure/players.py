@@ -1,0 +1,104 @@
+"""Sites that are asked directly, by a coordinator of the tests' own that may break the rules."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+import fedspan as fs
+from fedspan.federation.host import SiteHost
+from fedspan.federation.secure import form as forms
+from fedspan.federation.secure.fixed_point import FixedPoint
+from fedspan.federation.secure.steps import confirm, masked, offer, share, unmask
+
+NUMBERS = FixedPoint(2.0**84, 96)
+
+
+@fs.step
+def numbers_of(site, factor):
+    """Leaves the site: whole and real numbers of its own."""
+    return {"count": np.arange(3) + len(site), "values": factor * site.X.sum(axis=0), "n": len(site)}
+
+
+def sites_of(n, rows=4, columns=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return [fs.Site(f"s{i:02d}", rng.normal(size=(rows + i, columns))) for i in range(n)]
+
+
+class Players:
+    """Sites that know each other, and the questions of a sum as an honest coordinator puts them."""
+
+    def __init__(self, n=5, sites=None):
+        self.hosts = {site.name: SiteHost(site) for site in sites or sites_of(n)}
+        self.names = tuple(sorted(self.hosts))
+        for host in self.hosts.values():
+            host.vault.introduce({name: other.vault.public for name, other in self.hosts.items()})
+        self.threshold = fs.SecureSum().needed(len(self.names))
+
+    def at(self, name, step, **payload):
+        """Put one question to one site."""
+        host = self.hosts[name]
+        return step(host.site.at_work({}, 0, 0, host.vault), **payload)
+
+    def offer(self, name, session="run/0/a", factor=1.0, **changes):
+        told = {
+            "what": f"{__name__}.numbers_of",
+            "largest": NUMBERS.largest,
+            "fraction_bits": NUMBERS.fraction_bits,
+            "with factor": factor,
+        }
+        return self.at(name, offer, session=session, **{**told, **changes})
+
+    def offers(self, names=None, **changes):
+        return {name: self.offer(name, **changes) for name in names or self.names}
+
+    def group(self, offers, session="run/0/a", **changes):
+        """What `share` is asked with."""
+        told = {
+            "session": session,
+            "names": json.dumps(sorted(offers)),
+            "keys": np.stack([offers[name]["key"] for name in sorted(offers)]),
+            "threshold": self.threshold,
+            "form": next(iter(offers.values()))["form"],
+        }
+        return {**told, **changes}
+
+    def shared(self, group, names=None):
+        return {name: self.at(name, share, **group) for name in names or json.loads(group["names"])}
+
+    def sealed_for(self, name, shares):
+        k = self.names.index(name)
+        return np.stack([shares[other]["sealed"][k] for other in sorted(shares)])
+
+    def flags(self, names):
+        return np.array([name in names for name in self.names])
+
+    def masked(self, name, shares, session="run/0/a", **changes):
+        told = {"session": session, "alive": self.flags(shares), "sealed": self.sealed_for(name, shares)}
+        return self.at(name, masked, **{**told, **changes})
+
+    def confirm(self, name, alive, session="run/0/a"):
+        return self.at(name, confirm, session=session, alive=self.flags(alive))["tags"]
+
+    def unmask(self, name, alive, session="run/0/a", confirmed=None):
+        """Ask for shares; all of `alive`, or of `confirmed`, are told that these have given masked replies."""
+        tags = np.zeros((len(self.names), 32), dtype=np.uint8)
+        for other in confirmed or alive:
+            tags[self.names.index(other)] = self.confirm(other, alive, session)[self.names.index(name)]
+        return self.at(name, unmask, session=session, tags=tags)
+
+    def up_to_shares(self, session="run/0/a", **changes):
+        """Return the set of sites and what all of them sealed."""
+        group = self.group(self.offers(session=session, **changes), session)
+        return group, self.shared(group)
+
+    def up_to_masked(self, session="run/0/a"):
+        group, shares = self.up_to_shares(session)
+        return group, shares, {name: self.masked(name, shares, session) for name in self.names}
+
+    def part(self, name, factor=1.0):
+        """Return a site's part as words, without masks."""
+        reply = numbers_of(self.hosts[name].site, factor)
+        reply = {key: np.asarray(value) if key != "n" else value for key, value in reply.items()}
+        return forms.packed(reply, forms.form_of(reply), NUMBERS)

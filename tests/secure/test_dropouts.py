@@ -1,0 +1,219 @@
+"""Sites that leave: at any stage they cost their part and nothing else, until too few are left."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.engines.local import LocalEngine
+from fedspan.errors import FedspanError, InputError, QuorumError
+from fedspan.federation.call import Failure
+from fedspan.federation.faults import KINDS
+from fedspan.federation.secure.masks import mask
+from fedspan.federation.secure.modular import add
+
+from .players import Players, numbers_of, sites_of
+
+STAGES = ("offer", "share", "masked", "confirm", "unmask")
+SECURE = fs.Policy(secure_sum=True)
+
+
+@fs.step
+def counted(site):
+    site.state["calls"] = site.state.get("calls", 0) + 1
+    return {"calls": site.state["calls"], "x": site.X.sum(axis=0)}
+
+
+@pytest.fixture
+def leaving(monkeypatch):
+    """Lose the replies of some sites at some stages: ``{stage: names}``, or ``{stage: {name: times}}``."""
+    plan = {}
+    whole = LocalEngine.call
+
+    def call(self, call, to, accepted, policy):
+        outcomes = whole(self, call, to, accepted, policy)
+        lost = plan.get(call.step.function.__name__, ())
+        for name in to:
+            if name in lost and (not isinstance(lost, dict) or lost[name] > 0):
+                if isinstance(lost, dict):
+                    lost[name] -= 1
+                outcomes[name] = Failure("lost")
+        return outcomes
+
+    monkeypatch.setattr(LocalEngine, "call", call)
+    return plan
+
+
+def plain_sum(names):
+    return fs.LocalFederation(sites_of(6)).subset(names).sum(counted)
+
+
+@pytest.mark.parametrize("gone", [["s00"], ["s05"], ["s02", "s04"]])
+@pytest.mark.parametrize("stage", STAGES)
+def test_leaving_at_any_stage_costs_the_part_alone(leaving, stage, gone):
+    fed = fs.LocalFederation(sites_of(6), policy=SECURE)
+    leaving[stage] = gone
+    total = fed.sum(counted)
+    left = fed.sites if stage in ("confirm", "unmask") else tuple(name for name in fed.sites if name not in gone)
+    assert total.sites == left  # whoever gave a masked reply is in the sum, even if it is not heard of again
+    np.testing.assert_allclose(total["x"], plain_sum(left)["x"], rtol=1e-14)
+    assert list(total.failed) == [name for name in gone if name not in left]
+    # Whoever is in the sum has kept what its step did to its state, and nobody else.
+    leaving.clear()
+    assert fed.sum(counted)["calls"] == 2 * len(left) + (6 - len(left))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_below_the_threshold_the_call_fails_and_the_next_does_not(leaving, stage):
+    fed = fs.LocalFederation(sites_of(6), policy=SECURE)
+    leaving[stage] = ["s00", "s01", "s02"]
+    with pytest.raises(QuorumError, match=r"3 of 6 sites answered .*, and the secure sum needs 4\. Failed: s00: lost"):
+        fed.sum(counted)
+    leaving.clear()
+    assert fed.sum(counted)["calls"] == 6  # nobody's state went on
+
+
+def test_different_sites_leave_at_every_stage(leaving):
+    fed = fs.LocalFederation(sites_of(12), policy=SECURE)  # eight must stay
+    leaving.update(offer=["s00"], share=["s03"], masked=["s07"], unmask=["s09"])
+    total = fed.sum(counted)
+    left = [name for name in fed.sites if name not in ("s00", "s03", "s07")]
+    assert list(total.sites) == left
+    expected = sum(site.X.sum(axis=0) for site in sites_of(12) if site.name in left)
+    np.testing.assert_allclose(total["x"], expected, rtol=1e-13)
+
+
+def test_a_lost_reply_is_asked_for_again_and_is_the_same(leaving):
+    fed = fs.LocalFederation(sites_of(6), policy=SECURE)
+    leaving.update({stage: {"s01": 1, "s03": 1} for stage in STAGES[1:]})
+    total = fed.sum(counted)
+    assert (total.sites, total.failed) == (fed.sites, {})
+    np.testing.assert_allclose(total["x"], plain_sum(fed.sites)["x"], rtol=1e-14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wire", [False, True], ids=["direct", "wire"])
+def test_faults_of_every_kind(kind, wire):
+    """With a tenth of the messages spoilt the total is that of the sites that are in it, whoever they are."""
+    fed = fs.LocalFederation(sites_of(9), policy=SECURE, wire=wire)
+    faulty = fed.with_faults(fs.FaultPlan(seed=2, **{kind: 0.1}))
+    lost = 0
+    for _ in range(4):
+        total = faulty.sum(numbers_of, factor=1.0)
+        plain = fs.LocalFederation(sites_of(9)).subset(total.sites).sum(numbers_of, factor=1.0)
+        np.testing.assert_array_equal(total["count"], plain["count"])
+        np.testing.assert_allclose(total["values"], plain["values"], rtol=1e-13)
+        lost += len(total.failed)
+    assert (lost == 0) == (kind == "duplicate")
+
+
+def test_parts_of_a_call_have_faults_of_their_own():
+    plan = fs.FaultPlan(seed=1, drop=0.5)
+    hit = [[plan.kind(f"s{i}", 3, part) for i in range(40)] for part in range(3)]
+    assert hit[0] == [plan.kind(f"s{i}", 3) for i in range(40)]
+    assert hit[0] != hit[1] != hit[2]
+
+
+def test_a_slow_site_is_left_behind():
+    import time
+
+    @fs.step
+    def slow(site):
+        if site.name == "s01":
+            time.sleep(0.4)
+        return {"n": 1}
+
+    fed = fs.LocalFederation(sites_of(6), policy=fs.Policy(deadline=0.2, secure_sum=True), n_jobs=6)
+    total = fed.sum(slow)
+    assert total["n"] == 5
+    assert "late" in total.failed["s01"]
+
+
+def test_two_sums_in_flight():
+    """The questions of two sums come in turns: each gives its own total."""
+    players = Players(5)
+    sessions = {"run/0/a": 1.0, "run/1/b": 10.0}
+    groups, shares, replies = {}, {}, {}
+    for session, factor in sessions.items():
+        groups[session] = players.group(players.offers(session=session, factor=factor), session)
+    for session in sessions:
+        shares[session] = players.shared(groups[session])
+    for name in players.names:
+        for session in sessions:
+            replies[session, name] = players.masked(name, shares[session], session)
+    for session, factor in sessions.items():
+        totals = [np.zeros_like(replies[session, "s00"][key]) for key in ("whole", "real")]
+        for name in players.names:
+            for total, key in zip(totals, ("whole", "real"), strict=True):
+                add(total, replies[session, name][key])
+        seeds = [players.hosts[name].vault.session(session).seed for name in players.names]
+        expected = [np.zeros_like(total) for total in totals]
+        for name in players.names:
+            for total, part in zip(expected, players.part(name, factor), strict=True):
+                add(total, part)
+        mask(totals, [], seeds)  # those of pairs have cancelled, and the sites' own are left
+        for total, part in zip(totals, expected, strict=True):
+            np.testing.assert_array_equal(total, part)
+
+
+@pytest.mark.parametrize("gone", [[], ["s03"]], ids=["of a seed", "of a key"])
+def test_wrong_shares_are_told(monkeypatch, leaving, gone):
+    """A site that sends wrong shares spoils the sum, but not in silence."""
+    leaving["masked"] = gone
+    whole = LocalEngine.call
+
+    def call(self, call, to, accepted, policy):
+        outcomes = whole(self, call, to, accepted, policy)
+        if call.step.function.__name__ == "unmask":
+            delivery = outcomes["s00"]
+            shares = delivery.reply["shares"].copy()
+            shares[3] ^= 1
+            outcomes["s00"] = delivery.written_by_attack({"shares": shares})
+        return outcomes
+
+    monkeypatch.setattr(LocalEngine, "call", call)
+    fed = fs.LocalFederation(sites_of(5), policy=SECURE)
+    with pytest.raises(InputError, match=r"the shares of site 's03' do not fit|do not belong to one secret"):
+        fed.sum(counted)
+
+
+def test_wrong_sealed_shares_are_told():
+    """A site that seals nonsense for another keeps that one from answering: it cannot be uncovered by others."""
+    players = Players(5)
+    _, shares = players.up_to_shares()
+    shares["s04"]["sealed"] = np.zeros_like(shares["s04"]["sealed"])
+    with pytest.raises(FedspanError, match="not what its sender sealed"):
+        players.masked("s00", shares)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda reply: {key: np.zeros_like(value) for key, value in reply.items() if isinstance(value, np.ndarray)},
+        lambda reply: {key: value.astype(float) if hasattr(value, "astype") else value for key, value in reply.items()},
+        lambda reply: dict.fromkeys(reply, 3),
+        lambda reply: {key: "[[1, 2]]" if isinstance(value, str) else value[:1] for key, value in reply.items()},
+        lambda reply: {"form": '[["x", "f", true, [9999999999, 9999999999]]]', **dict.fromkeys(reply)},
+        lambda reply: {},
+        lambda reply: None,
+    ],
+)
+def test_a_site_that_answers_nonsense(monkeypatch, stage, wrong):
+    """The sum fails with a sentence or goes on without it; it is never a wrong one."""
+    whole = LocalEngine.call
+
+    def call(self, call, to, accepted, policy):
+        outcomes = whole(self, call, to, accepted, policy)
+        if call.step.function.__name__ == stage and "s02" in to:
+            outcomes["s02"] = outcomes["s02"].written_by_attack(wrong(outcomes["s02"].reply))
+        return outcomes
+
+    monkeypatch.setattr(LocalEngine, "call", call)
+    with suppress(QuorumError, InputError):
+        total = fs.LocalFederation(sites_of(5), policy=SECURE).sum(counted)
+        expected = sum(site.X.sum(axis=0) for site in sites_of(5) if site.name in total.sites)
+        np.testing.assert_allclose(total["x"], expected, rtol=1e-13)

@@ -1,0 +1,168 @@
+"""Every protocol under a secure sum: the same result to the resolution, or a refusal before any site is contacted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import fedspan as fs
+from fedspan.aggregation import GeometricMedian
+from fedspan.engines.local import LocalEngine
+from fedspan.errors import InputError, PolicyError
+
+from ..laws.protocol_examples import EXAMPLES
+
+SECURE = fs.Policy(secure_sum=True)
+
+#: The protocols that need sums alone, as their examples are set.
+OF_SUMS = {
+    "autoencoder.autoencoder",
+    "bad_targets.refuse_bad_targets",
+    "category_union.most_frequent",
+    "column_kinds.column_kinds",
+    "columns.agree_on_columns",
+    "covariance_pca.covariance_pca",
+    "covariance_pca.total_scatter",
+    "feature_scaling.feature_scaling",
+    "fedavg.fedavg",
+    "heavy_tails.heavy_tails",
+    "moments.moments",
+    "moments.refuse_bad_values",
+    "orthogonal_iteration.orthogonal_iteration",
+    "power.power",
+    "quantiles.quantiles",
+    "random_start.random_start",
+    "residual.residual",
+    "subspace_iteration.subspace_iteration",
+    "target_moments.target_moments",
+    "task_coefs.pooled_coefs",
+}
+
+
+@pytest.fixture
+def contacts(monkeypatch):
+    """Count the messages to sites."""
+    whole, seen = LocalEngine.call, []
+
+    def call(self, call, *args):
+        seen.append(call.step.name)
+        return whole(self, call, *args)
+
+    monkeypatch.setattr(LocalEngine, "call", call)
+    return seen
+
+
+def leaves(result):
+    """Return the numbers and words of a result, one after another; axes without their signs."""
+    if is_dataclass(result) and not isinstance(result, type):
+        if hasattr(result, "matrix") and result.matrix.ndim == 2:  # of feature scaling: its axes have no signs
+            return [result.mean, result.matrix @ result.matrix.T]
+        return [leaf for field in fields(result) for leaf in leaves(getattr(result, field.name))]
+    if isinstance(result, tuple | list):
+        return [leaf for item in result for leaf in leaves(item)]
+    if isinstance(result, Mapping):
+        return [leaf for key in sorted(result) for leaf in [key, *leaves(result[key])]]
+    return [result.sites if isinstance(result, fs.Federation) else result]
+
+
+def run(example, **options):
+    return leaves(fs.LocalFederation(example.sites(), seed=1, **options).run(example.protocol, **example.settings))
+
+
+@pytest.mark.parametrize("name", sorted(OF_SUMS & set(EXAMPLES)))
+def test_sums_are_all_that_it_needs(name):
+    example = EXAMPLES[name]
+    plain, secure = run(example), run(example, policy=SECURE)
+    assert len(plain) == len(secure)
+    for expected, found in zip(plain, secure, strict=True):
+        if isinstance(expected, np.ndarray | float):
+            scale = float(np.max(np.abs(expected), initial=1e-300))
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11 * scale)
+        else:
+            assert found == expected
+
+
+def test_the_list_of_these_is_complete():
+    assert set(EXAMPLES) >= OF_SUMS
+
+
+@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - OF_SUMS))
+def test_whatever_needs_single_replies_is_refused_before_any_site_is_contacted(name, contacts):
+    example = EXAMPLES[name]
+    with pytest.raises(PolicyError, match="needs the replies of single sites, which secure_sum=True hides"):
+        run(example, policy=SECURE)
+    assert contacts == []
+
+
+def rows(n=120):
+    rng = np.random.default_rng(5)
+    axes = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    X = rng.normal(size=(n, 6)) * [5.0, 3.0, 1.0, 0.5, 0.3, 0.2] @ axes + 4.0
+    return X, X @ np.arange(6.0) + rng.normal(size=n)
+
+
+def fitted(estimator, scale=1.0, **options):
+    X, y = rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return estimator.fit(fs.federate(X * scale, y, sites=np.arange(len(X)) % 5, **options))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+@pytest.mark.parametrize(
+    "make",
+    [
+        fs.FedStandardScaler,
+        lambda: fs.FedPCA(2),
+        lambda: fs.FedPCA(2, solver="covariance", scale=True),
+        lambda: fs.FedPCA(2, solver="subspace_iteration"),
+        lambda: fs.FedPCA(2, solver="power"),
+        lambda: fs.FedPCADetector(2),
+        lambda: fs.FedPCADetector(2, score="mahalanobis"),
+        lambda: fs.FedTabularEncoder(categorical=[]),
+    ],
+)
+def test_estimators_of_sums(make, scale):
+    """Without tuning: data in millionths and in billions, whose squares are far apart."""
+    plain, secure = fitted(make(), scale), fitted(make(), scale, policy=SECURE)
+    for name in ("mean_", "scale_", "var_", "components_", "explained_variance_", "offset_", "noise_variance_"):
+        expected = getattr(plain, name, None)
+        if expected is not None:
+            size = float(np.max(np.abs(expected)))
+            np.testing.assert_allclose(getattr(secure, name), expected, rtol=1e-8, atol=1e-10 * size)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: fs.FedPCA(2, solver="subspace_median"), r"FedPCA\(solver='subspace_median'\) needs"),
+        (lambda: fs.FedPCA(2, solver="fedpg"), r"FedPCA\(solver='fedpg'\) needs"),
+        (lambda: fs.FedPCA(2, aggregator=GeometricMedian()), r"FedPCA\(aggregator=GeometricMedian\(\)\) needs"),
+        (lambda: fs.FedStandardScaler(aggregator=GeometricMedian()), r"FedStandardScaler\(aggregator="),
+        (lambda: fs.FedPCADetector(2, solver="resilient_power"), r"FedPCADetector\(solver='resilient_power'\)"),
+        (lambda: fs.LocalPCADetector(2), "LocalPCADetector needs"),
+        (lambda: fs.FedTabularEncoder(), "FedTabularEncoder without a list `categorical`"),
+        (lambda: fs.FedTabularEncoder(categorical=["x1"]), "FedTabularEncoder without a list `categorical`"),
+        (lambda: fs.FedFewShotRegressor(2), "FedFewShotRegressor needs"),
+        (lambda: fs.FedMixedRegressor(2), "FedMixedRegressor needs"),
+    ],
+)
+def test_estimators_that_need_single_replies(make, why, contacts):
+    with pytest.raises(PolicyError, match=why):
+        fitted(make(), policy=SECURE)
+    assert contacts == []
+
+
+def test_values_that_are_not_finite_are_told_without_their_sites():
+    X, y = rows()
+    X[7, 2] = y[3] = np.nan
+    fed = fs.federate(X, y, sites=np.arange(len(X)) % 5, policy=SECURE)
+    with pytest.raises(InputError, match=r"NaN or infinity: feature number 2 at some site \(1 values\)"):
+        fs.FedStandardScaler().fit(fed)
+    with pytest.raises(InputError, match=r"y contains NaN or infinity: some site \(1 values\)"):
+        fed.run(EXAMPLES["target_moments.target_moments"].protocol)

@@ -1,0 +1,27 @@
+"""Raw traffic, whose columns are up to nine orders of magnitude apart, under a secure sum without any setting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.datasets import data_folder, load_unsw_nb15
+
+
+def test_unsw_as_it_comes():
+    if not (data_folder() / "unsw_nb15_82332.csv.gz").is_file():
+        pytest.skip("needs unsw_nb15_82332.csv.gz, which is not in the data folder (FEDSPAN_DATA sets the folder)")
+    X = load_unsw_nb15().data[:20_000]
+    assert np.abs(X).max() > 1e9
+    for make in (fs.FedStandardScaler, lambda: fs.FedPCA(5, scale=True), lambda: fs.FedTabularEncoder(categorical=[])):
+        plain, secure = (
+            make().fit(fs.federate(X, sites=np.arange(len(X)) % 4, policy=fs.Policy(secure_sum=secure)))
+            for secure in (False, True)
+        )
+        for name in ("mean_", "scale_"):
+            np.testing.assert_allclose(getattr(secure, name), getattr(plain, name), rtol=1e-12)
+        if hasattr(plain, "components_"):
+            np.testing.assert_allclose(secure.components_, plain.components_, atol=1e-11)
+        if hasattr(plain, "log_"):
+            np.testing.assert_array_equal(secure.log_, plain.log_)

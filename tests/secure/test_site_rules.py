@@ -1,0 +1,312 @@
+"""What a site refuses, whatever the coordinator says: each rule against a coordinator that breaks it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
+from fedspan.federation.call import Call
+from fedspan.federation.host import SiteHost
+from fedspan.federation.secure.masks import KeyPair
+from fedspan.federation.secure.steps import as_array, confirm, unmask
+from fedspan.federation.secure.vault import Vault
+from fedspan.federation.step import find_step
+
+from .players import Players, numbers_of, sites_of
+
+
+@pytest.fixture
+def players():
+    return Players(5)  # threshold 4
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)
+
+
+def test_never_both_kinds_of_share_for_one_site(players):
+    players.up_to_masked()
+    first = players.unmask("s00", ["s00", "s01", "s02", "s03"])
+    with pytest.raises(FedspanError, match="never gives both kinds of share for one site"):
+        players.unmask("s00", players.names)
+    again = players.at("s00", unmask, session="run/0/a", tags=np.zeros((5, 32), dtype=np.uint8))
+    assert same(again, first)  # whatever comes with the question
+
+
+def test_a_lie_about_who_left_uncovers_nothing(players):
+    """Some sites are told that s04 is there and some that it left: neither have the threshold's confirmation."""
+    players.up_to_masked()
+    told = {"s00": players.names, "s01": players.names, "s02": players.names[:4], "s03": players.names[:4]}
+    tags = {name: players.confirm(name, alive) for name, alive in told.items()}
+    for name in told:
+        mine = np.stack(
+            [tags[other][players.names.index(name)] if other in tags else 0 * tags["s00"][0] for other in players.names]
+        )
+        with pytest.raises(FedspanError, match="2 sites have confirmed this set, fewer than the threshold of 4"):
+            players.at(name, unmask, session="run/0/a", tags=mine)
+
+
+def test_a_lie_about_who_has_shared_uncovers_nothing():
+    """One site is told of a smaller set than the others, so that fewer keys would uncover its masks."""
+    players = Players(6)  # threshold 4
+    _, shares = players.up_to_shares()
+    players.masked("s00", {name: shares[name] for name in players.names[:4]})
+    for name in players.names[1:]:
+        players.masked(name, shares)
+    with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
+        players.unmask("s00", players.names[:4])
+
+
+def test_shares_are_given_where_the_threshold_has_confirmed(players):
+    players.up_to_masked()
+    with pytest.raises(FedspanError, match="3 sites have confirmed this set"):
+        players.unmask("s00", players.names, confirmed=players.names[:3])
+    assert players.unmask("s00", players.names, confirmed=players.names[:4])["shares"].any(axis=1).all()
+
+
+def test_tags_are_each_for_one_site_and_one_set(players):
+    players.up_to_masked()
+    tags = np.stack([players.confirm(name, players.names)[0] for name in players.names])
+    with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
+        players.at("s01", unmask, session="run/0/a", tags=tags)  # those for s00
+    with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
+        players.at("s00", unmask, session="run/0/a", tags=players.confirm("s00", players.names))  # its own, sent back
+    with pytest.raises(MessageError, match="not one for each site"):
+        players.at("s00", unmask, session="run/0/a", tags=tags[:4])
+
+
+def test_a_seen_call_with_another_set_is_refused(players):
+    offers = players.offers()
+    players.shared(players.group(offers))
+    fewer = {name: offers[name] for name in players.names[:4]}
+    for other in (players.group(fewer, threshold=4), players.group(offers, threshold=5)):
+        with pytest.raises(FedspanError, match="seen this call with another set of sites"):
+            players.shared(other, ["s00"])
+
+
+def test_a_seen_call_with_another_step_or_payload_is_refused(players):
+    players.offers()
+    with pytest.raises(FedspanError, match="seen this call with another step or payload"):
+        players.offer("s00", factor=2.0)
+    with pytest.raises(FedspanError, match="seen this call with another step or payload"):
+        players.offer("s00", largest=1.0)
+
+
+@pytest.mark.parametrize(
+    ("kept", "threshold", "why"),
+    [
+        (3, 4, "the set has 3 sites, fewer than the threshold of 4"),
+        (5, 2, "a threshold of 2 is not more than half of the 5 sites"),
+        (4, 2, "a threshold of 2 is not more than half of the 4 sites"),
+        (1, 1, "a threshold of 1 is below the 2 sites that this site demands"),
+        (5, 0, "a threshold of 0 is below the 2 sites"),
+    ],
+)
+def test_too_few_participants_are_refused(players, kept, threshold, why):
+    offers = players.offers(players.names[:kept])
+    with pytest.raises(FedspanError, match=why):
+        players.shared(players.group(offers, threshold=threshold), ["s00"])
+
+
+def test_a_site_may_demand_more_sites(players):
+    players.hosts["s00"].vault.least = 5
+    offers = players.offers()
+    with pytest.raises(FedspanError, match="a threshold of 4 is below the 5 sites that this site demands"):
+        players.shared(players.group(offers), ["s00"])
+    players.shared(players.group(offers, threshold=5), ["s00"])
+
+
+def test_a_set_that_shrinks_below_the_threshold_is_refused(players):
+    _, shares = players.up_to_shares()
+    some = {name: shares[name] for name in players.names[:3]}
+    with pytest.raises(FedspanError, match="3 sites are left, fewer than the threshold of 4"):
+        players.masked("s00", some)
+    for name in players.names:
+        players.masked(name, shares)
+    with pytest.raises(FedspanError, match="3 sites are left, fewer than the threshold of 4"):
+        players.unmask("s00", players.names[:3])
+
+
+def test_a_key_that_its_site_did_not_give_is_refused(players):
+    """The coordinator puts a key of its own in the place of s04's, to know the masks of pairs with it."""
+    offers = players.offers()
+    offers["s04"] = {**offers["s04"], "key": as_array(KeyPair().public)}
+    group = players.group(offers)
+    with pytest.raises(FedspanError, match="not in the set with the key that it gave"):
+        players.shared(group, ["s04"])
+    shares = players.shared(group, players.names[:4])
+    # s04 answers for the true set: what it sealed is not for the set that the others were told.
+    shares |= players.shared(players.group(players.offers()), ["s04"])
+    with pytest.raises(FedspanError, match="not what its sender sealed for this set of sites"):
+        players.masked("s00", shares)
+
+
+def test_a_stranger_is_refused(players):
+    """The coordinator invents sites, to have a majority of its own."""
+    offers = players.offers()
+    offers |= {f"t{k}": {**offers["s00"], "key": as_array(KeyPair().public)} for k in range(5)}
+    with pytest.raises(FedspanError, match="does not know the key of a site 't0'"):
+        players.shared(players.group(offers, threshold=7), ["s00"])
+
+
+def test_an_impostor_cannot_seal_for_a_known_name(players):
+    """Another machine answers under the name s04: its shares open with nobody who knows the key of s04."""
+    impostor = SiteHost(sites_of(5)[4])
+    impostor.vault.introduce({name: host.vault.public for name, host in players.hosts.items() if name != "s04"})
+    players.hosts["s04"] = impostor
+    _, shares = players.up_to_shares()
+    with pytest.raises(FedspanError, match="not what its sender sealed"):
+        players.masked("s00", shares)
+
+
+def test_shares_that_are_sent_back_are_not_those_of_another_site(players):
+    _, shares = players.up_to_shares()
+    sealed = players.sealed_for("s00", shares)
+    sealed[1] = shares["s00"]["sealed"][1]
+    with pytest.raises(FedspanError, match="not what its sender sealed"):
+        players.masked("s00", shares, sealed=sealed)
+
+
+def test_two_sites_with_one_key_are_refused(players):
+    offers = players.offers()
+    offers["s03"] = offers["s04"]
+    with pytest.raises(FedspanError, match="two sites of the set have the same key"):
+        players.shared(players.group(offers), ["s00"])
+
+
+def test_a_known_key_does_not_change():
+    vault = Vault()
+    vault.introduce({"a": KeyPair().public})
+    with pytest.raises(FedspanError, match="'a' is known by another key"):
+        vault.introduce({"a": KeyPair().public})
+
+
+def test_replays_get_the_recorded_reply(players):
+    offers = players.offers()
+    group = players.group(offers)
+    shares = players.shared(group)
+    replies = {name: players.masked(name, shares) for name in players.names}
+    assert same(players.offer("s00"), offers["s00"])
+    assert same(players.shared(group, ["s00"])["s00"], shares["s00"])
+    assert same(players.masked("s00", shares), replies["s00"])
+    tags = [players.confirm(name, players.names) for name in ("s00", "s00")]
+    np.testing.assert_array_equal(*tags)
+    last = players.unmask("s00", players.names)
+    assert same(players.at("s00", unmask, session="run/0/a", tags=tags[0]), last)
+
+
+def test_what_is_over_is_not_answered_again(players):
+    group, shares, _ = players.up_to_masked()
+    players.unmask("s00", players.names)
+    for again in (lambda: players.masked("s00", shares), lambda: players.shared(group, ["s00"])):
+        with pytest.raises(FedspanError, match="this sum is over"):
+            again()
+    session = players.hosts["s00"].vault.session("run/0/a")
+    assert (session.reply, session.key, session.seed, session.shares) == (None, None, b"", {})
+
+
+def test_no_second_masked_reply_for_another_set(players):
+    _, shares = players.up_to_shares()
+    players.masked("s00", shares)
+    with pytest.raises(FedspanError, match="given its masked reply for another set"):
+        players.masked("s00", {name: shares[name] for name in players.names[:4]})
+
+
+def test_questions_out_of_order_are_refused(players):
+    with pytest.raises(FedspanError, match="knows nothing of this sum"):
+        players.unmask("s00", players.names)
+    group = players.group(players.offers())
+    with pytest.raises(FedspanError, match="has shared no secrets"):
+        players.unmask("s00", players.names)
+    shares = players.shared(group)
+    with pytest.raises(FedspanError, match="given no masked reply"):
+        players.unmask("s00", players.names)
+    with pytest.raises(FedspanError, match="confirmed no set of sites"):
+        players.at("s00", unmask, session="run/0/a", tags=np.zeros((5, 32), dtype=np.uint8))
+    some = {name: shares[name] for name in players.names[:4]}
+    players.masked("s00", some)
+    with pytest.raises(FedspanError, match="names a site that has shared no secrets"):
+        players.unmask("s00", players.names)
+    with pytest.raises(FedspanError, match="not among those that are left"):
+        players.masked("s04", some)
+    with pytest.raises(FedspanError, match="not among those that are left"):
+        players.at("s00", confirm, session="run/0/a", alive=players.flags(["s01", "s02", "s03", "s04"]))
+
+
+def test_no_share_of_a_site_that_is_not_in_the_sum(players):
+    """Not even where it was opened for a larger set, which was then refused."""
+    _, shares = players.up_to_shares()
+    sealed = players.sealed_for("s00", shares)
+    sealed[4] ^= 1
+    with pytest.raises(FedspanError, match="not what its sender sealed"):
+        players.masked("s00", shares, sealed=sealed)
+    there = ["s00", "s01", "s02", "s04"]
+    for name in there:
+        players.masked(name, {other: shares[other] for other in there})
+    given = players.unmask("s00", there)["shares"].any(axis=1)
+    assert given.tolist() == [True, True, True, False, True]
+
+
+def test_shapes_and_kinds_of_questions_are_checked(players):
+    offers = players.offers()
+    for wrong in (
+        {"names": json.dumps(list(players.names[::-1]))},
+        {"names": "no json"},
+        {"names": json.dumps([1, 2, 3, 4, 5])},
+        {"keys": np.zeros((5, 31), dtype=np.uint8)},
+        {"keys": 3},
+    ):
+        with pytest.raises(MessageError, match="not a sorted list of names with a key for each"):
+            players.shared(players.group(offers, **wrong), ["s00"])
+    shares = players.shared(players.group(offers))
+    with pytest.raises(MessageError, match="told by 5 flags"):
+        players.masked("s00", shares, alive=np.ones(5))
+    with pytest.raises(MessageError, match="not one for each site"):
+        players.masked("s00", shares, sealed=np.zeros((4, 82), dtype=np.uint8))
+
+
+def test_absurd_ranges_are_refused_before_memory_is_taken(players):
+    for wrong in ({"fraction_bits": 10**6}, {"largest": 1e300}, {"largest": float("nan")}, {"fraction_bits": 0.5}):
+        with pytest.raises(InputError, match="too much for a secure sum"):
+            players.offer("s00", **wrong)
+
+
+def test_taking_back_a_call_takes_back_no_secret():
+    """A coordinator may take back a site's state: what the vault remembers stays."""
+    players = Players(5)
+    players.up_to_masked()
+    host = players.hosts["s00"]
+    players.unmask("s00", players.names)
+    host.restore("run", 0, fs.federation.state.Changes())
+    with pytest.raises(FedspanError, match="never gives both kinds"):
+        players.unmask("s00", players.names[:4])
+
+
+def test_a_site_for_secure_sums_gives_no_single_reply():
+    fed = fs.LocalFederation(sites_of(3), policy=fs.Policy(secure_sum=True))
+    host = fed._root.engine._hosts["s00"]
+    call = Call("run", 0, 0, find_step(numbers_of), {"factor": 1.0}, ("s00",))
+    with pytest.raises(PolicyError, match="gives no reply of its own"):
+        host.perform(call, {"factor": 1.0}, -1)
+
+
+def test_a_part_that_does_not_fit_its_agreed_shape_stays_at_home(players):
+    offers = players.offers()
+    form = offers["s00"]["form"].replace("[3]", "[4]")
+    shares = players.shared(players.group(offers, form=form))
+    with pytest.raises(InputError, match=r"has the shape \(3,\) at this site, and \(4,\) was agreed"):
+        players.masked("s00", shares)
+
+
+def test_forgotten_sums_begin_anew_with_other_keys(players):
+    first = players.offer("s00")
+    for k in range(40):
+        players.offer("s00", session=f"run/1/{k}")
+    assert not same(players.offer("s00"), first)
+    players.hosts["s00"].vault.forget("run")
+    with pytest.raises(FedspanError, match="knows nothing of this sum"):
+        players.unmask("s00", players.names, session="run/1/39")

@@ -64,7 +64,7 @@ def pooled_scores(train, X, score, k, ridge):
 @pytest.mark.parametrize("ridge", [1e-4, 0.1])
 def test_equal_to_the_pooled_computation(score, k, ridge):
     train, test = rows(), rows(seed=5)
-    detector = fs.FedPCADetector(k, score=score, ridge=ridge, quantile=0.9).fit(train, sites=labels())
+    detector = fs.FedPCADetector(k, score=score, ridge=ridge, quantile=0.9, left_out=False).fit(train, sites=labels())
     expected = pooled_scores(train, test, score, k, ridge)
     np.testing.assert_allclose(-detector.score_samples(test), expected, rtol=1e-7)
     threshold = np.quantile(pooled_scores(train, train, score, k, ridge), 0.9, method="inverted_cdf")

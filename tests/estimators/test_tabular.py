@@ -648,3 +648,13 @@ def test_bad_tables_get_a_sentence():
         fs.FedTabularEncoder().fit(frame).transform(frame.rename(columns={"proto": "protocol"}))
     with pytest.raises(fs.errors.QuorumError, match="complex128"):
         fs.FedTabularEncoder().fit(frame.assign(level=1j))
+
+
+def test_honest_gaps_of_a_minority_are_not_outvoted():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=400), "b": rng.normal(size=400).astype(object)})
+    sites = np.arange(400) % 10
+    frame.loc[sites < 3, "b"] = None
+    encoder = fs.FedTabularEncoder(aggregator=fs.aggregation.CoordinateMedian()).fit(frame, sites=sites)
+    assert encoder.missing_.tolist() == [False, True]
+    np.testing.assert_array_equal(encoder.transform(frame)[:, -1], 0.0)

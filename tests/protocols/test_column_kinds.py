@@ -61,12 +61,12 @@ def test_missing_cells_and_means():
     assert kinds([["a", "b"], ["c", "-"]]).missing.tolist() == [True]
 
 
-def test_with_votes_means_are_medians_and_most_sites_decide_what_is_missing():
+def test_with_votes_means_are_medians_and_a_gap_anywhere_is_one():
     columns = [[1.0, 3.0], [4.0], [1e60, 1e60, np.nan], [np.nan]]
     found = kinds(columns, votes=True)
     assert found.mean.tolist() == [4.0]  # of 2, 4, 1e60, and a site that has none
-    assert found.missing.tolist() == [False]
-    assert kinds([*columns, [np.nan]], votes=True).missing.tolist() == [True]
+    assert found.missing.tolist() == [True]
+    assert kinds([[1.0, 3.0], [4.0]], votes=True).missing.tolist() == [False]
     assert kinds([["-"], ["-"]], votes=True).mean.tolist() == [0.0]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 import fedspan as fs
 from fedspan.errors import QuorumError
-from fedspan.linalg import subspace_distance
+from fedspan.linalg import polar_factor, subspace_distance
 from fedspan.protocols.fedpe import fedpe
 from fedspan.protocols.fedpg import fedpg
 from fedspan.protocols.last_messages import PATIENCE
@@ -124,3 +125,19 @@ def late_until_nine(number):
 
 def gone_after_six(number):
     return number > 6
+
+
+@pytest.mark.parametrize("site", ["3", "6"])
+def test_a_site_whose_replies_are_lost_for_a_while_comes_back_and_breaks_nothing(site):
+    X = load_breast_cancer().data
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    labels = np.empty(len(X), dtype=int)
+    labels[np.argsort(X[:, 0])] = np.arange(len(X)) * 10 // len(X)  # sites that differ
+
+    def lost(replies, bad, rng, call):
+        return {s: {"lost": np.nan} if 1 <= call.number < 56 else replies[s] for s in bad}
+
+    fed = fs.federate(X, sites=labels).corrupt(lost, sites=[site])
+    U = polar_factor(fed.run(fedpe, rank=2, n_columns=30, max_rounds=150)[0])
+    best = np.linalg.eigvalsh(X.T @ X / len(X))[-2:].sum()
+    assert best - np.sum((X @ U) ** 2) / len(X) < 1e-3

@@ -32,7 +32,7 @@ def model(X, center):
 def test_mahalanobis_distances_are_those_of_models_without_the_row(center):
     X = rows()
     mean, C, settings = model(X, center)
-    found = left_out_whitened(X, mean, None, whitening_root(C, 1e-13), None, None, **settings)[:, 0]
+    found = left_out_whitened(X, mean, None, whitening_root(C, 1e-13), None, None, None, **settings)[:, 0]
     np.testing.assert_allclose(found, [v @ np.linalg.solve(C, v) for v, C in refitted(X, center)], rtol=1e-7)
 
 
@@ -44,7 +44,8 @@ def test_distances_of_the_residual_are_those_of_covariances_without_the_row(cent
     values, axes = np.linalg.eigh(C)
     U = axes[:, -2:]
     root = whitening_root(C, 1e-13, without=U)
-    found = left_out_whitened(X, mean * scale, scale, root, U.T, 1 / values[-2:], **settings)[:, 0]
+    fixed = 1 / values[-2:] / settings["free"]  # as if only the variances within changed: the subspace stays
+    found = left_out_whitened(X, mean * scale, scale, root, U.T, 1 / values[-2:], fixed, **settings)[:, 0]
     expected = []
     for v, without in refitted(X / scale, center):
         within = U.T @ v
@@ -111,6 +112,17 @@ def test_few_rows_have_the_false_positive_rate_that_was_asked_for(score):
     assert false_alarms(score, "auto") == pytest.approx(0.05, abs=0.01)
 
 
+@pytest.mark.parametrize(("n", "d"), [(400, 30), (3300, 30), (650, 10)])
+@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
+def test_columns_without_any_common_direction_have_it_too(score, n, d):
+    rates = []
+    for seed in range(5):
+        X = np.random.default_rng(seed).normal(size=(n + 4000, d))
+        detector = fs.FedPCADetector(score=score).fit(X[:n], sites=np.arange(n) % 5)
+        rates.append(np.mean(detector.predict(X[n:]) == -1))
+    assert np.mean(rates) == pytest.approx(0.05, abs=0.01 if n > 500 else 0.015)
+
+
 def test_without_it_the_rate_is_too_high():
     assert false_alarms("mahalanobis", False) > 0.08
     assert false_alarms("combined", False) > 0.08
@@ -121,11 +133,15 @@ def test_other_solvers_and_rows_that_are_not_scaled():
 
 
 def test_auto_leaves_rows_out_where_they_are_few():
-    assert few_rows(159, 4)
-    assert not few_rows(160, 4)
-    X = np.random.default_rng(0).normal(size=(200, 4))
-    assert not fs.FedPCADetector(2).fit(X).left_out_
-    assert fs.FedPCADetector(2).fit(X[:150]).left_out_
+    clear = np.array([9.0, 4.0])
+    assert few_rows(150, 4, 0.95, clear, 0.01)
+    assert not few_rows(400, 4, 0.95, clear, 0.01)
+    assert few_rows(400, 4, 0.8, clear, 0.01)
+    assert few_rows(400, 4, 0.95, np.array([9.0, 1.1]), 1.0)
+    assert not few_rows(40, 4, 1.0, clear, 0.01)
+    X = np.random.default_rng(0).normal(size=(400, 4)) * [9.0, 4.0, 0.1, 0.1]
+    assert not fs.FedPCADetector(2, scale=False).fit(X).left_out_
+    assert fs.FedPCADetector(2, scale=False).fit(X[:150]).left_out_
     plain = fs.FedPCADetector(2, left_out=False).fit(X[:150])
     scores = -plain.score_samples(X[:150])
     assert -plain.offset_ == pytest.approx(np.quantile(scores, 0.95, method="inverted_cdf"), rel=1e-8)

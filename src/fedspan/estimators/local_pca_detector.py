@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.checks import whole_number
+from fedspan.checks import true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.detector import FedDetector, usual_dimension
 from fedspan.protocols.local_detectors import local_detectors, local_verdicts
@@ -83,6 +83,7 @@ class LocalPCADetector(FedDetector):
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Let every site of a table (with ``sites``) or a federation learn its own detector."""
         self._check_quantile()
+        true_or_false("scale", self.scale)
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
             refuse_bad_values(fed, self._names())
             found = local_detectors(

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
-from fedspan.checks import real_number
+from fedspan.checks import real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.estimators.detector import usual_dimension
 from fedspan.estimators.pca import FedPCA
@@ -74,8 +74,9 @@ class FedPCADetector(PCAScoring):
     left_out : bool or "auto", default="auto"
         Score each row of the training as if it had been left out, by formulas that need no second fit (see
         `fedspan.protocols.left_out_scores`), before the quantile is taken. A model fits its own rows better than new
-        ones, and where rows are few the threshold would be too low. ``"auto"``: where there are fewer than 20 d^1.5
-        rows of d columns; with more it matters less than half a point.
+        ones, and where rows are few the threshold would be too low. ``"auto"``: where it matters more than about half
+        a point: with fewer than about 22 d^1.5 rows of d columns (for the 0.95 quantile), or where the subspace is
+        hardly determined because variances within and outside it are alike.
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
     random_state : int, optional
@@ -166,11 +167,16 @@ class FedPCADetector(PCAScoring):
         self._check_parameters()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
             self._learn_model(fed)
-            few = few_rows(self.n_samples_, self.n_features_in_)
-            self.left_out_ = self.n_samples_ > 2 and (few if self.left_out == "auto" else bool(self.left_out))
+            self.left_out_ = self._leaves_out()
             self._learn_threshold(fed, self._resilient(CoordinateMedian()))
             fed.log(threshold=-self.offset_)
         return self
+
+    def _leaves_out(self) -> bool:
+        n, d = self.n_samples_, self.n_features_in_
+        if n <= 2 or self.left_out != "auto":
+            return n > 2 and bool(self.left_out)
+        return few_rows(n, d, float(self.quantile), self.explained_variance_, self.noise_variance_)
 
     def _learn_model(self, fed: Federation) -> None:
         d = self.n_features_in_
@@ -237,6 +243,8 @@ class FedPCADetector(PCAScoring):
         if self.score not in SCORES:
             raise InputError(f"score={self.score!r} must be one of {', '.join(SCORES)}")
         real_number("ridge", self.ridge, above=0)
+        for name in ("center", "scale"):
+            true_or_false(name, getattr(self, name))
         if not isinstance(self.left_out, bool | np.bool_) and self.left_out != "auto":
             raise InputError(f"left_out={self.left_out!r} must be True, False or 'auto'")
         options = self.solver_options

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.errors import InputError
 from fedspan.estimators.detector import FedDetector
 from fedspan.protocols import anomaly_scores as forms
-from fedspan.protocols.left_out_scores import left_out_subspace, left_out_whitened
+from fedspan.protocols.left_out_scores import left_out_subspace, left_out_whitened, leverages
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -81,13 +81,14 @@ class PCAScoring(FedDetector):
             return lens, parameters
         n = self.n_samples_
         parameters |= {"free": max(1, n - 1), "shift": n / (n - 1)} if self.center else {"free": n, "shift": 1.0}
+        leverage = leverages(self.explained_variance_, self.noise_variance_, parameters["free"])
         if self.whitening_ is None:
-            apart = np.maximum(self.explained_variance_ - self.noise_variance_, np.finfo(np.float64).tiny)
-            return left_out_subspace, {**parameters, "leverage": 1.0 / (parameters["free"] * apart)}
-        U, within = None, None
+            return left_out_subspace, {**parameters, "leverage": leverage}
+        within: dict[str, Any] = {"components": None, "inside": None, "leverage": None}
         if self.score == "combined":
-            U, within = self.components_, 1.0 / (self.explained_variance_ + self.ridge_)
-        return left_out_whitened, {**parameters, "components": U, "inside": within}
+            inside = 1.0 / (self.explained_variance_ + self.ridge_)
+            within = {"components": self.components_, "inside": inside, "leverage": leverage}
+        return left_out_whitened, {**parameters, **within}
 
     def _form(self) -> tuple[Form, dict[str, Any]]:
         """Return the functions that score many rows, score one and explain, and the parameters of all three."""

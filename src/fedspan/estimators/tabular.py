@@ -65,7 +65,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         Scale to zero mean and unit variance, but for `rare` and the last column of `missing`.
     aggregator : Aggregator, optional
         How to combine the sites' means and variances, instead of exact sums, where some sites may lie. All other
-        decisions (which columns are text, heavy-tailed or have missing cells, which names are kept) are then taken by
+        decisions (which columns are text or heavy-tailed, which names are kept) are then taken by
         one vote per site or by the median of the sites.
     random_state : int, optional
         Seed of the run. Nothing here is random.

@@ -20,7 +20,7 @@ Matrix = NDArray[np.float64]
 
 _BLOCK_BYTES = 2**18
 #: Below this part of ||z||^2 the difference ||z||^2 - ||U'z||^2 has lost digits, and the residual itself is taken.
-CANCELLED = 1e-3
+CANCELLED = 1e-5
 _LARGEST = 1e150
 
 

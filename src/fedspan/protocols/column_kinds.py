@@ -90,7 +90,9 @@ def _by_votes(fed: Federation, known: NDArray[np.int8]) -> ColumnKinds:
     text = _settled(known, np.sum(~is_text & (numbers > 0), axis=0), np.sum(is_text, axis=0))
     lacking = np.where(text, missing > 0, numbers < replies.stack("rows")[:, None])
     means = [np.where(text, 0.0, _median(replies.stack(key), numbers)) for key in ("sum", "log_sum")]
-    return ColumnKinds(text, 2 * lacking.sum(axis=0) > len(replies), *means)
+    # One site is enough here: a lie costs a column that tells nothing, but if honest gaps were outvoted, all rows that
+    # have them would stand out as unexpected.
+    return ColumnKinds(text, np.asarray(lacking.any(axis=0)), *means)
 
 
 def _settled(known: NDArray[np.int8], numbers: Counts, names: Counts) -> Mask:

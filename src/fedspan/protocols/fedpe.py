@@ -43,6 +43,18 @@ def objective(C: SecondMoment, U: Matrix, Z: Matrix, Y: Matrix, T: Matrix, rho: 
     return augmented_lagrangian(f, U, Z, Y, rho) + float(np.vdot(T, h)) + rho / 2.0 * float(np.vdot(h, h))
 
 
+def safe_step(U: Matrix, T: Matrix, rho: float, top: float) -> float:
+    """Return a step over which the gradient of `objective` hardly turns, also where U is far from orthonormal.
+
+    For orthonormal U it is ``1 / (8 top + rho + 8 ||T||)``. T only grows, and a site whose replies were lost for some
+    time may find itself far from the others: with ``1 / (8 top + rho)`` it would leap off, and take all with it.
+    """
+    UU = U.T @ U
+    size = max(1.0, float(np.abs(UU).sum(axis=0).max()))
+    over = float(np.maximum(UU - _identity(len(UU)), 0.0).sum(axis=0).max())
+    return 1.0 / (8.0 * top * size + rho + 8.0 * size * (float(np.abs(T).sum(axis=0).max()) + 3.0 * rho * over**2))
+
+
 def local_step(C: SecondMoment, U: Matrix, pull: Matrix, T: Matrix, rho: float, eta: float) -> Matrix:
     """Return ``U - eta G`` with the gradient G of `objective`, of which ``pull = eta (rho Z - Y)`` never changes.
 
@@ -77,10 +89,10 @@ def local_update(
     U, Y = begin_visit(site, Z, variant)
     T = site.state.get("T", np.zeros((Z.shape[1], Z.shape[1])))
     told = report(C, U, Z, objective(C, U, Z, Y, T, rho))
-    eta = 1.0 / (8.0 * C.top + rho)
-    pull = np.asfortranarray(eta * (rho * Z - Y))
+    towards = np.asfortranarray(rho * Z - Y)
     for _ in range(local_steps):  # line 5
-        U = local_step(C, U, pull, T, rho, eta)
+        eta = 1.0 / (8.0 * C.top + rho) if variant == "paper" else safe_step(U, T, rho, C.top)
+        U = local_step(C, U, eta * towards, T, rho, eta)
     site.state["T"] = T + rho * excess(U) ** 2  # line 11, which needs no Z
     return {**end_visit(site, C, U, Y, rho), **told}
 
@@ -103,7 +115,7 @@ def fedpe(
     Parameters, record and what happens when sites are missing are those of `fedpg`, but for
 
     - `rho`: 1 by default, in the same unit;
-    - `local_steps`: of length ``1 / (8 lambda_i + rho)``;
+    - `local_steps`: of length ``1 / (8 lambda_i + rho)``, and in "corrected" shorter where U is long (`safe_step`);
     - `variant`: there is no projection to correct; "corrected" averages the last messages of all sites and
       returns the polar factor of Z.
 

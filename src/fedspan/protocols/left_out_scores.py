@@ -9,7 +9,8 @@ Sherman and Morrison
 - a Mahalanobis distance ``m = v' (S / f)^-1 v`` becomes ``c^2 (f - 1) a / (1 - c a)`` with ``a = m / f``, exactly (but
   for the ridge);
 - the one of the residual alone becomes what this formula makes of the distance in all directions, less what it makes of
-  the distance within the subspace: exactly, were the subspace the same without the row;
+  the distance within the subspace: exactly, were the subspace the same without the row. That it turns is told by the
+  factor of the next line, over that of a subspace whose variances alone change;
 - the squared length of the residual r becomes ``||r||^2 (c / (1 - c h))^2``, at most ``||c z||^2``, with
   ``h = sum_j (u_j'z)^2 / (f (l_j - l))``, where l_j are the variances within the subspace and l is their mean outside:
   as far as first derivatives tell how the subspace turns, were all variances outside the same, in the form that is
@@ -18,6 +19,7 @@ Sherman and Morrison
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -33,19 +35,34 @@ Matrix = NDArray[np.float64]
 _LEAST = 1e-12
 
 
-def few_rows(n: int, d: int) -> bool:
-    """Return whether leaving rows out moves a false positive rate by more than about half a point.
+def few_rows(n: int, d: int, level: float, variances: Matrix, noise: float) -> bool:
+    """Return whether leaving rows out moves the false positive rate of the quantile `level` by over half a point or so.
 
-    The 0.95 quantile of a squared distance in d directions, whose mean is d and whose deviation is the root of 2 d, is
-    too low by the part d / n or so. That is d / n times the root of d / 2 deviations, and a tenth of these is the share
-    of the rows that are missed.
+    A squared distance in d directions has about the mean d and the deviation root of 2 d. Of rows that were trained on
+    it is too short by the part d / n, a residual by twice the mean h of a row. The latter is much where the `variances`
+    within the subspace are close to those outside, `noise` in the mean: nearly any other subspace were as good. What
+    is missed is the density at the quantile times that, and half as much again, as was measured.
 
     Examples
     --------
-    >>> few_rows(1000, 30), few_rows(10_000, 30)
+    >>> few_rows(2000, 30, 0.95, np.array([9.0]), 0.1), few_rows(5000, 30, 0.95, np.array([9.0]), 0.1)
     (True, False)
+    >>> few_rows(5000, 30, 0.8, np.array([9.0]), 0.1), few_rows(5000, 30, 0.95, np.array([1.01]), 1.0)
+    (True, True)
     """
-    return bool(n < 20 * d**1.5)
+    turns = 2.0 * float(np.sum(variances / _apart(variances, noise))) / n
+    normal = NormalDist()
+    density = normal.pdf(normal.inv_cdf(level)) if level < 1.0 else 0.0
+    return bool(1.5 * density * max(d / n, turns) * np.sqrt(d / 2.0) > 0.005)
+
+
+def leverages(variances: Matrix, noise: float, free: int) -> Matrix:
+    """Return ``1 / (f (l_j - l))`` (k,): what a squared coordinate within the subspace weighs in h."""
+    return np.asarray(1.0 / (free * _apart(variances, noise)))
+
+
+def _apart(variances: Matrix, noise: float) -> Matrix:
+    return np.maximum(variances - noise, np.finfo(np.float64).tiny)
 
 
 def left_out(distance: Matrix, free: int, shift: float) -> Matrix:
@@ -69,12 +86,13 @@ def left_out_whitened(
     root: Matrix,
     components: Matrix | None,
     inside: Matrix | None,
+    leverage: Matrix | None,
     free: int,
     shift: float,
 ) -> Matrix:
     """Return `whitened_score` (n, 1) of rows left out; with `components` (k, d) it is that of the residual alone.
 
-    `inside` (k,) has the inverse variances of the components then.
+    `inside` (k,) has the inverse variances of the components then, and `leverage` (k,) is theirs.
     """
     width = np.ones(len(mean)) if scale is None else scale
     factor = np.ascontiguousarray((root / width).T)
@@ -85,8 +103,11 @@ def left_out_whitened(
         whole = np.asarray(np.vecdot(W, W))
         if U is None:
             return left_out(whole, free, shift)
-        within = np.square(D @ U) @ inside
-        return left_out(whole + within, free, shift) - left_out(within, free, shift)
+        squares = np.square(D @ U)
+        within = squares @ inside
+        everywhere = left_out(whole + within, free, shift)
+        turned = (1.0 - shift * within / free) / np.maximum(1.0 - shift * (squares @ leverage), _LEAST)
+        return np.asarray(np.fmin((everywhere - left_out(within, free, shift)) * turned**2, everywhere))
 
     return in_blocks(X, mean, score)
 

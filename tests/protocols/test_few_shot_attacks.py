@@ -145,7 +145,7 @@ def test_colluders_and_those_who_alternate_are_outvoted(data, split, lie):
 @pytest.mark.parametrize(
     "lie", [colluding(-1.0), just_below(9.9, "reverse"), just_below(2.0, "fixed")], ids=["flip", "far", "near"]
 )
-def test_the_result_is_never_worse_than_the_start_by_the_median_loss(lie, liars):
+def test_the_result_is_never_worse_than_the_start_at_most_of_the_sites(lie, liars):
     """Four of nine sites with tasks of their own can turn the descent round; the start they cannot take away."""
     made = make_few_shot_tasks(40, 54, 3, 60, 1, seed=0)
     fed = fs.federate(made.X, made.y, sites=made.task % 9, task=made.task, seed=1)
@@ -153,9 +153,63 @@ def test_the_result_is_never_worse_than_the_start_by_the_median_loss(lie, liars)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start, found = (bad.run(byz_altgdmin, rank=3, n_columns=40, iterations=k) for k in (0, 60))
-    assert found.loss <= start.loss * (1 + 1e-12)
-    again = [np.median([_loss(made, site, U) for site in range(9)]) for U in (start.basis, found.basis)]
-    assert again[1] <= again[0] * (1 + 1e-9)
+    better = [_loss(made, site, found.basis) <= _loss(made, site, start.basis) * (1 + 1e-9) for site in range(9)]
+    assert sum(better) >= 5
+
+
+def test_a_start_that_is_taken_in_the_end_is_told():
+    made = make_few_shot_tasks(40, 54, 3, 60, 1, seed=0)
+    fed = fs.federate(made.X, made.y, sites=made.task % 9, task=made.task, seed=1)
+    bad = fed.corrupt(just_below(2.0, "fixed"), sites=fed.sites[:4])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = bad.run(byz_altgdmin, rank=3, n_columns=40, iterations=0)
+    with bad.begin("test") as run, pytest.warns(UserWarning, match="of 9 sites say that the start fits"):
+        found = byz_altgdmin(run, rank=3, n_columns=40, iterations=60)
+    assert run.record.metric("votes_for_start")[-1] >= 5
+    np.testing.assert_allclose(found.basis, start.basis)
+
+
+def _noisier_and_noisier():
+    """Ten sites with rows of all tasks, from quiet ones to noisy ones, and the three quietest."""
+    made = make_few_shot_tasks(30, 40, 3, 120, 10, seed=0)
+    rng = np.random.default_rng(1)
+    names = np.unique(made.sites)
+    noise = dict(zip(names, np.linspace(0.2, 2.0, 10)[rng.permutation(10)], strict=True))
+    y = made.y + np.array([noise[s] for s in made.sites]) * rng.standard_normal(len(made.y))
+    return made, fs.federate(made.X, y, sites=made.sites, task=made.task), sorted(noise, key=noise.get)[:3]
+
+
+@pytest.mark.parametrize("liars", [1, 3])
+def test_who_lies_about_his_loss_cannot_undo_the_descent(liars):
+    made, fed, _ = _noisier_and_noisier()
+
+    def lie(replies, bad, rng, call):
+        if call.step.endswith("local_preference"):
+            return {site: {"start": True} for site in bad}
+        return {s: {**replies[s], "loss": 0.0 if call.number < 4 else 1e9} for s in bad if "loss" in replies[s]}
+
+    honest, start = learn(fed), learn(fed, iterations=0)
+    found = learn(fed.corrupt(lie, sites=fed.sites[:liars]))
+    assert error(honest, made) < 0.6 * error(start, made)
+    np.testing.assert_allclose(error(found, made), error(honest, made), rtol=1e-3)
+
+
+def test_quiet_sites_that_drop_out_do_not_undo_the_descent():
+    made, fed, quiet = _noisier_and_noisier()
+    gone = fed.corrupt(lambda replies, bad, rng, call: dict.fromkeys(bad) if call.number >= 4 else {}, sites=quiet)
+    assert error(learn(gone), made) < 0.8 * error(learn(fed, iterations=0), made)
+
+
+@pytest.mark.parametrize("word", [1, "yes", None, np.array([True])], ids=str)
+def test_votes_that_are_no_votes_do_not_count(data, word):
+    fed = by_rows(data)
+    odd = lambda replies, bad, rng, call: (  # noqa: E731
+        {site: {"start": word} for site in bad} if call.step.endswith("local_preference") else {}
+    )
+    with fed.corrupt(odd, sites=fed.sites[:2]).begin("test") as run:
+        byz_altgdmin(run, rank=R, n_columns=N, iterations=20)
+    assert (run.record.metric("votes_for_start")[-1], run.record.metric("votes")[-1]) == (0, 6)
 
 
 def _loss(made, site, U):

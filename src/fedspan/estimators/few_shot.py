@@ -130,8 +130,8 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     double precision, and n times its number of tasks.
 
     With an aggregator fewer than half of the sites may lie (the theory has 40 %): the harm is bounded by how much
-    honest sites differ, and by the median loss over the sites the result is never worse than the start. Near one half,
-    where sites have tasks of their own, it may be no better than that.
+    honest sites differ, and if more than half of the sites that reply in the end say that the start fits their rows
+    better, it is taken, with a warning. Near one half, where sites have tasks of their own, that can be so.
 
     References
     ----------

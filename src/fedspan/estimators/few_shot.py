@@ -52,7 +52,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     aggregator : Aggregator, optional
         How to combine the sites' gradients. Default: sums (AltGDmin), which any site can spoil. With one, such as
         ``fedspan.aggregation.GeometricMedian()`` or ``MedianOfMeans(groups)``, everything that sites send is combined
-        by medians (Byz-AltGDmin), and fewer than half of them (of the groups) can do no more than bounded harm.
+        by medians (Byz-AltGDmin), and fewer than half of them (of the groups) can do no more than bounded harm to the
+        representation, and to `adapt`. The coefficients of a task are safe while more than half of the sites *that name
+        it* are honest, and colluders may name the tasks of others: use `adapt` on rows of your own where that matters.
     step_size : float, default=1.0
         In units of 1 / sigma_1^2, which is estimated. 0.5 is the choice of the theory.
     iterations : int, default=100

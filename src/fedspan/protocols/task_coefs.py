@@ -3,11 +3,13 @@
 By sums: the normal equations of all rows of a task, so that a task of several sites gets the coefficients that its
 pooled rows would give. By medians: each site's own coefficients, and of a task with rows at several sites the geometric
 median of theirs; a task that only one site has is that site's word. A site is heard on the tasks alone that it named at
-the outset.
+the outset. So a task's coefficients are safe while more than half of the sites *that name it* are honest: colluders may
+name the tasks of others.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,8 +120,9 @@ def median_coefs(
     """Return the geometric median of the sites' coefficients for each task, and the median of their intercepts.
 
     Only sites with more rows of the task than unknowns count, if there are any, and none that meddles with others'
-    tasks while an owner speaks (see `Tasks.meddling`). Of a task at one site its word is taken, of one at two sites see
-    `between_two`. Sites that fail are asked again, at most twice. About 3 ms for every task at three sites or more.
+    tasks while an owner speaks (see `Tasks.meddling`). Of a task at one site its word is taken. Of one at two sites it
+    is their mean if they agree (see `between_two`), slopes and intercept each by itself, and otherwise zero, with a
+    warning. Sites that fail are asked again, at most twice. About 3 ms for every task at three sites or more.
 
     Parameters
     ----------
@@ -137,33 +140,44 @@ def median_coefs(
     code, b, a, rows, owner = (np.concatenate(column) for column in zip(*votes, strict=True))
     known, code = np.unique(code, return_inverse=True)
     loadings, intercepts = np.zeros((len(known), r)), np.zeros(len(known))
-    order = np.argsort(code, kind="stable")
+    order, contradicted = np.argsort(code, kind="stable"), 0
     for k, there in enumerate(np.split(order, np.searchsorted(code[order], np.arange(1, len(known))))):
         voters = there
         for better in (owner, rows > r + intercept):
             voters = voters[better[voters]] if better[voters].any() else voters
         if len(voters) < 3:
-            both = between_two(np.column_stack([b[voters], a[voters]]))
-            loadings[k], intercepts[k] = both[:-1], both[-1]
+            size = float(np.abs(b[voters]).max(axis=1).min())  # of the shorter slopes: below that intercepts are noise
+            slopes, level = between_two(b[voters]), between_two(a[voters, None], size)
+            contradicted += slopes is None or level is None
+            loadings[k] = 0.0 if slopes is None else slopes
+            intercepts[k] = 0.0 if level is None else level[0]
         else:
             loadings[k], intercepts[k] = geometric_median(b[voters]).point, np.median(a[voters])
+    if contradicted:
+        warnings.warn(
+            f"{contradicted} of {len(known)} tasks have rows at two sites whose coefficients contradict each other: nobody "
+            "can tell who is right, and slopes or intercepts that do are taken as zero; use adapt with rows that you trust",
+            stacklevel=3,
+        )
     return TaskCoefs(tasks.labels[known], loadings, intercepts)
 
 
-def between_two(values: Matrix) -> Vector:
+def between_two(values: Matrix, close: float = 0.0) -> Vector | None:
     """Return what to believe of one value (1, d), which it is, or of two (2, d): their mean, if they agree.
 
-    Two that are farther apart than the shorter one is long (by their largest entries) contradict each other, and nobody
-    can tell who is right: the shorter one is taken. So a liar does no more harm than twice the honest one's length.
+    Two that are farther apart than the shorter one is long (by their largest entries), and than `close`, contradict
+    each other, and nobody can tell who is right: ``None``, for which the caller takes zero. So the error is at most the
+    honest one's length, whatever a liar says. The shorter one of the two would let him turn it round.
 
     Examples
     --------
     >>> between_two(np.array([[1.0, 2.0], [1.2, 2.2]])), between_two(np.array([[1.0, 2.0], [9.0, 9.0]]))
-    (array([1.1, 2.1]), array([1., 2.]))
+    (array([1.1, 2.1]), None)
     """
-    shorter = values[np.argmin(np.abs(values).max(axis=1))]
-    apart = np.abs(values - values[0]).max()
-    return np.asarray(values.mean(axis=0) if apart <= np.abs(shorter).max() else shorter)
+    with np.errstate(over="ignore"):  # of lies
+        apart = np.abs(values - values[0]).max()
+    agree = apart <= max(close, np.abs(values).max(axis=1).min())
+    return np.asarray(values.mean(axis=0)) if agree else None
 
 
 _KEYS = ("loadings", "intercepts", "rows")

@@ -222,6 +222,46 @@ def _loss(made, site, U):
     return squares / free
 
 
+def test_one_site_that_names_a_task_of_another_does_not_change_the_rank():
+    made = make_few_shot_tasks(60, 90, 3, 60, 30, split="tasks", noise=0.1, seed=0)
+    fed = fs.federate(made.X, made.y, sites=made.sites, task=made.task)
+
+    def lie(replies, bad, rng, call):
+        if not call.step.endswith("local_tasks"):
+            return {}
+        more = {key: np.append(replies[bad[0]][key], value) for key, value in (("task", 50), ("rows", 60))}
+        return {bad[0]: {**replies[bad[0]], **more}}
+
+    moved = made.sites.copy()
+    moved[np.flatnonzero(made.task == 0)[:30]] = fed.sites[5]  # half of one task's rows went to another site
+    two = fs.federate(made.X, made.y, sites=moved, task=made.task)
+    for federation in (two, fed.corrupt(lie, sites=fed.sites[:1])):
+        assert learn(federation, rank=None, n_columns=60, iterations=0).basis.shape == (60, 3)
+
+
+MOMENTS = {
+    "all directions": lambda r: {"moment": 10 * np.trace(r["moment"]) * np.eye(len(r["moment"]))},
+    "and no noise": lambda r: {"moment": 1e6 * np.eye(len(r["moment"])), "noise": 0 * r["noise"]},
+    "nothing": lambda r: {"moment": 0 * r["moment"], "noise": 1e6 * r["noise"]},
+    "negative": lambda r: {"moment": -r["moment"], "noise": -r["noise"]},
+}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("what", MOMENTS)
+def test_lies_about_second_moments_do_not_change_the_rank(what, noise):
+    def attack(replies, bad, rng, call):
+        if not call.step.endswith("local_moments"):
+            return {}
+        return {site: {**replies[site], **MOMENTS[what](replies[site])} for site in bad}
+
+    for split, rows in (("rows", 150), ("tasks", 60)):
+        made = make_few_shot_tasks(60, 80, 3, rows, 10, noise=noise, split=split, seed=3)
+        fed = fs.federate(made.X, made.y, sites=made.sites, task=made.task)
+        bad = fed.corrupt(attack, sites=fed.sites[2:5])
+        assert learn(bad, rank=None, n_columns=60, iterations=0).basis.shape == (60, 3)
+
+
 def test_sites_that_drop_for_good_and_a_resume_in_the_middle(data, tmp_path):
     """Two sites vanish for good, one lies and alternates, and the run is killed after that and resumed."""
 

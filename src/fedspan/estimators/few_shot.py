@@ -125,8 +125,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     -----
     Up per site: n r + r^2 + 3 numbers in each round; before that n r numbers once (with an aggregator) or in each of
     `power_iterations` rounds, and q r more where tasks have rows at several sites; after it 2 r^2 + 3 numbers, and then
-    q (r^2 + 2 r + 2) numbers (sums) or the coefficients of its tasks. What says much about single ``b_k`` before that:
-    the q r numbers of the start, and the second moment of a site with one task.
+    q (r^2 + 2 r + 3) numbers (sums) or the coefficients of its tasks. What says much about single ``b_k`` before that:
+    the q r numbers of the start, the normal equations by which ``rank="auto"`` is chosen by sums where tasks are at several
+    sites, and the second moment of a site with one task.
 
     Memory at a site: its data, a copy if the rows are not sorted by task, a block of 6 MiB or of the largest task, in
     double precision, and n times its number of tasks.

@@ -89,7 +89,9 @@ def byz_altgdmin(
         raise InputError(f"threshold={threshold} must be at least 1, in units of the median norm")
     tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
     fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
-    most = largest_rank(tasks, max_rank, n_columns, intercept, parts) if rank is None else rank
+    most = rank
+    if most is None:
+        most = largest_rank(tasks, max_rank, n_columns, intercept, parts, resilient=True)
     init, groups, columns = fitting_start(tasks, len(fed.sites), init, groups, rank, most)
     check_rank(tasks, columns, n_columns, intercept, parts)
     # Algorithm 2, lines 3 to 6: the threshold. (The median of the batches' means in the paper; this tolerates more.)

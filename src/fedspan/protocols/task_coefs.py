@@ -10,6 +10,7 @@ name the tasks of others.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,8 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import geometric_median
 from fedspan.protocols.task_names import Labels, positions, told_labels
-from fedspan.protocols.task_rows import TaskRows, fitted
-from fedspan.protocols.tasks import MOST_ROWS, Tasks, agree_on_tasks, patiently, told_rows
+from fedspan.protocols.task_rows import Part, TaskRows, fitted
+from fedspan.protocols.tasks import MOST_ROWS, Counts, Tasks, agree_on_tasks, patiently, told_rows
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
@@ -49,21 +50,24 @@ class TaskCoefs:
 
 
 @step
-def local_normal_equations(site: Site, U: Matrix, tasks: Labels) -> dict[str, Any]:
-    """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y and 1 over its rows ``T = X U``."""
+def local_normal_equations(site: Site, U: Matrix, tasks: Labels, parts: int = 1) -> dict[str, Any]:
+    """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y, y^2 and 1 over its rows.
+
+    ``T = X U``. Of the first of `parts` parts of the rows.
+    """
     r, q = U.shape[1], len(tasks)
     gram, cross, sums = np.zeros((q, r, r)), np.zeros((q, r)), np.zeros((q, r + 1))
-    rows = np.zeros(q, dtype=np.int64)
-    own = TaskRows.of(site)
+    squares, rows = np.zeros(q), np.zeros(q, dtype=np.int64)
+    own, part = TaskRows.of(site), Part(0, parts).rows
     at, known = positions(own.labels, tasks)
     for block in own.blocks():
         here = at[block.tasks][known[block.tasks]]
-        T, y = (block.X @ U)[known[block.tasks]], block.y[known[block.tasks]]
+        T, y = (block.X[:, part] @ U)[known[block.tasks]], block.y[:, part][known[block.tasks]]
         gram[here] = T.transpose(0, 2, 1) @ T
         cross[here] = (y[:, None, :] @ T)[:, 0]
         sums[here] = np.concatenate([T.sum(axis=1), y.sum(axis=1)[:, None]], axis=1)
-        rows[here] = y.shape[1]
-    return {"gram": gram, "cross": cross, "sums": sums, "rows": rows}
+        squares[here], rows[here] = np.einsum("km,km->k", y, y), y.shape[1]
+    return {"gram": gram, "cross": cross, "sums": sums, "squares": squares, "rows": rows}
 
 
 @step(ragged=["task", "loadings", "intercepts", "rows"])
@@ -88,7 +92,7 @@ def pooled_coefs(
     are in. Tasks without any row are left out.
     """
     total = fed.sum(local_normal_equations, U=U, tasks=tasks)
-    best = {key: np.array(total[key]) for key in ("gram", "cross", "sums", "rows")}
+    best = {key: np.array(total[key]) for key in ("gram", "cross", "sums", "squares", "rows")}
     for _ in range(2):
         if not total.failed:
             break
@@ -97,15 +101,27 @@ def pooled_coefs(
         for key, value in best.items():
             value[more] = total[key][more]
     there = best["rows"] > 0
-    gram, cross, sums, rows = (best[key][there] for key in ("gram", "cross", "sums", "rows"))
-    means = sums / rows[:, None]
+    gram, cross, _, means, rows = centred({key: value[there] for key, value in best.items()}, intercept)
+    gram = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
+    loadings = (inverses(gram) @ cross[:, :, None])[:, :, 0]
+    level = means[:, -1] - np.einsum("kr,kr->k", means[:, :-1], loadings)
+    return TaskCoefs(np.asarray(tasks)[there], loadings, level if intercept else np.zeros(len(level)))
+
+
+def centred(sums: Mapping[str, NDArray[Any]], intercept: bool) -> tuple[Matrix, Matrix, Vector, Matrix, Counts]:
+    """Return ``T'T``, ``T'y`` and ``y'y`` of every task, about its means with an `intercept`; its means; its rows."""
+    gram, cross, squares, rows = (np.asarray(sums[key]) for key in ("gram", "cross", "squares", "rows"))
+    means = sums["sums"] / rows[:, None]
     if intercept:
         gram = gram - rows[:, None, None] * means[:, :-1, None] * means[:, None, :-1]
         cross = cross - rows[:, None] * means[:, :-1] * means[:, -1:]
-    gram = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
-    loadings = (np.linalg.pinv(gram, rcond=_SINGULAR, hermitian=True) @ cross[:, :, None])[:, :, 0]
-    level = means[:, -1] - np.einsum("kr,kr->k", means[:, :-1], loadings)
-    return TaskCoefs(np.asarray(tasks)[there], loadings, level if intercept else np.zeros(len(level)))
+        squares = squares - rows * means[:, -1] ** 2
+    return gram, cross, squares, means, rows
+
+
+def inverses(grams: Matrix) -> Matrix:
+    """Return the pseudo-inverses of ``T'T`` (q, r, r)."""
+    return np.asarray(np.linalg.pinv(grams, rcond=_SINGULAR, hermitian=True))
 
 
 def median_coefs(
@@ -155,8 +171,8 @@ def median_coefs(
             loadings[k], intercepts[k] = geometric_median(b[voters]).point, np.median(a[voters])
     if contradicted:
         warnings.warn(
-            f"{contradicted} of {len(known)} tasks have rows at two sites whose coefficients contradict each other: nobody "
-            "can tell who is right, and slopes or intercepts that do are taken as zero; use adapt with rows that you trust",
+            f"{contradicted} of {len(known)} tasks have rows at two sites whose coefficients contradict each other. "
+            "Nobody can tell who is right: slopes or intercepts that do are taken as zero; use adapt on rows you trust",
             stacklevel=3,
         )
     return TaskCoefs(tasks.labels[known], loadings, intercepts)

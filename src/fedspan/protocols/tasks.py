@@ -67,6 +67,23 @@ class Tasks:
         """Whether no task has rows at two sites."""
         return sum(len(positions) for positions, _ in self.held.values()) == len(self.labels)
 
+    @property
+    def own(self) -> bool:
+        """Whether sites have tasks of their own: most of a typical site's are named by less than half of the sites.
+
+        Less than half of the sites cannot decide it, whatever they name.
+        """
+        holders = np.bincount(np.concatenate([at for at, _ in self.held.values()]), minlength=len(self.labels))
+        return float(np.median([np.median(holders[at]) for at, _ in self.held.values()])) <= max(1, len(self.held) / 2)
+
+    @cached_property
+    def pooled(self) -> Counts:
+        """Rows of each task at all sites together (q,)."""
+        rows = np.zeros(len(self.labels), dtype=np.int64)
+        for at, counts in self.held.values():
+            rows[at] += counts
+        return rows
+
     @cached_property
     def meddling(self) -> frozenset[str]:
         """Sites with tasks of more than half of the others, where the median site has tasks of fewer than half.

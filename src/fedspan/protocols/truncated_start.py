@@ -94,14 +94,14 @@ def fitting_start(
     if init == "auto" and groups is not None:
         init = "median_of_means"
     elif init == "auto":
-        wide_enough = at_a_site >= needed or (not tasks.whole and at_a_site >= (rank or 1))
+        wide_enough = at_a_site >= needed or (not tasks.own and at_a_site >= (rank or 1))
         init, groups = ("subspace_median", L) if wide_enough else ("median_of_means", L // -(-needed // at_a_site))
         if L < 3:  # nobody can be outvoted
             init, groups = "median_of_means", 1
         elif groups < 3:  # of two groups neither can outvote the other
             init = "random"
     groups = groups or max(min(3, L), L // 2)
-    together = at_a_site if init == "subspace_median" or not tasks.whole else at_a_site * (L // groups)
+    together = at_a_site if init == "subspace_median" or not tasks.own else at_a_site * (L // groups)
     if init == "random" or groups == 1:
         together = TASKS_PER_DIRECTION * q
     most = max(1, min(max_rank, together // TASKS_PER_DIRECTION))

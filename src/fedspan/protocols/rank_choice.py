@@ -77,8 +77,8 @@ def chosen_directions(
     rank = max(1, int(np.sum(values > BEYOND_CHANCE * (1.0 + np.sqrt(R / max(1, asked))) ** 2)))
     if rank == R < min(max_rank, len(U), len(tasks.labels)) or rank == R == max_rank > 1:
         warnings.warn(
-            f"all {R} directions that were looked for are in use, and the rows and tasks of a typical site (by sums: of "
-            "all) allow no more (or max_rank): where more are to be expected, give the rank",
+            f"all {R} directions that were looked for are in use, and the rows and tasks of a typical site (by sums: "
+            "of all) allow no more (or max_rank): where more are to be expected, give the rank",
             stacklevel=3,
         )
     if not resilient:  # otherwise a typical site has rows enough for all that were looked for

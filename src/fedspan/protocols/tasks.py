@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import orthonormalize
@@ -29,7 +30,7 @@ _WHITE = 1.1
 MOST_TASKS, MOST_TIMES = 1000, 100
 #: Rows of a task beyond which no site is believed.
 MOST_ROWS = 10**15
-_NUMBERS = ("power", "offset", "spread", "uneven")
+_NUMBERS = ("power", "offset", "spread", "uneven", "middle", "largest")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Tasks:
     strange : tuple of site names
         Sites to be left out: their rows have no task where those of most sites have, or the other way round, or
         their names of tasks are unlike those of most sites.
+    middle, largest : dict of site name to float
+        Mean square of the targets of its middle task and of its largest one, as `power`; of tasks with four rows.
     """
 
     labels: Labels
@@ -61,6 +64,8 @@ class Tasks:
     spread: Mapping[str, float]
     uneven: Mapping[str, float]
     strange: tuple[str, ...] = ()
+    middle: Mapping[str, float] = field(default_factory=dict)
+    largest: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -115,13 +120,14 @@ class Tasks:
 
 @step(ragged=["task", "rows"])
 def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
-    """Leaves the site: names and numbers of rows of its tasks, and four numbers about y and X.
+    """Leaves the site: names and numbers of rows of its tasks, and six numbers about y and X.
 
     These are the mean square of y, the part of it in the tasks' means, the largest second moment of X in any direction,
-    and how many times the mean over all directions that is.
+    how many times the mean over all directions that is, and the mean square of y of its middle and its largest task.
     """
     tasks = TaskRows.of(site)
     total = in_means = long = 0.0
+    squares = [np.zeros(0)]
     for block in tasks.blocks():
         means = block.y.mean(axis=1)
         y = block.y - means[:, None] if intercept else block.y
@@ -129,6 +135,8 @@ def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
         if block.y.shape[1] >= 4:  # of one or two rows the mean is most of them by chance
             in_means += block.y.shape[1] * float(means @ means)
             long += float(np.vdot(block.y, block.y))
+            squares.append(np.einsum("km,km->k", y, y) / y.shape[1])
+    sizes = np.concatenate(squares)
     spread, mean = site.cached(f"spread {intercept}", lambda: feature_spread(tasks.X, intercept))
     return {
         "task": tasks.labels,
@@ -138,6 +146,8 @@ def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
         "offset": in_means / long if long > 0 else 0.0,
         "spread": spread,
         "uneven": spread / mean if mean > 0 else 1.0,
+        "middle": lower_median(sizes) if sizes.size else 0.0,
+        "largest": float(sizes.max(initial=0.0)),
     }
 
 
@@ -167,8 +177,8 @@ def agree_on_tasks(fed: Federation, *, intercept: bool = False, resilient: bool 
     labels, held_at = merged_labels(own, outvoted=resilient)
     strange |= own.keys() - held_at.keys()
     held = {site: (at, replies[site]["rows"]) for site, at in held_at.items()}
-    power, offset, spread, uneven = ({site: float(replies[site][key]) for site in held} for key in _NUMBERS)
-    return Tasks(labels, held, power, offset, spread, uneven, tuple(sorted(strange)))
+    numbers: dict[str, Any] = {key: {site: float(replies[site][key]) for site in held} for key in _NUMBERS}
+    return Tasks(labels, held, strange=tuple(sorted(strange)), **numbers)
 
 
 def listed(names: Sequence[str]) -> str:

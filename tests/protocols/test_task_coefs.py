@@ -148,3 +148,13 @@ def test_a_ridge_for_tasks_with_few_rows_alone(data):
         np.testing.assert_array_equal(plain.loadings[1::2], ridged.loadings[1::2])
         lengths = (np.linalg.norm(found.loadings[::2], axis=1) for found in (plain, ridged))
         assert all(shorter < longer for longer, shorter in zip(*lengths, strict=True))
+
+
+@pytest.mark.parametrize("far", [0.0, 1e7])
+def test_features_and_targets_far_from_zero_lose_no_digits_by_sums(data, far):
+    """Squares of 1e7 have rounding errors of 1e-2: less a common mean they have none that matter."""
+    fed = fs.federate(data.X + far, data.y + far, sites=np.arange(len(data.y)) % SITES, task=data.task)
+    found = fed.run(pooled_coefs, U=data.basis, tasks=np.arange(Q), intercept=True)
+    np.testing.assert_allclose(found.loadings, data.loadings, atol=1e-6)
+    expected = far - far * np.sum(data.basis @ data.loadings.T, axis=0)
+    np.testing.assert_allclose(found.intercepts, expected, atol=1e-6 * max(1.0, far))

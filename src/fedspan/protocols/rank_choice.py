@@ -19,7 +19,7 @@ from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize
 from fedspan.protocols.fit_moments import FitMoments, fit_moments
-from fedspan.protocols.task_coefs import centred, inverses, local_normal_equations
+from fedspan.protocols.task_coefs import centred, common_centre, inverses, local_normal_equations
 from fedspan.protocols.tasks import Counts, Tasks
 
 Matrix = NDArray[np.float64]
@@ -104,7 +104,8 @@ def pooled_moments(federation: Federation, U: Matrix, tasks: Tasks, intercept: b
 
     Of tasks with at least twice as many rows as directions. So the rank does not depend on how rows are split.
     """
-    total = federation.sum(local_normal_equations, U=U, tasks=tasks.labels, parts=parts)
+    centre = common_centre(federation, U, intercept)
+    total = federation.sum(local_normal_equations, U=U, tasks=tasks.labels, centre=centre, parts=parts)
     R = U.shape[1]
     there = total["rows"] >= 2 * R + intercept
     keys = ("gram", "cross", "sums", "squares", "rows")

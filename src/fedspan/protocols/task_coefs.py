@@ -50,10 +50,18 @@ class TaskCoefs:
 
 
 @step
-def local_normal_equations(site: Site, U: Matrix, tasks: Labels, parts: int = 1) -> dict[str, Any]:
+def local_totals(site: Site, U: Matrix) -> dict[str, Any]:
+    """Leaves the site: the sums of ``T = X U`` (r) and y over all its rows, and their number."""
+    own = TaskRows.of(site)
+    means = np.append(own.X.mean(axis=0, dtype=np.float64) @ U, own.y.mean())
+    return {"totals": len(own.y) * means, "rows": len(own.y)}
+
+
+@step
+def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector, parts: int = 1) -> dict[str, Any]:
     """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y, y^2 and 1 over its rows.
 
-    ``T = X U``. Of the first of `parts` parts of the rows.
+    ``T = X U``, less `centre` (r + 1): that of T, then that of y. Of the first of `parts` parts of the rows.
     """
     r, q = U.shape[1], len(tasks)
     gram, cross, sums = np.zeros((q, r, r)), np.zeros((q, r)), np.zeros((q, r + 1))
@@ -62,7 +70,8 @@ def local_normal_equations(site: Site, U: Matrix, tasks: Labels, parts: int = 1)
     at, known = positions(own.labels, tasks)
     for block in own.blocks():
         here = at[block.tasks][known[block.tasks]]
-        T, y = (block.X[:, part] @ U)[known[block.tasks]], block.y[:, part][known[block.tasks]]
+        T = (block.X[:, part] @ U)[known[block.tasks]] - centre[:-1]
+        y = block.y[:, part][known[block.tasks]] - centre[-1]
         gram[here] = T.transpose(0, 2, 1) @ T
         cross[here] = (y[:, None, :] @ T)[:, 0]
         sums[here] = np.concatenate([T.sum(axis=1), y.sum(axis=1)[:, None]], axis=1)
@@ -91,12 +100,13 @@ def pooled_coefs(
     decide. When sites fail, all are asked again, at most twice, and each task's sums are those that most of its rows
     are in. Tasks without any row are left out.
     """
-    total = fed.sum(local_normal_equations, U=U, tasks=tasks)
+    payload = {"U": U, "tasks": tasks, "centre": common_centre(fed, U, intercept)}
+    total = fed.sum(local_normal_equations, **payload)
     best = {key: np.array(total[key]) for key in ("gram", "cross", "sums", "squares", "rows")}
     for _ in range(2):
         if not total.failed:
             break
-        total = fed.sum(local_normal_equations, U=U, tasks=tasks)
+        total = fed.sum(local_normal_equations, **payload)
         more = total["rows"] > best["rows"]
         for key, value in best.items():
             value[more] = total[key][more]
@@ -104,8 +114,20 @@ def pooled_coefs(
     gram, cross, _, means, rows = centred({key: value[there] for key, value in best.items()}, intercept)
     gram = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
     loadings = (inverses(gram) @ cross[:, :, None])[:, :, 0]
+    means = means + payload["centre"]
     level = means[:, -1] - np.einsum("kr,kr->k", means[:, :-1], loadings)
     return TaskCoefs(np.asarray(tasks)[there], loadings, level if intercept else np.zeros(len(level)))
+
+
+def common_centre(fed: Federation, U: Matrix, intercept: bool) -> Vector:
+    """Return the mean of ``T = X U`` and y over all rows (r + 1,), zeros without an `intercept`: one round.
+
+    What is far from zero has squares that hide its variance: their difference would be rounding errors.
+    """
+    if not intercept:
+        return np.zeros(U.shape[1] + 1)
+    total = fed.sum(local_totals, U=U)
+    return np.asarray(total["totals"] / max(1, total["rows"]))
 
 
 def centred(sums: Mapping[str, NDArray[Any]], intercept: bool) -> tuple[Matrix, Matrix, Vector, Matrix, Counts]:

@@ -306,6 +306,17 @@ def test_options_that_would_do_nothing_are_refused(data, given):
         fit(data, aggregator=aggregation.GeometricMedian(), **given)
 
 
+@pytest.mark.parametrize("aggregator", [None, aggregation.GeometricMedian()], ids=str)
+def test_with_an_intercept_features_far_from_zero_are_those_near_it(data, aggregator):
+    near, far = (
+        fs.FedFewShotRegressor(R, aggregator=aggregator, fit_intercept=True).fit(
+            data.X + mean, data.y, task=data.task, sites=data.sites
+        )
+        for mean in (0.0, 1e7)
+    )
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-6)
+
+
 def test_the_intercept_of_a_new_task(data):
     X, y = data.X + 1.0, data.y + 5.0
     model = fs.FedFewShotRegressor(R, fit_intercept=True, iterations=40).fit(X, y, task=data.task, sites=data.sites)

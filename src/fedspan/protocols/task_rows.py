@@ -166,6 +166,8 @@ def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend
             residual = (T[:, descend.rows] @ b[:, :, None])[:, :, 0] - block.y[:, descend.rows]
             if intercept:
                 residual += a[:, None]
+                if fit == descend:  # it is zero but for rounding, which features far from zero would magnify
+                    residual -= residual.mean(axis=1, keepdims=True)
             slopes = (residual[:, None, :] @ block.X[:, descend.rows])[:, 0]  # X_k' (X_k U b_k - y_k) as rows
             gradient += slopes.T @ b
             loss += float(np.vdot(residual, residual))

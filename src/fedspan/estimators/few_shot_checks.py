@@ -106,8 +106,8 @@ def checked_columns(X: Any, y: Any, task: Any, who: str) -> tuple[NDArray[Any], 
     """Return the targets and tasks of a table's rows as they go to the sites."""
     if y is None:
         raise InputError(f"This {who} requires y to be passed, but the target y is None.")
-    if np.iscomplexobj(y):  # whoever checks it next would print it
-        raise InputError("y is complex, and must hold a real number for each row")
+    if np.asarray(y).dtype.kind == "c":  # whoever checks it next would print it
+        raise InputError("Complex data not supported: y must hold a real number for each row")
     target = column_or_1d(y, warn=True)
     if target.dtype.kind not in "biuf":
         target = _as_numbers(target)

@@ -15,17 +15,13 @@ from numpy.typing import NDArray
 from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, step
-from fedspan.linalg import orthonormalize
+from fedspan.protocols.feature_spread import feature_spread
 from fedspan.protocols.task_names import Labels, merged_labels, told_labels
 from fedspan.protocols.task_rows import TaskRows
 from fedspan.wire import Message
 
 Counts = NDArray[np.int64]
 
-#: Rows that tell how unequal the features' directions are: this many times their number, or all there are.
-_ROWS_PER_FEATURE = 4
-#: A largest eigenvalue beyond this many times what white features would give by chance is believed.
-_WHITE = 1.1
 #: A site that names more tasks than this, and this many times as many as most, is not believed where sites may lie.
 MOST_TASKS, MOST_TIMES = 1000, 100
 #: Rows of a task beyond which no site is believed.
@@ -201,32 +197,6 @@ def patiently(
             found |= replies.ok
             failed = list(replies.failed)
     return {site: found[site] for site in sorted(found)}
-
-
-def feature_spread(X: NDArray[Any], centre: bool) -> tuple[float, float]:
-    """Return the largest eigenvalue of the second moment of rows and the mean of all; of white features that one twice.
-
-    The largest eigenvalue of a sample of N white rows with n features is ``(1 + sqrt(n / N))^2`` times too large.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).standard_normal((2000, 50))
-    >>> feature_spread(X, False), feature_spread(X * np.r_[3.0, np.ones(49)], False)
-    ((1.0..., 1.0...), (9..., 1.1...))
-    """
-    n = X.shape[1]
-    some = X[:: max(1, len(X) // max(1000, _ROWS_PER_FEATURE * n))]
-    S = np.asarray(some, dtype=np.float64)
-    S = S - S.mean(axis=0) if centre else S
-    mean = float(np.vdot(S, S)) / max(1, S.size)
-    V = orthonormalize(np.random.default_rng(0).standard_normal((n, min(4, n))))
-    largest = 0.0
-    for _ in range(8):
-        W = S.T @ (S @ V) / len(S)
-        largest = float(np.linalg.eigvalsh(V.T @ W).max())
-        V = orthonormalize(W, complete=True)
-    chance = (1.0 + np.sqrt(n / len(S))) ** 2
-    return (largest if largest > _WHITE * chance * mean else mean), mean
 
 
 def _checked(reply: Message) -> Message:

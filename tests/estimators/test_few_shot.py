@@ -277,6 +277,8 @@ def test_extreme_scales_and_targets_that_do_not_vary(data, aggregator):
     with pytest.raises(QuorumError, match=r"beyond 1e.70, or all of it below 1e-70: rescale the features"):
         fitted(1e150 * data.X, data.y)
     np.testing.assert_array_equal(fitted(data.X, 0.0 * data.y).predict(data.X, data.task), 0.0)
+    nothing = fs.FedFewShotRegressor(aggregator=aggregator).fit(data.X, 0 * data.y, task=data.task, sites=data.sites)
+    assert nothing.rank_ == 1
     constant = fitted(data.X, np.full(len(data.y), 3.0), fit_intercept=True)
     np.testing.assert_allclose(constant.predict(data.X, data.task), 3.0)
 

@@ -125,10 +125,11 @@ def typical_ratios(moments: Matrix, noises: Matrix, across: Matrix) -> NDArray[n
     Where sites differ, liars can move a median of matrices by as much as that, in any direction. Along a direction that
     honest sites do not use, most sites say so.
     """
+    across = across / np.abs(across).max(axis=0)
     along, chance = (np.einsum("ir,lij,jr->lr", across, values, across) for values in (moments, noises))
-    sizes = np.einsum("ir,ir->r", across, across)[None] * np.trace(moments, axis1=1, axis2=2)[:, None]
-    floor = np.maximum(1e-14 * np.abs(sizes), np.finfo(float).tiny)  # no noise at all: some
-    return np.asarray(np.median(along / np.maximum(chance, floor), axis=0))
+    floor = 1e-14 * np.abs(np.trace(moments, axis1=1, axis2=2))  # no noise at all: some
+    chance = np.maximum(chance, np.maximum(floor, np.finfo(float).tiny)[:, None])
+    return np.asarray(np.median(along / chance, axis=0))
 
 
 def beyond_noise(moment: Matrix, noise: Matrix) -> tuple[NDArray[np.float64], Matrix, Matrix]:

@@ -73,8 +73,8 @@ def median_start(federation: Federation, plan: StartPlan, init: Init, groups: in
     """Algorithm 2: a start that liars cannot spoil while they are fewer than half of those whose directions count.
 
     By the subspace median these are the sites with at least as many tasks as directions are wanted: others are not
-    asked, and half of those that are must be honest. By median of means they are the groups: one bad site spoils its
-    group, so as many bad sites as half of the groups can be too many. A random start asks nobody.
+    asked, and more than half of those that are must be honest. By median of means they are the groups: one bad site
+    spoils its group, so as many bad sites as half of the groups can be too many. A random start asks nobody.
     """
     if init == "random":
         return random_basis(federation.rng, plan.n_columns, plan.columns)

@@ -10,7 +10,7 @@ import pytest
 import sklearn
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import KFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimators_nan_inf
 
@@ -185,7 +185,7 @@ def test_tasks_with_few_rows_do_not_explode_and_are_told(aggregator):
     made, size, kept = few_rows()
 
     def errors(ridge, match):
-        model = fs.FedFewShotRegressor(3, aggregator=aggregator, iterations=40, ridge=ridge)
+        model = fs.FedFewShotRegressor(3, aggregator=aggregator, iterations=40, tol=1e-5, ridge=ridge)
         columns = {"task": made.task[kept], "sites": (made.task % 6)[kept]}
         if match:
             with pytest.warns(UserWarning, match=match):
@@ -242,6 +242,8 @@ def test_what_is_left_after_no_rounds_at_all(data, tmp_path):
         model = fit(data, iterations=0, aggregator=aggregator)
         assert 0.0 < model.noise_variance_ < 1.0
         assert model.n_iter_ == 0
+        assert model.sites_trusted_ == model.sites_
+        np.testing.assert_allclose(model.site_weights_, 1 / 6)
         model.save(tmp_path / "model")
         task = fs.load(tmp_path / "model").adapt(data.X[:20], data.y[:20], ridge="auto")
         assert 0.0 < task.expected_error < 1.0
@@ -275,6 +277,8 @@ def test_extreme_scales_and_targets_that_do_not_vary(data, aggregator):
     with pytest.raises(QuorumError, match=r"beyond 1e.70, or all of it below 1e-70: rescale the features"):
         fitted(1e150 * data.X, data.y)
     np.testing.assert_array_equal(fitted(data.X, 0.0 * data.y).predict(data.X, data.task), 0.0)
+    nothing = fs.FedFewShotRegressor(aggregator=aggregator).fit(data.X, 0 * data.y, task=data.task, sites=data.sites)
+    assert nothing.rank_ == 1
     constant = fitted(data.X, np.full(len(data.y), 3.0), fit_intercept=True)
     np.testing.assert_allclose(constant.predict(data.X, data.task), 3.0)
 
@@ -302,6 +306,17 @@ def test_options_that_would_do_nothing_are_refused(data, given):
     last = list(given)[-1]
     with pytest.raises(InputError, match=f"^{last}=.*(does nothing with|goes with)"):
         fit(data, aggregator=aggregation.GeometricMedian(), **given)
+
+
+@pytest.mark.parametrize("aggregator", [None, aggregation.GeometricMedian()], ids=str)
+def test_with_an_intercept_features_far_from_zero_are_those_near_it(data, aggregator):
+    near, far = (
+        fs.FedFewShotRegressor(R, aggregator=aggregator, fit_intercept=True).fit(
+            data.X + mean, data.y, task=data.task, sites=data.sites
+        )
+        for mean in (0.0, 1e7)
+    )
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-6)
 
 
 def test_the_intercept_of_a_new_task(data):
@@ -372,6 +387,8 @@ def test_coefficients_may_stay_at_their_sites(data, tmp_path):
         sent = {call.step.rsplit(".", 1)[1] for call in model.run_.calls}
         assert not sent & {"local_coefs", "local_normal_equations"}
         assert not hasattr(model, "coef_")
+        with pytest.raises(AttributeError, match="stayed at their sites"):
+            model.coef_  # noqa: B018
         with pytest.raises(InputError, match="stayed at their sites"):
             model.predict(data.X, data.task)
         assert model.adapt(data.X[:20], data.y[:20]).score(data.X[20:60], data.y[20:60]) > 0.9
@@ -444,7 +461,42 @@ def test_data_that_do_not_suit_the_model_are_warned_of(data):
         fs.FedFewShotRegressor(R, iterations=2).fit(data.X, data.y, task=data.task)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit(data, rank="auto")
+        fit(data, rank="auto", iterations=100)
+        fit(data, iterations=3, tol=0.0)  # asks for three
+
+
+def test_weak_directions_that_have_not_settled_are_told():
+    """Directions of a tenth of the strongest move by less than one in a thousand per round, and are far off."""
+    rng = np.random.default_rng(0)
+    U, task = np.linalg.qr(rng.standard_normal((40, 3)))[0], np.repeat(np.arange(80), 60)
+    loadings = rng.standard_normal((80, 3)) * [1.0, 0.3, 0.1]
+    X = rng.standard_normal((4800, 40))
+    y = np.einsum("ij,ij->i", X @ U, loadings[task])
+    for aggregator in (None, aggregation.GeometricMedian()):
+        model = fs.FedFewShotRegressor(3, aggregator=aggregator)
+        with pytest.warns(ConvergenceWarning, match="last of 100 rounds, more than tol=1e-08: take more iterations, "):
+            model.fit(X, y, task=task, sites=task % 8)
+        assert model.run_.metric("moved")[-1] < 1e-3
+        assert subspace_distance(model.representation_, U) > 1e-3
+
+
+def test_tasks_in_different_units_are_warned_of(data):
+    hundreds = np.where(data.task < 2, 300.0, 1.0)
+    for aggregator in (None, aggregation.GeometricMedian()):
+        with pytest.warns(UserWarning, match="in the largest task as in a typical one.*scale the targets of each task"):
+            fs.FedFewShotRegressor(R, iterations=2, aggregator=aggregator).fit(
+                data.X, data.y * hundreds, task=data.task, sites=data.sites
+            )
+    own = fs.federate(data.X, data.y * hundreds, sites=data.task % 10, task=data.task)  # two sites of ten
+    with pytest.warns(UserWarning, match="scale the targets of each task"):
+        fs.FedFewShotRegressor(R, tol=0.0, iterations=2).fit(own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resilient = fs.FedFewShotRegressor(R, tol=0.0, iterations=2, aggregator=aggregation.GeometricMedian())
+        resilient.fit(own)  # outvoted
+        fs.FedFewShotRegressor(R, tol=0.0, iterations=2, fit_intercept=True).fit(
+            data.X, data.y + hundreds, task=data.task, sites=data.sites
+        )
 
 
 def test_pipelines_whiten_first(data):
@@ -472,6 +524,48 @@ def test_task_travels_like_sites_through_cross_validation(data):
             cv=KFold(3, shuffle=True, random_state=0),
         )
     assert scores.min() > 0.95
+
+
+def test_pipelines_and_searches_over_them_score_by_task(data):
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = fs.FedFewShotRegressor(R, iterations=15, tol=0.0)
+        model.set_fit_request(task=True, sites=True).set_predict_request(task=True).set_score_request(task=True)
+        pipe = make_pipeline(fs.FedStandardScaler().set_fit_request(sites=True), model)
+        pipe.fit(data.X, data.y, task=data.task, sites=data.sites)
+        assert pipe.score(data.X, data.y, task=data.task) > 0.98
+        search = GridSearchCV(
+            pipe, {"fedfewshotregressor__rank": [1, R]}, cv=KFold(2, shuffle=True, random_state=0), error_score="raise"
+        ).fit(data.X, data.y, task=data.task, sites=data.sites)
+    assert search.best_params_ == {"fedfewshotregressor__rank": R}
+
+
+def test_scores_weigh_rows(data, model):
+    some = np.arange(len(data.y)) < 300
+    weighted = model.score(data.X, data.y, data.task, sample_weight=some.astype(float))
+    assert weighted == pytest.approx(model.score(data.X[some], data.y[some], data.task[some]))
+    assert weighted != pytest.approx(model.score(data.X, data.y, data.task), abs=1e-9)
+
+
+def test_what_cannot_be_predicted_or_adapted_to_gets_a_sentence(data, model):
+    fed = fs.federate(data.X, data.y, sites=data.sites, task=data.task)
+    mixed = fs.FedMixedRegressor(1).fit(data.X, data.y, sites=data.sites)
+    for call in (lambda: model.predict(fed), lambda: model.score(fed, data.y), lambda: mixed.predict(fed)):
+        with pytest.raises(InputError, match="X is a federation, and a table of rows is needed here"):
+            call()
+    X, y = data.X[:20], data.y[:20]
+    with pytest.raises(InputError, match="X is beyond 1e\\+70"):
+        model.adapt(np.where(np.eye(20, N) > 0, 1e71, X), y)
+    with pytest.raises(InputError, match="y is beyond 1e\\+70"):
+        model.adapt(X, y * 1e75)
+    with pytest.raises(InputError, match="y is beyond"):
+        model.adapt(X, y * 1e-80)
+    for wrong in (y + 4711j, np.array([4711j, *y[1:]], dtype=object), np.array(["4711x"] * 20)):
+        for call in (model.adapt, fs.FedFewShotRegressor(R).fit):
+            with pytest.raises(InputError, match="must hold a real number for each row") as caught:
+                call(X, wrong)
+            assert "4711" not in str(caught.value)
+    with pytest.raises(InputError, match="NaN or infinity in 1 rows"):
+        model.adapt(X, y).predict(np.where(np.arange(20)[:, None] == 3, np.nan, X))
 
 
 WRONG = {

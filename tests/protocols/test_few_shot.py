@@ -14,8 +14,9 @@ from fedspan.errors import InputError
 from fedspan.linalg import subspace_distance
 from fedspan.protocols.altgdmin import altgdmin
 from fedspan.protocols.byz_altgdmin import byz_altgdmin
+from fedspan.protocols.fit_moments import fit_moments
 from fedspan.protocols.gdmin import Descent
-from fedspan.protocols.rank_choice import beyond_noise
+from fedspan.protocols.rank_choice import beyond_noise, pooled_moments
 from fedspan.protocols.task_coefs import median_coefs, pooled_coefs
 from fedspan.protocols.tasks import Tasks, agree_on_tasks
 from fedspan.protocols.truncated_start import fitting_start
@@ -169,6 +170,36 @@ def test_a_rank_that_small_tasks_limit_is_warned_of():
         assert learn(one, altgdmin, rank=None, n_columns=50, iterations=0).basis.shape == (50, 1)
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+def test_by_sums_the_rank_is_that_of_the_pooled_rows_however_they_are_split(intercept):
+    """Also where a site has fewer rows of a task than would tell the rank by itself."""
+    made = make_few_shot_tasks(40, 30, 4, 60, 1, noise=0.6, seed=0)
+    ranks = []
+    for sites in (np.zeros(len(made.y)), np.arange(len(made.y)) % 10, made.task % 6, np.minimum(made.task, 3)):
+        fed = fs.federate(made.X, made.y + intercept * made.task, sites=sites, task=made.task)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = learn(fed, altgdmin, rank=None, n_columns=40, iterations=0, intercept=intercept)
+        ranks.append(found.basis.shape[1])
+    assert ranks == [4, 4, 4, 4]
+    fine = fs.federate(made.X, made.y, sites=np.arange(len(made.y)) % 20, task=made.task)  # three rows at a site
+    with pytest.warns(UserWarning, match="the tasks use 4 directions, and 2 are learned"):
+        assert learn(fine, altgdmin, rank=None, n_columns=40, iterations=1).basis.shape == (40, 2)
+
+
+def test_the_moments_of_pooled_rows_are_those_of_one_site(noisy):
+    fed = by_rows(noisy)
+    one = fs.federate(noisy.X, noisy.y, sites=np.zeros(len(noisy.y)), task=noisy.task)
+    for intercept in (False, True):
+        tasks = fed.run(agree_on_tasks, intercept=intercept)
+        with fed.begin("test") as run:
+            found = pooled_moments(run, noisy.basis, tasks, intercept, 1)
+        with one.begin("test") as run:
+            expected = fit_moments(run, noisy.basis, intercept, resilient=False)
+        for key in ("moment", "noise", "loss", "free"):
+            np.testing.assert_allclose(getattr(found, key), getattr(expected, key), rtol=1e-9, atol=1e-12)
+
+
 def test_what_is_measured_in_the_end(noisy):
     """The loss is the variance of the noise, the second moment that of the true coefficients, in the basis returned."""
     for fed in (by_rows(noisy), by_tasks(noisy)):
@@ -182,12 +213,13 @@ def test_what_is_measured_in_the_end(noisy):
 
 
 def test_directions_beyond_noise():
-    values, directions = beyond_noise(np.diag([1.0, 50.0, 4.0]), np.diag([1.0, 10.0, 1.0]))
+    values, directions, across = beyond_noise(np.diag([1.0, 50.0, 4.0]), np.diag([1.0, 10.0, 1.0]))
     np.testing.assert_allclose(values, [5.0, 4.0, 1.0])
     assert np.abs(directions[:, 0]).argmax() == 1
-    values, _ = beyond_noise(np.diag([1.0, 2.0]), np.zeros((2, 2)))  # no noise at all
+    np.testing.assert_allclose(np.einsum("ir,ij,jr->r", across, np.diag([1.0, 10.0, 1.0]), across), 1.0)
+    values, _, _ = beyond_noise(np.diag([1.0, 2.0]), np.zeros((2, 2)))  # no noise at all
     assert (values > 1e10).all()
-    values, _ = beyond_noise(np.zeros((2, 2)), np.zeros((2, 2)))
+    values, _, _ = beyond_noise(np.zeros((2, 2)), np.zeros((2, 2)))
     assert (values == 0.0).all()
 
 
@@ -207,6 +239,11 @@ def test_which_start_fits():
     assert fitting_start(tasks(20, False), 9, "random", None, 3, 3)[0] == "random"
     assert fitting_start(tasks(10, False), 9, "auto", None, None, 16) == ("subspace_median", 9, 5)
     assert fitting_start(tasks(3, False), 9, "auto", None, None, 16) == ("median_of_means", 3, 4)
+    one = tasks(3, False)
+    one.held["0"] = (np.arange(27), np.full(27, 9))  # a liar, or a register, that names everybody's tasks
+    assert fitting_start(one, 9, "auto", None, None, 16) == ("median_of_means", 3, 4)
+    assert one.own
+    assert not tasks(3, True).own
     with pytest.raises(InputError, match="groups=10 must be between 1 and the number of sites, 9"):
         fitting_start(tasks(3, False), 9, "median_of_means", 10, 3, 3)
 

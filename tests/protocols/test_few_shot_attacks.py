@@ -145,7 +145,7 @@ def test_colluders_and_those_who_alternate_are_outvoted(data, split, lie):
 @pytest.mark.parametrize(
     "lie", [colluding(-1.0), just_below(9.9, "reverse"), just_below(2.0, "fixed")], ids=["flip", "far", "near"]
 )
-def test_the_result_is_never_worse_than_the_start_by_the_median_loss(lie, liars):
+def test_the_result_is_never_worse_than_the_start_at_most_of_the_sites(lie, liars):
     """Four of nine sites with tasks of their own can turn the descent round; the start they cannot take away."""
     made = make_few_shot_tasks(40, 54, 3, 60, 1, seed=0)
     fed = fs.federate(made.X, made.y, sites=made.task % 9, task=made.task, seed=1)
@@ -153,9 +153,66 @@ def test_the_result_is_never_worse_than_the_start_by_the_median_loss(lie, liars)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start, found = (bad.run(byz_altgdmin, rank=3, n_columns=40, iterations=k) for k in (0, 60))
-    assert found.loss <= start.loss * (1 + 1e-12)
-    again = [np.median([_loss(made, site, U) for site in range(9)]) for U in (start.basis, found.basis)]
-    assert again[1] <= again[0] * (1 + 1e-9)
+    better = [_loss(made, site, found.basis) <= _loss(made, site, start.basis) * (1 + 1e-9) for site in range(9)]
+    assert sum(better) >= 5
+
+
+def test_a_start_that_is_taken_in_the_end_is_told():
+    made = make_few_shot_tasks(40, 54, 3, 60, 1, seed=0)
+    fed = fs.federate(made.X, made.y, sites=made.task % 9, task=made.task, seed=1)
+    bad = fed.corrupt(just_below(2.0, "fixed"), sites=fed.sites[:4])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = bad.run(byz_altgdmin, rank=3, n_columns=40, iterations=0)
+    with bad.begin("test") as run, pytest.warns(UserWarning, match="of 9 sites say that the start fits"):
+        found = byz_altgdmin(run, rank=3, n_columns=40, iterations=60)
+    assert run.record.metric("votes_for_start")[-1] >= 5
+    np.testing.assert_allclose(found.basis, start.basis)
+
+
+def _noisier_and_noisier():
+    """Ten sites with rows of all tasks, from quiet ones to noisy ones, and the three quietest."""
+    made = make_few_shot_tasks(30, 40, 3, 120, 10, seed=0)
+    rng = np.random.default_rng(1)
+    names = np.unique(made.sites)
+    noise = dict(zip(names, np.linspace(0.2, 2.0, 10)[rng.permutation(10)], strict=True))
+    y = made.y + np.array([noise[s] for s in made.sites]) * rng.standard_normal(len(made.y))
+    return made, fs.federate(made.X, y, sites=made.sites, task=made.task), sorted(noise, key=noise.get)[:3]
+
+
+@pytest.mark.parametrize("liars", [1, 3])
+def test_who_lies_about_his_loss_cannot_undo_the_descent(liars):
+    made, fed, _ = _noisier_and_noisier()
+
+    def lie(replies, bad, rng, call):
+        if call.step.endswith("local_preference"):
+            return {site: {"start": True} for site in bad}
+        return {s: {**replies[s], "loss": 0.0 if call.number < 4 else 1e9} for s in bad if "loss" in replies[s]}
+
+    honest, start = learn(fed), learn(fed, iterations=0)
+    found = learn(fed.corrupt(lie, sites=fed.sites[:liars]))
+    assert error(honest, made) < 0.6 * error(start, made)
+    np.testing.assert_allclose(error(found, made), error(honest, made), rtol=1e-3)
+
+
+def test_quiet_sites_that_drop_out_do_not_undo_the_descent():
+    made, fed, quiet = _noisier_and_noisier()
+    gone = fed.corrupt(lambda replies, bad, rng, call: dict.fromkeys(bad) if call.number >= 4 else {}, sites=quiet)
+    never = fed.subset([site for site in fed.sites if site not in quiet])
+    with never.begin("test") as run:  # with the others alone, from another start, to the same end
+        expected = byz_altgdmin(run, rank=R, n_columns=N, iterations=100)
+    assert error(learn(gone, iterations=100), made) == pytest.approx(error(expected, made), rel=1e-3)
+
+
+@pytest.mark.parametrize("word", [1, "yes", None, np.array([True])], ids=str)
+def test_votes_that_are_no_votes_do_not_count(data, word):
+    fed = by_rows(data)
+    odd = lambda replies, bad, rng, call: (  # noqa: E731
+        {site: {"start": word} for site in bad} if call.step.endswith("local_preference") else {}
+    )
+    with fed.corrupt(odd, sites=fed.sites[:2]).begin("test") as run:
+        byz_altgdmin(run, rank=R, n_columns=N, iterations=20)
+    assert (run.record.metric("votes_for_start")[-1], run.record.metric("votes")[-1]) == (0, 6)
 
 
 def _loss(made, site, U):
@@ -166,6 +223,46 @@ def _loss(made, site, U):
         b = np.linalg.lstsq(X @ U, y, rcond=None)[0]
         squares, free = squares + np.sum((X @ U @ b - y) ** 2), free + len(y) - U.shape[1]
     return squares / free
+
+
+def test_one_site_that_names_a_task_of_another_does_not_change_the_rank():
+    made = make_few_shot_tasks(60, 90, 3, 60, 30, split="tasks", noise=0.1, seed=0)
+    fed = fs.federate(made.X, made.y, sites=made.sites, task=made.task)
+
+    def lie(replies, bad, rng, call):
+        if not call.step.endswith("local_tasks"):
+            return {}
+        more = {key: np.append(replies[bad[0]][key], value) for key, value in (("task", 50), ("rows", 60))}
+        return {bad[0]: {**replies[bad[0]], **more}}
+
+    moved = made.sites.copy()
+    moved[np.flatnonzero(made.task == 0)[:30]] = fed.sites[5]  # half of one task's rows went to another site
+    two = fs.federate(made.X, made.y, sites=moved, task=made.task)
+    for federation in (two, fed.corrupt(lie, sites=fed.sites[:1])):
+        assert learn(federation, rank=None, n_columns=60, iterations=0).basis.shape == (60, 3)
+
+
+MOMENTS = {
+    "all directions": lambda r: {"moment": 10 * np.trace(r["moment"]) * np.eye(len(r["moment"]))},
+    "and no noise": lambda r: {"moment": 1e6 * np.eye(len(r["moment"])), "noise": 0 * r["noise"]},
+    "nothing": lambda r: {"moment": 0 * r["moment"], "noise": 1e6 * r["noise"]},
+    "negative": lambda r: {"moment": -r["moment"], "noise": -r["noise"]},
+}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("what", MOMENTS)
+def test_lies_about_second_moments_do_not_change_the_rank(what, noise):
+    def attack(replies, bad, rng, call):
+        if not call.step.endswith("local_moments"):
+            return {}
+        return {site: {**replies[site], **MOMENTS[what](replies[site])} for site in bad}
+
+    for split, rows in (("rows", 150), ("tasks", 60)):
+        made = make_few_shot_tasks(60, 80, 3, rows, 10, noise=noise, split=split, seed=3)
+        fed = fs.federate(made.X, made.y, sites=made.sites, task=made.task)
+        bad = fed.corrupt(attack, sites=fed.sites[2:5])
+        assert learn(bad, rank=None, n_columns=60, iterations=0).basis.shape == (60, 3)
 
 
 def test_sites_that_drop_for_good_and_a_resume_in_the_middle(data, tmp_path):
@@ -353,7 +450,8 @@ def test_malformed_gradients_cost_their_site_and_never_the_run(data, what, wire)
     with fed.corrupt(attack, sites=["2"]).begin("test") as run:
         found = byz_altgdmin(run, rank=R, n_columns=N, iterations=3)
     assert "2" not in found.weights
-    assert run.record.calls[-2].failed["2"]
+    gradients = [call for call in run.record.calls if call.step.endswith("local_gradient")]
+    assert all(call.failed["2"] for call in gradients)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -62,22 +64,45 @@ def test_nobody_meddles_where_all_have_rows_of_all_tasks_or_neighbours_share(dat
     assert not pairs.run(agree_on_tasks, resilient=True).meddling
 
 
-def test_of_two_that_contradict_each_other_the_shorter_is_taken():
+def test_of_two_that_contradict_each_other_neither_is_taken():
     np.testing.assert_array_equal(between_two(np.array([[3.0, 1.0]])), [3.0, 1.0])
     np.testing.assert_allclose(between_two(np.array([[3.0, 1.0], [3.2, 0.8]])), [3.1, 0.9])
-    for lie in ([1e300, 0.0], [-1e300, 1e300], [-30.0, -10.0]):
-        np.testing.assert_array_equal(between_two(np.array([lie, [3.0, 1.0]])), [3.0, 1.0])
-    np.testing.assert_array_equal(between_two(np.array([[0.0, 0.0], [3.0, 1.0]])), [0.0, 0.0])
+    for lie in ([1e300, 0.0], [-1e308, 1e308], [-30.0, -10.0], [-2.9, -0.9], [0.0, 0.0]):
+        assert between_two(np.array([lie, [3.0, 1.0]])) is None
+    np.testing.assert_array_equal(between_two(np.array([[0.1], [-0.1]]), 1.0), [0.0])
+    assert between_two(np.array([[0.1], [-0.1]])) is None
 
 
-def test_one_liar_of_two_holders_does_bounded_harm(data):
-    """Every task is at two sites, one of which lies; by their mean the harm would be without bound."""
+@pytest.mark.parametrize("factor", [1e9, -0.99, -1.0, 0.0])
+def test_one_liar_of_two_holders_does_no_more_harm_than_the_honest_length(data, factor):
+    """Every task is at two sites, one of which lies; by their mean, or by the shorter one, the harm would be more."""
     fed = fs.federate(data.X, data.y, sites=(data.task + np.arange(len(data.y)) % 2) % SITES, task=data.task)
-    lie = at("local_coefs", lambda r: {**r, "loadings": 1e9 * r["loadings"]})
-    found = fed.corrupt(lie, sites=["3"]).run(median_coefs, U=data.basis)
-    np.testing.assert_allclose(found.loadings, data.loadings, atol=1e-9)
-    clean = fed.run(median_coefs, U=data.basis)
+    lie = at("local_coefs", lambda r: {**r, "loadings": factor * r["loadings"]})
+    with pytest.warns(UserWarning, match=f"{2 * Q // SITES} of {Q} tasks have rows at two sites whose coefficients"):
+        found = fed.corrupt(lie, sites=["3"]).run(median_coefs, U=data.basis)
+    away = np.linalg.norm(found.loadings - data.loadings, axis=1)
+    assert (away <= np.linalg.norm(data.loadings, axis=1) * (1 + 1e-9)).all()
+    touched = np.isin(np.arange(Q) % SITES, (2, 3))
+    np.testing.assert_allclose(found.loadings[~touched], data.loadings[~touched], atol=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clean = fed.run(median_coefs, U=data.basis)
     np.testing.assert_allclose(clean.loadings, data.loadings, atol=1e-9)
+
+
+def test_large_intercepts_do_not_hide_lies_about_slopes(data):
+    """Targets in Kelvin: beside an intercept of 300, slopes that are off by 290 would look like agreement."""
+    fed = fs.federate(data.X, data.y + 300, sites=(data.task + np.arange(len(data.y)) % 2) % SITES, task=data.task)
+    lie = at("local_coefs", lambda r: {**r, "loadings": r["loadings"] + 290.0})
+    with pytest.warns(UserWarning, match="contradict"):
+        found = fed.corrupt(lie, sites=["3"]).run(median_coefs, U=data.basis, intercept=True)
+    assert (np.linalg.norm(found.loadings - data.loadings, axis=1) < 1.01 * np.linalg.norm(data.loadings, axis=1)).all()
+    np.testing.assert_allclose(found.intercepts, 300, atol=1e-6)
+    level = at("local_coefs", lambda r: {**r, "intercepts": -r["intercepts"]})
+    with pytest.warns(UserWarning, match="contradict"):
+        found = fed.corrupt(level, sites=["3"]).run(median_coefs, U=data.basis, intercept=True)
+    np.testing.assert_allclose(found.loadings, data.loadings, atol=1e-6)
+    assert np.abs(found.intercepts).max() < 301
 
 
 @pytest.mark.parametrize("kind", [np.uint64, str, np.int8])
@@ -123,3 +148,13 @@ def test_a_ridge_for_tasks_with_few_rows_alone(data):
         np.testing.assert_array_equal(plain.loadings[1::2], ridged.loadings[1::2])
         lengths = (np.linalg.norm(found.loadings[::2], axis=1) for found in (plain, ridged))
         assert all(shorter < longer for longer, shorter in zip(*lengths, strict=True))
+
+
+@pytest.mark.parametrize("far", [0.0, 1e7])
+def test_features_and_targets_far_from_zero_lose_no_digits_by_sums(data, far):
+    """Squares of 1e7 have rounding errors of 1e-2: less a common mean they have none that matter."""
+    fed = fs.federate(data.X + far, data.y + far, sites=np.arange(len(data.y)) % SITES, task=data.task)
+    found = fed.run(pooled_coefs, U=data.basis, tasks=np.arange(Q), intercept=True)
+    np.testing.assert_allclose(found.loadings, data.loadings, atol=1e-6)
+    expected = far - far * np.sum(data.basis @ data.loadings.T, axis=0)
+    np.testing.assert_allclose(found.intercepts, expected, atol=1e-6 * max(1.0, far))

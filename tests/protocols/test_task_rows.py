@@ -8,9 +8,9 @@ import pytest
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.protocols import task_rows
+from fedspan.protocols.feature_spread import feature_spread
 from fedspan.protocols.task_names import positions, task_labels
 from fedspan.protocols.task_rows import Part, TaskRows, descent_sums, least_rows
-from fedspan.protocols.tasks import feature_spread
 from fedspan.protocols.truncated_moments import local_basis, theta
 
 ALL = Part()

@@ -93,6 +93,8 @@ class FedEstimator(BaseEstimator):
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
         """Return `X` as scikit-learn checks it: numbers, finite, the columns that the estimator was fitted on."""
+        if isinstance(X, Federation):
+            raise InputError("X is a federation, and a table of rows is needed here: its rows stay at their sites")
         table: NDArray[Any] = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], **checks)
         return table
 

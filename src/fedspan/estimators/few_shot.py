@@ -19,6 +19,7 @@ from fedspan.estimators.few_shot_checks import (
     RESILIENT,
     check_parameters,
     checked_columns,
+    refuse_extremes,
     task_numbers,
     warn_of_data,
     warn_of_few_rows,
@@ -34,8 +35,7 @@ from fedspan.protocols.task_coefs import TaskCoefs, median_coefs, pooled_coefs
 from fedspan.protocols.task_names import positions
 from fedspan.protocols.tasks import MOST_ROWS, Tasks, agree_on_tasks
 
-#: A representation that moves by more in the last round has not settled.
-_STILL_MOVING = 1e-3
+_STAYED = "the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first"
 
 
 class FedFewShotRegressor(RegressorMixin, FedEstimator):
@@ -52,13 +52,16 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     aggregator : Aggregator, optional
         How to combine the sites' gradients. Default: sums (AltGDmin), which any site can spoil. With one, such as
         ``fedspan.aggregation.GeometricMedian()`` or ``MedianOfMeans(groups)``, everything that sites send is combined
-        by medians (Byz-AltGDmin), and fewer than half of them (of the groups) can do no more than bounded harm.
+        by medians (Byz-AltGDmin), and fewer than half of them (of the groups) can do no more than bounded harm to the
+        representation, and to `adapt`. The coefficients of a task are safe while more than half of the sites *that name
+        it* are honest, and colluders may name the tasks of others: use `adapt` on rows of your own where that matters.
     step_size : float, default=1.0
         In units of 1 / sigma_1^2, which is estimated. 0.5 is the choice of the theory.
     iterations : int, default=100
         Most rounds of gradient descent.
     tol : float, default=1e-8
-        Stop when the representation moves by less in a round (``SD_F / sqrt(r)``).
+        Stop when the representation moves by less in a round (``SD_F / sqrt(r)``). A warning says when that was not
+        reached; 0 asks for all `iterations`, and for no warning.
     fit_intercept : bool, default=False
         Give each task a constant of its own. The paper's model has none: set it where targets or features are not
         centred.
@@ -115,7 +118,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     sites_trusted_ : tuple of str
         The sites with at least half an equal share of the weight, sorted.
     site_weights_ : array (one per site)
-        Their weights in the gradient, on average over the rounds, in the order of ``sites_``.
+        Their weights in the gradient, on average over the rounds, in the order of ``sites_``; equal without rounds.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -123,15 +126,16 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     -----
     Up per site: n r + r^2 + 3 numbers in each round; before that n r numbers once (with an aggregator) or in each of
     `power_iterations` rounds, and q r more where tasks have rows at several sites; after it 2 r^2 + 3 numbers, and then
-    q (r^2 + 2 r + 2) numbers (sums) or the coefficients of its tasks. What says much about single ``b_k`` before that:
-    the q r numbers of the start, and the second moment of a site with one task.
+    q (r^2 + 2 r + 3) numbers (sums) or the coefficients of its tasks. What says much about single ``b_k`` before that:
+    the q r numbers of the start, the second moment of a site with one task, and the normal equations that choose
+    ``rank="auto"`` by sums where tasks have rows at several sites.
 
-    Memory at a site: its data, a copy if the rows are not sorted by task, a block of 6 MiB or of the largest task, in
-    double precision, and n times its number of tasks.
+    Memory at a site: its data, a copy of the rows unless they lie task after task, the smallest tasks first (tasks of
+    equal size by name), a block of 6 MiB or of the largest task, in double precision, and n times its number of tasks.
 
     With an aggregator fewer than half of the sites may lie (the theory has 40 %): the harm is bounded by how much
-    honest sites differ, and by the median loss over the sites the result is never worse than the start. Near one half,
-    where sites have tasks of their own, it may be no better than that.
+    honest sites differ, and if more than half of the sites that reply in the end say that the start fits their rows
+    better, it is taken, with a warning. Near one half, where sites have tasks of their own, that can be so.
 
     References
     ----------
@@ -206,7 +210,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
                 refuse_bad_values(fed, self._names())
                 refuse_bad_targets(fed)
             tasks = agree_on_tasks(fed, intercept=self.fit_intercept, resilient=self.aggregator is not None)
-            warn_of_data(tasks, self.fit_intercept)
+            warn_of_data(tasks, self.fit_intercept, resilient=self.aggregator is not None)
             learned = self._learn(fed, tasks)
             self._keep(learned, tasks)
             if self.share_coefs:
@@ -228,14 +232,14 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         if isinstance(task, NewTask):
             return task.predict(table)
         if not hasattr(self, "tasks_"):
-            raise InputError("the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first")
+            raise InputError(_STAYED)
         which = task_numbers(task, self.tasks_, len(table))
         T = table.astype(np.float64) @ self.representation_
         return cast(NDArray[np.float64], np.einsum("mr,mr->m", T, self.loadings_[which]) + self.intercept_[which])
 
-    def score(self, X: Any, y: Any, task: Any = None) -> float:
-        """Return the coefficient of determination R^2 of all rows together."""
-        return float(r2_score(y, self.predict(X, task)))
+    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination R^2 of all rows together, each with its `sample_weight`."""
+        return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
 
     def adapt(self, X_new: Any, y_new: Any, *, ridge: float | str = 0.0) -> NewTask:
         """Learn a new task from a few rows, by least squares in r dimensions.
@@ -258,11 +262,14 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         check_is_fitted(self)
         table = self._validated(X_new).astype(np.float64)
         target, _ = checked_columns(table, y_new, None, type(self).__name__)
+        refuse_extremes(table, target)
         return learned_task(table, target.astype(np.float64), self._trained(), ridge)
 
     @property
     def coef_(self) -> NDArray[np.float64]:
         """Coefficients of each task, ``U b_k`` (q, n)."""
+        if hasattr(self, "representation_") and not hasattr(self, "loadings_"):
+            raise AttributeError(_STAYED)
         return np.asarray(self.loadings_ @ self.representation_.T)
 
     def _learn(self, fed: Federation, tasks: Tasks) -> Representation:
@@ -317,16 +324,18 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         self.representation_error_ = 0.0
         if self.feature_variance_ > 0.0:
             self.representation_error_ = learned.loss * r * (n - r) / (learned.free * self.feature_variance_)
-        if self.iterations and learned.moved > _STILL_MOVING:
+        if self.iterations and learned.moved > self.tol > 0.0:
             warnings.warn(
-                f"the representation still moved by {learned.moved:.1%} in the last of {learned.iterations} rounds: "
-                "take more iterations, or whiter features",
+                f"the representation still moved by {learned.moved:.1e} in the last of {learned.iterations} rounds, "
+                f"more than tol={self.tol:g}: take more iterations, whiter features, or tasks of one scale",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.site_weights_ = np.array([learned.weights.get(site, 0.0) for site in self.sites_])
-        enough = 0.5 / max(1, len(learned.weights))
-        self.sites_trusted_ = tuple(sorted(site for site, weight in learned.weights.items() if weight >= enough))
+        # Without any round nobody was weighed: all that told their tasks count alike.
+        weights = learned.weights or dict.fromkeys(tasks.held, 1.0 / len(tasks.held))
+        self.site_weights_ = np.array([weights.get(site, 0.0) for site in self.sites_])
+        enough = 0.5 / len(weights)
+        self.sites_trusted_ = tuple(sorted(site for site, weight in weights.items() if weight >= enough))
 
     def _keep_coefs(self, coefs: TaskCoefs, tasks: Tasks) -> None:
         lost = len(tasks.labels) - int(positions(tasks.labels, coefs.tasks)[1].sum())

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
+from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.new_task import checked_ridge
 from fedspan.protocols.task_names import Labels, positions, task_labels
+from fedspan.protocols.task_rows import refuse_extreme
 from fedspan.protocols.tasks import Tasks, listed
 
 #: What only the resilient protocol knows, and its default values.
@@ -29,6 +31,8 @@ UNUSED: tuple[tuple[str, object, dict[str, object]], ...] = (
 _MUCH_OFFSET = 0.5
 #: A direction with so many times the mean second moment makes gradient descent slow in all others.
 _VERY_UNEVEN = 20.0
+#: A task whose targets have so many times the mean square of a typical one's is in other units.
+_OTHER_UNITS = 100.0
 
 
 def check_parameters(given: Mapping[str, Any]) -> None:
@@ -64,8 +68,9 @@ def check_parameters(given: Mapping[str, Any]) -> None:
         raise InputError(f"max_rank={given['max_rank']!r} goes with rank='auto', and rank={given['rank']!r} is given")
 
 
-def warn_of_data(tasks: Tasks, intercept: bool) -> None:
+def warn_of_data(tasks: Tasks, intercept: bool, resilient: bool) -> None:
     """Say where the data of a typical site do not suit the model, and what to do."""
+    _warn_of_units(tasks, resilient)
     offset, uneven = (float(np.median(list(values.values()))) for values in (tasks.offset, tasks.uneven))
     if not intercept and offset > _MUCH_OFFSET:
         warnings.warn(
@@ -81,16 +86,51 @@ def warn_of_data(tasks: Tasks, intercept: bool) -> None:
         )
 
 
+def _warn_of_units(tasks: Tasks, resilient: bool) -> None:
+    """Say where targets of some tasks are so much larger than others' that the representation is theirs.
+
+    By sums a single site with such tasks is enough; by medians it is outvoted.
+    """
+    middle = lower_median(np.array(list(tasks.middle.values())))
+    largest = np.array(list(tasks.largest.values()))
+    times = (lower_median(largest) if resilient else float(largest.max())) / middle if middle > 0.0 else 1.0
+    if times > _OTHER_UNITS:
+        warnings.warn(
+            f"the targets' mean square is {times:.0e} times as large in the largest task as in a typical one, and all "
+            "others hardly count for the representation: scale the targets of each task, where they differ in units",
+            stacklevel=5,
+        )
+
+
 def checked_columns(X: Any, y: Any, task: Any, who: str) -> tuple[NDArray[Any], Labels | None]:
     """Return the targets and tasks of a table's rows as they go to the sites."""
     if y is None:
         raise InputError(f"This {who} requires y to be passed, but the target y is None.")
+    if np.asarray(y).dtype.kind == "c":  # whoever checks it next would print it
+        raise InputError("Complex data not supported: y must hold a real number for each row")
     target = column_or_1d(y, warn=True)
     if target.dtype.kind not in "biuf":
-        target = target.astype(np.float64)
+        target = _as_numbers(target)
     assert_all_finite(target, input_name="y")
     check_consistent_length(X, target, *[] if task is None else [task])
     return target, None if task is None else task_labels(task, "task")
+
+
+def _as_numbers(target: NDArray[Any]) -> NDArray[np.float64]:
+    """Return targets of another type as numbers, or refuse them without telling any."""
+    refusal = InputError(f"y is of type {target.dtype}, and must hold a real number for each row")
+    if any(isinstance(value, complex | np.complexfloating) for value in target.ravel()):
+        raise refusal
+    try:
+        return target.astype(np.float64)
+    except (TypeError, ValueError):
+        raise refusal from None
+
+
+def refuse_extremes(X: NDArray[Any], y: NDArray[Any]) -> None:
+    """Refuse rows of a new task whose squares would be lost, as `fit` does."""
+    refuse_extreme(X, "X", "features")
+    refuse_extreme(y, "y", "targets")
 
 
 def task_numbers(task: Any, tasks: Labels, rows: int) -> NDArray[np.intp]:

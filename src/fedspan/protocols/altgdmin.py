@@ -76,7 +76,7 @@ def altgdmin(
     tasks = tasks or agree_on_tasks(fed, intercept=intercept)
     fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
     columns = largest_rank(tasks, max_rank, n_columns, intercept, parts) if rank is None else rank
-    check_rank(tasks, columns, n_columns, intercept, parts)
+    check_rank(tasks, 1 if rank is None else rank, n_columns, intercept, parts)
     # Lines 5 to 9: the truncation threshold, and the leading left singular vectors of Theta_0.
     counts = np.array([rows.sum() for _, rows in tasks.held.values()], dtype=np.float64)
     alpha = truncation * float(np.average(list(tasks.power.values()), weights=counts))

@@ -6,12 +6,12 @@ by a subspace median or a subspace median of means, the gradient by an aggregato
 
 What holds: with fewer than half of the sites bad, and less than 40 % in the paper's theorems, no lie moves a median
 beyond what honest sites say, so the harm is bounded by how much these differ. It is small where they have rows of all
-tasks. Where sites have tasks of their own, colluders near one half can turn the descent round: therefore the U with
-the smallest median loss over the sites is returned, which by that measure is never worse than the start.
+tasks. Where sites have tasks of their own, colluders near one half can turn the descent round: therefore the sites vote
+in the end, and if more than half of those that reply say that the start fits their rows better, it is returned.
 
 Single replies are needed. Up per site: n r numbers once for the start ((n + q) r in each of its iterations with
-median of means), then n r + r^2 + 3 in each iteration, and 2 r^2 + 3 once or twice in the end. All that the coordinator
-believes of a site's word alone is how many rows it has of which tasks; nothing is weighted by that.
+median of means), then n r + r^2 + 3 in each iteration, one bit in the vote, and 2 r^2 + 3 in the end. All that the
+coordinator believes of a site's word alone is how many rows it has of which tasks; nothing is weighted by that.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from fedspan.protocols.fit_moments import bounded, fit_moments, told_matrix, tol
 from fedspan.protocols.gdmin import Descent, Representation, local_gradient, split_payload
 from fedspan.protocols.learners import check_rank, known_sites, learners
 from fedspan.protocols.rank_choice import chosen_directions, largest_rank
+from fedspan.protocols.start_vote import voted
 from fedspan.protocols.tasks import Tasks, agree_on_tasks
 from fedspan.protocols.truncated_start import Init, StartPlan, fitting_start, median_start
 from fedspan.wire import Message
@@ -88,7 +89,9 @@ def byz_altgdmin(
         raise InputError(f"threshold={threshold} must be at least 1, in units of the median norm")
     tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
     fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
-    most = largest_rank(tasks, max_rank, n_columns, intercept, parts) if rank is None else rank
+    most = rank
+    if most is None:
+        most = largest_rank(tasks, max_rank, n_columns, intercept, parts, resilient=True)
     init, groups, columns = fitting_start(tasks, len(fed.sites), init, groups, rank, most)
     check_rank(tasks, columns, n_columns, intercept, parts)
     # Algorithm 2, lines 3 to 6: the threshold. (The median of the batches' means in the paper; this tolerates more.)
@@ -106,7 +109,7 @@ def byz_altgdmin(
     aggregator(np.zeros((len(workers.sites), 1)))  # refuses a rule that does not fit so many sites
     descent = Descent(step_size, float(np.median(list(tasks.spread.values()))))
     weights: dict[str, float] = {}
-    best, done, moved = (np.inf, U), 0, np.inf
+    start, done, moved = U, 0, np.inf
     for t in fed.rounds(iterations):
         replies = workers.ask(local_gradient, U=U, intercept=intercept, **split_payload(t, iterations, sample_split))
         replies = workers.accept(replies, partial(_per_row, shape=U.shape))
@@ -115,13 +118,11 @@ def byz_altgdmin(
         moment, bounds = _second_moment(replies)
         losses = {site: float(reply["loss"]) for site, reply in replies.items()}
         descent.watch(losses)
-        loss = float(np.median(list(losses.values())))
-        best = min(best, (loss, U), key=lambda pair: pair[0])
         U, moved = descent.moved(U, gradient.value, moment, bounds)
         done = t + 1
         for site, weight in zip(replies, gradient.weights.tolist(), strict=True):
             weights[site] = weights.get(site, 0.0) + weight
-        fed.log(loss=loss, moved=moved, refused=", ".join(refused))
+        fed.log(loss=float(np.median(list(losses.values()))), moved=moved, refused=", ".join(refused))
         if rule is not aggregator:
             fed.log(rule=f"{rule!r} in place of {aggregator!r}, for {len(replies)} replies")
         if watch is not None:
@@ -129,11 +130,9 @@ def byz_altgdmin(
         if moved <= tol:
             fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}")
     mean = {site: weight / max(1, done) for site, weight in weights.items()}
+    if done and believed(aggregator, np.ones(1)) is None:  # who wants a plain mean gets one
+        U = voted(workers, start=start, final=U, intercept=intercept)
     found = fit_moments(workers, U, intercept, resilient=True)
-    # With fresh rows in every iteration losses do not compare; and who wants a plain mean gets one.
-    if not sample_split and found.loss > best[0] and believed(aggregator, np.ones(1)) is None:
-        U = best[1]
-        found = fit_moments(workers, U, intercept, resilient=True)
     return Representation.of(U, mean, found, done, moved)
 
 

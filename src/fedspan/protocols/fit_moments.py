@@ -40,12 +40,15 @@ class FitMoments:
         Squared residuals per degree of freedom.
     free : float
         Degrees of freedom: rows less what was fitted to them.
+    by_site : pair of arrays (L, r, r), optional
+        `moment` and `noise` as each site told them, where they are medians.
     """
 
     moment: Matrix
     noise: Matrix
     loss: float
     free: float
+    by_site: tuple[Matrix, Matrix] | None = None
 
     @property
     def true_moment(self) -> Matrix:
@@ -87,9 +90,10 @@ def fit_moments(
         rows, free = max(1, total["rows"]), max(1, total["free"])
         return FitMoments(total["moment"] / rows, total["noise"] / rows, float(total["loss"]) / free, free)
     replies = federation.accept(federation.ask(local_moments, **payload), lambda reply: _per_row(reply, U.shape[1]))
-    moment, noise = (GeometricMedian()(bounded(replies.stack(key))).value for key in ("moment", "noise"))
+    moments, noises = (bounded(replies.stack(key)) for key in ("moment", "noise"))
     loss, free = (float(np.median(replies.stack(key))) for key in ("loss", "free"))
-    return FitMoments(moment, noise, loss, free * len(replies))
+    moment, noise = (GeometricMedian()(values).value for values in (moments, noises))
+    return FitMoments(moment, noise, loss, free * len(replies), (moments, noises))
 
 
 def bounded(matrices: Matrix) -> Matrix:

@@ -3,11 +3,14 @@
 By sums: the normal equations of all rows of a task, so that a task of several sites gets the coefficients that its
 pooled rows would give. By medians: each site's own coefficients, and of a task with rows at several sites the geometric
 median of theirs; a task that only one site has is that site's word. A site is heard on the tasks alone that it named at
-the outset.
+the outset. So a task's coefficients are safe while more than half of the sites *that name it* are honest: colluders may
+name the tasks of others.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +21,8 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import geometric_median
 from fedspan.protocols.task_names import Labels, positions, told_labels
-from fedspan.protocols.task_rows import TaskRows, fitted
-from fedspan.protocols.tasks import MOST_ROWS, Tasks, agree_on_tasks, patiently, told_rows
+from fedspan.protocols.task_rows import Part, TaskRows, fitted
+from fedspan.protocols.tasks import MOST_ROWS, Counts, Tasks, agree_on_tasks, patiently, told_rows
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
@@ -47,21 +50,33 @@ class TaskCoefs:
 
 
 @step
-def local_normal_equations(site: Site, U: Matrix, tasks: Labels) -> dict[str, Any]:
-    """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y and 1 over its rows ``T = X U``."""
+def local_totals(site: Site, U: Matrix) -> dict[str, Any]:
+    """Leaves the site: the sums of ``T = X U`` (r) and y over all its rows, and their number."""
+    own = TaskRows.of(site)
+    means = np.append(own.X.mean(axis=0, dtype=np.float64) @ U, own.y.mean())
+    return {"totals": len(own.y) * means, "rows": len(own.y)}
+
+
+@step
+def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector, parts: int = 1) -> dict[str, Any]:
+    """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y, y^2 and 1 over its rows.
+
+    ``T = X U``, less `centre` (r + 1): that of T, then that of y. Of the first of `parts` parts of the rows.
+    """
     r, q = U.shape[1], len(tasks)
     gram, cross, sums = np.zeros((q, r, r)), np.zeros((q, r)), np.zeros((q, r + 1))
-    rows = np.zeros(q, dtype=np.int64)
-    own = TaskRows.of(site)
+    squares, rows = np.zeros(q), np.zeros(q, dtype=np.int64)
+    own, part = TaskRows.of(site), Part(0, parts).rows
     at, known = positions(own.labels, tasks)
     for block in own.blocks():
         here = at[block.tasks][known[block.tasks]]
-        T, y = (block.X @ U)[known[block.tasks]], block.y[known[block.tasks]]
+        T = (block.X[:, part] @ U)[known[block.tasks]] - centre[:-1]
+        y = block.y[:, part][known[block.tasks]] - centre[-1]
         gram[here] = T.transpose(0, 2, 1) @ T
         cross[here] = (y[:, None, :] @ T)[:, 0]
         sums[here] = np.concatenate([T.sum(axis=1), y.sum(axis=1)[:, None]], axis=1)
-        rows[here] = y.shape[1]
-    return {"gram": gram, "cross": cross, "sums": sums, "rows": rows}
+        squares[here], rows[here] = np.einsum("km,km->k", y, y), y.shape[1]
+    return {"gram": gram, "cross": cross, "sums": sums, "squares": squares, "rows": rows}
 
 
 @step(ragged=["task", "loadings", "intercepts", "rows"])
@@ -85,25 +100,50 @@ def pooled_coefs(
     decide. When sites fail, all are asked again, at most twice, and each task's sums are those that most of its rows
     are in. Tasks without any row are left out.
     """
-    total = fed.sum(local_normal_equations, U=U, tasks=tasks)
-    best = {key: np.array(total[key]) for key in ("gram", "cross", "sums", "rows")}
+    payload = {"U": U, "tasks": tasks, "centre": common_centre(fed, U, intercept)}
+    total = fed.sum(local_normal_equations, **payload)
+    best = {key: np.array(total[key]) for key in ("gram", "cross", "sums", "squares", "rows")}
     for _ in range(2):
         if not total.failed:
             break
-        total = fed.sum(local_normal_equations, U=U, tasks=tasks)
+        total = fed.sum(local_normal_equations, **payload)
         more = total["rows"] > best["rows"]
         for key, value in best.items():
             value[more] = total[key][more]
     there = best["rows"] > 0
-    gram, cross, sums, rows = (best[key][there] for key in ("gram", "cross", "sums", "rows"))
-    means = sums / rows[:, None]
+    gram, cross, _, means, rows = centred({key: value[there] for key, value in best.items()}, intercept)
+    gram = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
+    loadings = (inverses(gram) @ cross[:, :, None])[:, :, 0]
+    means = means + payload["centre"]
+    level = means[:, -1] - np.einsum("kr,kr->k", means[:, :-1], loadings)
+    return TaskCoefs(np.asarray(tasks)[there], loadings, level if intercept else np.zeros(len(level)))
+
+
+def common_centre(fed: Federation, U: Matrix, intercept: bool) -> Vector:
+    """Return the mean of ``T = X U`` and y over all rows (r + 1,), zeros without an `intercept`: one round.
+
+    What is far from zero has squares that hide its variance: their difference would be rounding errors.
+    """
+    if not intercept:
+        return np.zeros(U.shape[1] + 1)
+    total = fed.sum(local_totals, U=U)
+    return np.asarray(total["totals"] / max(1, total["rows"]))
+
+
+def centred(sums: Mapping[str, NDArray[Any]], intercept: bool) -> tuple[Matrix, Matrix, Vector, Matrix, Counts]:
+    """Return ``T'T``, ``T'y`` and ``y'y`` of every task, about its means with an `intercept`; its means; its rows."""
+    gram, cross, squares, rows = (np.asarray(sums[key]) for key in ("gram", "cross", "squares", "rows"))
+    means = sums["sums"] / rows[:, None]
     if intercept:
         gram = gram - rows[:, None, None] * means[:, :-1, None] * means[:, None, :-1]
         cross = cross - rows[:, None] * means[:, :-1] * means[:, -1:]
-    gram = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
-    loadings = (np.linalg.pinv(gram, rcond=_SINGULAR, hermitian=True) @ cross[:, :, None])[:, :, 0]
-    level = means[:, -1] - np.einsum("kr,kr->k", means[:, :-1], loadings)
-    return TaskCoefs(np.asarray(tasks)[there], loadings, level if intercept else np.zeros(len(level)))
+        squares = squares - rows * means[:, -1] ** 2
+    return gram, cross, squares, means, rows
+
+
+def inverses(grams: Matrix) -> Matrix:
+    """Return the pseudo-inverses of ``T'T`` (q, r, r)."""
+    return np.asarray(np.linalg.pinv(grams, rcond=_SINGULAR, hermitian=True))
 
 
 def median_coefs(
@@ -118,8 +158,9 @@ def median_coefs(
     """Return the geometric median of the sites' coefficients for each task, and the median of their intercepts.
 
     Only sites with more rows of the task than unknowns count, if there are any, and none that meddles with others'
-    tasks while an owner speaks (see `Tasks.meddling`). Of a task at one site its word is taken, of one at two sites see
-    `between_two`. Sites that fail are asked again, at most twice. About 3 ms for every task at three sites or more.
+    tasks while an owner speaks (see `Tasks.meddling`). Of a task at one site its word is taken. Of one at two sites it
+    is their mean if they agree (see `between_two`), slopes and intercept each by itself, and otherwise zero, with a
+    warning. Sites that fail are asked again, at most twice. About 3 ms for every task at three sites or more.
 
     Parameters
     ----------
@@ -137,33 +178,44 @@ def median_coefs(
     code, b, a, rows, owner = (np.concatenate(column) for column in zip(*votes, strict=True))
     known, code = np.unique(code, return_inverse=True)
     loadings, intercepts = np.zeros((len(known), r)), np.zeros(len(known))
-    order = np.argsort(code, kind="stable")
+    order, contradicted = np.argsort(code, kind="stable"), 0
     for k, there in enumerate(np.split(order, np.searchsorted(code[order], np.arange(1, len(known))))):
         voters = there
         for better in (owner, rows > r + intercept):
             voters = voters[better[voters]] if better[voters].any() else voters
         if len(voters) < 3:
-            both = between_two(np.column_stack([b[voters], a[voters]]))
-            loadings[k], intercepts[k] = both[:-1], both[-1]
+            size = float(np.abs(b[voters]).max(axis=1).min())  # of the shorter slopes: below that intercepts are noise
+            slopes, level = between_two(b[voters]), between_two(a[voters, None], size)
+            contradicted += slopes is None or level is None
+            loadings[k] = 0.0 if slopes is None else slopes
+            intercepts[k] = 0.0 if level is None else level[0]
         else:
             loadings[k], intercepts[k] = geometric_median(b[voters]).point, np.median(a[voters])
+    if contradicted:
+        warnings.warn(
+            f"{contradicted} of {len(known)} tasks have rows at two sites whose coefficients contradict each other. "
+            "Nobody can tell who is right: slopes or intercepts that do are taken as zero; use adapt on rows you trust",
+            stacklevel=3,
+        )
     return TaskCoefs(tasks.labels[known], loadings, intercepts)
 
 
-def between_two(values: Matrix) -> Vector:
+def between_two(values: Matrix, close: float = 0.0) -> Vector | None:
     """Return what to believe of one value (1, d), which it is, or of two (2, d): their mean, if they agree.
 
-    Two that are farther apart than the shorter one is long (by their largest entries) contradict each other, and nobody
-    can tell who is right: the shorter one is taken. So a liar does no more harm than twice the honest one's length.
+    Two that are farther apart than the shorter one is long (by their largest entries), and than `close`, contradict
+    each other, and nobody can tell who is right: ``None``, for which the caller takes zero. So the error is at most the
+    honest one's length, whatever a liar says. The shorter one of the two would let him turn it round.
 
     Examples
     --------
     >>> between_two(np.array([[1.0, 2.0], [1.2, 2.2]])), between_two(np.array([[1.0, 2.0], [9.0, 9.0]]))
-    (array([1.1, 2.1]), array([1., 2.]))
+    (array([1.1, 2.1]), None)
     """
-    shorter = values[np.argmin(np.abs(values).max(axis=1))]
-    apart = np.abs(values - values[0]).max()
-    return np.asarray(values.mean(axis=0) if apart <= np.abs(shorter).max() else shorter)
+    with np.errstate(over="ignore"):  # of lies
+        apart = np.abs(values - values[0]).max()
+    agree = apart <= max(close, np.abs(values).max(axis=1).min())
+    return np.asarray(values.mean(axis=0)) if agree else None
 
 
 _KEYS = ("loadings", "intercepts", "rows")

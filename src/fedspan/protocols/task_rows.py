@@ -3,7 +3,8 @@
 What is n wide is touched in two products per block, while the block is in the processor's cache; all else is r wide,
 and done for many tasks at once.
 So the time is that of reading the rows once, however the tasks are cut. Memory beyond the data: one block, and a copy
-of the rows where their tasks are not together already. Never a system of n q or n r unknowns.
+of the rows unless they lie task after task already, the smallest tasks first, tasks of one size by name.
+Never a system of n q or n r unknowns.
 """
 
 from __future__ import annotations
@@ -81,8 +82,7 @@ class TaskRows:
         bad = ~np.isfinite(X).all(axis=0) if X.dtype.kind == "f" else np.zeros(1, dtype=bool)
         if bad.any():
             raise InputError(f"X contains NaN or infinity in {int(bad.sum())} features")
-        if is_extreme(X):
-            raise InputError(f"X is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the features")
+        refuse_extreme(X, "X", "features")
         given = np.zeros(len(site), dtype=np.int64) if site.task is None else task_labels(site.task, "task")
         labels, codes, counts = np.unique(given, return_inverse=True, return_counts=True)
         order = np.lexsort((codes, counts[codes]))  # stable: rows of one task stay in their order
@@ -166,6 +166,8 @@ def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend
             residual = (T[:, descend.rows] @ b[:, :, None])[:, :, 0] - block.y[:, descend.rows]
             if intercept:
                 residual += a[:, None]
+                if fit == descend:  # it is zero but for rounding, which features far from zero would magnify
+                    residual -= residual.mean(axis=1, keepdims=True)
             slopes = (residual[:, None, :] @ block.X[:, descend.rows])[:, 0]  # X_k' (X_k U b_k - y_k) as rows
             gradient += slopes.T @ b
             loss += float(np.vdot(residual, residual))
@@ -214,6 +216,12 @@ def is_extreme(values: NDArray[Any]) -> bool:
     return largest > EXTREME or 0.0 < largest < 1 / EXTREME
 
 
+def refuse_extreme(values: NDArray[Any], name: str, what: str) -> None:
+    """Refuse numbers that are extreme."""
+    if is_extreme(values):
+        raise InputError(f"{name} is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the {what}")
+
+
 def _targets(site: Site) -> Vector:
     if site.y is None:
         raise InputError(f"site {site.name!r} has no targets: give it y")
@@ -223,6 +231,5 @@ def _targets(site: Site) -> Vector:
     y = y.astype(np.float64).ravel()
     if not np.isfinite(y).all():
         raise InputError(f"y contains NaN or infinity in {int(np.sum(~np.isfinite(y)))} rows")
-    if is_extreme(y):
-        raise InputError(f"y is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the targets")
+    refuse_extreme(y, "y", "targets")
     return y

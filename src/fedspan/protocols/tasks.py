@@ -5,31 +5,28 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, step
-from fedspan.linalg import orthonormalize
+from fedspan.protocols.feature_spread import feature_spread
 from fedspan.protocols.task_names import Labels, merged_labels, told_labels
 from fedspan.protocols.task_rows import TaskRows
 from fedspan.wire import Message
 
 Counts = NDArray[np.int64]
 
-#: Rows that tell how unequal the features' directions are: this many times their number, or all there are.
-_ROWS_PER_FEATURE = 4
-#: A largest eigenvalue beyond this many times what white features would give by chance is believed.
-_WHITE = 1.1
 #: A site that names more tasks than this, and this many times as many as most, is not believed where sites may lie.
 MOST_TASKS, MOST_TIMES = 1000, 100
 #: Rows of a task beyond which no site is believed.
 MOST_ROWS = 10**15
-_NUMBERS = ("power", "offset", "spread", "uneven")
+_NUMBERS = ("power", "offset", "spread", "uneven", "middle", "largest")
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,8 @@ class Tasks:
     strange : tuple of site names
         Sites to be left out: their rows have no task where those of most sites have, or the other way round, or
         their names of tasks are unlike those of most sites.
+    middle, largest : dict of site name to float
+        Mean square of the targets of its middle task and of its largest one, as `power`; of tasks with four rows.
     """
 
     labels: Labels
@@ -61,11 +60,30 @@ class Tasks:
     spread: Mapping[str, float]
     uneven: Mapping[str, float]
     strange: tuple[str, ...] = ()
+    middle: Mapping[str, float] = field(default_factory=dict)
+    largest: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
         """Whether no task has rows at two sites."""
         return sum(len(positions) for positions, _ in self.held.values()) == len(self.labels)
+
+    @property
+    def own(self) -> bool:
+        """Whether sites have tasks of their own: most of a typical site's are named by less than half of the sites.
+
+        Less than half of the sites cannot decide it, whatever they name.
+        """
+        holders = np.bincount(np.concatenate([at for at, _ in self.held.values()]), minlength=len(self.labels))
+        return float(np.median([np.median(holders[at]) for at, _ in self.held.values()])) <= max(1, len(self.held) / 2)
+
+    @cached_property
+    def pooled(self) -> Counts:
+        """Rows of each task at all sites together (q,)."""
+        rows = np.zeros(len(self.labels), dtype=np.int64)
+        for at, counts in self.held.values():
+            rows[at] += counts
+        return rows
 
     @cached_property
     def meddling(self) -> frozenset[str]:
@@ -98,13 +116,14 @@ class Tasks:
 
 @step(ragged=["task", "rows"])
 def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
-    """Leaves the site: names and numbers of rows of its tasks, and four numbers about y and X.
+    """Leaves the site: names and numbers of rows of its tasks, and six numbers about y and X.
 
     These are the mean square of y, the part of it in the tasks' means, the largest second moment of X in any direction,
-    and how many times the mean over all directions that is.
+    how many times the mean over all directions that is, and the mean square of y of its middle and its largest task.
     """
     tasks = TaskRows.of(site)
     total = in_means = long = 0.0
+    squares = [np.zeros(0)]
     for block in tasks.blocks():
         means = block.y.mean(axis=1)
         y = block.y - means[:, None] if intercept else block.y
@@ -112,6 +131,8 @@ def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
         if block.y.shape[1] >= 4:  # of one or two rows the mean is most of them by chance
             in_means += block.y.shape[1] * float(means @ means)
             long += float(np.vdot(block.y, block.y))
+            squares.append(np.einsum("km,km->k", y, y) / y.shape[1])
+    sizes = np.concatenate(squares)
     spread, mean = site.cached(f"spread {intercept}", lambda: feature_spread(tasks.X, intercept))
     return {
         "task": tasks.labels,
@@ -121,6 +142,8 @@ def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
         "offset": in_means / long if long > 0 else 0.0,
         "spread": spread,
         "uneven": spread / mean if mean > 0 else 1.0,
+        "middle": lower_median(sizes) if sizes.size else 0.0,
+        "largest": float(sizes.max(initial=0.0)),
     }
 
 
@@ -150,8 +173,8 @@ def agree_on_tasks(fed: Federation, *, intercept: bool = False, resilient: bool 
     labels, held_at = merged_labels(own, outvoted=resilient)
     strange |= own.keys() - held_at.keys()
     held = {site: (at, replies[site]["rows"]) for site, at in held_at.items()}
-    power, offset, spread, uneven = ({site: float(replies[site][key]) for site in held} for key in _NUMBERS)
-    return Tasks(labels, held, power, offset, spread, uneven, tuple(sorted(strange)))
+    numbers: dict[str, Any] = {key: {site: float(replies[site][key]) for site in held} for key in _NUMBERS}
+    return Tasks(labels, held, strange=tuple(sorted(strange)), **numbers)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -174,32 +197,6 @@ def patiently(
             found |= replies.ok
             failed = list(replies.failed)
     return {site: found[site] for site in sorted(found)}
-
-
-def feature_spread(X: NDArray[Any], centre: bool) -> tuple[float, float]:
-    """Return the largest eigenvalue of the second moment of rows and the mean of all; of white features that one twice.
-
-    The largest eigenvalue of a sample of N white rows with n features is ``(1 + sqrt(n / N))^2`` times too large.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).standard_normal((2000, 50))
-    >>> feature_spread(X, False), feature_spread(X * np.r_[3.0, np.ones(49)], False)
-    ((1.0..., 1.0...), (9..., 1.1...))
-    """
-    n = X.shape[1]
-    some = X[:: max(1, len(X) // max(1000, _ROWS_PER_FEATURE * n))]
-    S = np.asarray(some, dtype=np.float64)
-    S = S - S.mean(axis=0) if centre else S
-    mean = float(np.vdot(S, S)) / max(1, S.size)
-    V = orthonormalize(np.random.default_rng(0).standard_normal((n, min(4, n))))
-    largest = 0.0
-    for _ in range(8):
-        W = S.T @ (S @ V) / len(S)
-        largest = float(np.linalg.eigvalsh(V.T @ W).max())
-        V = orthonormalize(W, complete=True)
-    chance = (1.0 + np.sqrt(n / len(S))) ** 2
-    return (largest if largest > _WHITE * chance * mean else mean), mean
 
 
 def _checked(reply: Message) -> Message:

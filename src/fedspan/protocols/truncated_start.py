@@ -70,7 +70,12 @@ def summed_start(federation: Federation, plan: StartPlan) -> Matrix:
 
 
 def median_start(federation: Federation, plan: StartPlan, init: Init, groups: int, output: Output) -> Matrix:
-    """Algorithm 2: a start that almost half of the sites, or of the groups, cannot spoil."""
+    """Algorithm 2: a start that liars cannot spoil while they are fewer than half of those whose directions count.
+
+    By the subspace median these are the sites with at least as many tasks as directions are wanted: others are not
+    asked, and more than half of those that are must be honest. By median of means they are the groups: one bad site
+    spoils its group, so as many bad sites as half of the groups can be too many. A random start asks nobody.
+    """
     if init == "random":
         return random_basis(federation.rng, plan.n_columns, plan.columns)
     if init == "subspace_median":
@@ -94,14 +99,14 @@ def fitting_start(
     if init == "auto" and groups is not None:
         init = "median_of_means"
     elif init == "auto":
-        wide_enough = at_a_site >= needed or (not tasks.whole and at_a_site >= (rank or 1))
+        wide_enough = at_a_site >= needed or (not tasks.own and at_a_site >= (rank or 1))
         init, groups = ("subspace_median", L) if wide_enough else ("median_of_means", L // -(-needed // at_a_site))
         if L < 3:  # nobody can be outvoted
             init, groups = "median_of_means", 1
         elif groups < 3:  # of two groups neither can outvote the other
             init = "random"
     groups = groups or max(min(3, L), L // 2)
-    together = at_a_site if init == "subspace_median" or not tasks.whole else at_a_site * (L // groups)
+    together = at_a_site if init == "subspace_median" or not tasks.own else at_a_site * (L // groups)
     if init == "random" or groups == 1:
         together = TASKS_PER_DIRECTION * q
     most = max(1, min(max_rank, together // TASKS_PER_DIRECTION))

@@ -20,7 +20,7 @@ from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.linalg import subspace_distance
 from fedspan.linalg.stacked_least_squares import stacked_least_squares
 from fedspan.protocols.byz_altgdmin import byz_altgdmin
-from fedspan.reproduce.results import Chart, Table, spread
+from fedspan.reproduce.results import Chart, Table, counted, spread
 
 Matrix = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ def step_sizes(seeds: Sequence[int]) -> Table:
         "Step size",
         ["eta, in units of 1 / sigma_1^2", "iteration 20, mean (max)", "iteration 40, mean (max)"],
         rows,
-        f"SD_F / sqrt(r) over {len(seeds)} seeds; {SETTING}, {BAD} bad sites send -10 times the mean in every call; "
+        f"SD_F / sqrt(r) over {counted(seeds)}; {SETTING}, {BAD} bad sites send -10 times the mean in every call; "
         "geometric median. 0.5 is the theory's, 1 the default.",
     )
 
@@ -114,7 +114,7 @@ def splits(seeds: Sequence[int]) -> Table:
         ["sites have", *columns],
         rows,
         f"The same rows; {N} features, {Q} tasks of 60 to 200 rows, {SITES} sites, cut by tasks into sites of about 4 "
-        f"to 36 tasks; noise 0.5, {len(seeds)} seeds. SD_F / sqrt(r) of the representation, and the mean squared error "
+        f"to 36 tasks; noise 0.5, {counted(seeds)}. SD_F / sqrt(r) of the representation, and the mean squared error "
         "of the tasks' coefficients.",
     )
 
@@ -144,7 +144,7 @@ def more_attacks(seeds: Sequence[int], quick: bool = False) -> Table:
         f"{BAD} of {SITES} sites lie in every call",
         ["SD_F / sqrt(r), iteration 40", *rules],
         rows,
-        f"Mean over {len(seeds)} seeds; {SETTING}; step 1. The start is the subspace median in every column.",
+        f"Mean over {counted(seeds)}; {SETTING}; step 1. The start is the subspace median in every column.",
     )
 
 
@@ -173,7 +173,7 @@ def excess_risk(seeds: Sequence[int], noises: Sequence[float], quick: bool = Fal
                 list(COUNTS),
                 lines,
                 f"Mean of ||theta - theta*||^2 (the excess risk, for white features) over {new} new tasks and "
-                f"{len(seeds)} seeds; {SETTING}, noise {noise:g}, {BAD} bad sites send -10 times the mean; geometric "
+                f"{counted(seeds)}; {SETTING}, noise {noise:g}, {BAD} bad sites send -10 times the mean; geometric "
                 "median, 80 iterations. Theory: sigma^2 r / (m - r - 1), infinite in the mean at m = r + 1; least norm "
                 "without noise: r (1 - m / n).",
                 log=True,

@@ -71,11 +71,18 @@ def counted(seeds: Sequence[int]) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean and standard deviation of values over seeds."""
+    """Return mean and standard deviation of values over seeds; of one value, itself.
+
+    Examples
+    --------
+    >>> spread([0.25]), spread([0.1, 0.2])
+    ('0.250', '0.150 ± 0.050')
+    """
     array = np.asarray(values, dtype=float)
     if not array.size:
         raise InputError("there is nothing to take the mean of")
-    return f"{array.mean():.{digits}f} ± {array.std():.{digits}f}"
+    around = f" ± {array.std():.{digits}f}" if array.size > 1 else ""
+    return f"{array.mean():.{digits}f}{around}"
 
 
 def _plain(value: Any) -> Any:

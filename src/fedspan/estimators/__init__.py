@@ -6,6 +6,7 @@ from fedspan.estimators.autoencoder_detector import FedAutoencoderDetector
 from fedspan.estimators.bigan_detector import FedBiGANDetector
 from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.files import load
+from fedspan.estimators.landmarks import FedLandmarks
 from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.estimators.pca import FedPCA
@@ -17,6 +18,7 @@ __all__ = [
     "FedAutoencoderDetector",
     "FedBiGANDetector",
     "FedFewShotRegressor",
+    "FedLandmarks",
     "FedMixedRegressor",
     "FedPCA",
     "FedPCADetector",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fedspan.linalg.anderson import Anderson
 from fedspan.linalg.clusters import k_means, k_medoids, linkage_gap
+from fedspan.linalg.gaussian_kernel import kernel_matrix, kernel_pull, mmd2
 from fedspan.linalg.geometric_median import GeometricMedianResult, geometric_median
 from fedspan.linalg.local_steps import compressed, descent_operator, proximal_operator
 from fedspan.linalg.matching import bottleneck_distance, matched_share
@@ -35,8 +36,11 @@ __all__ = [
     "geometric_median",
     "k_means",
     "k_medoids",
+    "kernel_matrix",
+    "kernel_pull",
     "linkage_gap",
     "matched_share",
+    "mmd2",
     "orthonormalize",
     "polar_factor",
     "proximal_operator",

@@ -12,7 +12,10 @@ from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.estimators.pca import FedPCA
 from fedspan.estimators.pca_detector import FedPCADetector
 from fedspan.estimators.scaler import FedStandardScaler
+from fedspan.estimators.spectral import FedSpectralClustering
 from fedspan.estimators.tabular import FedTabularEncoder
+from fedspan.estimators.tsne import FedTSNE
+from fedspan.estimators.umap import FedUMAP
 
 __all__ = [
     "FedAutoencoderDetector",
@@ -22,8 +25,11 @@ __all__ = [
     "FedMixedRegressor",
     "FedPCA",
     "FedPCADetector",
+    "FedSpectralClustering",
     "FedStandardScaler",
+    "FedTSNE",
     "FedTabularEncoder",
+    "FedUMAP",
     "LocalPCADetector",
     "load",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
@@ -98,7 +100,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the landmarks from a table (with ``sites``) or a federation."""
-        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings = {name: getattr(self, name) for name in DEFAULTS}
         check_settings(**settings)
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
             found = feddl(fed, **settings, names=self._names())
@@ -120,17 +122,24 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator
         return len(self.landmarks_)
 
 
-_SETTINGS = (
-    "n_landmarks",
-    "rounds",
-    "gamma",
-    "momentum",
-    "step_size",
-    "local_steps",
-    "upload",
-    "precision",
-    "n_frequencies",
-)
+#: Of FedDL; other estimators that need landmarks take them as ``landmark_settings``.
+DEFAULTS = {
+    name: parameter.default
+    for name, parameter in inspect.signature(FedLandmarks).parameters.items()
+    if name not in ("random_state", "verbose")
+}
+
+
+def checked_settings(model: Any) -> dict[str, Any]:
+    """Return FedDL's settings of a model with ``n_landmarks``, ``rounds`` and ``landmark_settings``."""
+    more = model.landmark_settings or {}
+    allowed = sorted(DEFAULTS.keys() - {"n_landmarks", "rounds"})
+    for name in more:
+        if name not in allowed:
+            raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
+    settings = {**DEFAULTS, "n_landmarks": model.n_landmarks, "rounds": model.rounds, **more}
+    check_settings(**settings)
+    return settings
 
 
 def keep_landmarks(model: Any, found: Landmarks) -> None:

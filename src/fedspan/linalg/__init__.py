@@ -1,8 +1,8 @@
 """Linear algebra: pure functions on arrays, numpy and scipy only.
 
 Medians of vectors and of subspaces that say how good they are, the subspaces themselves, and whitening; local steps of
-linear models in closed form; clusters of a few points; kernels, low-rank distances and neighbours of rows that are known
-by landmarks.
+linear models in closed form; clusters of a few points; kernels, low-rank distances and neighbours of rows known by
+landmarks.
 """
 
 from __future__ import annotations

@@ -30,17 +30,13 @@ class SpectralFactor:
         Orthonormal columns.
     axes : array (n_y, k), degrees : array (n_y,)
         A row with kernel values ``kappa`` (n_y,) has the degree ``kappa @ degrees`` and the coordinates
-        ``kappa @ axes / sqrt(degree)``.
+        ``kappa @ axes / sqrt(degree)``: see `spectral_places`.
     """
 
     eigenvalues: Matrix
     vectors: Matrix
     axes: Matrix
     degrees: Matrix
-
-    def place(self, K: Array) -> Matrix:
-        """Return the coordinates (n, k) of rows with kernel values K (n, n_y)."""
-        return np.asarray((K @ self.axes) / _roots(K @ self.degrees)[:, None])
 
 
 def spectral_factor(K: Array, W: Array, k: int) -> SpectralFactor:
@@ -77,6 +73,11 @@ def spectral_factor(K: Array, W: Array, k: int) -> SpectralFactor:
     spectrum, axes = spectrum[top], with_fixed_signs(axes[:, top])
     axes = axes / np.sqrt(np.maximum(spectrum, np.finfo(float).tiny))
     return SpectralFactor(spectrum, G @ axes, root @ axes, degrees)
+
+
+def spectral_places(K: Array, axes: Matrix, degrees: Matrix) -> Matrix:
+    """Return the coordinates (n, k) of rows with kernel values K (n, n_y), from a factor's `axes` and `degrees`."""
+    return np.asarray((K @ axes) / _roots(K @ degrees)[:, None])
 
 
 def _roots(degrees: Matrix) -> Matrix:

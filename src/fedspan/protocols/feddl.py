@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import one_of, real_number, whole_number
-from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, lens, step
+from fedspan.errors import InputError, MessageError
+from fedspan.federation import Federation, Site, Total, lens, step
 from fedspan.linalg.gaussian_kernel import characteristic, frequencies, kernel_pull, squared_norms
 from fedspan.protocols.blocks import n_columns
 from fedspan.protocols.moments import Moments, moments
@@ -163,19 +163,19 @@ def feddl(
         own, own_mean = _own_pull(Y, width)
         message = Y.astype(np.float32 if precision == "single" else np.float64)
         if local_steps == 1 and upload == "gradient":
-            total = prepared.sum(local_pull, Y=message, gamma=width)
+            total = _whole(prepared.sum(local_pull, Y=message, gamma=width), pull=Y.shape)
             kernel_mean = _mean(total["kernel"], total["n"]) / n_landmarks
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
             move = -size / lipschitz * _gradient(total["pull"], total["n"], own, width)
         else:
             if not lipschitz:  # the first round: sites must know their step before they send anything
-                total = prepared.sum(local_pull, Y=message, gamma=width)
+                total = _whole(prepared.sum(local_pull, Y=message, gamma=width), pull=Y.shape)
                 kernel_mean = _mean(total["kernel"], total["n"]) / n_landmarks
                 lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
             total = prepared.sum(
                 local_descent, Y=message, gamma=width, size=size / lipschitz, steps=local_steps, upload=upload
             )
-            sent = _mean(total[upload], total["n"])
+            sent = _mean(_whole(total, **{upload: Y.shape})[upload], total["n"])
             move = sent - message if upload == "landmarks" else -local_steps * size / lipschitz * sent
             kernel_mean = _mean(total["kernel"], total["n"]) / n_landmarks
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
@@ -224,7 +224,7 @@ class _Discrepancy:
         self.W = frequencies(prepared.rng, count, columns, gamma).astype(np.float32)
         if count:
             total = prepared.sum(local_characteristic, W=self.W)
-            self.rows = _mean(total["characteristic"], total["n"])
+            self.rows = _mean(_whole(total, kernel=None, characteristic=(2, count))["characteristic"], total["n"])
 
     def of(self, Y: Matrix) -> dict[str, float]:
         if not len(self.W):
@@ -249,6 +249,16 @@ def _gradient(pull: Array, n: int, own: Matrix, gamma: float) -> Matrix:
     n_y = len(own)
     gradient = 4 * gamma * (own / (n_y * (n_y - 1)) - _mean(pull, n) / n_y)
     return np.asarray(gradient)
+
+
+def _whole(total: Total, kernel: tuple[int, ...] | None = (), **shapes: tuple[int, ...]) -> Total:
+    """Refuse sums that most sites spoilt alike, which no comparison among them can tell."""
+    expected = {**shapes, "n": (), **({} if kernel is None else {"kernel": kernel})}
+    for name, shape in expected.items():
+        if name not in total or np.shape(total[name]) != shape:
+            found = f"the shape {np.shape(total[name])}" if name in total else "nothing"
+            raise MessageError(f"most sites sent {found} as {name!r}, and it must have the shape {shape}")
+    return total
 
 
 def _mean(total: Any, n: int) -> Any:

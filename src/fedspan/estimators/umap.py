@@ -19,6 +19,8 @@ Array = NDArray[Any]
 
 #: How often the layout gives a sign of life.
 _TURNS = 20
+#: Rows of a graph whose leading eigenvectors are worth the search.
+_FEWEST_FOR_SPECTRA = 100
 
 
 class FedUMAP(FedMap):
@@ -47,8 +49,10 @@ sites_, run_
 
     Notes
     -----
-    Starts from the leading principal components of the landmark coordinates, not from an eigenproblem of the graph.
-    Messages and memory are those of `FedTSNE`. Needs umap-learn: ``pip install "fedspan[maps]"``.
+    Starts from the graph's leading eigenvectors, or, where it is small or in several parts, from the principal
+    components of the landmark coordinates. Messages and memory are those of `FedTSNE`.
+
+    Needs umap-learn: ``pip install "fedspan[maps]"``.
 
     Examples
     --------
@@ -127,7 +131,7 @@ sites_, run_
                 gamma=1.0,
                 negative_sample_rate=5,
                 n_epochs=epochs,
-                init=(10 * start / np.abs(start).max()).astype(np.float32),
+                init=_start(graph, start),
                 random_state=seed,
                 metric="euclidean",
                 metric_kwds={},
@@ -144,6 +148,15 @@ sites_, run_
                 },
             )
         return np.asarray(positions)
+
+
+def _start(graph: Any, start: Array) -> Any:
+    """Return UMAP's own spectral start, or for small graphs and those in several parts the principal components."""
+    from scipy.sparse.csgraph import connected_components
+
+    if len(start) >= _FEWEST_FOR_SPECTRA and connected_components(graph, directed=False, return_labels=False) == 1:
+        return "spectral"
+    return (10 * start / np.abs(start).max()).astype(np.float32)
 
 
 class _Epochs:

@@ -91,8 +91,8 @@ def test_a_federated_map_is_as_good_as_a_centralised_one(model):
         central = qualities(model._layout(fed, *nearest(rows, model._n_neighbors(len(X))), start), y, truth)
     ours = qualities(model.set_params(method="coordinates").fit(X, sites=y).embedding_, y, truth)
     paper = qualities(model.set_params(method="paper").fit(X, sites=y).embedding_, y, truth)
-    # Centralised layouts of the same neighbours of 5,000 rows, from mirrored starts, differ by up to .007 in accuracy; of
-    # 1,500 rows, by the root of that ratio, up to .012. Neighbours kept are the sharper measure.
+    # Centralised layouts of the same neighbours of 5,000 rows, from mirrored starts, differ by up to .007 in accuracy;
+    # of 1,500 rows, by the root of that ratio, up to .012. Neighbours kept are the sharper measure.
     assert ours[0] >= central[0] - 0.02
     assert ours[1] >= central[1] - 0.016
     assert paper[0] >= central[0] - 0.04

@@ -14,8 +14,8 @@ from fedspan.linalg.neighbors import block_rows, nearest, nearest_in_blocks
 
 Array = NDArray[Any]
 SEARCHES = ("auto", "exact", "descent")
-#: Rows above which NN-descent should be cheaper: extrapolated from `benchmarks/neighbors.py` (at 10,000 it takes 8 times
-#: as long as the blocks, whose time grows with n^2), not measured at that size.
+#: Rows above which NN-descent should be cheaper: extrapolated from `benchmarks/neighbors.py` (at 10,000 it takes 8
+#: times as long as the blocks, whose time grows with n^2), not measured at that size.
 DESCENT_ABOVE = 100_000
 #: NN-descent looks for more neighbours than are wanted, by plain coordinates; then residuals decide among them.
 _MORE = 1.5

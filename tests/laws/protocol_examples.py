@@ -12,6 +12,7 @@ import pandas as pd
 import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
+from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.refinement import Belief
 from fedspan.protocols.subspace_iteration import local_product
 
@@ -80,6 +81,8 @@ MODELS = np.array([[1.0, -0.5, 0.5], [-1.0, 1.0, 0.0]])
 NEAR = MODELS + 0.2
 U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 
+LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0, "double")
+
 SETTINGS = {
     "columns.agree_on_columns": {},
     "moments.moments": {},
@@ -128,6 +131,8 @@ SETTINGS = {
     "covariance_pca.total_scatter": {},
     "orthogonal_iteration.orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
     "feature_scaling.feature_scaling": {},
+    "feddl.feddl": {"n_landmarks": 6, "rounds": 3, "n_frequencies": 8},
+    "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
 }
 
 MIXTURES = {

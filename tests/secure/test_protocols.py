@@ -30,6 +30,7 @@ OF_SUMS = {
     "covariance_pca.total_scatter",
     "feature_scaling.feature_scaling",
     "fedavg.fedavg",
+    "feddl.feddl",
     "heavy_tails.heavy_tails",
     "moments.moments",
     "moments.refuse_bad_values",

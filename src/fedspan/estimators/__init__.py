@@ -6,22 +6,30 @@ from fedspan.estimators.autoencoder_detector import FedAutoencoderDetector
 from fedspan.estimators.bigan_detector import FedBiGANDetector
 from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.files import load
+from fedspan.estimators.landmarks import FedLandmarks
 from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.estimators.pca import FedPCA
 from fedspan.estimators.pca_detector import FedPCADetector
 from fedspan.estimators.scaler import FedStandardScaler
+from fedspan.estimators.spectral import FedSpectralClustering
 from fedspan.estimators.tabular import FedTabularEncoder
+from fedspan.estimators.tsne import FedTSNE
+from fedspan.estimators.umap import FedUMAP
 
 __all__ = [
     "FedAutoencoderDetector",
     "FedBiGANDetector",
     "FedFewShotRegressor",
+    "FedLandmarks",
     "FedMixedRegressor",
     "FedPCA",
     "FedPCADetector",
+    "FedSpectralClustering",
     "FedStandardScaler",
+    "FedTSNE",
     "FedTabularEncoder",
+    "FedUMAP",
     "LocalPCADetector",
     "load",
 ]

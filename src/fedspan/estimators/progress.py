@@ -24,7 +24,7 @@ class ProgressBar(Observer):
 
     def began(self, record: RunRecord) -> None:
         """Begin to count."""
-        self._what = record.what
+        self._what, self._phase = record.what, ""
         self._next_time = time.perf_counter() + PATIENCE
         self._done = 0
         self._of: int | None = None
@@ -45,6 +45,8 @@ class ProgressBar(Observer):
         """Keep what the protocol logged last."""
         shown = [f"{name} {value:.3g}" for name, value in metrics.values.items() if isinstance(value, float)]
         self._metrics = ", ".join(shown[:3])
+        if "phase" in metrics.values:  # a run of several loops says which one it is in
+            self._phase, self._done, self._of = f", {metrics.values['phase']}", 0, None
 
     def ended(self, record: RunRecord) -> None:
         """Take the bar away."""
@@ -55,14 +57,17 @@ class ProgressBar(Observer):
     def _show(self) -> None:
         if self._bar is not None:
             bar, task = self._bar
-            bar.update(task, completed=self._done, total=self._of, metrics=self._metrics)
+            bar.update(
+                task, description=self._what + self._phase, completed=self._done, total=self._of, metrics=self._metrics
+            )
         elif time.perf_counter() >= self._next_time:
             if sys.stderr.isatty():
                 self._bar = self._start_bar()
             else:
                 self._next_time = time.perf_counter() + BETWEEN_LINES
                 where = f"call {self._done}" if self._of is None else f"round {self._done} of {self._of}"
-                print(f"{self._what}: {where}{', ' if self._metrics else ''}{self._metrics}", file=sys.stderr)
+                more = f", {self._metrics}" if self._metrics else ""
+                print(f"{self._what}: {where}{self._phase}{more}", file=sys.stderr)
 
     def _start_bar(self) -> tuple[Progress, TaskID]:
         from rich.console import Console
@@ -77,6 +82,6 @@ class ProgressBar(Observer):
             console=Console(stderr=True),
             transient=True,
         )
-        task = bar.add_task(self._what, total=self._of, metrics="")
+        task = bar.add_task(self._what + self._phase, total=self._of, metrics="")
         bar.start()
         return bar, task

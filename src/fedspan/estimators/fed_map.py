@@ -1,0 +1,149 @@
+"""What the maps share: landmarks, posted distances, neighbours, the order of rows, and places for new ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.checks import one_of, whole_number
+from fedspan.errors import InputError
+from fedspan.estimators.landmarks import checked_settings, keep_landmarks
+from fedspan.estimators.neighbor_search import SEARCHES, find_neighbors, packages
+from fedspan.estimators.posted_rows import PostedRows, in_order, posted_rows, row_order
+from fedspan.estimators.transformer import FedTransformer
+from fedspan.federation import Federation
+from fedspan.linalg.landmark_form import METHODS, LandmarkForm, landmark_form
+from fedspan.linalg.subspaces import with_fixed_signs
+from fedspan.protocols.map_placement import place_on_map
+
+Array = NDArray[Any]
+Matrix = NDArray[np.float64]
+
+#: A map of fewer rows says nothing.
+_FEWEST = 4
+
+
+class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
+    """Base of the maps. A subclass says how many neighbours it wants, and lays them out."""
+
+    n_landmarks: int
+    rounds: int
+    method: str
+    share: str
+    n_components: int
+    neighbors: str
+    landmark_settings: Mapping[str, Any] | None
+    n_jobs: int
+    #: Packages of the extra "maps" that the layout needs.
+    needs: tuple[str, ...] = ()
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Make a map of the rows of a table (with ``sites``) or a federation."""
+        settings = checked_settings(self)
+        one_of("method", self.method, METHODS)
+        one_of("share", self.share, ("distances",))
+        one_of("neighbors", self.neighbors, SEARCHES)
+        whole_number("n_components", self.n_components, 1)
+        whole_number("n_jobs", self.n_jobs, 1)
+        if self.neighbors == "descent" and self.method != "coordinates":
+            raise InputError("neighbors='descent' needs a metric, and goes with method='coordinates' alone")
+        self._check_layout()
+        packages(*self.needs)
+        with self._fitting(X, y, sites, ensure_min_samples=_FEWEST) as fed:
+            found, B = posted_rows(self, fed, settings)
+            n = len(B)
+            if n < _FEWEST:
+                raise InputError(f"n_samples={n}: a map needs at least {_FEWEST} rows")
+            keep_landmarks(self, found)
+            Y = (found.points - found.centre) / found.scale
+            B = B / np.float32(found.scale)
+            form = landmark_form(Y, self.method, None if self.rounds else False)
+            rows = form.of(B)
+            coordinates = rows if self.method == "coordinates" else landmark_form(Y).of(B)
+            start = principal_positions(coordinates.factor, self.n_components, fed.rng)
+            k = self._n_neighbors(n)
+            indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs)
+            fed.log(phase="layout")
+            embedding = self._layout(fed, indices, distances * np.float32(found.scale), start)
+            fed.stop(f"landmarks, neighbours and layout of {n} rows done")
+        order = row_order(X, sites, n)
+        self.row_sites_ = in_order(order, self.row_sites_)
+        self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
+        self.residuals_ = form.residuals
+        self.embedding_ = in_order(order, np.asarray(embedding, dtype=np.float64))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
+        """Fit to `X` and return ``embedding_``."""
+        return self.fit(X, y, sites=sites).embedding_
+
+    def embedding_at(self, site: str) -> Matrix:
+        """Return the positions of a site's rows, in their order there."""
+        check_is_fitted(self)
+        positions: Matrix = self.embedding_[self._rows_of(site)]
+        return positions
+
+    def transform(self, X: Any) -> Any:
+        """Place new rows on the map; of a federation, at its sites.
+
+        A new row's position is a mean of those of its nearest rows on the map. To place rows at a site everything that
+        the map knows goes there: landmarks, and the landmark coordinates and positions of *all* rows of the map, of
+        whatever site. Do so only where the sites may see each other's rows.
+        """
+        check_is_fitted(self)
+        if isinstance(X, Federation):
+            return X.apply(place_on_map, columns=self._names(), **self._lens())
+        X = self._validated(X)
+        return place_on_map(X, **self._lens()).astype(X.dtype, copy=False)
+
+    @abstractmethod
+    def _check_layout(self) -> None:
+        """Refuse parameters of the layout that cannot work."""
+
+    @abstractmethod
+    def _n_neighbors(self, n: int) -> int:
+        """Return how many neighbours the layout of n rows needs."""
+
+    @abstractmethod
+    def _layout(self, fed: Federation, indices: Array, distances: Array, start: Matrix) -> Array:
+        """Return positions (n, n_components) from neighbours and a start whose first column has the deviation 1."""
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+    def _form(self) -> LandmarkForm:
+        return landmark_form((self.landmarks_ - self.centre_) / self.scale_, self.method, self.residuals_)
+
+    def _lens(self) -> dict[str, Any]:
+        form = self._form()
+        return {
+            "landmarks": self.landmarks_,
+            "centre": self.centre_,
+            "scale": self.scale_,
+            **{name: getattr(form, name) for name in ("method", "matrix", "signs", "squares", "residuals")},
+            "factor": self.factor_,
+            "offset": self.offset_,
+            "embedding": self.embedding_,
+        }
+
+
+def principal_positions(C: Array, n_components: int, rng: np.random.Generator) -> Matrix:
+    """Return the leading principal components of coordinates (n, r), the first one with deviation 1.
+
+    Where there are too few, the rest is noise of a small part of it: no two rows start at one place.
+    """
+    D = C - C.mean(axis=0, dtype=np.float64)
+    values, vectors = np.linalg.eigh(D.T @ D)
+    axes = with_fixed_signs(vectors[:, ::-1][:, :n_components]) if len(values) else vectors
+    positions = 1e-4 * rng.standard_normal((len(C), n_components))
+    spread = np.sqrt(max(float(values[-1]) / len(C), 0.0)) if len(values) else 0.0
+    if spread > 0:
+        positions[:, : axes.shape[1]] += D @ axes / spread
+    return positions

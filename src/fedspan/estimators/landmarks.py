@@ -1,0 +1,148 @@
+"""FedLandmarks: a few made-up rows that are distributed like all rows of all sites."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.errors import InputError
+from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.transformer import FedTransformer
+from fedspan.federation import Federation
+from fedspan.protocols.feddl import Landmarks, check_settings, feddl
+from fedspan.protocols.landmark_distances import distances_to
+
+
+class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
+    """Landmarks by FedDL: they minimise the maximum mean discrepancy to all rows, and only sums leave the sites.
+
+    Parameters
+    ----------
+    n_landmarks : int, default=500
+    rounds : int, default=50
+    gamma : float, default=1.0
+        Of the Gaussian kernel, in units of one over the mean squared distance between rows.
+    momentum : float, default=0.9
+        0 is plain gradient descent.
+    step_size : float, optional
+        In units of 1 / L. Default: 2, and 1 without momentum.
+    local_steps : int, default=1
+        Steps at a site between two messages. Above 1 the result depends on how rows are split.
+    upload : {"gradient", "landmarks"}, default="gradient"
+        What sites send in each round.
+    precision : {"auto", "single", "double"}, default="auto"
+        Of the products at sites: double, and single where n n_landmarks m is above 2^32.
+    n_frequencies : int, default=1024
+        Random directions by which MMD^2 is followed; 0: not at all.
+    random_state : int, optional
+        Seed of the run: the start, and those directions.
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    landmarks_ : array (n_landmarks, d)
+    gamma_ : float
+        Of the kernel, in the units of the data.
+    mmd2_ : float
+        Estimate of the V-statistic of MMD^2 at the end, NaN where it was not followed; ``run_.metric("mmd2")`` has it
+        for every round.
+    centre_, scale_ : array (d,), float
+        Mean of all rows, and the root of their summed variances.
+    precision_ : str
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Notes
+    -----
+    Calls: columns, two of moments, one for MMD^2, `rounds` of n_landmarks d numbers each way. Memory at a site: its
+    rows once more, reduced; at the coordinator a few times n_landmarks d.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = FedLandmarks(20, random_state=0).fit(X, sites=np.arange(200) % 4)
+    >>> model.landmarks_.shape, model.mmd2_ < 0.01
+    ((20, 3), True)
+    """
+
+    def __init__(
+        self,
+        n_landmarks: int = 500,
+        *,
+        rounds: int = 50,
+        gamma: float = 1.0,
+        momentum: float = 0.9,
+        step_size: float | None = None,
+        local_steps: int = 1,
+        upload: str = "gradient",
+        precision: str = "auto",
+        n_frequencies: int = 1024,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_landmarks = n_landmarks
+        self.rounds = rounds
+        self.gamma = gamma
+        self.momentum = momentum
+        self.step_size = step_size
+        self.local_steps = local_steps
+        self.upload = upload
+        self.precision = precision
+        self.n_frequencies = n_frequencies
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Learn the landmarks from a table (with ``sites``) or a federation."""
+        settings = {name: getattr(self, name) for name in DEFAULTS}
+        check_settings(**settings)
+        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
+            found = feddl(fed, **settings, names=self._names())
+        keep_landmarks(self, found)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the distances (n, n_landmarks) of rows to the landmarks; of a federation, at its sites."""
+        check_is_fitted(self)
+        lens = {"landmarks": self.landmarks_, "centre": self.centre_, "scale": self.scale_}
+        if isinstance(X, Federation):
+            return X.apply(distances_to, columns=self._names(), **lens)
+        X = self._validated(X)
+        found: NDArray[Any] = distances_to(X, **lens)
+        return found.astype(X.dtype, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.landmarks_)
+
+
+#: Of FedDL; other estimators that need landmarks take them as ``landmark_settings``.
+DEFAULTS = {
+    name: parameter.default
+    for name, parameter in inspect.signature(FedLandmarks).parameters.items()
+    if name not in ("random_state", "verbose")
+}
+
+
+def checked_settings(model: Any) -> dict[str, Any]:
+    """Return FedDL's settings of a model with ``n_landmarks``, ``rounds`` and ``landmark_settings``."""
+    more = model.landmark_settings or {}
+    allowed = sorted(DEFAULTS.keys() - {"n_landmarks", "rounds"})
+    for name in more:
+        if name not in allowed:
+            raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
+    settings = {**DEFAULTS, "n_landmarks": model.n_landmarks, "rounds": model.rounds, **more}
+    check_settings(**settings)
+    return settings
+
+
+def keep_landmarks(model: Any, found: Landmarks) -> None:
+    """Set the fitted attributes that describe landmarks."""
+    model.landmarks_, model.gamma_, model.mmd2_ = found.points, found.gamma, found.mmd2
+    model.centre_, model.scale_, model.precision_ = np.asarray(found.centre), found.scale, found.precision

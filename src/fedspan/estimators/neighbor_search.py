@@ -1,0 +1,104 @@
+"""The neighbours of all rows at the coordinator: exact in blocks, or by NN-descent where there are very many rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError, MissingPackageError
+from fedspan.federation import Federation
+from fedspan.linalg.landmark_form import LowRankDistances
+from fedspan.linalg.neighbors import block_rows, nearest, nearest_in_blocks
+
+Array = NDArray[Any]
+SEARCHES = ("auto", "exact", "descent")
+#: Rows above which NN-descent should be cheaper: extrapolated from `benchmarks/neighbors.py` (at 10,000 it takes 8
+#: times as long as the blocks, whose time grows with n^2), not measured at that size.
+DESCENT_ABOVE = 100_000
+#: NN-descent looks for more neighbours than are wanted, by plain coordinates; then residuals decide among them.
+_MORE = 1.5
+_SAMPLE = 500
+_BLOCK = 256
+
+
+def packages(*names: str) -> list[Any]:
+    """Return packages of the extra "maps", which are imported only when a map is made."""
+    import importlib
+
+    try:
+        return [importlib.import_module(name) for name in names]
+    except ImportError as error:
+        raise MissingPackageError(
+            f'maps need {error.name}, which is not installed: pip install "fedspan[maps]"'
+        ) from None
+
+
+def find_neighbors(
+    fed: Federation, rows: LowRankDistances, k: int, search: str, n_jobs: int = 1
+) -> tuple[NDArray[np.int32], Array]:
+    """Return the k nearest neighbours of each row but itself, and their distances; the record says how, and how well.
+
+    Parameters
+    ----------
+    search : {"auto", "exact", "descent"}
+        ``"auto"``: NN-descent for coordinates of more than 100,000 rows.
+    """
+    euclidean = bool(np.all(rows.signs < 0))
+    if search == "auto":
+        search = "descent" if euclidean and len(rows) > DESCENT_ABOVE else "exact"
+    if search == "descent" and not euclidean:
+        raise InputError("neighbors='descent' needs a metric, and goes with method='coordinates' alone")
+    fed.log(phase="neighbours", search=search, neighbors=k)
+    if search == "descent":
+        return _by_descent(fed, rows, k, n_jobs)
+    indices = np.empty((len(rows), k), dtype=np.int32)
+    distances = np.empty((len(rows), k), dtype=np.float32)
+    blocks = nearest_in_blocks(rows, k)
+    for _ in fed.rounds(-(-len(rows) // block_rows(len(rows)))):
+        part, found, far = next(blocks)
+        indices[part], distances[part] = found, far
+    fed.log(recall=1.0)
+    return indices, distances
+
+
+def _by_descent(fed: Federation, rows: LowRankDistances, k: int, n_jobs: int) -> tuple[NDArray[np.int32], Array]:
+    (pynndescent,) = packages("pynndescent")
+    wanted = min(len(rows) - 1, max(k + 10, int(_MORE * k)))
+    seed = int(fed.rng.integers(2**31))
+    index = pynndescent.NNDescent(
+        rows.factor, metric="euclidean", n_neighbors=wanted + 1, random_state=seed, n_jobs=n_jobs
+    )
+    candidates = index.neighbor_graph[0]
+    indices = np.empty((len(rows), k), dtype=np.int32)
+    distances = np.empty((len(rows), k), dtype=np.float32)
+    turns = fed.rounds(-(-len(rows) // _BLOCK))
+    for turn in turns:
+        part = slice(turn * _BLOCK, (turn + 1) * _BLOCK)
+        indices[part], distances[part] = _best(rows, np.arange(len(rows))[part], candidates[part], k)
+    some = np.sort(fed.rng.choice(len(rows), min(_SAMPLE, len(rows)), replace=False))
+    fed.log(recall=_recall(rows, some, indices[some]), recall_sample=len(some))
+    return indices, distances
+
+
+def _best(rows: LowRankDistances, own: Array, candidates: Array, k: int) -> tuple[Array, Array]:
+    """Return the k nearest of the candidates of each row, residuals included."""
+    theirs, mine = rows.factor[candidates], rows.factor[own]
+    apart = theirs - mine[:, None]
+    h = np.maximum(rows.offset[candidates] - np.vecdot(theirs, theirs), 0)
+    h_own = np.maximum(rows.offset[own] - np.vecdot(mine, mine), 0)
+    values = np.vecdot(apart, apart) + h + h_own[:, None]
+    values[(candidates == own[:, None]) | (candidates < 0)] = np.inf
+    order = np.argsort(values, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(candidates, order, axis=1), rows.as_distances(np.take_along_axis(values, order, axis=1))
+
+
+def _recall(rows: LowRankDistances, some: Array, found: Array) -> float:
+    """Return the share of the true neighbours of `some` rows that were found."""
+    k = found.shape[1]
+    true = nearest(rows, min(k + 1, len(rows)), rows.rows(some))[0]
+    hits = 0
+    for row, exact, mine in zip(some, true, found, strict=True):
+        hits += len(np.intersect1d([i for i in exact if i != row][:k], mine))
+    return hits / found.size

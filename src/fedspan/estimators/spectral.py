@@ -1,0 +1,212 @@
+"""FedSpectralClustering: normalised spectral clustering of rows that stay at their sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClusterMixin
+from sklearn.cluster import KMeans
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.checks import one_of, real_number, whole_number
+from fedspan.errors import InputError
+from fedspan.estimators.landmarks import checked_settings, keep_landmarks
+from fedspan.estimators.neighbor_search import SEARCHES, find_neighbors
+from fedspan.estimators.posted_rows import PostedRows, in_order, posted_rows, row_order
+from fedspan.federation import Federation
+from fedspan.linalg.gaussian_kernel import kernel_matrix
+from fedspan.linalg.landmark_form import METHODS, LowRankDistances, landmark_form
+from fedspan.linalg.neighbors import nearest
+from fedspan.linalg.nystrom import spectral_factor, spectral_places
+from fedspan.linalg.subspaces import with_fixed_signs
+from fedspan.protocols.landmark_distances import distances_to
+
+Array = NDArray[Any]
+Matrix = NDArray[np.float64]
+
+
+class FedSpectralClustering(ClusterMixin, PostedRows):
+    """Spectral clustering, from distances to landmarks that the sites post.
+
+    **Not private against the coordinator**: posted distances let it rebuild the rows. See ``docs/maps.md``.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    n_landmarks, rounds, landmark_settings, random_state, verbose
+        As in `FedTSNE`.
+    affinity : {"neighbors", "kernel"}, default="neighbors"
+        The graph of nearest neighbours, or the Gaussian kernel by its Nystrom form: O(n n_landmarks^2).
+    n_neighbors : int, default=10
+        Of the graph.
+    gamma : float, default=1.0
+        Of the kernel between rows, in units of one over their mean squared distance. Large values make the true kernel
+        nearly diagonal, and its low-rank form something else: compare with pooled data at one gamma only.
+    method, neighbors
+        Of the graph, as in `FedTSNE`.
+    share : {"distances"}, default="distances"
+        What sites post.
+
+    Attributes
+    ----------
+    labels_ : array (n,)
+        Fitted on a table, in the order of its rows; on a federation, in site order, then row order.
+    row_sites_ : array (n,)
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_
+        Of the landmarks, as in `FedLandmarks`.
+    eigenvalues_ : array (n_clusters,)
+        Of the normalised affinity, falling from 1: the gap after them says how clear the clusters are.
+    cluster_centers_ : array (n_clusters, n_clusters)
+        In the spectral embedding.
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 3)) + 9 * (np.arange(60) % 2)[:, None]
+    >>> labels = FedSpectralClustering(2, n_landmarks=20, random_state=0).fit(X, sites=np.arange(60) // 20).labels_
+    >>> len(set(labels[::2])), len(set(labels[1::2])), bool(labels[0] != labels[1])
+    (1, 1, True)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_landmarks: int = 500,
+        rounds: int = 50,
+        affinity: str = "neighbors",
+        n_neighbors: int = 10,
+        gamma: float = 1.0,
+        method: str = "coordinates",
+        neighbors: str = "auto",
+        share: str = "distances",
+        landmark_settings: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_landmarks = n_landmarks
+        self.rounds = rounds
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.gamma = gamma
+        self.method = method
+        self.neighbors = neighbors
+        self.share = share
+        self.landmark_settings = landmark_settings
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Cluster the rows of a table (with ``sites``) or a federation."""
+        settings = checked_settings(self)
+        whole_number("n_clusters", self.n_clusters, 1)
+        one_of("affinity", self.affinity, ("neighbors", "kernel"))
+        one_of("method", self.method, METHODS)
+        one_of("neighbors", self.neighbors, SEARCHES)
+        one_of("share", self.share, ("distances",))
+        whole_number("n_neighbors", self.n_neighbors, 1)
+        real_number("gamma", self.gamma, above=0)
+        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
+            found, B = posted_rows(self, fed, settings)
+            n = len(B)
+            whole_number("n_clusters", self.n_clusters, 1, n, why=f", the number of rows (n_samples={n})")
+            keep_landmarks(self, found)
+            B = B / np.float32(found.scale)
+            order = row_order(X, sites, n)
+            self._clear()
+            embed = self._by_kernel if self.affinity == "kernel" else self._by_neighbors
+            vectors = embed(fed, B, order)
+            rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny)
+            means = KMeans(self.n_clusters, n_init=10, random_state=int(fed.rng.integers(2**31))).fit(rows)
+            fed.stop(f"{n} rows in {self.n_clusters} clusters")
+        self.cluster_centers_ = means.cluster_centers_
+        self.row_sites_ = in_order(order, self.row_sites_)
+        self.labels_ = in_order(order, means.labels_)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, *, sites: Any = None) -> Array:
+        """Fit to `X` and return ``labels_``."""
+        labels: Array = self.fit(X, y, sites=sites).labels_
+        return labels
+
+    def labels_at(self, site: str) -> Array:
+        """Return the labels of a site's rows, in their order there."""
+        check_is_fitted(self)
+        labels: Array = self.labels_[self._rows_of(site)]
+        return labels
+
+    def predict(self, X: Any) -> Array:
+        """Return the clusters of new rows: by their spectral coordinates, or those of most of their neighbours."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        B = distances_to(X, self.landmarks_, self.centre_, self.scale_) / self.scale_
+        if self.affinity == "kernel":
+            K = np.exp(-0.5 * self.gamma * B**2)
+            places = spectral_places(K, self.axes_, self.degrees_)
+            places /= np.maximum(np.linalg.norm(places, axis=1, keepdims=True), np.finfo(float).tiny)
+            apart = np.linalg.norm(places[:, None] - self.cluster_centers_, axis=2)
+            return np.asarray(apart.argmin(axis=1))
+        form = landmark_form(self._reduced(), self.method, self.residuals_)
+        known = LowRankDistances(self.factor_, form.signs.astype(np.float32), self.offset_, self.method != "paper")
+        indices, _ = nearest(known, min(self.n_neighbors, len(known)), form.of(B))
+        votes = np.zeros((len(X), self.n_clusters), dtype=int)
+        np.add.at(votes, (np.arange(len(X))[:, None], self.labels_[indices]), 1)
+        return np.asarray(votes.argmax(axis=1))
+
+    def _by_kernel(self, fed: Federation, B: Array, order: Array | None) -> Matrix:
+        """Return the leading eigenvectors of the Nystrom kernel."""
+        Y = self._reduced()
+        K = np.square(B, dtype=np.float64)
+        K *= -0.5 * self.gamma
+        np.exp(K, out=K)
+        factor = spectral_factor(K, kernel_matrix(Y, Y, 0.5 * self.gamma), self.n_clusters)
+        self.eigenvalues_, self.axes_, self.degrees_ = factor.eigenvalues, factor.axes, factor.degrees
+        return factor.vectors
+
+    def _by_neighbors(self, fed: Federation, B: Array, order: Array | None) -> Matrix:
+        """Return the leading eigenvectors of the normalised graph of nearest neighbours."""
+        form = landmark_form(self._reduced(), self.method, None if self.rounds else False)
+        rows = form.of(B)
+        indices, _ = find_neighbors(fed, rows, min(self.n_neighbors, len(rows) - 1), self.neighbors)
+        self.residuals_ = form.residuals
+        self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
+        self.eigenvalues_, vectors = graph_eigenvectors(indices, self.n_clusters, fed.rng)
+        return vectors
+
+    def _reduced(self) -> Matrix:
+        return np.asarray((self.landmarks_ - self.centre_) / self.scale_)
+
+    def _clear(self) -> None:
+        """Forget what a fit with another affinity has left."""
+        for name in ("axes_", "degrees_", "factor_", "offset_", "residuals_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+
+def graph_eigenvectors(indices: Array, k: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
+    """Return the k leading eigenpairs of ``D^-1/2 A D^-1/2``, A being the mean of a neighbour graph and its reverse."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+    n, width = indices.shape
+    graph = csr_array((np.full(n * width, 0.5), indices.ravel(), np.arange(0, n * width + 1, width)), shape=(n, n))
+    A = graph + graph.T
+    root = 1 / np.sqrt(np.asarray(A.sum(axis=1)).ravel())
+    A = A.multiply(root[:, None]).multiply(root).tocsr()
+    if n <= max(4 * k, 100):
+        values, vectors = np.linalg.eigh(A.toarray())
+    else:
+        try:
+            values, vectors = eigsh(A, k, which="LA", v0=rng.standard_normal(n), ncv=max(4 * k, 40), maxiter=5000)
+        except ArpackNoConvergence:
+            raise InputError(
+                "the neighbour graph's leading eigenvectors were not found: use more n_neighbors or fewer n_clusters"
+            ) from None
+    top = np.argsort(values)[::-1][:k]
+    return values[top], with_fixed_signs(vectors[:, top])

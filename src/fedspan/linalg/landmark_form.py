@@ -1,0 +1,140 @@
+"""Distances between rows that are known only by their distances to landmarks, as low-rank forms.
+
+Every method here gives ``d_ij = offset_i + offset_j + sum_l signs_l f_il f_jl`` for i != j, with few columns l: all
+that a neighbour search needs, and never an n x n array. B (n, n_y) holds the distances of rows to landmarks Y:
+
+- ``"coordinates"``: what B says about a row is its projection c on the landmarks' affine span and its squared distance
+  h to that span, so ``d^2 = ||c_i - c_j||^2 + h_i + h_j``: exact where the rows lie in the span, and on average where
+  what is outside of it points anywhere.
+- ``"squared"``: ``B2 W2^+ B2'`` with squared distances B2, W2 between rows and landmarks and among landmarks.
+- ``"paper"``: ``B W^+ B'`` with distances themselves, Algorithm 2 of "Federated t-SNE and UMAP for distributed data
+  visualization". W is indefinite, and the form loses many nearest neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.checks import one_of
+from fedspan.linalg.gaussian_kernel import squared_distances
+
+Array = NDArray[Any]
+Matrix = NDArray[np.float64]
+Single = NDArray[np.float32]
+
+METHODS = ("coordinates", "squared", "paper")
+#: With fewer landmarks h says more about the landmarks than about the rows, and plain coordinates are better.
+FEWEST_FOR_RESIDUALS = 25
+#: Directions in which the landmarks extend less than this part of the widest one are left out: distances in single
+#: precision say nothing about them. What rows have there is in h.
+THINNEST = 1e-4
+_BLOCK_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class LowRankDistances:
+    """Distances ``d_ij = offset_i + offset_j + sum_l signs_l f_il f_jl``, or their squares.
+
+    `factor` is (n, r), `signs` (r,), `offset` (n,), in single precision; `squared` says whether d is a square.
+    """
+
+    factor: Single
+    signs: Single
+    offset: Single
+    squared: bool
+
+    def __len__(self) -> int:
+        return len(self.factor)
+
+    def rows(self, part: Any) -> LowRankDistances:
+        """Return the form of some rows."""
+        return LowRankDistances(self.factor[part], self.signs, self.offset[part], self.squared)
+
+    def as_distances(self, values: Array) -> Array:
+        """Return distances for values of the form; what rounding made negative is 0."""
+        values = np.maximum(values, 0)
+        return np.asarray(np.sqrt(values) if self.squared else values)
+
+
+@dataclass(frozen=True)
+class LandmarkForm:
+    """How distances to landmarks become a low-rank form: made of the landmarks alone.
+
+    Attributes
+    ----------
+    method : str
+    matrix : array (n_y, r)
+    signs : array (r,)
+    squares : array (n_y,)
+        ``||y_j - ybar||^2``.
+    residuals : bool
+        Whether h counts (``"coordinates"`` only).
+
+    Examples
+    --------
+    >>> Y = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> form = landmark_form(Y, "coordinates")
+    >>> rows = form.of(np.array([[5.0, np.sqrt(20.0), np.sqrt(18.0)], [0.0, 1.0, 1.0]]))  # (3, 4) and (0, 0)
+    >>> rows.as_distances(rows.offset[0] + rows.offset[1] + rows.factor[0] * rows.signs @ rows.factor[1])
+    array(5., dtype=float32)
+    """
+
+    method: str
+    matrix: Matrix
+    signs: Matrix
+    squares: Matrix
+    residuals: bool
+
+    def of(self, B: Array) -> LowRankDistances:
+        """Return the form of rows with distances B (n, n_y); computed in double precision, block by block."""
+        factor = np.empty((len(B), len(self.signs)), dtype=np.float32)
+        offset = np.zeros(len(B), dtype=np.float32)
+        for start in range(0, len(B), _BLOCK_ROWS):
+            part = slice(start, start + _BLOCK_ROWS)
+            factor[part], offset[part] = self._block(np.asarray(B[part], dtype=np.float64))
+        return LowRankDistances(factor, self.signs.astype(np.float32), offset, self.method != "paper")
+
+    def _block(self, B: Matrix) -> tuple[Matrix, Any]:
+        if self.method == "paper":
+            return B @ self.matrix, 0.0
+        B2 = B**2
+        if self.method == "squared":
+            return B2 @ self.matrix, 0.0
+        T = -0.5 * (B2 - self.squares)  # (x - ybar)'(y_j - ybar), up to a constant of the row
+        C = (T - T.mean(axis=1, keepdims=True)) @ self.matrix
+        inside = np.vecdot(C, C)
+        if not self.residuals:
+            return C, inside
+        return C, np.maximum(B2.mean(axis=1) - self.squares.mean(), inside)  # ||x - ybar||^2 = ||c||^2 + h
+
+
+def landmark_form(Y: Array, method: str = "coordinates", residuals: bool | None = None) -> LandmarkForm:
+    """Return the form that `method` makes of distances to the landmarks Y (n_y, m), about whatever reference.
+
+    Parameters
+    ----------
+    Y : array (n_y, m)
+    method : {"coordinates", "squared", "paper"}
+    residuals : bool, optional
+        Whether ``"coordinates"`` adds h. Default: with 25 landmarks or more.
+    """
+    one_of("method", method, METHODS)
+    D = np.asarray(Y, dtype=np.float64) - np.mean(Y, axis=0, dtype=np.float64)
+    squares = np.asarray(np.vecdot(D, D))
+    if method == "coordinates":
+        U, S, _ = np.linalg.svd(D, full_matrices=False)
+        kept = THINNEST * max(S[0], np.finfo(float).tiny) < S
+        signs = np.full(int(kept.sum()), -2.0)
+        if residuals is None:
+            residuals = len(D) >= FEWEST_FOR_RESIDUALS
+        return LandmarkForm(method, U[:, kept] / S[kept], signs, squares, residuals)
+    W = squared_distances(D, D)
+    np.fill_diagonal(W, 0.0)
+    values, vectors = np.linalg.eigh(np.sqrt(W) if method == "paper" else W)
+    thinnest = THINNEST**2 if method == "squared" else 1e-6  # squares: the threshold is one of squares, too
+    kept = np.abs(values) > thinnest * max(np.abs(values).max(), np.finfo(float).tiny)
+    return LandmarkForm(method, vectors[:, kept] / np.sqrt(np.abs(values[kept])), np.sign(values[kept]), squares, False)

@@ -1,0 +1,112 @@
+"""Exact nearest neighbours from low-rank distances, in blocks of rows: never an n x n array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.checks import whole_number
+from fedspan.linalg.landmark_form import LowRankDistances
+
+Array = NDArray[Any]
+Indices = NDArray[np.int32]
+
+#: Of the distances between one block of rows and all others.
+BLOCK_BYTES = 2**26
+
+
+def nearest(rows: LowRankDistances, k: int, queries: LowRankDistances | None = None) -> tuple[Indices, Array]:
+    """Return the k nearest `rows` of each of the `queries`, or of each row but itself: indices and distances (n, k).
+
+    Parameters
+    ----------
+    rows : LowRankDistances
+        n rows of r columns.
+    k : int
+        At most as many as there are to choose from.
+    queries : LowRankDistances, optional
+        Of the same form.
+
+    Returns
+    -------
+    indices : int32 array (n, k)
+        Nearest first.
+    distances : float32 array (n, k)
+
+    Notes
+    -----
+    n^2 r multiplications in single precision. Memory beside the arguments and the result: one copy of the factor and
+    about twice `BLOCK_BYTES`.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [3.0]], dtype=np.float32)
+    >>> rows = LowRankDistances(points, np.float32([-2]), points[:, 0] ** 2, squared=True)
+    >>> nearest(rows, 1)
+    (array([[1],
+           [0],
+           [1]], dtype=int32), array([[1.],
+           [1.],
+           [2.]], dtype=float32))
+    """
+    asked = rows if queries is None else queries
+    indices = np.empty((len(asked), k), dtype=np.int32)
+    distances = np.empty((len(asked), k), dtype=np.float32)
+    for part, found, far in nearest_in_blocks(rows, k, queries):
+        indices[part], distances[part] = found, far
+    return indices, distances
+
+
+def block_rows(n: int) -> int:
+    """Return how many rows are searched for at once, among n."""
+    return max(16, min(1024, BLOCK_BYTES // (4 * max(1, n))))
+
+
+def nearest_in_blocks(
+    rows: LowRankDistances, k: int, queries: LowRankDistances | None = None
+) -> Iterator[tuple[slice, Indices, Array]]:
+    """Yield `nearest` block by block: which of the queries, indices and distances."""
+    n, asked = len(rows), rows if queries is None else queries
+    whole_number("k", k, 1, n - (queries is None), why=", the number of rows to choose from")
+    group = int(np.sqrt(n / k))  # as many groups to look through as there are candidates in the best k of them
+    width = -(-n // group)
+    right = np.zeros((width * group, rows.factor.shape[1]), dtype=np.float32)
+    np.multiply(rows.factor, rows.signs, out=right[:n])
+    offset = np.full(width * group, np.inf, dtype=np.float32)
+    offset[:n] = rows.offset
+    size = block_rows(n)
+    values = np.empty((min(size, len(asked)), width * group), dtype=np.float32)
+    for start in range(0, len(asked), size):
+        part = slice(start, min(start + size, len(asked)))
+        count = part.stop - part.start
+        block = np.matmul(asked.factor[part], right.T, out=values[:count])
+        block += offset
+        if queries is None:
+            block[np.arange(count), np.arange(part.start, part.stop)] = np.inf
+        indices = _smallest(block, k, group)
+        found = np.take_along_axis(block, indices, axis=1) + asked.offset[part, None]
+        yield part, indices.astype(np.int32), rows.as_distances(found)
+
+
+def _smallest(values: Array, k: int, group: int) -> NDArray[np.intp]:
+    """Return the columns of the k smallest values of each row, smallest first.
+
+    The columns j, j + width, j + 2 width, ... form a group. The k smallest values are in those k groups whose smallest
+    values are smallest: only these are looked through.
+    """
+    count, columns = values.shape
+    width = columns // group
+    if group < 4:
+        candidates, some = None, values
+    else:
+        smallest = values.reshape(count, group, width).min(axis=1)
+        best = np.argpartition(smallest, k - 1, axis=1)[:, :k]
+        candidates = (best[:, None, :] + width * np.arange(group)[:, None]).reshape(count, -1)
+        some = np.take_along_axis(values, candidates, axis=1)
+    chosen = np.argpartition(some, k - 1, axis=1)[:, :k] if k < some.shape[1] else np.argsort(some, axis=1)[:, :k]
+    order = np.argsort(np.take_along_axis(some, chosen, axis=1), axis=1, kind="stable")
+    chosen = np.take_along_axis(chosen, order, axis=1)
+    return chosen if candidates is None else np.take_along_axis(candidates, chosen, axis=1)

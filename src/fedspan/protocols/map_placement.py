@@ -1,0 +1,48 @@
+"""New rows on an existing map, at a site or at the coordinator: the same arrays, the same code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.federation import lens
+from fedspan.linalg.landmark_form import LandmarkForm, LowRankDistances
+from fedspan.linalg.neighbors import nearest
+from fedspan.linalg.placement import placed
+from fedspan.protocols.landmark_distances import distances_to
+
+Array = NDArray[Any]
+
+#: Neighbours of a new row, and how many of them count: positions of few near ones say more than the mean of many.
+NEIGHBORS = 15
+PERPLEXITY = 5.0
+_BLOCK_ROWS = 8192
+
+
+@lens
+def place_on_map(
+    X: Array,
+    landmarks: Array,
+    centre: Array,
+    scale: float,
+    method: str,
+    matrix: Array,
+    signs: Array,
+    squares: Array,
+    residuals: bool,
+    factor: Array,
+    offset: Array,
+    embedding: Array,
+) -> Array:
+    """Return the positions (n, q) of rows on a map whose rows have the low-rank form `factor`, `offset`."""
+    form = LandmarkForm(method, matrix, signs, squares, residuals)
+    known = LowRankDistances(factor, signs.astype(np.float32), offset, method != "paper")
+    k = min(NEIGHBORS, len(known))
+    positions = np.empty((len(X), embedding.shape[1]))
+    for start in range(0, len(X), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        rows = form.of(distances_to(X[part], landmarks, centre, scale) / scale)
+        positions[part] = placed(embedding, *nearest(known, k, rows), PERPLEXITY)
+    return positions

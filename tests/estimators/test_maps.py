@@ -1,0 +1,265 @@
+"""FedTSNE and FedUMAP: order of rows, new rows, options, absent sites, and what the record says."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+import fedspan as fs
+from fedspan.errors import InputError, MessageError, MissingPackageError
+from fedspan.estimators import neighbor_search
+from fedspan.linalg.landmark_form import LowRankDistances
+from fedspan.linalg.neighbors import nearest
+
+QUICK = {"n_landmarks": 30, "rounds": 10, "random_state": 0}
+MAPS = {
+    "FedTSNE": {"early_exaggeration_iter": 50, "n_iter": 50, "perplexity": 10.0},
+    "FedUMAP": {"n_epochs": 50},
+}
+every_map = pytest.mark.parametrize("name", MAPS)
+
+
+def make(name, **more):
+    return getattr(fs, name)(**{**QUICK, **MAPS[name], **more})
+
+
+def blobs(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    return rng.normal(size=(n, 6)) + 8 * np.eye(3, 6)[y], y
+
+
+def accuracy(Z, y):
+    """Return the leave-one-out accuracy of five neighbours on a map."""
+    neighbours = KNeighborsClassifier(5).fit(Z, y).kneighbors(return_distance=False)
+    return np.mean([np.bincount(y[row]).argmax() == own for row, own in zip(neighbours, y, strict=True)])
+
+
+@pytest.fixture(scope="module", params=MAPS)
+def fitted(request):
+    X, y = blobs()
+    sites = np.array(["c", "a", "b"])[np.arange(150) % 3]
+    return make(request.param).fit(X, sites=sites), X, y, sites
+
+
+def test_clusters_stay_apart_on_the_map(fitted):
+    model, _, y, _ = fitted
+    assert model.embedding_.shape == (150, 2)
+    assert np.isfinite(model.embedding_).all()
+    assert accuracy(model.embedding_, y) > 0.97
+
+
+def test_rows_are_in_the_order_of_the_table_or_of_the_sites(fitted):
+    model, X, _, sites = fitted
+    assert model.sites_ == ("a", "b", "c")
+    np.testing.assert_array_equal(np.array(model.sites_)[model.row_sites_], sites)
+    by_site = make(type(model).__name__).fit(fs.federate(X, sites=sites))
+    for name in model.sites_:
+        np.testing.assert_array_equal(model.embedding_at(name), model.embedding_[sites == name])
+        np.testing.assert_array_equal(by_site.embedding_at(name), model.embedding_at(name))
+    np.testing.assert_array_equal(by_site.embedding_, np.concatenate([model.embedding_at(s) for s in "abc"]))
+    with pytest.raises(InputError, match="site='d' must be one of 'a', 'b', 'c'"):
+        model.embedding_at("d")
+
+
+def test_new_rows_land_among_their_like(fitted):
+    model, X, y, _ = fitted
+    new, labels = blobs(60, seed=5)
+    found = model.transform(new)
+    classifier = KNeighborsClassifier(5).fit(model.embedding_, y)
+    assert (classifier.predict(found) == labels).mean() > 0.95
+    again = model.transform(X)
+    spread = model.embedding_.std()
+    assert np.median(np.linalg.norm(again - model.embedding_, axis=1)) < 0.2 * spread
+    assert model.transform(new.astype(np.float32)).dtype == np.float32
+
+
+def test_new_rows_at_sites_are_placed_as_at_the_coordinator(fitted, tmp_path):
+    model, _, _, _ = fitted
+    new, _ = blobs(20, seed=5)
+    model.save(tmp_path / "map")
+    loaded = fs.load(tmp_path / "map")
+    placed = loaded.transform(fs.federate(new, sites=np.arange(20) % 2, wire=True))
+    replies = placed.ask(own_rows)
+    np.testing.assert_allclose(replies["1"]["X"], model.transform(new[1::2]), rtol=1e-4, atol=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = fs.FedStandardScaler().fit(model.transform(new)).mean_
+    np.testing.assert_allclose(fs.FedStandardScaler().fit(placed).mean_, expected, rtol=1e-3, atol=1e-3)
+
+
+@fs.step
+def own_rows(site):
+    return {"X": site.X}
+
+
+def test_fit_transform_is_the_layout(fitted):
+    model, X, _, sites = fitted
+    np.testing.assert_array_equal(make(type(model).__name__).fit_transform(X, sites=sites), model.embedding_)
+    assert list(model.get_feature_names_out()) == [f"{type(model).__name__.lower()}{i}" for i in range(2)]
+
+
+def test_the_record_says_what_was_done(fitted):
+    model, *_ = fitted
+    record = model.run_
+    assert record.metric("phase") == ["landmarks", "distances", "neighbours", "layout"]
+    assert record.metric("search") == ["exact"]
+    assert record.metric("recall") == [1.0]
+    assert len(record.metric("mmd2")) == 11
+    assert record.stopped == "landmarks, neighbours and layout of 150 rows done"
+    assert record.calls[-1].step.endswith("local_distances")
+    if type(model).__name__ == "FedTSNE":
+        assert record.metric("kl_divergence")[-1] == pytest.approx(model.kl_divergence_, rel=0.3)
+
+
+@every_map
+@pytest.mark.parametrize("method", ["squared", "paper"])
+def test_other_methods_make_other_maps(name, method):
+    X, y = blobs()
+    found = make(name, method=method).fit(X)
+    assert accuracy(found.embedding_, y) > 0.97
+    assert np.abs(found.embedding_ - make(name).fit(X).embedding_).max() > 1e-3
+    assert found.transform(X[:5]).shape == (5, 2)
+
+
+@every_map
+def test_a_site_that_drops_out_in_mid_run_is_not_on_the_map(name):
+    X, y = blobs()
+    fed = fs.federate(X, sites=np.arange(150) % 5, seed=1)
+
+    def gone(replies, bad, rng, call):
+        return {site: ({} if call.number > 8 else replies[site]) for site in bad}
+
+    with pytest.warns(UserWarning, match="not on the map, because they did not post their distances: 3"):
+        model = make(name, random_state=None).fit(fed.corrupt(gone, ["3"]))
+    assert model.sites_ == ("0", "1", "2", "3", "4")
+    assert len(model.embedding_) == 120
+    assert model.embedding_at("3").shape == (0, 2)
+    labels = np.concatenate([y[np.arange(150) % 5 == i] for i in (0, 1, 2, 4)])
+    assert accuracy(model.embedding_, labels) > 0.97
+    with pytest.raises(MessageError, match="most sites sent nothing as 'pull'"):
+        make(name).fit(fed.corrupt(gone, ["1", "2", "3"]))
+
+
+@every_map
+def test_very_unequal_sites_change_nothing(name):
+    X, _ = blobs()
+    unequal = np.r_[np.zeros(147, dtype=int), 1, 2, 3]
+    one, other = make(name).fit(X, sites=unequal), make(name).fit(X)
+    np.testing.assert_allclose(one.landmarks_, other.landmarks_, atol=1e-9)
+    np.testing.assert_array_equal(one.run_.metric("recall"), [1.0])
+    assert [len(one.embedding_at(str(i))) for i in range(4)] == [147, 1, 1, 1]
+
+
+@pytest.mark.parametrize("attack", [fs.attacks.NonFinite(), fs.attacks.WrongShape()])
+def test_wrong_replies_cost_their_site_its_place(attack):
+    X, _ = blobs()
+    fed = fs.federate(X, sites=np.arange(150) % 5, seed=1).corrupt(attack, ["2"])
+    with pytest.warns(UserWarning, match=": 2"):
+        model = make("FedTSNE").fit(fed)
+    assert "2" in {site for _, site, _ in model.run_.failures}
+    assert len(model.embedding_) == 120
+
+
+@pytest.mark.slow  # NN-descent is compiled when it is first used
+def test_descent_finds_what_the_search_in_blocks_finds_and_takes_over_above_a_size(monkeypatch):
+    rng = np.random.default_rng(0)
+    C = rng.normal(size=(2000, 12)).astype(np.float32)
+    h = rng.uniform(0, 1, 2000).astype(np.float32)
+    rows = LowRankDistances(C, np.full(12, -2, dtype=np.float32), np.vecdot(C, C) + h, squared=True)
+    with fs.LocalFederation([fs.Site("a", C)]).begin("search") as fed:
+        indices, distances = neighbor_search.find_neighbors(fed, rows, 10, "descent")
+    exact, far = nearest(rows, 10)
+    recall = np.mean([len(np.intersect1d(a, b)) / 10 for a, b in zip(indices, exact, strict=True)])
+    assert recall >= 0.95
+    assert fed.record.metric("search") == ["descent"]
+    assert fed.record.metric("recall")[0] == pytest.approx(recall, abs=0.03)
+    assert fed.record.metric("recall_sample") == [500]
+    assert (indices != np.arange(2000)[:, None]).all()
+    same = indices[:, 0] == exact[:, 0]
+    np.testing.assert_allclose(distances[same, 0], far[same, 0], atol=1e-3)
+
+    # the switch: one test, so that NN-descent is compiled once
+    X, y = blobs(400)
+    monkeypatch.setattr(neighbor_search, "DESCENT_ABOVE", 399)
+    model = make("FedTSNE").fit(X)
+    assert model.run_.metric("search") == ["descent"]
+    assert model.run_.metric("recall")[0] > 0.9
+    assert accuracy(model.embedding_, y) > 0.97
+    assert make("FedTSNE", neighbors="exact").fit(X).run_.metric("search") == ["exact"]
+    assert make("FedTSNE", method="squared").fit(X).run_.metric("search") == ["exact"]
+
+
+@every_map
+def test_options_reach_the_layout(name):
+    X, _ = blobs(60)
+    base = make(name).fit(X).embedding_
+    options = {
+        "FedTSNE": [{"perplexity": 4.0}, {"n_iter": 30}, {"early_exaggeration_iter": 10}],
+        "FedUMAP": [{"n_neighbors": 5}, {"min_dist": 0.5}, {"spread": 2.0}, {"n_epochs": 20}],
+    }[name]
+    options += [{"n_landmarks": 10}, {"rounds": 3}, {"landmark_settings": {"momentum": 0.5}}, {"random_state": 1}]
+    for changed in options:
+        assert np.abs(make(name, **changed).fit(X).embedding_ - base).max() > 1e-3, changed
+    assert make(name, n_components=3).fit(X).embedding_.shape == (60, 3)
+    assert make(name, rounds=0).fit(X).residuals_ is False
+    assert make(name).fit(X).residuals_ is True
+    np.testing.assert_array_equal(make(name, n_jobs=2).fit(X).landmarks_, make(name).fit(X).landmarks_)
+
+
+def test_settings_that_cannot_work_are_refused():
+    X, _ = blobs(30)
+    for name, settings, message in [
+        ("FedTSNE", {"share": "sums"}, "share='sums' must be one of 'distances'"),
+        ("FedTSNE", {"method": "cubed"}, "method='cubed' must be one of"),
+        ("FedTSNE", {"perplexity": 0.5}, "perplexity=0.5"),
+        ("FedTSNE", {"n_iter": -1}, "n_iter=-1"),
+        ("FedTSNE", {"neighbors": "descent", "method": "paper"}, "neighbors='descent' needs a metric"),
+        ("FedTSNE", {"landmark_settings": {"width": 2}}, "landmark_settings has 'width', and may have gamma"),
+        ("FedTSNE", {"landmark_settings": {"momentum": 2}}, "momentum=2"),
+        ("FedTSNE", {"n_components": 0}, "n_components=0"),
+        ("FedUMAP", {"n_neighbors": 1}, "n_neighbors=1"),
+        ("FedUMAP", {"min_dist": 2.0}, r"min_dist=2.0 must be at most spread=1.0"),
+        ("FedUMAP", {"n_epochs": 0}, "n_epochs=0"),
+        ("FedUMAP", {"n_jobs": 0}, "n_jobs=0"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            make(name, **settings).fit(X)
+
+
+@pytest.mark.parametrize(("name", "package"), [("FedTSNE", "openTSNE"), ("FedUMAP", "umap")])
+def test_a_missing_package_is_named_before_any_site_is_asked(name, package, monkeypatch):
+    import importlib
+
+    real = importlib.import_module
+
+    def without(wanted, *more):
+        if wanted.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+        return real(wanted, *more)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(MissingPackageError, match=rf'maps need {package}.*pip install "fedspan\[maps\]"'):
+        make(name).fit(blobs(30)[0])
+
+
+def test_importing_fedspan_imports_no_layout():
+    import subprocess
+    import sys
+
+    code = "import fedspan, sys; fedspan.FedTSNE; assert not {'umap', 'openTSNE', 'pynndescent'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_few_and_thin_rows():
+    line = np.linspace(0, 1, 20)[:, None]
+    for name in MAPS:
+        assert np.isfinite(make(name).fit(line).embedding_).all()
+        assert np.isfinite(make(name).fit(blobs(5)[0]).embedding_).all()
+        with pytest.raises(ValueError, match="minimum of 4"):
+            make(name).fit(blobs(3)[0])
+        with pytest.raises(InputError, match="n_samples=3: a map needs at least 4 rows"):
+            make(name).fit(fs.federate(blobs(3)[0], sites=[0, 0, 1]))

@@ -1,0 +1,31 @@
+"""Weights of neighbours and the positions that follow from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedspan.linalg.placement import perplexity_weights, placed
+
+
+@given(st.integers(0, 99), st.floats(1.5, 8), st.floats(1e-6, 1e6))
+def test_weights_have_the_entropy_asked_for(seed, perplexity, scale):
+    distances = scale * np.sort(np.random.default_rng(seed).uniform(1, 3, size=(5, 10)), axis=1)
+    weights = perplexity_weights(distances, perplexity)
+    np.testing.assert_allclose(weights.sum(axis=1), 1)
+    assert (np.diff(weights, axis=1) <= 0).all()
+    entropy = -np.sum(weights * np.log(weights + 1e-300), axis=1)
+    np.testing.assert_allclose(np.exp(entropy), perplexity, rtol=1e-6)
+
+
+def test_equal_distances_count_alike():
+    np.testing.assert_allclose(perplexity_weights(np.full((2, 4), 3.0), 2.0), 0.25)
+
+
+def test_positions_are_between_those_of_the_neighbours():
+    embedding = np.array([[0.0, 0.0], [2.0, 0.0], [50.0, 50.0]])
+    found = placed(embedding, np.array([[0, 1, 2]]), np.array([[1.0, 1.0, 10.0]]), 2.0)
+    assert found == pytest.approx(np.array([[1.0, 0.0]]), abs=1e-3)
+    assert placed(embedding, np.array([[2]]), np.array([[0.0]]), 5.0) == pytest.approx(embedding[[2]])

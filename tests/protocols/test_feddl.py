@@ -1,0 +1,228 @@
+"""FedDL: the gradient, equality with the pooled run, options, faults, and sites of any size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import fedspan as fs
+from fedspan.errors import InputError, QuorumError
+from fedspan.linalg import mmd2
+from fedspan.protocols import feddl as module
+from fedspan.protocols.feddl import feddl, local_descent, local_pull
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits(return_X_y=True)
+
+
+def blobs(seed=0, n=240, m=4):
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % 3
+    return rng.normal(size=(n, m)) + 3 * rng.normal(size=(3, m))[labels], labels
+
+
+def run(X, sites, **settings):
+    return fs.federate(X, sites=sites, seed=1).run(feddl, **{"n_landmarks": 12, **settings})
+
+
+def discrepancy(X, Y, gamma):
+    """Return the paper's objective (9): a U-statistic in Y."""
+    K = np.exp(-gamma * ((Y[:, None] - Y) ** 2).sum(axis=2))
+    KX = np.exp(-gamma * ((X[:, None] - Y) ** 2).sum(axis=2))
+    n_y = len(Y)
+    return (K.sum() - n_y) / (n_y * (n_y - 1)) - 2 * KX.mean()
+
+
+def test_gradient_agrees_with_finite_differences():
+    X, labels = blobs()
+    Y, gamma, rng = X[:7] + 0.5, 0.2, np.random.default_rng(1)
+    sites = [fs.Site(str(k), X[labels == k]) for k in range(3)]
+    total = fs.LocalFederation(sites).sum(local_pull, Y=Y, gamma=gamma)
+    gradient = module._gradient(total["pull"], total["n"], module._own_pull(Y, gamma)[0], gamma)
+    for _ in range(5):
+        direction, h = rng.normal(size=Y.shape), 1e-5
+        slope = (discrepancy(X, Y + h * direction, gamma) - discrepancy(X, Y - h * direction, gamma)) / (2 * h)
+        assert np.sum(gradient * direction) == pytest.approx(slope, rel=1e-6, abs=1e-10)
+
+
+def test_one_class_sites_give_the_landmarks_of_the_pooled_rows(digits):
+    X, y = digits
+    split, pooled = run(X, y, n_landmarks=50), run(X, np.zeros(len(X)), n_landmarks=50)
+    assert np.abs(split.points - pooled.points).max() <= 1e-10
+    assert split.precision == "double"
+
+
+def test_landmarks_are_better_than_as_many_rows(digits):
+    X, y = digits
+    found = run(X, y, n_landmarks=100)
+    rng = np.random.default_rng(0)
+    reference = np.mean([mmd2(X, X[rng.choice(len(X), 100, replace=False)], found.gamma) for _ in range(3)])
+    exact = mmd2(X, found.points, found.gamma)
+    assert exact <= 0.3 * reference
+    assert found.mmd2 == pytest.approx(exact, rel=0.25)  # the estimate by 1024 directions
+
+
+def test_every_round_is_in_the_record_and_the_objective_falls():
+    X, labels = blobs()
+    fed = fs.federate(X, sites=labels, seed=1)
+    with fed.begin("run") as running:
+        found = feddl(running, n_landmarks=12, rounds=20)
+    record = running.record
+    followed = record.metric("mmd2")
+    assert len(followed) == 21
+    assert followed[-1] == found.mmd2 < 0.2 * followed[0]
+    assert record.metric("objective")[-1] < record.metric("objective")[0]
+    assert [call.step.rsplit(".", 1)[1] for call in record.calls[:3]] == [
+        "local_sums",
+        "local_centred_sums",
+        "local_characteristic",
+    ]
+    assert len(record.calls) == 23
+
+
+def test_neither_offset_nor_unit_of_the_data_matters():
+    X, labels = blobs()
+    plain = run(X, labels, rounds=10)
+    moved = run(1e-3 * X + 1e4, labels, rounds=10)
+    np.testing.assert_allclose((moved.points - 1e4) / 1e-3, plain.points, atol=1e-5)
+    assert moved.gamma == pytest.approx(1e6 * plain.gamma)
+    assert moved.mmd2 == pytest.approx(plain.mmd2, rel=1e-4)
+    huge = run(1e120 * X, labels, rounds=10)
+    np.testing.assert_allclose(huge.points / 1e120, plain.points, rtol=1e-6)
+
+
+def test_single_precision_is_close_and_halves_the_messages():
+    X, labels = blobs()
+    double, single = (run(X, labels, precision=precision) for precision in ("double", "single"))
+    assert 0 < np.abs(double.points - single.points).max() < 1e-3
+    sizes = {}
+    for precision in ("double", "single"):
+        with fs.federate(X, sites=labels).begin("run") as fed:
+            feddl(fed, n_landmarks=200, rounds=1, precision=precision)
+        sizes[precision] = fed.record.calls[-1].bytes_up["0"]
+    assert sizes["single"] < 0.6 * sizes["double"]
+
+
+def test_precision_is_chosen_by_the_work_of_a_round(monkeypatch):
+    X, labels = blobs()
+    assert run(X, labels, rounds=0).precision == "double"
+    monkeypatch.setattr(module, "SINGLE_ABOVE", 240 * 12 * 4 - 1)
+    assert run(X, labels, rounds=0).precision == "single"
+
+
+def test_rows_that_do_not_fit_are_taken_in_batches(monkeypatch):
+    X, labels = blobs()
+    expected = run(X, labels, rounds=4)
+    monkeypatch.setattr(module, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(module, "_BATCH_ROWS", 13)
+    np.testing.assert_allclose(run(X, labels, rounds=4).points, expected.points, atol=1e-11)
+
+
+def test_weights_are_the_numbers_of_rows():
+    X, _ = blobs()
+    unequal = np.r_[np.zeros(237, dtype=int), 1, 2, 3]
+    assert np.abs(run(X, unequal).points - run(X, np.zeros(240)).points).max() < 1e-10
+
+
+def test_plain_gradient_descent_is_slower(digits):
+    X, y = digits
+    settings = {"n_landmarks": 60, "rounds": 30}
+    heavy_ball, plain = (run(X, y, **settings, momentum=momentum) for momentum in (0.9, 0.0))
+    assert plain.mmd2 > 2 * heavy_ball.mmd2
+    assert run(X, y, **settings, momentum=0.0, step_size=1.9).mmd2 < plain.mmd2
+
+
+def test_with_one_local_step_it_does_not_matter_what_is_sent():
+    X, labels = blobs()
+    one_round = [run(X, labels, upload=upload, rounds=1).points for upload in ("gradient", "landmarks")]
+    np.testing.assert_allclose(one_round[0], one_round[1], rtol=1e-12)
+    # later the sites' step is that of the round before: the paths differ, and lead as far
+    far = [run(X, labels, upload=upload, rounds=30).mmd2 for upload in ("gradient", "landmarks")]
+    assert far[0] == pytest.approx(far[1], rel=0.4)
+
+
+def test_local_steps_by_hand():
+    site = fs.Site("a", np.array([[1.0], [3.0]]))
+    Y, gamma, size = np.array([[0.0], [2.0]]), 0.5, 0.1
+    expected = Y
+    for _ in range(3):
+        direction = np.zeros_like(Y)
+        for j in range(2):
+            unit = np.eye(2)[:, [j]]
+            ahead, behind = (discrepancy(site.X, expected + sign * 1e-5 * unit, gamma) for sign in (1, -1))
+            direction[j] = (ahead - behind) / 2e-5
+        expected = expected - size * direction
+    settings = {"Y": Y, "gamma": gamma, "size": size, "steps": 3}
+    fed = fs.LocalFederation([site])
+    sent = fed.sum(local_descent, **settings, upload="landmarks")
+    np.testing.assert_allclose(sent["landmarks"] / 2, expected, rtol=1e-8)
+    sent = fed.sum(local_descent, **settings, upload="gradient")
+    np.testing.assert_allclose(Y - 3 * size * sent["gradient"] / 2, expected, rtol=1e-8)
+
+
+def test_local_steps_help_alike_sites_and_pull_unlike_ones_apart():
+    X, labels = blobs()
+    settings = {"momentum": 0.0, "rounds": 10}
+    alike = np.arange(240) // 3 % 3
+    plain = run(X, alike, **settings).mmd2
+    for upload in ("gradient", "landmarks"):
+        assert run(X, alike, **settings, local_steps=5, upload=upload).mmd2 < 0.8 * plain
+        assert run(X, labels, **settings, local_steps=5, upload=upload).mmd2 > 2 * plain
+
+
+def test_a_site_that_drops_out_in_mid_run_leaves_the_others_to_it():
+    X, labels = blobs()
+
+    def gone(replies, bad, rng, call):
+        return {name: ({} if call.number > 8 else replies[name]) for name in bad}
+
+    fed = fs.federate(X, sites=labels, seed=1).corrupt(gone, ["2"])
+    with fed.begin("run") as running:
+        found = feddl(running, n_landmarks=12)
+    assert {site for _, site, _ in running.record.failures} == {"2"}
+    rest, everything = mmd2(X[labels < 2], found.points, found.gamma), mmd2(X, found.points, found.gamma)
+    assert rest < 0.3 * everything
+
+
+@pytest.mark.parametrize("attack", [fs.attacks.NonFinite(), fs.attacks.WrongShape()])
+def test_bad_replies_are_failures_of_their_site(attack):
+    X, labels = blobs()
+    fed = fs.federate(X, sites=labels, seed=1)
+    with fed.corrupt(attack, ["1"]).begin("run") as running:
+        found = feddl(running, n_landmarks=12, rounds=5)
+    assert {site for _, site, _ in running.record.failures} == {"1"}
+    assert np.isfinite(found.points).all()
+    honest = fed.subset(["0", "2"]).run(feddl, random_state=1, n_landmarks=12, rounds=5)
+    np.testing.assert_allclose(found.points, honest.points, rtol=1e-10)
+    with pytest.raises(QuorumError):
+        fed.corrupt(fs.attacks.NonFinite(), ["1", "2"]).run(feddl, n_landmarks=12)
+
+
+def test_settings_that_cannot_work_are_refused():
+    X, labels = blobs()
+    for settings, message in [
+        ({"n_landmarks": 1}, "n_landmarks=1 must be a whole number of at least 2"),
+        ({"step_size": 3.8}, r"step_size=3.8 must be a finite number above 0 and below 3.8, twice 1 \+ momentum"),
+        ({"upload": "rows"}, "upload='rows' must be one of 'gradient', 'landmarks'"),
+        ({"precision": "half"}, "precision"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"gamma": 0}, "gamma"),
+        ({"local_steps": 0}, "local_steps"),
+        ({"n_frequencies": -1}, "n_frequencies"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            run(X, labels, **settings)
+    with pytest.raises(InputError, match="variances add up to 0"):
+        run(np.ones((6, 2)), np.arange(6) % 2)
+
+
+def test_following_mmd2_can_be_left_out():
+    X, labels = blobs()
+    with fs.federate(X, sites=labels, seed=1).begin("run") as fed:
+        found = feddl(fed, n_landmarks=12, rounds=2, n_frequencies=0)
+    assert np.isnan(found.mmd2)
+    assert len(fed.record.calls) == 4
+    assert fed.record.metric("mmd2") == []

@@ -12,7 +12,9 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import fedspan as fs
 from fedspan.aggregation import SpectralFilter
+from fedspan.estimators import mixed_mending
 from fedspan.linalg import matched_share
+from fedspan.protocols.refinement import Refinement
 
 from ..protocols.mixtures import federation, mixture
 from ..protocols.test_mixed_starts import lopsided
@@ -170,6 +172,57 @@ def test_anchors_that_miss_a_cluster_do_not_end_in_a_wrong_model():
     model = fs.FedMixedRegressor(3, random_state=0).fit(made[0], made[1], sites=made[2])
     assert model.run_.metric("covered")[0] is False
     assert matched_share(model.labels_, made[3]) > 0.98
+
+
+@pytest.mark.parametrize("seed", [1, 11])
+def test_a_cluster_of_few_small_sites_is_found_though_hardly_any_site_seems_to_miss_a_model(seed):
+    rng = np.random.default_rng(seed)
+    models = rng.standard_normal((3, 15)) / np.sqrt(15)
+    labels = np.concatenate([rng.choice(3, 150, p=[0.4, 0.4, 0.2]), rng.choice(3, 60, p=[0.5, 0.5, 0.0])])
+    sizes = [5] * 150 + [40] * 60
+    tables = [rng.standard_normal((n, 15)) for n in sizes]
+    y = np.concatenate([X @ models[j] + 0.2 * rng.standard_normal(len(X)) for X, j in zip(tables, labels, strict=True)])
+    sites = np.repeat([f"{i:04d}" for i in range(210)], sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = fs.FedMixedRegressor(3, random_state=seed).fit(np.vstack(tables), y, sites=sites)
+    assert matched_share(model.labels_, labels) > 0.98
+    assert max(model.noise_) < 0.3
+
+
+def noisy_and_quiet(seed):
+    """Two clusters of sites of four rows, with noise 0.05 and 1.5."""
+    rng = np.random.default_rng(seed)
+    labels = np.resize([0, 1], 80)
+    X = rng.normal(size=(320, 2))
+    rows = np.repeat(labels, 4)
+    y = np.einsum("nd,nd->n", X, np.array([[1.0, 0.0], [-1.0, 1.0]])[rows])
+    return X, y + np.array([0.05, 1.5])[rows] * rng.normal(size=320), np.repeat([f"{i:03d}" for i in range(80)], 4)
+
+
+def test_models_are_those_of_the_sites_that_are_said_to_have_them():
+    X, y, sites = noisy_and_quiet(0)
+    model = fs.FedMixedRegressor(2, update="exact", start="spectral", random_state=0).fit(X, y, sites=sites)
+    assert "refitted" in {name for metrics in model.run_.metrics for name in metrics.values}
+    for j in range(2):
+        rows = np.isin(sites, np.array(model.sites_)[model.labels_ == j])
+        np.testing.assert_allclose(LinearRegression().fit(X[rows], y[rows]).coef_, model.coef_[j], atol=1e-8)
+
+
+def test_a_cluster_that_may_be_missing_is_told():
+    """The only start that is tried lies in one of three clusters, and nothing is allowed to mend it, then all."""
+    made = mixture(3, sizes=(8,) * 60, k=3, d=4)
+    fed = federation(made)
+    options = fs.FedMixedRegressor(3, update="exact", max_rounds=1).get_params(deep=False) | {"acceleration": 0}
+    models = np.vstack([made[4][:1], made[4][1:].mean(axis=0), made[4][1:].mean(axis=0)])
+    found = Refinement(models, np.ones(3), np.ones(3), 1.0, 1, True, {})
+    silent = options | {"assignment": "soft"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixed_mending, "_put_to_use", lambda *given: None)
+        with pytest.warns(UserWarning, match="a cluster may be missing"):
+            mixed_mending.settled(fed, found, silent, covered=False)
+    who = mixed_mending.settled(fed, found, options)[1]
+    assert matched_share(who.labels, made[3]) > 0.95
 
 
 def test_an_empty_cluster_of_classes_is_told():

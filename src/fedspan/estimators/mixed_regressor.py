@@ -14,7 +14,8 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.mixed_features import FeatureMap
-from fedspan.estimators.mixed_fit import refined, settled, started
+from fedspan.estimators.mixed_fit import refined, started
+from fedspan.estimators.mixed_mending import settled
 from fedspan.estimators.mixed_parameters import check_parameters
 from fedspan.estimators.mixed_posterior import Assignment, assigned, gaussian_likelihood
 from fedspan.federation import Federation
@@ -268,12 +269,14 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         scale = deviation if deviation > 0.0 else 1.0
         options = self._options(scale)
         if self.loss == "logistic" and self.start == "random":
-            models = started(prepared, int(k), np.zeros_like(theta0), _LOGITS, options).models
+            begun = started(prepared, int(k), np.zeros_like(theta0), _LOGITS, options)
+            models = begun.models
         else:
-            models = started(prepared, int(k), theta0, scale, options).models
-            models = self._in_logits(models, centre) if self.loss == "logistic" else models
+            begun = started(prepared, int(k), theta0, scale, options)
+            models = self._in_logits(begun.models, centre) if self.loss == "logistic" else begun.models
         grow_to = min(self.max_clusters, len(fed.sites)) if self.n_clusters == "auto" else 0
-        done, who = settled(prepared, refined(prepared, models, options), options, grow_to)
+        first = refined(prepared, models, options)
+        done, who = settled(prepared, first, options, grow_to=grow_to, covered=begun.covered)
         self._keep(done, who)
 
     def _options(self, scale: float) -> dict[str, Any]:

@@ -138,9 +138,10 @@ def moment_descent(
             models = np.vstack([models, _descended(fed, new, *options)])
             anchors += new
             pool = [name for name in pool if name not in new]
-        found, misfits = _clustered(fed, models, tuple(anchors), n_clusters, share, aggregator)
+        found, misfits = _clustered(fed, models, tuple(anchors), n_clusters, aggregator)
         fed.log(anchors=len(anchors), gap=found.gap, covered=found.covered)
-        if found.covered or len(anchors) >= most:
+        many = len(misfits) >= share / 2.0 * len(fed.sites)
+        if found.covered or len(anchors) >= most or not many:
             break
         if aggregator is None:  # otherwise liars would become anchors by saying that nothing fits them
             pool = [name for name in pool if name in misfits] + [name for name in pool if name not in misfits]
@@ -222,10 +223,13 @@ def _clustered(
     models: Matrix,
     anchors: tuple[str, ...],
     k: int,
-    p_min: float,
     aggregator: Aggregator | None,
 ) -> tuple[Start, set[str]]:
-    """Line 16 without a known separation: clusters of the anchors' models, and the sites that none of them fits."""
+    """Line 16 without a known separation: clusters of the anchors' models, and the sites that none of them fits.
+
+    Without a clear gap nothing shows that all clusters are there, few misfits least of all: coarse models fit badly
+    anyhow. Where some anchors may lie there is never a gap, and the misfits decide.
+    """
     if len(models) < k:
         raise InputError(f"only {len(models)} sites can be anchors, and n_clusters={k} needs as many at least")
     labels, gap = linkage_gap(models, k)
@@ -237,5 +241,5 @@ def _clustered(
     chosen = k_medoids(losses, k, counts) if aggregator is None else chosen_by_votes(losses, k)
     best = losses[:, chosen].min(axis=1)
     far = best > _MISFIT * np.median(best)
-    covered = bool(far.mean() < p_min / 2.0)
+    covered = aggregator is not None and bool(far.mean() < 1.0 / (2.0 * k))
     return Start(models[chosen], covered, gap, anchors, models), {names[i] for i in np.flatnonzero(far)}

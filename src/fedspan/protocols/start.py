@@ -26,8 +26,8 @@ class Start:
     ----------
     models : array (k, d)
     covered : bool
-        Whether every cluster seems to have a model of its own. Where not, a refinement may end with two clusters in one
-        model.
+        Whether every cluster clearly has a model of its own. Where not, a refinement may end with two clusters in one
+        model, and another start is worth trying.
     gap : float
         How clearly the anchors' models fall into k clusters (see `fedspan.linalg.linkage_gap`); NaN without anchors.
     anchors : tuple of str

@@ -6,14 +6,16 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import PolynomialFeatures
 
 import fedspan as fs
 from fedspan.aggregation import SpectralFilter
 from fedspan.estimators import mixed_mending
-from fedspan.linalg import matched_share
+from fedspan.linalg import bottleneck_distance, matched_share
 from fedspan.protocols.refinement import Refinement
 
 from ..protocols.mixtures import federation, mixture
@@ -144,6 +146,33 @@ def test_a_fit_that_is_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, 
 
 
 # Options.
+
+
+@pytest.mark.parametrize("options", [{}, {"assignment": "soft"}, {"update": "exact"}], ids=str)
+@pytest.mark.parametrize("drop", [0.02, 0.1])
+def test_sites_that_come_and_go_do_not_keep_a_fit_from_ending_near_the_same_models(drop, options):
+    """Columns of unequal spread by cluster, so that plain steps would take hundreds of rounds."""
+    made = mixture(31, sizes=(3,) * 40 + (12,) * 40, k=3, d=5, covariances=True)
+    model = fs.FedMixedRegressor(3, start="spectral", random_state=1, **options)
+    whole = clone(model).fit(federation(made)).coef_
+    fed = federation(made).with_faults(fs.FaultPlan(seed=1, drop=drop))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        found = model.fit(fed)
+    assert found.converged_
+    assert found.n_iter_ < 300
+    assert bottleneck_distance(found.coef_, made[4]) < 1.25 * bottleneck_distance(whole, made[4])
+
+
+def test_rounds_that_were_too_few_are_told():
+    made = mixture(4, sizes=(10,) * 40, k=2, d=3)
+    model = fs.FedMixedRegressor(2, start="spectral", max_rounds=2, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"max_rounds=2 .* raise max_rounds"):
+        model.fit(made[0], made[1], sites=made[2])
+    assert not model.converged_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.set_params(tol=0.0).fit(made[0], made[1], sites=made[2])  # all rounds are what was asked for
 
 
 def test_the_degree_of_polynomials():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from fedspan.aggregation import Aggregator
@@ -57,7 +59,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     assignment : {"hard", "soft"}, default="hard"
         To the best cluster, or to all by their probability. Soft helps where sites have two or three rows.
     max_rounds, tol : int, float, default=400, 1e-6
-        Most rounds, and the relative change of the models at which to stop.
+        Most rounds, and the relative change of the models at which to stop (0: never). Where sites come and go, the
+        mean of the last rounds is taken when the models only wander about it.
     features : {"linear", "polynomial", "interactions"} or transformer, default="linear"
         What the models are linear in: the columns, their products up to `degree`, or those without powers. A fitted
         scikit-learn transformer works on the embedded engine only, and cannot be saved (wrap it in
@@ -277,6 +280,13 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         grow_to = min(self.max_clusters, len(fed.sites)) if self.n_clusters == "auto" else 0
         first = refined(prepared, models, options)
         done, who = settled(prepared, first, options, grow_to=grow_to, covered=begun.covered)
+        if not done.converged and self.tol > 0.0:
+            warnings.warn(
+                f"max_rounds={self.max_rounds} were over before the models moved by less than tol={self.tol:g} of the "
+                "longest one: raise max_rounds, or tol if that is near enough",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         self._keep(done, who)
 
     def _options(self, scale: float) -> dict[str, Any]:

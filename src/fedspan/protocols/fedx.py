@@ -117,7 +117,7 @@ def fedx(
         if update == "exact":
             return exact_round(fed, models=models, belief=belief, aggregator=aggregator, solved=solved, weights=weights)
         if aggregator is None:
-            return moved_by(fed.sum(local_refinement, models=models, **steps, **belief.payload())["sums"])
+            return moved_by(fed.sum(local_refinement, models=models, **steps, **belief.payload()))
         replies = fed.ask(local_change, models=models, **steps, **belief.payload())
         return combined_changes(fed, replies, models.shape, aggregator)
 

@@ -104,7 +104,7 @@ def logistic_fedx(
 
     def one_round(models: Matrix, belief: Belief) -> Moved:
         if aggregator is None:
-            return moved_by(fed.sum(local_logistic_refinement, models=models, **steps, **belief.payload())["sums"])
+            return moved_by(fed.sum(local_logistic_refinement, models=models, **steps, **belief.payload()))
         replies = fed.ask(local_logistic_change, models=models, **steps, **belief.payload())
         return combined_changes(fed, replies, models.shape, aggregator)
 

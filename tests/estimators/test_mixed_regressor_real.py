@@ -175,6 +175,53 @@ def test_rounds_that_were_too_few_are_told():
         model.set_params(tol=0.0).fit(made[0], made[1], sites=made[2])  # all rounds are what was asked for
 
 
+@pytest.mark.parametrize("aggregator", [None, SpectralFilter()], ids=str)
+@pytest.mark.parametrize("start", ["moment_descent", "spectral"])
+def test_sites_that_all_say_the_same_end_in_a_fit_with_an_empty_cluster(start, aggregator):
+    X, _, sites, *_ = mixture(5, sizes=(6,) * 30, k=2, d=4)
+    model = fs.FedMixedRegressor(2, start=start, aggregator=aggregator, random_state=0)
+    with pytest.warns(UserWarning, match="has no sites"):
+        model.fit(X, np.full(len(X), 3.0), sites=sites)
+    np.testing.assert_allclose(model.predict(X[:3]), 3.0, atol=1e-9)
+
+
+def test_repeated_tables_have_fewer_clusters_than_asked_for():
+    X, y, *_ = mixture(6, sizes=(6,) * 2, k=2, d=4)
+    model = fs.FedMixedRegressor(3, random_state=0)
+    with pytest.warns(UserWarning, match="has no sites"):
+        model.fit(np.vstack([X] * 8), np.tile(y, 8), sites=np.repeat(np.arange(16), 6))
+    np.testing.assert_array_equal(model.labels_, np.resize(model.labels_[:2], 16))
+
+
+def test_perturbed_models_that_were_lost_are_not_asked_for():
+    made = mixture(7, sizes=(10,) * 40, k=2, d=3)
+    plan = fs.FaultPlan(seed=1, drop=0.1, error=0.05, nonfinite=0.03, stale=0.05)
+    model = fs.FedMixedRegressor(2, perturbation=0.3, random_state=0).fit(federation(made).with_faults(plan))
+    assert matched_share(model.labels_, made[3]) > 0.9
+    lost = [reason for call in model.run_.calls for reason in call.failed.values() if "KeyError" in str(reason)]
+    assert lost == []
+
+
+@pytest.mark.parametrize("aggregator", [None, SpectralFilter()], ids=str)
+def test_other_classes_of_a_federation_are_told_before_anything_is_fitted(aggregator):
+    X, y, sites, *_ = mixture(8, sizes=(10,) * 10, k=2, d=3)
+    fed = fs.federate(X, np.where(y > 0.0, 1, -1), sites=sites)
+    model = fs.FedMixedRegressor(2, loss="logistic", start="spectral", aggregator=aggregator)
+    with pytest.raises(fs.errors.InputError, match="needs the classes 0 and 1 in y"):
+        model.fit(fed)
+    with pytest.raises(fs.errors.InputError, match="needs the classes 0 and 1 in y"):
+        model.fit(X, y, sites=sites)
+
+
+def test_the_score_of_classes_is_their_accuracy():
+    X, y, sites, *_ = mixture(9, sizes=(10,) * 10, k=1, d=3)
+    classes = (y > 0.0).astype(int)
+    model = fs.FedMixedRegressor(1, loss="logistic", start="spectral", max_rounds=5, tol=0.0).fit(
+        X, classes, sites=sites
+    )
+    assert model.score(X, classes) == np.mean((model.predict(X) > 0.5) == classes) > 0.8
+
+
 def test_the_degree_of_polynomials():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 2))

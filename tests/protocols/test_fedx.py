@@ -229,7 +229,7 @@ def test_baselines():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"update": "sgd"}, "update='sgd' must be one of fedavg, fedprox, exact"),
+        ({"update": "sgd"}, "update='sgd' must be one of 'fedavg', 'fedprox', 'exact'"),
         ({"local_steps": 0}, "local_steps=0"),
         ({"rate": -1.0}, "rate=-1.0"),
         ({"weights": "rows"}, "weights='rows'"),

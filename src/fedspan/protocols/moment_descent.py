@@ -28,7 +28,7 @@ from fedspan.protocols.moment_descent_paper import moment_descent_paper
 from fedspan.protocols.moment_products import local_receive, moment_product
 from fedspan.protocols.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
 from fedspan.protocols.regression_rows import row_blocks
-from fedspan.protocols.start import Start, ask_losses, check_clusters, chosen_by_votes, local_size
+from fedspan.protocols.start import Start, ask_losses, check_clusters, chosen_by_votes, local_size, starting_point
 from fedspan.wire import Message
 
 VARIANTS = ("all_pairs", "paper")
@@ -108,9 +108,7 @@ def moment_descent(
         raise InputError(
             f"{iterations=} must be at least 1, {subspace_iterations=} must be at least 2, {oversampling=} at least 0"
         )
-    theta0 = np.zeros(n_columns) if start is None else np.asarray(start, dtype=np.float64)
-    if theta0.shape != (n_columns,):
-        raise InputError(f"start must have one number for each of the {n_columns} columns, not shape {theta0.shape}")
+    theta0 = starting_point(start, n_columns)
     if variant == "paper":
         if separation is None or aggregator is not None or perturbation:
             raise InputError("variant='paper' needs separation=..., and takes neither aggregator nor perturbation")
@@ -178,11 +176,10 @@ def _descended(
     Q = random_basis(fed.rng, d, columns)[:, None]
     for t in range(iterations):
         at = models[:1] if t == 0 else models  # in the beginning all anchors have one model
-        if perturbation:
-            _send_perturbed(fed, at, perturbation)
+        there = fed.subset(_send_perturbed(fed, at, perturbation)) if perturbation else fed
         product = moment_product(at, aggregator, perturbed=bool(perturbation))
         count = subspace_iterations if t == 0 else max(2, subspace_iterations // 2)
-        U, _ = orthogonal_iteration(fed, product=product, start=Q, iterations=count, rank=rank)
+        U, _ = orthogonal_iteration(there, product=product, start=Q, iterations=count, rank=rank)
         U = np.repeat(U, len(names), axis=1) if t == 0 else U
         replies = fed.ask(local_anchor_descent, names, models=models, U=U)
         if aggregator is not None:
@@ -195,15 +192,21 @@ def _descended(
     return models
 
 
-def _send_perturbed(fed: Federation, models: Matrix, length: float) -> None:
-    """Send every site its own two versions of the models. Who does not answer is heard no more in this iteration."""
+def _send_perturbed(fed: Federation, models: Matrix, length: float) -> list[str]:
+    """Send every site its own two versions of the models. Return who has them: nobody else is asked for products."""
     scale = length / np.sqrt(models.shape[1])
+    received: list[str] = []
     for name in fed.sites:
         first, second = models + scale * fed.rng.standard_normal((2, *models.shape))
         try:
             fed.ask(local_receive, [name], first=first, second=second)
-        except QuorumError:  # it goes on with what it had, which has another shape or is older: both are noise
+        except QuorumError as error:
+            silent = error
             continue
+        received.append(name)
+    if 2 * len(received) <= len(fed.sites):
+        raise silent
+    return received
 
 
 def _without_long(fed: Federation, replies: Replies) -> Replies:
@@ -233,7 +236,7 @@ def _clustered(
     if len(models) < k:
         raise InputError(f"only {len(models)} sites can be anchors, and n_clusters={k} needs as many at least")
     labels, gap = linkage_gap(models, k)
-    clear = gap >= CLEAR and np.bincount(labels).min() > 1
+    clear = gap >= CLEAR and np.bincount(labels, minlength=k).min() > 1
     if clear and aggregator is None:
         centres = np.stack([models[labels == j].mean(axis=0) for j in range(k)])
         return Start(centres, True, gap, anchors, models), set()

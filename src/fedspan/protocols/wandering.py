@@ -17,7 +17,7 @@ class Wandering:
 
     While models are on their way, the mean of a block is far from that of the block before; when they have arrived, it
     is twice within the deviation that those who are absent make. The mean of the last block is then the result (B. T.
-    Polyak and A. B. Juditsky, "Acceleration of stochastic approximation by averaging", SIAM J. Control Optim. 30, 1992).
+    Polyak and A. B. Juditsky, "Acceleration of stochastic approximation by averaging", SIAM J. Control Optim., 1992).
 
     Examples
     --------

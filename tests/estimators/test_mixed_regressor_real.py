@@ -222,6 +222,15 @@ def test_the_score_of_classes_is_their_accuracy():
     assert model.score(X, classes) == np.mean((model.predict(X) > 0.5) == classes) > 0.8
 
 
+def test_what_a_rule_combines_is_extrapolated_too():
+    made = mixture(31, sizes=(12,) * 60, k=2, d=5, covariances=True)
+    model = fs.FedMixedRegressor(2, start="spectral", aggregator=SpectralFilter(), random_state=0)
+    fast, slow = (clone(model).set_params(**options).fit(federation(made)) for options in ({}, {"acceleration": 0}))
+    assert fast.converged_
+    assert fast.n_iter_ < 0.5 * slow.n_iter_
+    assert bottleneck_distance(fast.coef_, slow.coef_) < 1e-3
+
+
 def test_the_degree_of_polynomials():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 2))

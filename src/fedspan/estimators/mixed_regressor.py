@@ -82,7 +82,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         Where a site takes several steps, its own are at most one over its largest eigenvalue whatever is said here.
     acceleration : int or "auto", default="auto"
         Memory of Anderson's extrapolation at the coordinator: fewer rounds for the same messages. "auto": 5, and 0 for
-        "exact" and with an aggregator.
+        "exact".
     n_starts : int, default=1
         Of start="random".
     max_clusters : int, default=10
@@ -306,8 +306,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
 
     def _options(self, scale: float) -> dict[str, Any]:
         options: dict[str, Any] = self.get_params(deep=False)
-        plain = self.update == "exact" or self.aggregator is not None
-        options["acceleration"] = (0 if plain else _MEMORY) if self.acceleration == "auto" else self.acceleration
+        options["acceleration"] = (
+            (0 if self.update == "exact" else _MEMORY) if self.acceleration == "auto" else self.acceleration
+        )
         options["perturbation"] = self.perturbation * scale
         return options
 

@@ -126,6 +126,7 @@ def fedx(
         max_rounds=max_rounds,
         tol=tol,
         acceleration=acceleration,
+        cautious=aggregator is not None,
     )
 
 

@@ -120,6 +120,7 @@ def logistic_fedx(
         max_rounds=max_rounds,
         tol=tol,
         acceleration=acceleration,
+        cautious=aggregator is not None,
         variance=_LIKELIHOOD,
     )
 

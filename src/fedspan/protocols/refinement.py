@@ -21,6 +21,7 @@ WEIGHTS = ("cluster", "total")
 ASSIGNMENTS = ("hard", "soft")
 _DIVERGED = 1e100
 _MOMENTUM = 0.9  # stable for steps that do not overshoot, and ten times as far along a slow direction
+_WORSE = 1.01  # times the smallest loss so far
 _QUIET = 8  # rounds of the same sites after which steps are extrapolated again
 
 
@@ -91,13 +92,15 @@ def refine(
     tol: float,
     acceleration: int,
     variance: float | None = None,
+    cautious: bool = False,
 ) -> Refinement:
     """Repeat rounds until the models stay, or `max_rounds` are over. A cluster without sites keeps its model.
 
     Where sites come and go the models never stay: rounds end when they wander about a middle, and that is returned.
     Rounds of different sites are different maps, from which nothing can be extrapolated: models have momentum then.
 
-    `variance` is that of the noise where it is known; otherwise soft assignments learn it.
+    `variance` is that of the noise where it is known; otherwise soft assignments learn it. Where replies are combined
+    by a rule that jumps, `cautious` forgets what was extrapolated as soon as the loss grows.
     """
     check(models, weights, assignment, max_rounds, tol, acceleration)
     models = np.array(models, dtype=np.float64)
@@ -105,6 +108,7 @@ def refine(
     belief = Belief(np.full(k, 1.0 / k))
     faster = [Anderson(acceleration) for _ in range(k)]
     before, heard, converged, number = np.full(k, -1.0), None, False, -1
+    least = np.inf  # loss so far
     wandering, velocity, quiet = Wandering(), np.zeros((k, d)), _QUIET
     for number in fed.rounds(max_rounds):
         moved = one_round(models, belief)
@@ -115,8 +119,10 @@ def refine(
         stable = not others and (np.array_equal(moved.rows, before) or (assignment == "soft" and number > 1))
         before, heard, quiet = moved.rows, moved.heard, 0 if others else quiet + 1
         velocity = steps + (_MOMENTUM * velocity if acceleration and quiet < _QUIET else 0.0)
+        loss = moved.loss / max(total, 1.0)
+        worse, least = cautious and loss > _WORSE * least, min(loss, least)
         for j in range(k):
-            if not stable:
+            if not stable or worse:
                 faster[j].forget()
             if moved.rows[j] > 0.0:
                 models[j] = faster[j].next(models[j], steps[j]) if quiet >= _QUIET else models[j] + velocity[j]
@@ -127,7 +133,7 @@ def refine(
             )
         size = max(float(np.linalg.norm(models, axis=1).max()), np.finfo(np.float64).tiny)
         furthest = float(np.linalg.norm(steps, axis=1).max()) / size
-        fed.log(loss=moved.loss / max(total, 1.0), moved=furthest, smallest=float(moved.rows.min()))
+        fed.log(loss=loss, moved=furthest, smallest=float(moved.rows.min()))
         if assignment == "soft":
             belief = _belief(moved, d, variance)
         if stable and furthest <= tol:

@@ -397,6 +397,12 @@ def test_parameters_are_saved_and_anchors_can_be_perturbed(tmp_path):
         ({"start": "spectral", "p_min": 0.1}, "p_min=... is for the anchors"),
         ({"start": "random", "perturbation": 0.1}, "perturbation=... is for the anchors"),
         ({"features": "polynomial", "degree": 0}, "degree=0"),
+        ({"update": "exact", "step_size": 0.1}, "step_size=0.1 has no effect with update='exact'"),
+        ({"update": "exact", "local_steps": 2}, "local_steps=2 has no effect with update='exact'"),
+        ({"update": "fedprox", "local_steps": 2}, "local_steps=2 has no effect with update='fedprox'"),
+        ({"degree": 3}, "degree=3 is for features='polynomial' or 'interactions'"),
+        ({"max_clusters": 4}, "max_clusters=4 is for n_clusters='auto', not for 2"),
+        ({"start": "spectral", "loss": "logistic"}, "needs the classes 0 and 1 in y"),
     ],
 )
 def test_bad_parameters_get_a_sentence_before_anybody_is_asked(options, words):

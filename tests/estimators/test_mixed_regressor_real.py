@@ -6,13 +6,17 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import PolynomialFeatures
 
 import fedspan as fs
 from fedspan.aggregation import SpectralFilter
-from fedspan.linalg import matched_share
+from fedspan.estimators import mixed_mending
+from fedspan.linalg import bottleneck_distance, matched_share
+from fedspan.protocols.refinement import Refinement
 
 from ..protocols.mixtures import federation, mixture
 from ..protocols.test_mixed_starts import lopsided
@@ -144,6 +148,89 @@ def test_a_fit_that_is_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, 
 # Options.
 
 
+@pytest.mark.parametrize("options", [{}, {"assignment": "soft"}, {"update": "exact"}], ids=str)
+@pytest.mark.parametrize("drop", [0.02, 0.1])
+def test_sites_that_come_and_go_do_not_keep_a_fit_from_ending_near_the_same_models(drop, options):
+    """Columns of unequal spread by cluster, so that plain steps would take hundreds of rounds."""
+    made = mixture(31, sizes=(3,) * 40 + (12,) * 40, k=3, d=5, covariances=True)
+    model = fs.FedMixedRegressor(3, start="spectral", random_state=1, **options)
+    whole = clone(model).fit(federation(made)).coef_
+    fed = federation(made).with_faults(fs.FaultPlan(seed=1, drop=drop))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        found = model.fit(fed)
+    assert found.converged_
+    assert found.n_iter_ < 300
+    assert bottleneck_distance(found.coef_, made[4]) < 1.25 * bottleneck_distance(whole, made[4])
+
+
+def test_rounds_that_were_too_few_are_told():
+    made = mixture(4, sizes=(10,) * 40, k=2, d=3)
+    model = fs.FedMixedRegressor(2, start="spectral", max_rounds=2, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"max_rounds=2 .* raise max_rounds"):
+        model.fit(made[0], made[1], sites=made[2])
+    assert not model.converged_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.set_params(tol=0.0).fit(made[0], made[1], sites=made[2])  # all rounds are what was asked for
+
+
+@pytest.mark.parametrize("aggregator", [None, SpectralFilter()], ids=str)
+@pytest.mark.parametrize("start", ["moment_descent", "spectral"])
+def test_sites_that_all_say_the_same_end_in_a_fit_with_an_empty_cluster(start, aggregator):
+    X, _, sites, *_ = mixture(5, sizes=(6,) * 30, k=2, d=4)
+    model = fs.FedMixedRegressor(2, start=start, aggregator=aggregator, random_state=0)
+    with pytest.warns(UserWarning, match="has no sites"):
+        model.fit(X, np.full(len(X), 3.0), sites=sites)
+    np.testing.assert_allclose(model.predict(X[:3]), 3.0, atol=1e-9)
+
+
+def test_repeated_tables_have_fewer_clusters_than_asked_for():
+    X, y, *_ = mixture(6, sizes=(6,) * 2, k=2, d=4)
+    model = fs.FedMixedRegressor(3, random_state=0)
+    with pytest.warns(UserWarning, match="has no sites"):
+        model.fit(np.vstack([X] * 8), np.tile(y, 8), sites=np.repeat(np.arange(16), 6))
+    np.testing.assert_array_equal(model.labels_, np.resize(model.labels_[:2], 16))
+
+
+def test_perturbed_models_that_were_lost_are_not_asked_for():
+    made = mixture(7, sizes=(10,) * 40, k=2, d=3)
+    plan = fs.FaultPlan(seed=1, drop=0.1, error=0.05, nonfinite=0.03, stale=0.05)
+    model = fs.FedMixedRegressor(2, perturbation=0.3, random_state=0).fit(federation(made).with_faults(plan))
+    assert matched_share(model.labels_, made[3]) > 0.9
+    lost = [reason for call in model.run_.calls for reason in call.failed.values() if "KeyError" in str(reason)]
+    assert lost == []
+
+
+@pytest.mark.parametrize("aggregator", [None, SpectralFilter()], ids=str)
+def test_other_classes_of_a_federation_are_told_before_anything_is_fitted(aggregator):
+    X, y, sites, *_ = mixture(8, sizes=(10,) * 10, k=2, d=3)
+    fed = fs.federate(X, np.where(y > 0.0, 1, -1), sites=sites)
+    model = fs.FedMixedRegressor(2, loss="logistic", start="spectral", aggregator=aggregator)
+    with pytest.raises(fs.errors.InputError, match="needs the classes 0 and 1 in y"):
+        model.fit(fed)
+    with pytest.raises(fs.errors.InputError, match="needs the classes 0 and 1 in y"):
+        model.fit(X, y, sites=sites)
+
+
+def test_the_score_of_classes_is_their_accuracy():
+    X, y, sites, *_ = mixture(9, sizes=(10,) * 10, k=1, d=3)
+    classes = (y > 0.0).astype(int)
+    model = fs.FedMixedRegressor(1, loss="logistic", start="spectral", max_rounds=5, tol=0.0).fit(
+        X, classes, sites=sites
+    )
+    assert model.score(X, classes) == np.mean((model.predict(X) > 0.5) == classes) > 0.8
+
+
+def test_what_a_rule_combines_is_extrapolated_too():
+    made = mixture(31, sizes=(12,) * 60, k=2, d=5, covariances=True)
+    model = fs.FedMixedRegressor(2, start="spectral", aggregator=SpectralFilter(), random_state=0)
+    fast, slow = (clone(model).set_params(**options).fit(federation(made)) for options in ({}, {"acceleration": 0}))
+    assert fast.converged_
+    assert fast.n_iter_ < 0.5 * slow.n_iter_
+    assert bottleneck_distance(fast.coef_, slow.coef_) < 1e-3
+
+
 def test_the_degree_of_polynomials():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 2))
@@ -170,6 +257,57 @@ def test_anchors_that_miss_a_cluster_do_not_end_in_a_wrong_model():
     model = fs.FedMixedRegressor(3, random_state=0).fit(made[0], made[1], sites=made[2])
     assert model.run_.metric("covered")[0] is False
     assert matched_share(model.labels_, made[3]) > 0.98
+
+
+@pytest.mark.parametrize("seed", [1, 11])
+def test_a_cluster_of_few_small_sites_is_found_though_hardly_any_site_seems_to_miss_a_model(seed):
+    rng = np.random.default_rng(seed)
+    models = rng.standard_normal((3, 15)) / np.sqrt(15)
+    labels = np.concatenate([rng.choice(3, 150, p=[0.4, 0.4, 0.2]), rng.choice(3, 60, p=[0.5, 0.5, 0.0])])
+    sizes = [5] * 150 + [40] * 60
+    tables = [rng.standard_normal((n, 15)) for n in sizes]
+    y = np.concatenate([X @ models[j] + 0.2 * rng.standard_normal(len(X)) for X, j in zip(tables, labels, strict=True)])
+    sites = np.repeat([f"{i:04d}" for i in range(210)], sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = fs.FedMixedRegressor(3, random_state=seed).fit(np.vstack(tables), y, sites=sites)
+    assert matched_share(model.labels_, labels) > 0.98
+    assert max(model.noise_) < 0.3
+
+
+def noisy_and_quiet(seed):
+    """Two clusters of sites of four rows, with noise 0.05 and 1.5."""
+    rng = np.random.default_rng(seed)
+    labels = np.resize([0, 1], 80)
+    X = rng.normal(size=(320, 2))
+    rows = np.repeat(labels, 4)
+    y = np.einsum("nd,nd->n", X, np.array([[1.0, 0.0], [-1.0, 1.0]])[rows])
+    return X, y + np.array([0.05, 1.5])[rows] * rng.normal(size=320), np.repeat([f"{i:03d}" for i in range(80)], 4)
+
+
+def test_models_are_those_of_the_sites_that_are_said_to_have_them():
+    X, y, sites = noisy_and_quiet(0)
+    model = fs.FedMixedRegressor(2, update="exact", start="spectral", random_state=0).fit(X, y, sites=sites)
+    assert "refitted" in {name for metrics in model.run_.metrics for name in metrics.values}
+    for j in range(2):
+        rows = np.isin(sites, np.array(model.sites_)[model.labels_ == j])
+        np.testing.assert_allclose(LinearRegression().fit(X[rows], y[rows]).coef_, model.coef_[j], atol=1e-8)
+
+
+def test_a_cluster_that_may_be_missing_is_told():
+    """The only start that is tried lies in one of three clusters, and nothing is allowed to mend it, then all."""
+    made = mixture(3, sizes=(8,) * 60, k=3, d=4)
+    fed = federation(made)
+    options = fs.FedMixedRegressor(3, update="exact", max_rounds=1).get_params(deep=False) | {"acceleration": 0}
+    models = np.vstack([made[4][:1], made[4][1:].mean(axis=0), made[4][1:].mean(axis=0)])
+    found = Refinement(models, np.ones(3), np.ones(3), 1.0, 1, True, {})
+    silent = options | {"assignment": "soft"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixed_mending, "_put_to_use", lambda *given: None)
+        with pytest.warns(UserWarning, match="a cluster may be missing"):
+            mixed_mending.settled(fed, found, silent, covered=False)
+    who = mixed_mending.settled(fed, found, options)[1]
+    assert matched_share(who.labels, made[3]) > 0.95
 
 
 def test_an_empty_cluster_of_classes_is_told():

@@ -13,6 +13,7 @@ from fedspan.errors import InputError
 from fedspan.linalg import SiteStack, bottleneck_distance
 from fedspan.protocols.fedx import fedx
 from fedspan.protocols.one_shot_clustering import one_shot_clustering
+from fedspan.protocols.refinement import Moved, refine
 from fedspan.protocols.vanilla_fedavg import vanilla_fedavg
 
 from .mixtures import federation, mixture
@@ -229,7 +230,7 @@ def test_baselines():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"update": "sgd"}, "update='sgd' must be one of fedavg, fedprox, exact"),
+        ({"update": "sgd"}, "update='sgd' must be one of 'fedavg', 'fedprox', 'exact'"),
         ({"local_steps": 0}, "local_steps=0"),
         ({"rate": -1.0}, "rate=-1.0"),
         ({"weights": "rows"}, "weights='rows'"),
@@ -244,6 +245,24 @@ def test_baselines():
 def test_bad_settings_get_a_sentence(options, words):
     with pytest.raises(InputError, match=words):
         fedx(federation(mixture(0)), **{"models": np.zeros((2, 5)), **options})
+
+
+def test_a_loss_that_grows_ends_extrapolation_where_a_rule_may_jump():
+    slopes = np.array([[0.05, 0.5]])
+
+    def path(acceleration, *, cautious, growth=2.0):
+        losses = iter(growth ** np.arange(20.0))
+
+        def one_round(models, belief):
+            return Moved(slopes * (1.0 - models), np.ones(1), np.ones(1), next(losses), ("a",))
+
+        options = {"weights": "cluster", "assignment": "hard", "max_rounds": 20, "tol": 0.0}
+        fed = federation(mixture(0))
+        return refine(one_round, fed, np.zeros((1, 2)), **options, acceleration=acceleration, cautious=cautious).models
+
+    np.testing.assert_array_equal(path(5, cautious=True), path(0, cautious=True))
+    assert np.abs(path(5, cautious=True, growth=0.9) - 1.0).max() < 1e-9 < np.abs(path(0, cautious=True) - 1.0).max()
+    np.testing.assert_array_equal(path(5, cautious=False), path(5, cautious=True, growth=0.9))
 
 
 def test_a_site_without_targets_has_failed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from fedspan.checks import one_of, real_number, whole_number
@@ -52,7 +53,23 @@ def check_parameters(model: Any) -> None:
     _check_combinations(model)
 
 
+def _check_without_effect(model: Any) -> None:
+    """Refuse options that were set and would do nothing."""
+    by_number = not isinstance(model.n_clusters, str)
+    named = isinstance(model.features, str) and model.features != "linear"
+    for name, idle, why in (
+        ("local_steps", model.update != "fedavg", f"has no effect with update={model.update!r}"),
+        ("step_size", model.update == "exact", "has no effect with update='exact'"),
+        ("degree", not named, "is for features='polynomial' or 'interactions'"),
+        ("max_clusters", by_number, f"is for n_clusters='auto', not for {model.n_clusters!r}"),
+    ):
+        default = signature(type(model)).parameters[name].default
+        if idle and getattr(model, name) != default:
+            raise InputError(f"{name}={getattr(model, name)!r} {why}: leave it at {default!r}")
+
+
 def _check_combinations(model: Any) -> None:
+    _check_without_effect(model)
     if isinstance(model.n_clusters, str) and model.aggregator is not None:
         raise InputError("n_clusters='auto' believes all sites: give a number where an aggregator is needed")
     if model.n_starts > 1 and model.start != "random":

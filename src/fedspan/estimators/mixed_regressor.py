@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.mixed_features import FeatureMap
-from fedspan.estimators.mixed_fit import refined, settled, started
+from fedspan.estimators.mixed_fit import refined, started
+from fedspan.estimators.mixed_mending import settled
 from fedspan.estimators.mixed_parameters import check_parameters
 from fedspan.estimators.mixed_posterior import Assignment, assigned, gaussian_likelihood
 from fedspan.federation import Federation
 from fedspan.protocols.count_clusters import count_clusters
 from fedspan.protocols.feature_maps import whitened
 from fedspan.protocols.feature_scaling import feature_scaling
-from fedspan.protocols.logistic_fedx import logistic_losses
+from fedspan.protocols.logistic_fedx import logistic_losses, other_classes
 from fedspan.protocols.moments import moments
 from fedspan.protocols.target_moments import target_moments
 
 Array = NDArray[Any]
 _MEMORY = 5  # of Anderson's extrapolation, where nobody says otherwise
+_CLASSES = "loss='logistic' needs the classes 0 and 1 in y, and there are other values: code them as 0 and 1"
 _LOGITS = 3.0  # length of random models of logits: short ones would all be worse than the shortest
 
 
@@ -49,31 +54,35 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         How sites refine their cluster's model: `local_steps` gradient steps, a proximal step, or least squares from
         sums of Gram matrices, which takes few rounds of many bytes.
     local_steps : int, default=5
-        Of "fedavg". They cost a site nothing: see `fedspan.linalg.descent_operator`.
+        Of "fedavg" alone. They cost a site nothing: see `fedspan.linalg.descent_operator`.
     weights : {"cluster", "total"}, default="cluster"
         A site's weight: its rows over those of its cluster, or over all rows, as in the paper. The latter is slow for
         small clusters and can starve them.
     assignment : {"hard", "soft"}, default="hard"
         To the best cluster, or to all by their probability. Soft helps where sites have two or three rows.
     max_rounds, tol : int, float, default=400, 1e-6
-        Most rounds, and the relative change of the models at which to stop.
+        Most rounds, and the relative change of the models at which to stop (0: never). Where sites come and go, the
+        mean of the last rounds is taken when the models only wander about it.
     features : {"linear", "polynomial", "interactions"} or transformer, default="linear"
         What the models are linear in: the columns, their products up to `degree`, or those without powers. A fitted
         scikit-learn transformer works on the embedded engine only, and cannot be saved (wrap it in
         ``sklearn.frozen.FrozenEstimator`` where the regressor is cloned).
     degree : int, default=2
+        Of "polynomial" and "interactions".
     fit_intercept : bool, default=True
     scaling : {"whiten", "standardize", "none"}, default="whiten"
         How features are prepared, by sums over all sites: covariance one (d (d + 1) / 2 numbers up per site, once),
         deviations one, or not at all. The models are given in the features' own units whatever it is.
     loss : {"squared", "logistic"}, default="squared"
-        "logistic": y holds 0 and 1, and `predict` gives the probability of 1. Only with update="fedavg", and with the
-        starts "spectral" and "random", which chooses by the loss on every fourth row, held back.
+        "logistic": y holds 0 and 1, `predict` gives the probability of 1, and `score` the accuracy. Only with
+        update="fedavg", and with the starts "spectral" and "random", which chooses by the loss on every fourth row,
+        held back.
     step_size : float, optional
-        Of the local steps, in units of the scaled features. Default: see `fedspan.protocols.fedx.fedx`.
+        Of the local steps, in units of the scaled features; not for "exact". Default: `fedspan.protocols.fedx.fedx`.
+        Where a site takes several steps, its own are at most one over its largest eigenvalue whatever is said here.
     acceleration : int or "auto", default="auto"
         Memory of Anderson's extrapolation at the coordinator: fewer rounds for the same messages. "auto": 5, and 0 for
-        "exact" and with an aggregator.
+        "exact".
     n_starts : int, default=1
         Of start="random".
     max_clusters : int, default=10
@@ -185,6 +194,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if not isinstance(X, Federation):
             y = self._checked_target(y)
             check_consistent_length(X, y)
+            if self.loss == "logistic" and not np.isin(y, (0.0, 1.0)).all():
+                raise InputError(_CLASSES)
         with self._fitting(X, y, sites) as fed:
             mapping = FeatureMap(self.features, self.degree, self.n_features_in_)
             if not mapping.is_identity:
@@ -227,6 +238,12 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         parts = {str(name): self._of_site(str(name)) for name in np.unique(names)}
         return np.asarray(np.einsum("nk,nk->n", values, np.stack([parts[str(name)] for name in names])))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R2 of `predict`, or for the logistic loss the share of rows whose class it finds."""
+        if self.loss == "logistic":
+            return float(accuracy_score(y, self.predict(X) > 0.5, sample_weight=sample_weight))
+        return float(super().score(X, y, sample_weight))
+
     def assign(self, X_new: Any, y_new: Any) -> Assignment:
         """Return the most probable cluster of a client with the rows `X_new` (m, d) and targets `y_new` (m,).
 
@@ -251,6 +268,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     # Inside.
 
     def _learn(self, fed: Federation, names: tuple[str, ...] | None) -> None:
+        if self.loss == "logistic" and other_classes(fed, robust=self.aggregator is not None):
+            raise InputError(_CLASSES)
         centre, deviation = target_moments(fed, aggregator=self.aggregator)
         found = feature_scaling(
             fed, scaling=self.scaling, center=self.fit_intercept, names=names, aggregator=self.aggregator
@@ -268,18 +287,28 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         scale = deviation if deviation > 0.0 else 1.0
         options = self._options(scale)
         if self.loss == "logistic" and self.start == "random":
-            models = started(prepared, int(k), np.zeros_like(theta0), _LOGITS, options).models
+            begun = started(prepared, int(k), np.zeros_like(theta0), _LOGITS, options)
+            models = begun.models
         else:
-            models = started(prepared, int(k), theta0, scale, options).models
-            models = self._in_logits(models, centre) if self.loss == "logistic" else models
+            begun = started(prepared, int(k), theta0, scale, options)
+            models = self._in_logits(begun.models, centre) if self.loss == "logistic" else begun.models
         grow_to = min(self.max_clusters, len(fed.sites)) if self.n_clusters == "auto" else 0
-        done, who = settled(prepared, refined(prepared, models, options), options, grow_to)
+        first = refined(prepared, models, options)
+        done, who = settled(prepared, first, options, grow_to=grow_to, covered=begun.covered)
+        if not done.converged and self.tol > 0.0:
+            warnings.warn(
+                f"max_rounds={self.max_rounds} were over before the models moved by less than tol={self.tol:g} of the "
+                "longest one: raise max_rounds, or tol if that is near enough",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         self._keep(done, who)
 
     def _options(self, scale: float) -> dict[str, Any]:
         options: dict[str, Any] = self.get_params(deep=False)
-        plain = self.update == "exact" or self.aggregator is not None
-        options["acceleration"] = (0 if plain else _MEMORY) if self.acceleration == "auto" else self.acceleration
+        options["acceleration"] = (
+            (0 if self.update == "exact" else _MEMORY) if self.acceleration == "auto" else self.acceleration
+        )
         options["perturbation"] = self.perturbation * scale
         return options
 

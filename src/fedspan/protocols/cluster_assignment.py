@@ -35,6 +35,8 @@ class ClusterAssignment:
     sites : tuple of str
     labels : array (M,)
         The most probable cluster of each site; -1 for sites that did not answer.
+    nearest : array (M,)
+        The cluster of smallest loss, to which a refinement gives each site; -1 as above.
     proba : array (M, k)
         Probability of each cluster; for silent sites, the clusters' shares.
     shares : array (k,)
@@ -49,6 +51,7 @@ class ClusterAssignment:
 
     sites: tuple[str, ...]
     labels: NDArray[np.intp]
+    nearest: NDArray[np.intp]
     proba: Matrix
     shares: Vector
     rows: Vector
@@ -80,12 +83,13 @@ def cluster_assignment(
     everybody = np.tile(shares, (len(fed.sites), 1))
     everybody[known] = proba
     labels = everybody.argmax(axis=1)
-    labels[silent] = -1
+    nearest = losses.argmin(axis=1)
+    labels[silent] = nearest[silent] = -1
     score = _scores(losses[known], counts[known] * (parameters is not None), shares, _deviation(noise))
     likelihood = float(logsumexp(score, axis=1).sum())
     if parameters is not None:
         likelihood -= 0.5 * float(np.log(2.0 * np.pi)) * float(counts[known].sum())
-    return ClusterAssignment(fed.sites, labels, everybody, shares, rows, noise, likelihood)
+    return ClusterAssignment(fed.sites, labels, nearest, everybody, shares, rows, noise, likelihood)
 
 
 def _scores(losses: Matrix, counts: Vector, shares: Vector, noise: Vector) -> Matrix:

@@ -44,7 +44,8 @@ def combined_changes(federation: Federation, replies: Replies, shape: tuple[int,
         raise refusals[0]
     # Reported numbers of rows are not believed unless the rule believes them: then all sites are as large as most.
     size = np.full(len(names), float(np.median(counts))) if known is None else counts.astype(np.float64)
-    return Moved(moved, size @ part, part.sum(axis=0), _total_loss(replies, size, believe=known is not None), trust)
+    loss = _total_loss(replies, size, believe=known is not None)
+    return Moved(moved, size @ part, part.sum(axis=0), loss, tuple(names), trust)
 
 
 def _total_loss(replies: Replies, size: Vector, *, believe: bool) -> float:

@@ -81,11 +81,13 @@ def exact_round(
     sites: Vector = np.zeros(k)
     change, loss = np.zeros((k, d)), 0.0
     trust: dict[str, float] = {}
+    silent: set[str] = set()
     refusals: list[FedspanError] = []
     if not soft:
         replies = fed.accept(fed.ask(local_label, models=models), lambda reply: _checked(reply, k))
         labels, counts = replies.stack("label"), replies.stack("n").astype(np.float64)
         losses = replies.stack("loss")
+        silent = set(fed.sites) - set(replies)
         if aggregator is None or believed(aggregator, counts) is not None:
             refuse_absurd(losses, counts)
             loss = float(losses.sum())
@@ -105,13 +107,16 @@ def exact_round(
                 _check_shapes(summed, d)
                 refuse_absurd(summed["counts"], summed["loss"])
                 change[j] = _solution(unpacked(summed["gram"]), summed["moment"], _FLAT)
-                memory[j], total = summed.sites, dict(summed)
+                memory[j], total, heard = summed.sites, dict(summed), set(summed.sites)
             else:
                 total, change[j], shares = _aggregated(group, j, payload, aggregator)
+                heard = set(shares)
                 for name, share in shares.items():
                     trust[name] = trust.get(name, 0.0) + share * float(total["counts"][1])
+            silent |= set(members[j]) - heard
         except (QuorumError, MessageError) as error:  # a small cluster that mostly failed to answer keeps its model
             refusals.append(error)
+            silent |= set(members[j])
             continue
         except InputError as error:  # so does one that is too small for the aggregator
             if aggregator is None:
@@ -124,7 +129,8 @@ def exact_round(
     if refusals and len(refusals) == sum(1 for names in members.values() if names):
         raise refusals[0]
     everybody = max(sum(trust.values()), np.finfo(np.float64).tiny)
-    return Moved(change, rows, sites, loss, {name: weight / everybody for name, weight in trust.items()})
+    answered = tuple(name for name in fed.sites if name not in silent)
+    return Moved(change, rows, sites, loss, answered, {name: weight / everybody for name, weight in trust.items()})
 
 
 def _aggregated(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedspan.aggregation import Aggregator
-from fedspan.errors import InputError
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.cluster_changes import combined_changes
 from fedspan.protocols.exact_round import exact_round
@@ -103,12 +103,8 @@ def fedx(
     aggregator : Aggregator, optional
         How the changes of a cluster's sites are combined. Single replies are then needed.
     """
-    if update not in UPDATES:
-        raise InputError(f"update={update!r} must be one of {', '.join(UPDATES)}")
-    if local_steps < 1:
-        raise InputError(f"local_steps={local_steps} must be at least 1")
-    if rate is not None and not 0.0 < rate < np.inf:
-        raise InputError(f"rate={rate!r} must be a finite number above 0")
+    one_of("update", update, UPDATES)
+    check_steps(local_steps, rate)
     step_size = 1.0 if update == "exact" else rate or default_rate(fed, update, local_steps, aggregator)
     steps = {"update": update, "rate": float(step_size), "local_steps": int(local_steps)}
     solved: dict[int, tuple[str, ...]] = {}
@@ -117,7 +113,7 @@ def fedx(
         if update == "exact":
             return exact_round(fed, models=models, belief=belief, aggregator=aggregator, solved=solved, weights=weights)
         if aggregator is None:
-            return moved_by(fed.sum(local_refinement, models=models, **steps, **belief.payload())["sums"])
+            return moved_by(fed.sum(local_refinement, models=models, **steps, **belief.payload()))
         replies = fed.ask(local_change, models=models, **steps, **belief.payload())
         return combined_changes(fed, replies, models.shape, aggregator)
 
@@ -130,7 +126,15 @@ def fedx(
         max_rounds=max_rounds,
         tol=tol,
         acceleration=acceleration,
+        cautious=aggregator is not None,
     )
+
+
+def check_steps(local_steps: int, rate: float | None) -> None:
+    """Refuse local steps that no site can take."""
+    whole_number("local_steps", local_steps, 1)
+    if rate is not None:
+        real_number("rate", rate, above=0)
 
 
 def default_rate(federation: Federation, update: str, local_steps: int, aggregator: Aggregator | None) -> float:

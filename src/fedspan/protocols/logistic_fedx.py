@@ -17,7 +17,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.cluster_changes import combined_changes
-from fedspan.protocols.fedx import default_rate
+from fedspan.protocols.fedx import check_steps, default_rate
 from fedspan.protocols.refinement import Belief, Matrix, Moved, Refinement, Vector, moved_by, refine, responsibilities
 from fedspan.protocols.regression_rows import target
 
@@ -59,6 +59,12 @@ def local_logistic_change(
 
 
 @step
+def local_other_classes(site: Site) -> dict[str, Any]:
+    """Leaves the site: 1 if its y holds anything but 0 and 1, or else 0."""
+    return {"others": int(not np.isin(target(site), (0.0, 1.0)).all())}
+
+
+@step
 def local_held_back_loss(site: Site, models: Matrix) -> dict[str, Any]:
     """Leaves the site: the loss of every fourth row under the model that fits its other rows best, and their number."""
     X, y = _class_rows(site, "train")
@@ -93,10 +99,7 @@ def logistic_fedx(
     The default rate is four times that of squares, because a logistic loss is at most a quarter as curved. `part`
     "train" leaves out every fourth row of each site.
     """
-    if local_steps < 1:
-        raise InputError(f"local_steps={local_steps} must be at least 1")
-    if rate is not None and not 0.0 < rate < np.inf:
-        raise InputError(f"rate={rate!r} must be a finite number above 0")
+    check_steps(local_steps, rate)
     if part not in PARTS[:2]:
         raise InputError(f"part={part!r} must be 'all' or 'train'")
     step_size = rate or 4.0 * default_rate(fed, "fedavg", local_steps, aggregator)
@@ -104,7 +107,7 @@ def logistic_fedx(
 
     def one_round(models: Matrix, belief: Belief) -> Moved:
         if aggregator is None:
-            return moved_by(fed.sum(local_logistic_refinement, models=models, **steps, **belief.payload())["sums"])
+            return moved_by(fed.sum(local_logistic_refinement, models=models, **steps, **belief.payload()))
         replies = fed.ask(local_logistic_change, models=models, **steps, **belief.payload())
         return combined_changes(fed, replies, models.shape, aggregator)
 
@@ -117,8 +120,15 @@ def logistic_fedx(
         max_rounds=max_rounds,
         tol=tol,
         acceleration=acceleration,
+        cautious=aggregator is not None,
         variance=_LIKELIHOOD,
     )
+
+
+def other_classes(federation: Federation, *, robust: bool) -> bool:
+    """Return whether any site holds other values than 0 and 1; where some may lie, whether most do."""
+    total = federation.sum(local_other_classes)
+    return int(total["others"]) > (len(total.sites) // 2 if robust else 0)
 
 
 def logistic_losses(X: Matrix, y: Vector, models: Matrix) -> Vector:

@@ -28,11 +28,11 @@ from fedspan.protocols.moment_descent_paper import moment_descent_paper
 from fedspan.protocols.moment_products import local_receive, moment_product
 from fedspan.protocols.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
 from fedspan.protocols.regression_rows import row_blocks
-from fedspan.protocols.start import Start, ask_losses, check_clusters, chosen_by_votes, local_size
+from fedspan.protocols.start import Start, ask_losses, check_clusters, chosen_by_votes, local_size, starting_point
 from fedspan.wire import Message
 
 VARIANTS = ("all_pairs", "paper")
-CLEAR = 2.0  # linkage gap above which the anchors' models form k clusters: measured 4 and more against 1.3 at most
+CLEAR = 2.0  # linkage gap above which the anchors' models form k clusters: 2.2 and more in the paper's settings
 _MISFIT = 4.0  # times the median loss: such a site's cluster has perhaps no model
 _LONG = 10.0  # times the median length: no honest anchor moves so far
 _EXTENSIONS = 3
@@ -108,9 +108,7 @@ def moment_descent(
         raise InputError(
             f"{iterations=} must be at least 1, {subspace_iterations=} must be at least 2, {oversampling=} at least 0"
         )
-    theta0 = np.zeros(n_columns) if start is None else np.asarray(start, dtype=np.float64)
-    if theta0.shape != (n_columns,):
-        raise InputError(f"start must have one number for each of the {n_columns} columns, not shape {theta0.shape}")
+    theta0 = starting_point(start, n_columns)
     if variant == "paper":
         if separation is None or aggregator is not None or perturbation:
             raise InputError("variant='paper' needs separation=..., and takes neither aggregator nor perturbation")
@@ -138,9 +136,10 @@ def moment_descent(
             models = np.vstack([models, _descended(fed, new, *options)])
             anchors += new
             pool = [name for name in pool if name not in new]
-        found, misfits = _clustered(fed, models, tuple(anchors), n_clusters, share, aggregator)
+        found, misfits = _clustered(fed, models, tuple(anchors), n_clusters, aggregator)
         fed.log(anchors=len(anchors), gap=found.gap, covered=found.covered)
-        if found.covered or len(anchors) >= most:
+        many = len(misfits) >= share / 2.0 * len(fed.sites)
+        if found.covered or len(anchors) >= most or not many:
             break
         if aggregator is None:  # otherwise liars would become anchors by saying that nothing fits them
             pool = [name for name in pool if name in misfits] + [name for name in pool if name not in misfits]
@@ -177,11 +176,10 @@ def _descended(
     Q = random_basis(fed.rng, d, columns)[:, None]
     for t in range(iterations):
         at = models[:1] if t == 0 else models  # in the beginning all anchors have one model
-        if perturbation:
-            _send_perturbed(fed, at, perturbation)
+        there = fed.subset(_send_perturbed(fed, at, perturbation)) if perturbation else fed
         product = moment_product(at, aggregator, perturbed=bool(perturbation))
         count = subspace_iterations if t == 0 else max(2, subspace_iterations // 2)
-        U, _ = orthogonal_iteration(fed, product=product, start=Q, iterations=count, rank=rank)
+        U, _ = orthogonal_iteration(there, product=product, start=Q, iterations=count, rank=rank)
         U = np.repeat(U, len(names), axis=1) if t == 0 else U
         replies = fed.ask(local_anchor_descent, names, models=models, U=U)
         if aggregator is not None:
@@ -194,15 +192,21 @@ def _descended(
     return models
 
 
-def _send_perturbed(fed: Federation, models: Matrix, length: float) -> None:
-    """Send every site its own two versions of the models. Who does not answer is heard no more in this iteration."""
+def _send_perturbed(fed: Federation, models: Matrix, length: float) -> list[str]:
+    """Send every site its own two versions of the models. Return who has them: nobody else is asked for products."""
     scale = length / np.sqrt(models.shape[1])
+    received: list[str] = []
     for name in fed.sites:
         first, second = models + scale * fed.rng.standard_normal((2, *models.shape))
         try:
             fed.ask(local_receive, [name], first=first, second=second)
-        except QuorumError:  # it goes on with what it had, which has another shape or is older: both are noise
+        except QuorumError as error:
+            silent = error
             continue
+        received.append(name)
+    if 2 * len(received) <= len(fed.sites):
+        raise silent
+    return received
 
 
 def _without_long(fed: Federation, replies: Replies) -> Replies:
@@ -222,14 +226,17 @@ def _clustered(
     models: Matrix,
     anchors: tuple[str, ...],
     k: int,
-    p_min: float,
     aggregator: Aggregator | None,
 ) -> tuple[Start, set[str]]:
-    """Line 16 without a known separation: clusters of the anchors' models, and the sites that none of them fits."""
+    """Line 16 without a known separation: clusters of the anchors' models, and the sites that none of them fits.
+
+    Without a clear gap nothing shows that all clusters are there, few misfits least of all: coarse models fit badly
+    anyhow. Where some anchors may lie there is never a gap, and the misfits decide.
+    """
     if len(models) < k:
         raise InputError(f"only {len(models)} sites can be anchors, and n_clusters={k} needs as many at least")
     labels, gap = linkage_gap(models, k)
-    clear = gap >= CLEAR and np.bincount(labels).min() > 1
+    clear = gap >= CLEAR and np.bincount(labels, minlength=k).min() > 1
     if clear and aggregator is None:
         centres = np.stack([models[labels == j].mean(axis=0) for j in range(k)])
         return Start(centres, True, gap, anchors, models), set()
@@ -237,5 +244,5 @@ def _clustered(
     chosen = k_medoids(losses, k, counts) if aggregator is None else chosen_by_votes(losses, k)
     best = losses[:, chosen].min(axis=1)
     far = best > _MISFIT * np.median(best)
-    covered = bool(far.mean() < p_min / 2.0)
+    covered = aggregator is not None and bool(far.mean() < 1.0 / (2.0 * k))
     return Start(models[chosen], covered, gap, anchors, models), {names[i] for i in np.flatnonzero(far)}

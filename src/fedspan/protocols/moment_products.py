@@ -48,7 +48,10 @@ def local_receive(site: Site, first: Matrix, second: Matrix) -> dict[str, Any]:
 @step
 def local_perturbed_product(site: Site, Q: Stack) -> dict[str, Any]:
     """Leaves the site: as `local_moment_product`, at the two versions of the models that it was sent before."""
-    return _product(site, site.state["first"], site.state["second"], Q)
+    first, second = site.state.get("first"), site.state.get("second")
+    if first is None or second is None or len(first) != Q.shape[1]:
+        raise InputError(f"site {site.name!r} was not sent its perturbed versions of these models")
+    return _product(site, first, second, Q)
 
 
 @step

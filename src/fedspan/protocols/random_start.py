@@ -9,7 +9,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.protocols.fedx import fedx
 from fedspan.protocols.logistic_fedx import local_held_back_loss, logistic_fedx
-from fedspan.protocols.start import Matrix, Start, check_clusters
+from fedspan.protocols.start import Matrix, Start, check_clusters, starting_point
 
 LOSSES = ("squared", "logistic")
 
@@ -21,9 +21,7 @@ def random_start(
     check_clusters(n_clusters, len(fed.sites))
     if not scale > 0.0:
         raise InputError(f"scale={scale} must be above 0")
-    theta0 = np.zeros(n_columns) if start is None else np.asarray(start, dtype=np.float64)
-    if theta0.shape != (n_columns,):
-        raise InputError(f"start must have one number for each of the {n_columns} columns, not shape {theta0.shape}")
+    theta0 = starting_point(start, n_columns)
     return Start(theta0 + scale * fed.rng.standard_normal((n_clusters, n_columns)) / np.sqrt(n_columns))
 
 

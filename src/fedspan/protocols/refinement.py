@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation import Federation
+from fedspan.federation import Federation, Total
 from fedspan.linalg import Anderson
 from fedspan.protocols.absurd_numbers import refuse_absurd
+from fedspan.protocols.wandering import Wandering
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -19,6 +20,9 @@ Vector = NDArray[np.float64]
 WEIGHTS = ("cluster", "total")
 ASSIGNMENTS = ("hard", "soft")
 _DIVERGED = 1e100
+_MOMENTUM = 0.9  # stable for steps that do not overshoot, and ten times as far along a slow direction
+_WORSE = 1.01  # times the smallest loss so far
+_QUIET = 8  # rounds of the same sites after which steps are extrapolated again
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,16 @@ class Belief:
 
 @dataclass(frozen=True)
 class Moved:
-    """What one round did: the clusters' mean `change` (k, d), their `rows` and `members` (k,), and the total `loss`."""
+    """What one round did: the clusters' mean `change` (k, d), their `rows` and `members` (k,), and the total `loss`.
+
+    `heard` are the sites that answered.
+    """
 
     change: Matrix
     rows: Vector
     members: Vector
     loss: float
+    heard: tuple[str, ...]
     trust: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -84,29 +92,40 @@ def refine(
     tol: float,
     acceleration: int,
     variance: float | None = None,
+    cautious: bool = False,
 ) -> Refinement:
     """Repeat rounds until the models stay, or `max_rounds` are over. A cluster without sites keeps its model.
 
-    `variance` is that of the noise where it is known; otherwise soft assignments learn it.
+    Where sites come and go the models never stay: rounds end when they wander about a middle, and that is returned.
+    Rounds of different sites are different maps, from which nothing can be extrapolated: models have momentum then.
+
+    `variance` is that of the noise where it is known; otherwise soft assignments learn it. Where replies are combined
+    by a rule that jumps, `cautious` forgets what was extrapolated as soon as the loss grows.
     """
     check(models, weights, assignment, max_rounds, tol, acceleration)
     models = np.array(models, dtype=np.float64)
     k, d = models.shape
     belief = Belief(np.full(k, 1.0 / k))
     faster = [Anderson(acceleration) for _ in range(k)]
-    before, converged, number = np.full(k, -1.0), False, -1
+    before, heard, converged, number = np.full(k, -1.0), None, False, -1
+    least = np.inf  # loss so far
+    wandering, velocity, quiet = Wandering(), np.zeros((k, d)), _QUIET
     for number in fed.rounds(max_rounds):
         moved = one_round(models, belief)
         total = float(moved.rows.sum())
         part = moved.rows / max(total, 1.0) if weights == "total" else np.ones(k)
         steps = part[:, None] * moved.change
-        stable = bool(np.array_equal(moved.rows, before)) or (assignment == "soft" and number > 1)
-        before = moved.rows
+        others = heard is not None and moved.heard != heard
+        stable = not others and (np.array_equal(moved.rows, before) or (assignment == "soft" and number > 1))
+        before, heard, quiet = moved.rows, moved.heard, 0 if others else quiet + 1
+        velocity = steps + (_MOMENTUM * velocity if acceleration and quiet < _QUIET else 0.0)
+        loss = moved.loss / max(total, 1.0)
+        worse, least = cautious and loss > _WORSE * least, min(loss, least)
         for j in range(k):
-            if not stable:
+            if not stable or worse:
                 faster[j].forget()
             if moved.rows[j] > 0.0:
-                models[j] = faster[j].next(models[j], steps[j])
+                models[j] = faster[j].next(models[j], steps[j]) if quiet >= _QUIET else models[j] + velocity[j]
         if not np.abs(models).max() < _DIVERGED:
             raise InputError(
                 f"the models diverged in round {number}: use a smaller step, or an aggregator if sites may lie "
@@ -114,26 +133,34 @@ def refine(
             )
         size = max(float(np.linalg.norm(models, axis=1).max()), np.finfo(np.float64).tiny)
         furthest = float(np.linalg.norm(steps, axis=1).max()) / size
-        fed.log(loss=moved.loss / max(total, 1.0), moved=furthest, smallest=float(moved.rows.min()))
+        fed.log(loss=loss, moved=furthest, smallest=float(moved.rows.min()))
         if assignment == "soft":
             belief = _belief(moved, d, variance)
         if stable and furthest <= tol:
             converged = True
             fed.stop(f"converged: no model moved by more than {tol:g} of the longest one")
+        elif wandering.done(models, others=others) and tol > 0.0:
+            converged = True
+            fed.stop(
+                f"converged: sites come and go, and the models of {wandering.count} rounds wander about their mean"
+            )
+    if tol > 0.0:
+        models = wandering.middle(models)
     return Refinement(
         models, moved.rows, moved.members, moved.loss / max(total, 1.0), number + 1, converged, moved.trust
     )
 
 
-def moved_by(sums: Matrix) -> Moved:
+def moved_by(total: Total) -> Moved:
     """Return what the summed replies (k, d + 3) of a round say: n times the change, n, 1 and the loss of each site."""
+    sums = total["sums"]
     rows, members, losses = sums[:, -3:].T
     refuse_absurd(rows, members)
     if not (rows >= 0.0).all() or not (members >= 0.0).all():
         raise InputError("sites sent negative numbers of rows: use an aggregator if some may lie")
     with np.errstate(over="ignore"):  # whoever moves the models sees that they diverged
         change = sums[:, :-3] / np.where(rows > 0.0, rows, 1.0)[:, None]
-        return Moved(change, rows.copy(), members, float(losses.sum()))
+        return Moved(change, rows.copy(), members, float(losses.sum()), total.sites)
 
 
 def responsibilities(losses: Vector, shares: Vector, variance: float | None) -> Vector:

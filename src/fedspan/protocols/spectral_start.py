@@ -22,7 +22,7 @@ from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.moment_products import moment_product
 from fedspan.protocols.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
 from fedspan.protocols.regression_rows import row_blocks
-from fedspan.protocols.start import Start, check_clusters, chosen_by_votes
+from fedspan.protocols.start import Start, check_clusters, chosen_by_votes, starting_point
 
 _STARTS = 10
 _ROUNDS = 50
@@ -76,9 +76,7 @@ def spectral_start(
     check_clusters(n_clusters, len(fed.sites))
     if subspace_iterations < 2 or oversampling < 0:
         raise InputError(f"{subspace_iterations=} must be at least 2, {oversampling=} at least 0")
-    theta0 = np.zeros(n_columns) if start is None else np.asarray(start, dtype=np.float64)
-    if theta0.shape != (n_columns,):
-        raise InputError(f"start must have one number for each of the {n_columns} columns, not shape {theta0.shape}")
+    theta0 = starting_point(start, n_columns)
     if n_clusters == 1:
         return Start(theta0[None])
     rank = min(n_clusters, n_columns)
@@ -133,4 +131,6 @@ def _by_votes(replies: Replies, k: int, rng: np.random.Generator) -> Matrix:
     distances = np.stack([np.sum((points - points[i]) ** 2, axis=1) for i in some], axis=1)
     chosen = chosen_by_votes(distances, k)
     labels = distances[:, chosen].argmin(axis=1)
-    return np.stack([np.median(points[labels == j], axis=0) for j in range(k)])
+    # Candidates that coincide have the same sites, and all but one of them have none.
+    own = [np.median(points[labels == j], axis=0) if (labels == j).any() else points[some[chosen[j]]] for j in range(k)]
+    return np.stack(own)

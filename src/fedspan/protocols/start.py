@@ -26,8 +26,8 @@ class Start:
     ----------
     models : array (k, d)
     covered : bool
-        Whether every cluster seems to have a model of its own. Where not, a refinement may end with two clusters in one
-        model.
+        Whether every cluster clearly has a model of its own. Where not, a refinement may end with two clusters in one
+        model, and another start is worth trying.
     gap : float
         How clearly the anchors' models fall into k clusters (see `fedspan.linalg.linkage_gap`); NaN without anchors.
     anchors : tuple of str
@@ -60,6 +60,14 @@ def check_clusters(n_clusters: int, n_sites: int) -> None:
         raise InputError(f"n_clusters={n_clusters} must be at least 1")
     if n_clusters > n_sites:
         raise InputError(f"n_clusters={n_clusters} must be at most the number of sites, {n_sites}")
+
+
+def starting_point(start: Matrix | None, n_columns: int) -> Vector:
+    """Return the model (d,) that a start begins with, 0 by default, or refuse it."""
+    theta0 = np.zeros(n_columns) if start is None else np.asarray(start, dtype=np.float64)
+    if theta0.shape != (n_columns,):
+        raise InputError(f"start must have one number for each of the {n_columns} columns, not shape {theta0.shape}")
+    return theta0
 
 
 def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:

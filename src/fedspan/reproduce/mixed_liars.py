@@ -26,21 +26,29 @@ from fedspan.reproduce.results import Table
 
 @dataclass(frozen=True)
 class Collude:
-    """All bad sites send one and the same value, as long as honest ones are; with `claim`, as the first cluster's."""
+    """All bad sites send one and the same value, `length` times as long as honest ones are.
+
+    With `claim`, as the first cluster's; with `late`, only in Phase 2.
+    """
 
     claim: bool
+    length: float = 1.0
+    late: bool = False
 
     def __call__(
         self, replies: Mapping[str, Any], bad: tuple[str, ...], rng: np.random.Generator, call: AttackedCall
     ) -> dict[str, Any]:
         """Rewrite the arrays of the bad sites."""
         written: dict[str, Any] = {site: dict(replies[site]) for site in bad if site in replies}
+        if self.late and "part" not in next(iter(replies.values())):
+            return written
         for key, value in next(iter(replies.values())).items():
             if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or (key == "part" and not self.claim):
                 continue
             lie = np.eye(len(value))[0] if key == "part" else np.random.default_rng(5).standard_normal(value.shape)
             if key != "part":
-                lie *= np.median([np.linalg.norm(reply[key]) for reply in replies.values()]) / np.linalg.norm(lie)
+                typical = np.median([np.linalg.norm(reply[key]) for reply in replies.values()])
+                lie *= self.length * typical / np.linalg.norm(lie)
             for reply in written.values():
                 reply[key] = lie
         return written
@@ -56,11 +64,13 @@ ATTACKS: dict[str, Attack] = {
     "mimic": Mimic(),
     "collude": Collude(claim=False),
     "collude in one cluster": Collude(claim=True),
+    "push gently in one cluster": Collude(claim=True, length=0.45, late=True),
 }
 
 
 FLIP = "flipped targets"  # not a lie of a reply: such sites follow the protocol with -y
 ALL = (*ATTACKS, FLIP)
+PHASE_ONE = tuple(name for name in ALL if not name.endswith("in one cluster"))  # nobody claims a cluster there
 SEED = 1000
 
 
@@ -72,7 +82,8 @@ def phase_one_table(quick: bool) -> Table:
     starts: dict[str, Callable[..., Start]] = {"moment descent": moment_descent, "spectral": spectral_start}
     bad = _bad(setting, 0.2)
     rows = []
-    for name in track(["random", "collude"] if quick else ("nobody", *ALL), description="Phase 1", transient=True):
+    names = ("random", "collude") if quick else ("nobody", *PHASE_ONE)
+    for name in track(names, description="Phase 1", transient=True):
         attacked = setting.federation if name == "nobody" else _attacked(setting, name, bad)
         cells = [_start(attacked, start, rule, setting) for start in starts.values() for rule in rules.values()]
         rows.append([name, *cells])
@@ -110,7 +121,8 @@ def byzantine_table(quick: bool) -> Table:
         rows,
         f"Seed {SEED}; spectral start, FedAvg s = 5, n_i / N_j, at most 60 rounds, tol 1e-4; every reply of a liar is "
         "attacked. A fifth of the sites that all claim one cluster are 43 % of it. Mimics repeat one honest site, and "
-        "cannot be told from honest ones. Sites with flipped targets are clusters of their own, and honest about it.",
+        "cannot be told from honest ones. Who pushes gently lies only where single replies are asked for. Sites with "
+        "flipped targets are clusters of their own, and honest about it.",
     )
 
 

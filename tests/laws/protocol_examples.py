@@ -128,6 +128,8 @@ SETTINGS = {
     "byz_altgdmin.byz_altgdmin": {"rank": None, "max_rank": 2, "n_columns": 8, "iterations": 4},
     "task_coefs.pooled_coefs": {"U": U, "tasks": np.arange(21), "intercept": True},
     "task_coefs.median_coefs": {"U": U},
+    "task_coefs.common_centre": {"U": U, "intercept": True},
+    "start_vote.voted": {"start": U, "final": U[:, ::-1]},
     "covariance_pca.total_scatter": {},
     "orthogonal_iteration.orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
     "feature_scaling.feature_scaling": {},
@@ -166,7 +168,7 @@ SITES = {name: mixed_sites for name in SETTINGS if name.startswith(("column_kind
 SITES |= {
     name: task_sites
     for name in SETTINGS
-    if name.startswith(("tasks.", "bad_targets.", "altgdmin.", "byz_altgdmin.", "task_coefs."))
+    if name.startswith(("tasks.", "bad_targets.", "altgdmin.", "byz_altgdmin.", "task_coefs.", "start_vote."))
 }
 SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
 

@@ -195,7 +195,9 @@ def test_two_visits_of_fedpe_by_the_formulas():
         E = np.maximum(0.0, U.T @ U - np.eye(2))
         f = -4 * C @ U + 2 * C @ U @ U.T @ U + 2 * U @ U.T @ C @ U
         G = f + Y + rho * (U - Z) + 4 * U @ (E * (T + rho * E**2))
-        U = U - G / (8 * np.linalg.eigvalsh(C)[-1] + rho)
+        size = max(1.0, np.linalg.norm(U.T @ U, np.inf))  # longer U and larger T have shorter steps
+        bend = 8 * size * (np.linalg.norm(T, np.inf) + 3 * rho * np.linalg.norm(E, np.inf) ** 2)
+        U = U - G / (8 * np.linalg.eigvalsh(C)[-1] * size + rho + bend)
         T = T + rho * np.maximum(0.0, U.T @ U - np.eye(2)) ** 2
         np.testing.assert_allclose(kept["U"], U, atol=1e-13)
         np.testing.assert_allclose(kept["T"], T, atol=1e-13)

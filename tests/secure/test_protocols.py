@@ -41,6 +41,7 @@ OF_SUMS = {
     "residual.residual",
     "subspace_iteration.subspace_iteration",
     "target_moments.target_moments",
+    "task_coefs.common_centre",
     "task_coefs.pooled_coefs",
 }
 

@@ -7,20 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fedspan.datasets import Bunch, data_folder, load_ton_iot, load_unsw_nb15
-
-
-def _real_file(name: str) -> Path:
-    path = data_folder() / name
-    if not path.is_file():
-        pytest.skip(f"needs {name}, which is not in the data folder (FEDSPAN_DATA sets the folder)")
-    return path
+from fedspan.datasets import Bunch, load_ton_iot, load_unsw_nb15
+from tests import real_data
 
 
 @pytest.fixture
 def real_file() -> Callable[[str], Path]:
     """Give the path of a real data file, or skip the test where it is not there."""
-    return _real_file
+    return real_data.real_file
 
 
 @pytest.fixture
@@ -32,11 +26,11 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def unsw() -> Bunch:
-    _real_file("unsw_nb15_82332.csv.gz")
+    real_data.real_file("unsw_nb15_82332.csv.gz")
     return load_unsw_nb15(categorical=True)
 
 
 @pytest.fixture(scope="session")
 def ton() -> Bunch:
-    _real_file("ton_iot_network_211043.csv.gz")
+    real_data.real_file("ton_iot_network_211043.csv.gz")
     return load_ton_iot()

@@ -11,26 +11,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fedspan as fs
-from fedspan.datasets import anomaly_split, data_folder, load_ton_iot, load_unsw_nb15
+from fedspan.datasets import anomaly_split, load_ton_iot, load_unsw_nb15
+from tests.real_data import real_file
 
 pytestmark = pytest.mark.slow
 SEEDS = (0, 1, 2)
 
 
-def needs(name):
-    if not (data_folder() / name).is_file():
-        pytest.skip(f"needs {name}, which is not in the data folder (FEDSPAN_DATA sets the folder)")
-
-
 @pytest.fixture(scope="module")
 def unsw():
-    needs("unsw_nb15_82332.csv.gz")
+    real_file("unsw_nb15_82332.csv.gz")
     return load_unsw_nb15(categorical=True)
 
 
 @pytest.fixture(scope="module")
 def ton():
-    needs("ton_iot_network_211043.csv.gz")
+    real_file("ton_iot_network_211043.csv.gz")
     return load_ton_iot()
 
 

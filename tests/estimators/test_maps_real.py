@@ -9,11 +9,12 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.neighbors import NearestNeighbors
 
 import fedspan as fs
-from fedspan.datasets import data_folder, load_coil20, load_fashion_mnist, load_mice_protein, load_mnist
+from fedspan.datasets import load_coil20, load_fashion_mnist, load_mice_protein, load_mnist
 from fedspan.estimators.fed_map import principal_positions
 from fedspan.linalg import LowRankDistances, kernel_matrix, landmark_form, mmd2, nearest, spectral_factor
 from fedspan.protocols.feddl import feddl
 from fedspan.protocols.landmark_distances import landmark_distances
+from tests.real_data import real_file
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +26,7 @@ def images(name, rows):
         "coil20": ("coil20_32x32.npz", load_coil20, 255),
         "mice": ("mice_protein.csv.gz", lambda: load_mice_protein(missing="mean"), 1),
     }[name]
-    if not (data_folder() / file).is_file():
-        pytest.skip(f"needs {file}, which is not in the data folder (FEDSPAN_DATA sets the folder)")
+    real_file(file)
     data = load()
     X, y = data.data / float(largest), np.unique(data.target, return_inverse=True)[1]
     if name == "mice":

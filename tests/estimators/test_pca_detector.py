@@ -294,7 +294,7 @@ def test_solver_options_reach_the_solver():
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"score": "distance"}, "score='distance' must be one of residual, mahalanobis, combined"),
+        ({"score": "distance"}, "score='distance' must be one of 'residual', 'mahalanobis', 'combined'"),
         ({"ridge": 0}, "ridge=0 must be"),
         ({"ridge": np.inf}, "ridge=inf must be"),
         ({"ridge": "small"}, "ridge='small' must be"),

@@ -8,16 +8,10 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 import fedspan as fs
-from fedspan.datasets import anomaly_split, data_folder, load_ton_iot, load_unsw_nb15
+from fedspan.datasets import anomaly_split, load_ton_iot, load_unsw_nb15
+from tests.real_data import real_file
 
 pytestmark = pytest.mark.slow
-
-
-def real_file(name):
-    path = data_folder() / name
-    if not path.is_file():
-        pytest.skip(f"needs {name}, which is not in the data folder (FEDSPAN_DATA sets the folder)")
-    return path
 
 
 def mahalanobis(train, rows, ridge):

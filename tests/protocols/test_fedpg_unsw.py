@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.datasets import anomaly_split, data_folder, load_unsw_nb15, split_blocks
+from fedspan.datasets import anomaly_split, load_unsw_nb15, split_blocks
 from fedspan.datasets.unsw_nb15 import PARTITION_FILE
 from fedspan.protocols.fedpg import fedpg
+from tests.real_data import real_file
 
 pytestmark = pytest.mark.slow
 
@@ -55,8 +56,7 @@ def peek(site):
 
 @pytest.fixture(scope="module")
 def unsw():
-    if not (data_folder() / PARTITION_FILE).is_file():
-        pytest.skip(f"needs {PARTITION_FILE}, which is not in the data folder (FEDSPAN_DATA sets the folder)")
+    real_file(PARTITION_FILE)
     return Unsw()
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import fedspan as fs
-from fedspan.datasets import data_folder, load_unsw_nb15
+from fedspan.datasets import load_unsw_nb15
+from tests.real_data import real_file
 
 
 def test_unsw_as_it_comes():
-    if not (data_folder() / "unsw_nb15_82332.csv.gz").is_file():
-        pytest.skip("needs unsw_nb15_82332.csv.gz, which is not in the data folder (FEDSPAN_DATA sets the folder)")
+    real_file("unsw_nb15_82332.csv.gz")
     X = load_unsw_nb15().data[:20_000]
     assert np.abs(X).max() > 1e9
     for make in (fs.FedStandardScaler, lambda: fs.FedPCA(5, scale=True), lambda: fs.FedTabularEncoder(categorical=[])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self, cast
 
@@ -21,7 +22,7 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 
-class FedDetector(OutlierMixin, FedEstimator):
+class FedDetector(OutlierMixin, FedEstimator, ABC):
     """Base of the detectors: scikit-learn's outlier API.
 
     A subclass has a parameter ``quantile``, learns its model in ``fit``, says in `_score_lens` how rows are scored, and
@@ -41,13 +42,13 @@ class FedDetector(OutlierMixin, FedEstimator):
     #: How far scores of one row may differ by rounding, relatively.
     _rounding = 1e-9
 
+    @abstractmethod
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn from a table (with ``sites``) or a federation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         """Return the lens from rows (n, d) to anomaly scores (n, 1), higher for more anomalous, and its parameters."""
-        raise NotImplementedError
 
     def _training_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         """Return the lens that scores training rows for the threshold: the same, unless a subclass knows better."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,13 +46,13 @@ class NetworkDetector(FedDetector):
     latent_: int
     weights_: NDArray[np.float32]
 
+    @abstractmethod
     def _train(self, fed: Federation, **options: Any) -> Trained:
         """Train on standardised rows; `options` are those of `fedspan.protocols.fedavg.fedavg`, and the widths."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _network(self) -> Network:
         """Return the network that ``weights_`` are for."""
-        raise NotImplementedError
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Train on the rows of a table (with ``sites``) or a federation, and learn the threshold."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
-from fedspan.checks import real_number, true_or_false
+from fedspan.checks import one_of, real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.estimators.detector import usual_dimension
 from fedspan.estimators.pca import FedPCA
@@ -194,7 +194,7 @@ class FedPCADetector(PCAScoring):
         if wants_covariance and not one_message:
             standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
             axes, _ = covariance_pca(standard, aggregator=self._resilient(GeometricMedian()))
-        free = max(1, axes.n - 1 if self.center else axes.n)
+        free = self._free(axes.n)
         self.ridge_ = self.ridge * axes.total / free / d
         self.whitening_ = None
         if wants_covariance:
@@ -205,7 +205,7 @@ class FedPCADetector(PCAScoring):
     def _refuse_full_rank(self, axes: PrincipalAxes) -> None:
         """Refuse a subspace that leaves nothing outside: the residual would be rounding alone."""
         d, k = self.n_features_in_, self.n_components_
-        free = max(1, axes.n - 1 if self.center else axes.n)
+        free = self._free(axes.n)
         if not axes.total > 0:
             raise InputError(
                 f"the variance of all rows is {axes.total / free}, and must be above 0 to measure deviations by: "
@@ -240,8 +240,7 @@ class FedPCADetector(PCAScoring):
 
     def _check_parameters(self) -> None:
         self._check_quantile()
-        if self.score not in SCORES:
-            raise InputError(f"score={self.score!r} must be one of {', '.join(SCORES)}")
+        one_of("score", self.score, SCORES)
         real_number("ridge", self.ridge, above=0)
         for name in ("center", "scale"):
             true_or_false(name, getattr(self, name))

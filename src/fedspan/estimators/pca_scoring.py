@@ -74,13 +74,17 @@ class PCAScoring(FedDetector):
         (lens, _, _), parameters = self._form()
         return lens, parameters
 
+    def _free(self, n: int) -> int:
+        """Return the degrees of freedom of the covariance of n rows."""
+        return max(1, n - 1 if self.center else n)
+
     def _training_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         """Return the lens for the threshold: where rows are few, each is scored as if it had been left out."""
         (lens, _, _), parameters = self._form()
         if not self.left_out_:
             return lens, parameters
         n = self.n_samples_
-        parameters |= {"free": max(1, n - 1), "shift": n / (n - 1)} if self.center else {"free": n, "shift": 1.0}
+        parameters |= {"free": self._free(n), "shift": n / (n - 1) if self.center else 1.0}
         leverage = leverages(self.explained_variance_, self.noise_variance_, parameters["free"])
         if self.whitening_ is None:
             return left_out_subspace, {**parameters, "leverage": leverage}

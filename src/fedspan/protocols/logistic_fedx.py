@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedspan.aggregation import Aggregator
+from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.cluster_changes import combined_changes
@@ -100,8 +101,7 @@ def logistic_fedx(
     "train" leaves out every fourth row of each site.
     """
     check_steps(local_steps, rate)
-    if part not in PARTS[:2]:
-        raise InputError(f"part={part!r} must be 'all' or 'train'")
+    one_of("part", part, PARTS[:2])
     step_size = rate or 4.0 * default_rate(fed, "fedavg", local_steps, aggregator)
     steps = {"rate": float(step_size), "local_steps": int(local_steps), "part": part}
 

@@ -108,9 +108,7 @@ class Lens:
             return self._noisy(site, found, ledger, run, before)
         return site.through(partial(found.function, **self.parameters), frames=found.frames)
 
-    def _noisy(
-        self, site: Site, found: _Installed, ledger: SiteLedger | None, run: str, before: Digests
-    ) -> Site:
+    def _noisy(self, site: Site, found: _Installed, ledger: SiteLedger | None, run: str, before: Digests) -> Site:
         """Return the site with noisy rows: made once, as long as nobody looks through another private lens."""
         if ledger is None or found.mu2 is None:
             raise InputError(f"site {site.name!r} has no ledger, and this lens adds noise from a site's own secret")

@@ -65,9 +65,7 @@ class Site:
 
     __slots__ = ("_data", "_work")
 
-    def __init__(
-        self, name: str, X: Any, y: Any = None, task: Any = None, *, ledger: SiteLedger | None = None
-    ) -> None:
+    def __init__(self, name: str, X: Any, y: Any = None, task: Any = None, *, ledger: SiteLedger | None = None) -> None:
         if ledger is not None and not callable(getattr(ledger, "key", None)):
             raise InputError(f"site {name!r}: ledger={ledger!r} must be a fedspan.privacy.Ledger, or None")
         self._data = SiteData(name, X, y, task, ledger)

@@ -295,6 +295,7 @@ def own_pull(Y: Matrix, gamma: float) -> tuple[Matrix, float]:
 
 
 def mean_gradient(pull: Array, n: int, own: Matrix, gamma: float) -> Matrix:
+    """Return ``grad f`` (n_y, m) from the pull of n rows and the landmarks' own."""
     n_y = len(own)
     gradient = 4 * gamma * (own / (n_y * (n_y - 1)) - _mean(pull, n) / n_y)
     return np.asarray(gradient)

@@ -10,6 +10,7 @@ import fedspan as fs
 from fedspan.errors import InputError, QuorumError
 from fedspan.linalg import mmd2
 from fedspan.protocols import feddl as module
+from fedspan.protocols import rows_pull
 from fedspan.protocols.feddl import feddl, local_descent, local_pull
 
 
@@ -116,8 +117,8 @@ def test_precision_is_chosen_by_the_work_of_a_round(monkeypatch):
 def test_rows_that_do_not_fit_are_taken_in_batches(monkeypatch):
     X, labels = blobs()
     expected = run(X, labels, rounds=4)
-    monkeypatch.setattr(module, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(module, "_BATCH_ROWS", 13)
+    monkeypatch.setattr(rows_pull, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(rows_pull, "_BATCH_ROWS", 13)
     np.testing.assert_allclose(run(X, labels, rounds=4).points, expected.points, atol=1e-11)
 
 

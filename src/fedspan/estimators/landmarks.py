@@ -40,6 +40,8 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
         Of the products at sites: double, and single where n n_landmarks m is above 2^32.
     n_frequencies : int, optional
         Random directions by which MMD^2 is followed; 0: not at all. Default: 1024, and 0 with `GaussianGradient`.
+    device : str, optional
+        Where sites that have it compute, as torch names it: ``"cuda"`` (extra ``gpu``). Default: numpy.
     privacy : optional
         Noise that the sites add, `fedspan.privacy.GaussianGradient` or `GaussianData`, see ``docs/privacy.md``.
     random_state : int, optional
@@ -88,6 +90,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
         upload: str = "gradient",
         precision: str = "auto",
         n_frequencies: int | None = None,
+        device: str | None = None,
         privacy: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -101,6 +104,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
         self.upload = upload
         self.precision = precision
         self.n_frequencies = n_frequencies
+        self.device = device
         self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
@@ -138,13 +142,14 @@ DEFAULTS = {
 
 
 def checked_settings(model: Any) -> dict[str, Any]:
-    """Return FedDL's settings of a model with ``n_landmarks``, ``rounds`` and ``landmark_settings``."""
+    """Return FedDL's settings of a model with ``n_landmarks``, ``rounds``, ``device`` and ``landmark_settings``."""
     more = model.landmark_settings or {}
-    allowed = sorted(DEFAULTS.keys() - {"n_landmarks", "rounds"})
+    own = {name: getattr(model, name) for name in ("n_landmarks", "rounds", "device")}
+    allowed = sorted(DEFAULTS.keys() - own.keys())
     for name in more:
         if name not in allowed:
             raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
-    settings = {**DEFAULTS, "n_landmarks": model.n_landmarks, "rounds": model.rounds, **more}
+    settings = {**DEFAULTS, **own, **more}
     check_all(settings, model.privacy)
     return settings
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.landmarks import checked_settings, keep_landmarks
-from fedspan.estimators.neighbor_search import SEARCHES, find_neighbors
+from fedspan.estimators.neighbor_search import check_search, find_neighbors
 from fedspan.estimators.posted_rows import PostedRows, in_order, posted_rows, row_order
 from fedspan.federation import Federation
 from fedspan.linalg.gaussian_kernel import kernel_matrix
@@ -36,6 +36,9 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     Parameters
     ----------
     n_clusters : int, default=8
+    device : str, optional
+        Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
+        (extra ``gpu``). Default: numpy.
     n_landmarks, rounds, landmark_settings, random_state, verbose
         As in `FedTSNE`.
     affinity : {"neighbors", "kernel"}, default="neighbors"
@@ -86,6 +89,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         neighbors: str = "auto",
         share: str = "distances",
         landmark_settings: Mapping[str, Any] | None = None,
+        device: str | None = None,
         privacy: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -100,6 +104,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         self.neighbors = neighbors
         self.share = share
         self.landmark_settings = landmark_settings
+        self.device = device
         self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
@@ -110,7 +115,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         whole_number("n_clusters", self.n_clusters, 1)
         one_of("affinity", self.affinity, ("neighbors", "kernel"))
         one_of("method", self.method, METHODS)
-        one_of("neighbors", self.neighbors, SEARCHES)
+        check_search(self.neighbors, self.method, self.device)
         one_of("share", self.share, ("distances",))
         whole_number("n_neighbors", self.n_neighbors, 1)
         real_number("gamma", self.gamma, above=0)
@@ -175,7 +180,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         """Return the leading eigenvectors of the normalised graph of nearest neighbours."""
         form = landmark_form(self._reduced(), self.method, None if self.rounds else False)
         rows = form.of(B)
-        indices, _ = find_neighbors(fed, rows, min(self.n_neighbors, len(rows) - 1), self.neighbors)
+        indices, _ = find_neighbors(fed, rows, min(self.n_neighbors, len(rows) - 1), self.neighbors, device=self.device)
         self.residuals_ = form.residuals
         self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
         self.eigenvalues_, vectors = graph_eigenvectors(indices, self.n_clusters, fed.rng)

@@ -49,6 +49,9 @@ class FedTSNE(FedMap):
     privacy : optional
         Noise that the sites add: `fedspan.privacy.GaussianData` covers all that is posted, `GaussianGradient` only the
         landmarks, and not the distances. See ``docs/privacy.md``.
+    device : str, optional
+        Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
+        (extra ``gpu``). Default: numpy.
     n_jobs : int, default=1
         Threads of the layout. With more than one a map may differ in its last digits from run to run.
     random_state : int, optional
@@ -104,6 +107,7 @@ class FedTSNE(FedMap):
         neighbors: str = "auto",
         landmark_settings: Mapping[str, Any] | None = None,
         privacy: Any = None,
+        device: str | None = None,
         n_jobs: int = 1,
         random_state: Any = None,
         verbose: int = 0,
@@ -119,6 +123,7 @@ class FedTSNE(FedMap):
         self.neighbors = neighbors
         self.landmark_settings = landmark_settings
         self.privacy = privacy
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

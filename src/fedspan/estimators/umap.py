@@ -38,6 +38,9 @@ class FedUMAP(FedMap):
         How near rows may get to each other on the map, and its scale.
     n_epochs : int, optional
         Default: 500, and 200 for more than 10,000 rows.
+    device : str, optional
+        Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
+        (extra ``gpu``). Default: numpy.
     n_jobs : int, default=1
         Threads of NN-descent; the layout has one, so that a seed decides it.
 
@@ -78,6 +81,7 @@ sites_, run_
         neighbors: str = "auto",
         landmark_settings: Mapping[str, Any] | None = None,
         privacy: Any = None,
+        device: str | None = None,
         n_jobs: int = 1,
         random_state: Any = None,
         verbose: int = 0,
@@ -94,6 +98,7 @@ sites_, run_
         self.neighbors = neighbors
         self.landmark_settings = landmark_settings
         self.privacy = privacy
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

@@ -16,7 +16,7 @@ the data costs digits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,16 +26,14 @@ from numpy.typing import NDArray
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, Total, lens, step
-from fedspan.linalg.gaussian_kernel import characteristic, frequencies, kernel_pull, squared_norms
-from fedspan.protocols.blocks import n_columns
+from fedspan.linalg.devices import check_device
+from fedspan.linalg.gaussian_kernel import characteristic, frequencies, kernel_pull
 from fedspan.protocols.moments import Moments, moments
+from fedspan.protocols.rows_pull import rows_and_norms, rows_pull
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: Sites keep rows that were prepared for the products, up to this size; larger ones are prepared anew in every round.
-_KEPT_BYTES = 2**30
-_BATCH_ROWS = 8192
 #: Kernel evaluations times columns of one round, above which ``precision="auto"`` is single.
 SINGLE_ABOVE = 2**32
 
@@ -80,18 +78,16 @@ def reduced(X: Array, centre: Matrix, scale: float, precision: str) -> Array:
 
 
 @step
-def local_pull(site: Site, Y: Array, gamma: float) -> dict[str, Any]:
+def local_pull(site: Site, Y: Array, gamma: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows."""
-    pull, total = np.zeros(Y.shape), 0.0
-    for X, norms in rows_and_norms(site):
-        more, kernel = kernel_pull(X, Y, gamma, norms)
-        pull += more
-        total += kernel
+    pull, total = rows_pull(site, Y, gamma, device)
     return {"pull": pull.astype(Y.dtype, copy=False), "kernel": total, "n": len(site)}
 
 
 @step
-def local_descent(site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str) -> dict[str, Any]:
+def local_descent(
+    site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, device: str = ""
+) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks after some steps of its own, or n_p times its mean gradient on the way.
 
     Also the sum of its kernel values with the landmarks it was given, and its number of rows.
@@ -99,7 +95,7 @@ def local_descent(site: Site, Y: Array, gamma: float, size: float, steps: int, u
     kernels = []
 
     def pull_at(number: int, moved: Array) -> Array:
-        found = local_pull(site, moved, gamma)
+        found = local_pull(site, moved, gamma, device)
         kernels.append(found["kernel"])
         return np.asarray(found["pull"])
 
@@ -140,6 +136,7 @@ def feddl(
     upload: str = "gradient",
     precision: str = "auto",
     n_frequencies: int | None = None,
+    device: str | None = None,
     names: tuple[str, ...] | None = None,
     noise: Noise | None = None,
 ) -> Landmarks:
@@ -169,6 +166,9 @@ def feddl(
         Random directions by which MMD^2 is estimated in each round, to about ``sqrt(2 / n_frequencies)`` of its value:
         one more message of 2 n_frequencies numbers per site. 0: not at all. Default: 1024, and 0 where the noise is to
         cover all that leaves the sites, which it does not cover.
+    device : str, optional
+        Where sites that have it compute the products, as torch names it (``"cuda"``); the others use numpy. Default:
+        numpy everywhere. Results are the same to the precision of the products.
     names : tuple of str, optional
         Of the columns, for what is said about values that are not finite.
     noise : Noise, optional
@@ -184,6 +184,7 @@ def feddl(
         upload,
         precision,
         n_frequencies,
+        device,
         noise is not None,
     )
     momentum = (0.9 if noise is None else 0.0) if momentum is None else momentum
@@ -205,6 +206,7 @@ def feddl(
     Y = kept_within(_start(fed, found, scale, n_landmarks), told.within)
     discrepancy = _Discrepancy(prepared, n_frequencies, m, width)
     fed.log(precision=precision, gamma=width / scale**2)
+    told_all = {"gamma": width, **told.payload, **({} if device is None else {"device": device})}
     V = np.zeros_like(Y)
     lipschitz = 0.0
     for _ in fed.rounds(rounds):
@@ -212,7 +214,7 @@ def feddl(
         message = Y.astype(np.float32 if precision == "single" else np.float64)
         if (local_steps == 1 and upload == "gradient") or (told.kernel and not lipschitz):
             # also in the first round of sites that take steps of their own: they must know how large these are
-            total = _whole(prepared.sum(told.pull, Y=message, gamma=width, **told.payload), told.kernel, pull=Y.shape)
+            total = _whole(prepared.sum(told.pull, Y=message, **told_all), told.kernel, pull=Y.shape)
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         if local_steps == 1 and upload == "gradient":
@@ -221,7 +223,7 @@ def feddl(
             if not told.kernel:
                 lipschitz = _lipschitz(width, _kernel_mean(None, False, own_mean, n_landmarks), n_landmarks)
             steps = {"size": size / lipschitz, "steps": local_steps, "upload": upload}
-            total = prepared.sum(told.descent, Y=message, gamma=width, **steps, **told.payload)
+            total = prepared.sum(told.descent, Y=message, **steps, **told_all)
             sent = _mean(_whole(total, told.kernel, **{upload: Y.shape})[upload], total["n"])
             move = sent - message if upload == "landmarks" else -local_steps * size / lipschitz * sent
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
@@ -249,6 +251,7 @@ def check_settings(
     upload: str,
     precision: str,
     n_frequencies: int | None,
+    device: str | None = None,
     noise: bool = False,
 ) -> None:
     """Refuse settings that cannot work, before any site is asked."""
@@ -264,6 +267,7 @@ def check_settings(
     one_of("precision", precision, ("auto", "single", "double"))
     if n_frequencies is not None:
         whole_number("n_frequencies", n_frequencies, 0)
+    check_device(device)
 
 
 class _Discrepancy:
@@ -345,12 +349,3 @@ def _mean(total: Any, n: int) -> Any:
 def _lipschitz(gamma: float, kernel: float, n_landmarks: int) -> float:
     """Return L; where landmarks are so far from all rows that no kernel value is left, that of a tiny one."""
     return 4 * gamma * max(kernel, 1e-12) / n_landmarks
-
-
-def rows_and_norms(site: Site) -> Iterator[tuple[Array, Array | None]]:
-    """Yield the site's rows and their squared norms: at once where they were kept, in batches otherwise."""
-    if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
-        yield site.X, site.cached("squared norms", lambda: squared_norms(site.X))
-    else:
-        for batch in site.batches(_BATCH_ROWS):
-            yield batch.X, None

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
-from fedspan.linalg.gaussian_kernel import kernel_pull, squared_norms
+from fedspan.linalg.gaussian_kernel import squared_norms
 from fedspan.privacy.noise import normal
-from fedspan.protocols.feddl import descended, kept_within, local_pull, mean_gradient, own_pull, rows_and_norms
+from fedspan.protocols.feddl import descended, kept_within, local_pull, mean_gradient, own_pull
+from fedspan.protocols.rows_pull import rows_pull
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -49,18 +50,18 @@ def gradient_sensitivity(n_rows: int, n_landmarks: int, gamma: float) -> float:
 
 
 @step
-def local_noisy_pull(site: Site, Y: Array, gamma: float, multiplier: float) -> dict[str, Any]:
+def local_noisy_pull(site: Site, Y: Array, gamma: float, multiplier: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `multiplier` times its sensitivity, and its number of rows.
 
     Charged to the site's ledger.
     """
     key = site.charged(mu2=multiplier**-2)
-    return {"pull": _noisy(site, Y, gamma, multiplier, key).astype(Y.dtype, copy=False), "n": len(site)}
+    return {"pull": _noisy(site, Y, gamma, multiplier, key, device).astype(Y.dtype, copy=False), "n": len(site)}
 
 
 @step
 def local_noisy_descent(
-    site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, multiplier: float
+    site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, multiplier: float, device: str = ""
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks, or its mean gradient, after some steps by noisy ``A_p``; n_p.
 
@@ -70,29 +71,29 @@ def local_noisy_descent(
 
     def pull_at(number: int, moved: Array) -> Array:
         inside = kept_within(moved.astype(np.float64), LANDMARKS_WITHIN).astype(Y.dtype)
-        return _noisy(site, inside, gamma, multiplier, key + number.to_bytes(4, "little"))
+        return _noisy(site, inside, gamma, multiplier, key + number.to_bytes(4, "little"), device)
 
     return {upload: descended(pull_at, Y, len(site), gamma, size, steps, upload), "n": len(site)}
 
 
 @step
-def local_paper_pull(site: Site, Y: Array, gamma: float, beta: float) -> dict[str, Any]:
+def local_paper_pull(site: Site, Y: Array, gamma: float, beta: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `beta` times the gradient's deviation, kernel sum, rows."""
-    found = local_pull(site, Y, gamma)
+    found = local_pull(site, Y, gamma, device)
     noisy = _paper_noisy(site, found["pull"], Y, gamma, beta, site.charged(mu2=np.inf))
     return {**found, "pull": noisy.astype(Y.dtype, copy=False)}
 
 
 @step
 def local_paper_descent(
-    site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, beta: float
+    site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, beta: float, device: str = ""
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks, or its mean gradient, after noisy steps; its kernel sum; n_p."""
     key = site.charged(mu2=np.inf)
     kernels = []
 
     def pull_at(number: int, moved: Array) -> Array:
-        found = local_pull(site, moved, gamma)
+        found = local_pull(site, moved, gamma, device)
         kernels.append(found["kernel"])
         return _paper_noisy(site, found["pull"], moved, gamma, beta, key + number.to_bytes(4, "little"))
 
@@ -118,24 +119,19 @@ def local_ledger(site: Site) -> dict[str, Any]:
     return {"simulated": site.ledger is None or site.ledger.simulated}
 
 
-def bounded_pull(site: Site, Y: Array, gamma: float) -> Matrix:
+def bounded_pull(site: Site, Y: Array, gamma: float, device: str = "") -> Matrix:
     """Return ``A_p`` of the rows that are not far out; rows that are no numbers count for nothing."""
     if not squared_norms(np.asarray(Y, dtype=np.float64)).max() <= (1.01 * LANDMARKS_WITHIN) ** 2:
         raise InputError(
             f"landmarks beyond {LANDMARKS_WITHIN:g} times the rows' spread are refused: rounding there could say more "
             "of a row than the noise covers"
         )
-    pull = np.zeros(Y.shape)
-    for X, norms in rows_and_norms(site):
-        sizes = squared_norms(X) if norms is None else norms
-        near = sizes <= ROWS_WITHIN**2
-        pull += kernel_pull(X, Y, gamma, sizes)[0] if near.all() else kernel_pull(X[near], Y, gamma, sizes[near])[0]
-    return pull
+    return rows_pull(site, Y, gamma, device, ROWS_WITHIN)[0]
 
 
-def _noisy(site: Site, Y: Array, gamma: float, multiplier: float, key: bytes) -> Matrix:
+def _noisy(site: Site, Y: Array, gamma: float, multiplier: float, key: bytes, device: str) -> Matrix:
     sigma = multiplier * pull_sensitivity(len(Y), gamma, Y.dtype)
-    return np.asarray(bounded_pull(site, Y, gamma) + sigma * normal(key, Y.shape))
+    return np.asarray(bounded_pull(site, Y, gamma, device) + sigma * normal(key, Y.shape))
 
 
 def _paper_noisy(site: Site, pull: Array, Y: Array, gamma: float, beta: float, key: bytes) -> Matrix:

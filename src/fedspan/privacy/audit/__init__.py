@@ -9,7 +9,7 @@ from __future__ import annotations
 from fedspan.privacy.audit.attacks import ATTACKS, Case
 from fedspan.privacy.audit.auditing import audit
 from fedspan.privacy.audit.card import LeakCard, LeakEntry
-from fedspan.privacy.audit.measures import measures, psnr, reidentified, relative_error
+from fedspan.privacy.audit.measures import psnr, reidentified, relative_error
 from fedspan.privacy.audit.received import Received, from_model, from_run
 from fedspan.privacy.audit.trilaterate import Rebuilt, trilaterate
 from fedspan.privacy.audit.with_public import fill, unrotate
@@ -25,7 +25,6 @@ __all__ = [
     "fill",
     "from_model",
     "from_run",
-    "measures",
     "psnr",
     "reidentified",
     "relative_error",

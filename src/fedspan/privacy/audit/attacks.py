@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.privacy.audit.card import LeakEntry
-from fedspan.privacy.audit.measures import Bounds, measures
+from fedspan.privacy.audit.measures import Bounds, psnr, reidentified, relative_error
 from fedspan.privacy.audit.received import Received
 from fedspan.privacy.audit.trilaterate import Rebuilt, trilaterate
 from fedspan.privacy.audit.with_public import fill, unrotate
@@ -30,17 +30,20 @@ class Case:
     ----------
     received : Received
     truth : array (n, m), optional
-        The true rows, to measure by; no attack uses them.
+        The true rows as the model saw them, to measure by; no attack uses them.
     public : array (k, m), optional
-        Rows of the same kind that the attacker has.
+        Rows of the same kind that the attacker has, as the model would see them.
     bounds : (float, float), optional
-        The least and the greatest value of the data.
+        The least and the greatest value of the data, before any preprocessing.
+    undo : callable, optional
+        From rows as the model saw them to rows before preprocessing, where that is known.
     """
 
     received: Received
     truth: Array | None = field(default=None, repr=False)
     public: Array | None = field(default=None, repr=False)
     bounds: Bounds | None = None
+    undo: Callable[[Array], Array] | None = field(default=None, repr=False)
 
     @cached_property
     def rebuilt(self) -> Rebuilt | None:
@@ -55,15 +58,25 @@ class Case:
         found: dict[str, float] = {}
         base: dict[str, float] = {}
         if self.truth is not None:
-            found = measures(rows, self.truth, self.bounds)
-            base = self.baseline
-        return LeakEntry(attack, target, knows, say or _verdict(found, facts), found, base, facts, rows)
+            found, base = self._measures(rows), self.baseline
+        return LeakEntry(attack, target, knows, say or _verdict(found, facts), found, base, facts, self.raw(rows))
+
+    def raw(self, rows: Array) -> Array:
+        """Return rows in the units that they had before preprocessing, where that can be undone."""
+        return rows if self.undo is None else np.asarray(self.undo(rows))
 
     @cached_property
     def baseline(self) -> dict[str, float]:
         """Measures of the mean row as a guess for all."""
         assert self.truth is not None
-        return measures(np.broadcast_to(self.truth.mean(axis=0), self.truth.shape), self.truth, self.bounds)
+        return self._measures(np.tile(self.truth.mean(axis=0), (len(self.truth), 1)))
+
+    def _measures(self, rows: Array) -> dict[str, float]:
+        assert self.truth is not None
+        found = {"relative_error": relative_error(rows, self.truth)}
+        if self.bounds is not None:
+            found["psnr"] = psnr(self.raw(rows), self.raw(self.truth), self.bounds)
+        return {**found, "reidentified": reidentified(rows, self.truth)}
 
 
 def trilateration(case: Case) -> LeakEntry | None:

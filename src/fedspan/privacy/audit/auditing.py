@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ def audit(
     bounds: Bounds | None = None,
     image_shape: tuple[int, int] | None = None,
     landmarks: Array | None = None,
+    preprocess: Sequence[Any] = (),
 ) -> LeakCard:
     """Attack what the coordinator of a run received, and return what came of it.
 
@@ -45,10 +46,14 @@ def audit(
         Where a row is an image.
     landmarks : array (n_y, m), optional
         Of a folder: ``landmarks_`` of the model that the run made.
+    preprocess : sequence of fitted transformers, optional
+        What rows went through before the model. `truth`, `public` and `bounds` are of rows before it. The coordinator
+        knows these steps: where each can be undone, rebuilt rows are given, and PSNR is measured, as before it.
 
     Returns
     -------
     LeakCard
+        Relative error and re-identification are of rows as the model saw them.
 
     Examples
     --------
@@ -65,31 +70,76 @@ def audit(
         received = from_run(source, landmarks)
     else:
         received = from_model(source)
-    case = _case(received, truth, public, bounds, image_shape)
+    case = _case(received, truth, public, bounds, image_shape, preprocess)
     entries = [entry for attack in ATTACKS if (entry := attack(case)) is not None]
-    return LeakCard(received.what, received.where, tuple(entries), _remarks(case, image_shape, bounds))
+    return LeakCard(received.what, received.where, tuple(entries), _remarks(case, bounds))
 
 
 def _case(
-    received: Received, truth: Any, public: Any, bounds: Bounds | None, image_shape: tuple[int, int] | None
+    received: Received,
+    truth: Any,
+    public: Any,
+    bounds: Bounds | None,
+    image_shape: tuple[int, int] | None,
+    preprocess: Sequence[Any],
 ) -> Case:
     """Check what is given, and settle the bounds."""
-    rows = None if truth is None else np.asarray(received.rows_of(truth), dtype=np.float64)
-    columns = None if received.landmarks is None else received.landmarks.shape[1]
-    if rows is not None and (rows.ndim != 2 or columns not in (None, rows.shape[1]) or not np.isfinite(rows).all()):
-        raise InputError(f"truth has the shape {rows.shape}, and must have rows of {columns} finite numbers")
-    if image_shape is not None and columns is not None and int(np.prod(image_shape)) != columns:
-        raise InputError(f"image_shape={tuple(image_shape)} has {int(np.prod(image_shape))} pixels, and rows {columns}")
+    undo = _undo(preprocess)
+    if undo is None and preprocess and (bounds is not None or image_shape is not None):
+        raise InputError("bounds and image_shape are of rows before preprocessing, which cannot be undone here")
     if bounds is not None:
         bounds = check_bounds(bounds)
-    elif public is not None and np.size(public):
+    elif public is not None and np.size(public) and undo is not None:
         bounds = float(np.min(public)), float(np.max(public))
-    elif image_shape is not None and rows is not None:
-        bounds = float(rows.min()), float(rows.max())
-    return Case(received, rows, public, bounds if bounds is None or bounds[0] < bounds[1] else None)
+    rows = None if truth is None else _true_rows(received, truth, preprocess)
+    if rows is not None and image_shape is not None and bounds is None:
+        raw = rows if undo is None else undo(rows)
+        bounds = float(raw.min()), float(raw.max())
+    if image_shape is not None and received.landmarks is not None:
+        pixels, columns = int(np.prod(image_shape)), received.landmarks.shape[1]
+        if pixels != columns:
+            raise InputError(f"image_shape={tuple(image_shape)} has {pixels} pixels, and rows have {columns} columns")
+    if bounds is not None and not bounds[0] < bounds[1]:
+        bounds = None
+    return Case(received, rows, None if public is None else _seen(public, preprocess), bounds, undo)
 
 
-def _remarks(case: Case, image_shape: Any, given: Any) -> tuple[str, ...]:
+def _seen(rows: Any, preprocess: Sequence[Any]) -> Array:
+    """Return rows as the model sees them."""
+    for step in preprocess:
+        rows = step.transform(rows)
+    return np.asarray(rows)
+
+
+def _undo(preprocess: Sequence[Any]) -> Callable[[Array], Array] | None:
+    """Return what leads from rows as the model sees them to rows before preprocessing, or None."""
+    if not all(hasattr(step, "inverse_transform") for step in preprocess):
+        return None
+
+    def undo(rows: Array) -> Array:
+        for step in reversed(preprocess):
+            rows = step.inverse_transform(rows)
+        return np.asarray(rows)
+
+    return undo
+
+
+def _true_rows(received: Received, truth: Any, preprocess: Sequence[Any]) -> Array:
+    if isinstance(truth, Mapping):
+        truth = {name: _seen(part, preprocess) for name, part in truth.items()}
+    else:
+        truth = _seen(truth, preprocess)
+    rows = received.rows_of(truth)
+    columns = rows.shape[-1] if received.landmarks is None else received.landmarks.shape[1]
+    if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype.kind not in "fiub":
+        raise InputError(f"truth has the shape {rows.shape}, and must have rows of {columns} numbers")
+    rows = np.asarray(rows, dtype=np.float64)
+    if not np.isfinite(rows).all():
+        raise InputError("truth must hold finite numbers only")
+    return rows
+
+
+def _remarks(case: Case, given: Any) -> tuple[str, ...]:
     found = []
     received = case.received
     if received.distances is None:

@@ -77,12 +77,3 @@ def check_bounds(bounds: object) -> Bounds:
             f"bounds={bounds!r} must be the least and the greatest value that the data may have, as (0, 1)"
         )
     return low, high
-
-
-def measures(rebuilt: Array, truth: Array, bounds: Bounds | None) -> dict[str, float]:
-    """Return all measures by name; `psnr` where the values' bounds are known."""
-    found = {"relative_error": relative_error(rebuilt, truth)}
-    if bounds is not None:
-        found["psnr"] = psnr(rebuilt, truth, bounds)
-    found["reidentified"] = reidentified(rebuilt, truth)
-    return found

@@ -181,7 +181,7 @@ def _best_cut(B: Array, Y: Matrix) -> float:
         wanted = -0.5 * (np.square(B[:, out], dtype=np.float64) - np.vecdot(D, D) - q[:, None])
         C, G = T @ known.U / known.S, known.V @ D.T
         errors += [float(((wanted - (C * known.weights(cut)) @ G) ** 2).sum()) for cut in CUTS]
-    return CUTS[int(np.argmin(errors))]
+    return float(CUTS[int(np.argmin(errors))])
 
 
 def _check(B: Array, Y: Matrix) -> None:

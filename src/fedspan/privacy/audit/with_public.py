@@ -95,17 +95,20 @@ def _principal(D: Matrix) -> tuple[Matrix, Matrix]:
 def _signs(mine: Matrix, theirs: Matrix) -> Matrix:
     """Return the signs of axes by which rows come nearest to public ones: the leading ones tried in all ways."""
     k = min(_SIGNED, mine.shape[1])
-    few = mine[np.linspace(0, len(mine) - 1, min(len(mine), 300)).astype(int), :k]
-    many = theirs[np.linspace(0, len(theirs) - 1, min(len(theirs), 1500)).astype(int), :k]
-    squares = 0.5 * np.vecdot(many, many)
+    few, many = _some(mine, 250)[:, :k], _some(theirs, 1000)[:, :k]
+    squares = np.float32(0.5) * np.vecdot(many, many)
     best, found = np.inf, np.ones(k)
     for number in range(2**k):
         signs = 1.0 - 2.0 * ((number >> np.arange(k)) & 1)
         # ||a - b||^2 / 2 less what the signs do not change
-        apart = float((squares - (few * signs) @ many.T).min(axis=1).sum())
+        apart = float((squares - (few * signs.astype(np.float32)) @ many.T).min(axis=1).sum())
         if apart < best:
             best, found = apart, signs
     return np.concatenate([found, np.ones(mine.shape[1] - k)])
+
+
+def _some(rows: Matrix, most: int) -> NDArray[np.float32]:
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)].astype(np.float32)
 
 
 def _matches(A: Matrix, B: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

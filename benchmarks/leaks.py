@@ -64,8 +64,10 @@ class _Images:
         """Return recall of the ten true neighbours, and the accuracy of ten neighbours by landmark coordinates."""
         form = landmark_form((found.points - found.centre) / found.scale, "coordinates", residuals)
         mine = nearest(form.of(B / found.scale), 10)[0]
-        hits = np.mean([len(np.intersect1d(a, b)) for a, b in zip(mine, self.neighbors, strict=True)])
-        return float(hits) / 10, self.accuracy(mine)
+        return self.recall(mine), self.accuracy(mine)
+
+    def recall(self, neighbors: np.ndarray) -> float:
+        return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(neighbors, self.neighbors, strict=True)]) / 10)
 
     def accuracy(self, neighbors: np.ndarray) -> float:
         votes = np.zeros((len(self.y), self.y.max() + 1))
@@ -117,9 +119,8 @@ def _curve() -> dict[str, float]:
     data = _images("MNIST")
     figures = {"raw accuracy": data.accuracy(data.neighbors)}
     mean = np.tile(data.X.mean(axis=0), (len(data.X), 1))
-    print(
-        f"MNIST {len(data.X)}, mean image {psnr(mean, data.X, UNIT):.1f} dB; accuracy on raw rows {figures['raw accuracy']:.3f}"
-    )
+    base, raw = psnr(mean, data.X, UNIT), figures["raw accuracy"]
+    print(f"MNIST {len(data.X)}, mean image {base:.1f} dB; accuracy on raw rows {raw:.3f}")
     print("n_y   relative error  re-identified  PSNR  with public rows  recall10  accuracy")
     for n_y, rounds in [(n_y, 50) for n_y in CURVE] + [(500, 0)]:
         found, B = data.posted(n_y, rounds)
@@ -159,18 +160,22 @@ def _rounding() -> dict[str, float]:
         "noise sd 1": B + rng.standard_normal(B.shape),
     }
     figures = {}
-    print("MNIST 3000, n_y=500   PSNR: plain inversion  with the cut  best cut  |  recall10 (as the map would have it)")
-    for name, seen in kinds.items():
-        seen = np.abs(np.asarray(seen, dtype=np.float64))
+    print("MNIST 3000, n_y=500: PSNR by plain inversion, with the cut, with the best cut (found by the truth);")
+    print("recall10 of the map's own coordinates, and of the rows rebuilt with the cut")
 
-        def at(cut: float | str, seen: np.ndarray = seen) -> float:
-            return psnr(trilaterate(seen, found.points, cut=cut).rows, data.X, UNIT)
-
-        plain, ours, best = at(0), at("auto"), max(at(cut) for cut in np.geomspace(1e-4, 1, 17))
-        recall = data.use(found, seen)[0]
-        print(f"{name:15}  {plain:26.1f}  {ours:12.1f}  {max(best, plain):8.1f}  |  {recall:8.3f}")
-        figures |= {f"{name}: PSNR, plain": plain, f"{name}: PSNR, with the cut": ours}
+    for name, given in kinds.items():
+        seen = np.abs(np.asarray(given, dtype=np.float64))
+        plain, ours = _rows(seen, found, 0.0), _rows(seen, found, "auto")
+        best = max(psnr(_rows(seen, found, cut), data.X, UNIT) for cut in (0.0, *np.geomspace(1e-4, 1, 33)))
+        first, second = psnr(plain, data.X, UNIT), psnr(ours, data.X, UNIT)
+        recall = data.use(found, seen)[0], data.recall(_neighbors(ours))
+        print(f"{name:15}  {first:5.1f}  {second:5.1f}  {best:5.1f}  |  {recall[0]:.3f}  {recall[1]:.3f}")
+        figures |= {f"{name}: PSNR, plain": first, f"{name}: PSNR, with the cut": second}
     return figures
+
+
+def _rows(B: np.ndarray, found: Landmarks, cut: float | str) -> np.ndarray:
+    return trilaterate(B, found.points, cut=cut).rows
 
 
 def _rotation() -> dict[str, float]:
@@ -188,9 +193,8 @@ def _rotation() -> dict[str, float]:
             before = psnr(turned, data.X, UNIT)
             after, named = psnr(rows, data.X, UNIT), reidentified(rows, data.X)
             labels = float(np.mean(data.public_y[_nearest(rows, data.public)] == data.y))
-            print(
-                f"{name}, key {key}: turned {before:.1f} dB, undone {after:.1f} dB, re-identified {named:.3f}, labels guessed {labels:.3f}"
-            )
+            told = f"re-identified {named:.3f}, labels guessed {labels:.3f}"
+            print(f"{name}, key {key}: turned {before:.1f} dB, undone {after:.1f} dB, {told}")
             figures |= {f"{name} key {key}: PSNR, rotation undone": after, f"{name} key {key}: re-identified": named}
     print("(aim: MNIST 20 dB, .99 re-identified)")
     return figures

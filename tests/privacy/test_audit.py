@@ -10,6 +10,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, JournalError
+from fedspan.estimators.replayed_landmarks import replayed_landmarks
 from fedspan.federation.journal_reading import read_journal
 from fedspan.privacy.audit import LeakCard, Received, audit, from_model, from_run, psnr, relative_error, trilaterate
 from fedspan.protocols.feddl import feddl
@@ -162,6 +163,31 @@ def test_distances_in_several_messages_are_put_together(table, tmp_path):
     assert len(list(read_journal(tmp_path / "run-000" / "journal")[1])) > 1
     received = from_run(tmp_path, found.points)
     np.testing.assert_array_equal(received.distances, np.concatenate([posted[name] for name in received.sites]))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"landmark_settings": {"local_steps": 2, "upload": "landmarks", "momentum": 0.0, "gamma": 2.0}},
+        {"random_state": 7, "landmark_settings": {"n_frequencies": 0, "precision": "single"}},
+        {"gamma": 3.0, "affinity": "kernel"},
+    ],
+)
+def test_landmarks_are_computed_again_from_the_sums_of_a_journal(table, tmp_path, settings):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path, seed=3) as fed:
+        model = fs.FedSpectralClustering(2, n_landmarks=12, rounds=4, **settings).fit(fed)
+    np.testing.assert_array_equal(replayed_landmarks(tmp_path / "run-000" / "journal"), model.landmarks_)
+    card = audit(tmp_path, landmarks=replayed_landmarks, truth={name: X[sites == name] for name in SITES})
+    assert card.entries[0].measures["relative_error"] < 1e-4
+
+
+def test_landmarks_of_a_run_without_any_are_refused(table, tmp_path):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        fs.FedPCA(2).fit(fed)
+    with pytest.raises(InputError, match="name the model that the run made"):
+        replayed_landmarks(tmp_path / "run-000" / "journal")
 
 
 def test_reading_a_journal_changes_nothing_and_stops_at_a_torn_frame(run, tmp_path):

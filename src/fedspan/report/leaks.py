@@ -134,7 +134,7 @@ def _pictures(
     most = MOST_STRIPS if image_shape is None else MOST_IMAGES
     picked = np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
     few = [(name, rows[picked]) for name, rows in shown]
-    said = f"Rows {', '.join(str(i + 1) for i in picked)} of {count(n)}, in the order of sites."
+    said = f"Rows {', '.join(str(i + 1) for i in picked)} of {count(n)}."
     if image_shape is not None:
         return section("rows", "Rebuilt rows", image_strips(few, image_shape), lead=said)
     rest = "" if columns is None or len(columns) <= 40 else f" The first 40 of {len(columns)} columns."

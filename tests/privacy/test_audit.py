@@ -278,11 +278,11 @@ def test_mnist_images_come_back_from_500_landmarks_and_a_rotation_does_not_hide_
 
     real_file("mnist.npz")
     mnist = load_mnist()
-    chosen = np.random.default_rng(0).permutation(len(mnist.data))[:2100]
-    X, public = mnist.data[chosen[:600]] / 255.0, mnist.data[chosen[600:]] / 255.0
-    sites = mnist.target[chosen[:600]].astype(str)
+    chosen = np.random.default_rng(0).permutation(len(mnist.data))[:2800]
+    X, public = mnist.data[chosen[:800]] / 255.0, mnist.data[chosen[800:]] / 255.0
+    sites = mnist.target[chosen[:800]].astype(str)
     fed = fs.federate(X, sites=sites)
-    found = fed.run(feddl, n_landmarks=500, rounds=15, n_frequencies=0)
+    found = fed.run(feddl, n_landmarks=500, rounds=20, n_frequencies=0)
     posted = fed.run(landmark_distances, landmarks=found)
     received = Received(
         "feddl",

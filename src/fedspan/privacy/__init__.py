@@ -1,0 +1,1 @@
+"""What may be known of single rows: audits of what a coordinator received."""

@@ -76,7 +76,8 @@ def reduced(X: Array, centre: Matrix, scale: float, precision: str) -> Array:
     """Return ``(X - centre) / scale``, in single or double precision."""
     D = np.asarray(X, dtype=np.float64) - centre
     D /= scale
-    return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
+    with np.errstate(over="ignore"):  # where no moments were asked for, rows may be beyond single precision
+        return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
 
 
 @step

@@ -118,6 +118,7 @@ def local_ledger(site: Site) -> dict[str, Any]:
     return {"simulated": site.ledger is None or site.ledger.simulated}
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of rows that are left out for it
 def bounded_pull(site: Site, Y: Array, gamma: float) -> Matrix:
     """Return ``A_p`` of the rows that are not far out; rows that are no numbers count for nothing."""
     if not squared_norms(np.asarray(Y, dtype=np.float64)).max() <= (1.01 * LANDMARKS_WITHIN) ** 2:

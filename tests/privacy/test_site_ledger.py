@@ -149,7 +149,8 @@ def test_a_site_whose_budget_is_spent_fails_and_the_others_go_on(tmp_path):
 def test_if_all_refuse_the_run_ends_with_that_sentence(tmp_path):
     sites = [fs.Site(name, rows(), ledger=ledger_at(tmp_path, name, epsilon=0.5)) for name in "abc"]
     model = fs.FedLandmarks(5, rounds=3, privacy=fs.privacy.GaussianGradient(8.0, 1e-5))
-    with pytest.raises(QuorumError, match=r"this site refuses: its privacy budget is epsilon=0\.5"):
+    refused = pytest.raises(QuorumError, match=r"this site refuses: its privacy budget is epsilon=0\.5")
+    with pytest.warns(UserWarning, match="budget of a, b, c does not last for this run"), refused:
         model.fit(fs.LocalFederation(sites))
 
 

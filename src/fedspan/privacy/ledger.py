@@ -134,6 +134,10 @@ class Ledger:
         """Every charge, the oldest first."""
         return tuple(self._charges)
 
+    def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
+        """Whether the budget lasts for one more charge, as far as this process knows what was spent."""
+        return (self.cost + Cost(mu2, rho)).within(self.epsilon, self.delta)
+
     def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of a question's noise, charged if this is the first time that it is asked.
 
@@ -259,6 +263,10 @@ class SimulatedLedger:
 
     def __init__(self, name: str, seed: int) -> None:
         self._secret = blake2b(f"fedspan simulated ledger\0{seed}\0{name}".encode(), digest_size=32).digest()
+
+    def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
+        """Whether the budget lasts: there is none."""
+        return True
 
     def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of a question's noise."""

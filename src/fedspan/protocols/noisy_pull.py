@@ -113,9 +113,10 @@ def local_rows(site: Site) -> dict[str, Any]:
 
 
 @step(public=True)
-def local_ledger(site: Site) -> dict[str, Any]:
-    """Leaves the site: whether its noise is simulated."""
-    return {"simulated": site.ledger is None or site.ledger.simulated}
+def local_ledger(site: Site, mu2: float) -> dict[str, Any]:
+    """Leaves the site: whether its noise is simulated, and whether its budget lasts for a new cost of `mu2`."""
+    ledger = site.ledger
+    return {"simulated": ledger is None or ledger.simulated, "lasts": ledger is None or ledger.lasts(mu2=mu2)}
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of rows that are left out for it

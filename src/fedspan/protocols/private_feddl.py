@@ -6,6 +6,7 @@ The record of the run says what was spent, what the noise covers and what it doe
 from __future__ import annotations
 
 import math
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -132,7 +133,8 @@ def spent_by(
     leaves_out: tuple[str, ...] = (),
 ) -> PrivacySpent:
     """Return what Gaussian replies (by noise over sensitivity, how many) spend at every site, exactly and counted."""
-    exact = epsilon_of(math.sqrt(sum(count / z**2 for z, count in events.items())), privacy.delta)
+    mu2 = sum(count / z**2 for z, count in events.items())
+    exact = epsilon_of(math.sqrt(mu2), privacy.delta)
     try:
         counted = dict.fromkeys(fed.sites, accountant_epsilon(events, privacy.delta))
     except MissingPackageError:
@@ -144,13 +146,21 @@ def spent_by(
         counted,
         covers,
         leaves_out,
-        _simulated(fed),
+        _simulated(fed, mu2),
     )
 
 
-def _simulated(fed: Federation) -> tuple[str, ...]:
-    """Return the sites whose noise is simulated."""
-    return tuple(site for site, reply in fed.ask(local_ledger).ok.items() if reply.get("simulated") is not False)
+def _simulated(fed: Federation, mu2: float = 0.0) -> tuple[str, ...]:
+    """Return the sites whose noise is simulated; warn where budgets do not last for what is coming."""
+    replies = fed.ask(local_ledger, mu2=mu2).ok
+    short = [site for site, reply in replies.items() if reply.get("lasts") is False]
+    if short:
+        warnings.warn(
+            f"the privacy budget of {', '.join(short[:10])} does not last for this run: unless it repeats questions "
+            "that were answered before, these sites will refuse before its end",
+            stacklevel=2,
+        )
+    return tuple(site for site, reply in replies.items() if reply.get("simulated") is not False)
 
 
 def _figures(value: float) -> float:

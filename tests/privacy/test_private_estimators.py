@@ -210,6 +210,35 @@ def test_rows_are_drawn_in_and_what_is_no_number_is_hidden():
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0.3, 0.4], [0, 0], [0, 0], [s, s], [-s, s]], atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"center": np.zeros((1, 80, 4))},
+        {"center": np.zeros((80, 4))},
+        {"center": np.zeros(3)},
+        {"sigma": 0.0},
+        {"sigma": np.nan},
+        {"sigma": np.inf},
+        {"clip": np.nan},
+        {"clip": 0.0},
+    ],
+)
+def test_a_site_refuses_to_show_rows_that_no_noise_covers(told):
+    from fedspan.privacy.noisy_rows import noisy_rows
+
+    X, labels = table()
+    fed = fs.federate(X, sites=labels).apply(noisy_rows, **{"center": 0.0, "clip": 1.0, "sigma": 1.0, **told})
+    with pytest.raises(QuorumError):
+        fed.ask(local_look)
+
+
+def test_no_rounds_cost_nothing():
+    X, labels = table()
+    spent = fs.FedLandmarks(5, rounds=0, privacy=COVERED).fit(X, sites=labels).privacy_
+    assert spent.worst == 0.0
+    assert max(spent.accountant.values()) == 0.0
+
+
 def test_new_rows_of_a_federation_are_noisy_too(tmp_path):
     fed = fs.LocalFederation(sites_with_ledgers(tmp_path))
     model = landmarks(DATA, fed)

@@ -51,6 +51,13 @@ def test_a_charge_is_what_the_reply_costs(tmp_path):
     assert ledger.spent == pytest.approx(epsilon_of(1 / MULTIPLIER, 1e-5))
 
 
+def test_a_question_that_is_refused_costs_nothing(tmp_path):
+    ledger = ledger_at(tmp_path)
+    with pytest.raises(QuorumError, match="landmarks beyond"):
+        asked(fs.Site("a", rows(), ledger=ledger), Y + 100.0)
+    assert not ledger.charges
+
+
 def test_local_steps_are_charged_each(tmp_path):
     ledger = ledger_at(tmp_path)
     payload = {"size": 1.0, "steps": 3, "upload": "landmarks"}

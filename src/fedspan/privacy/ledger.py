@@ -173,8 +173,10 @@ class Ledger:
     @contextmanager
     def _locked(self, make: bool = False) -> Iterator[Any]:
         """Have the file to this process alone, with all that others have written to it known."""
-        import fcntl
-
+        try:
+            import fcntl
+        except ImportError:
+            raise LedgerError("a ledger needs a system that can lock files for one process: Linux or macOS") from None
         with self._thread:
             try:
                 new = make and not self.path.exists()

@@ -57,7 +57,7 @@ def private_feddl(fed: Federation, *, privacy: Mechanism, **settings: Any) -> La
 
 def seen_with_noise(fed: Federation, privacy: GaussianData) -> Federation:
     """Return the federation of noisy rows, and put into the record what it costs to look at it."""
-    spent = spent_by(fed, privacy, {1 / _mu(privacy): 1}, ("everything that is made of the rows",))
+    spent = _spent_by(fed, privacy, {1 / _mu(privacy): 1}, ("everything that is made of the rows",))
     fed.spent(spent)
     return with_noisy_rows(fed, privacy)
 
@@ -78,7 +78,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
     multiplier = privacy.multiplier(events)
     public = privacy.center is not None
     covers = ("what is sent in each round, and so the landmarks",)
-    spent = spent_by(fed, privacy, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
+    spent = _spent_by(fed, privacy, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
     fed.spent(spent)
 
     def moments(fed: Federation) -> Moments:
@@ -125,7 +125,7 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
     return found
 
 
-def spent_by(
+def _spent_by(
     fed: Federation,
     privacy: GaussianData | GaussianGradient,
     events: dict[float, int],

@@ -303,6 +303,17 @@ def test_parameters_are_those_of_scikit_learn():
     assert repr(many) != repr(GaussianData(1.0, 1e-5, 1.0, center=np.arange(100.0) + 1e-9))
 
 
+def test_two_fits_of_one_run_are_counted_both():
+    X, labels = table()
+    with fs.federate(X, sites=labels).begin("both") as run:
+        fs.FedLandmarks(5, rounds=2, privacy=COVERED).fit(run)
+        fs.FedSpectralClustering(2, n_landmarks=5, rounds=2, privacy=GRADIENT).fit(run)
+        spent = run.record.privacy
+    assert spent.worst == pytest.approx(80.0)
+    assert spent.delta == pytest.approx(2e-5)
+    assert spent.leaves_out == (MOMENTS, POSTED)
+
+
 def test_records_keep_what_was_spent(tmp_path):
     X, labels = table()
     fed = fs.federate(X, sites=labels, run_dir=tmp_path)

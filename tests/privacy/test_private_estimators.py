@@ -134,11 +134,29 @@ def test_more_noise_less_fit():
 
 def test_explicit_values_win():
     X, labels = table()
-    default = fs.FedLandmarks(6, rounds=3, privacy=GRADIENT, random_state=0).fit(X, sites=labels).landmarks_
-    same = fs.FedLandmarks(6, rounds=3, privacy=GRADIENT, momentum=0.0, step_size=1.0, random_state=0)
-    other = fs.FedLandmarks(6, rounds=3, privacy=GRADIENT, momentum=0.9, random_state=0)
+    weak = GaussianGradient(1000.0, 1e-5)
+    default = fs.FedLandmarks(6, rounds=3, privacy=weak, random_state=0).fit(X, sites=labels).landmarks_
+    same = fs.FedLandmarks(6, rounds=3, privacy=weak, momentum=0.0, step_size=1.0, random_state=0)
+    other = fs.FedLandmarks(6, rounds=3, privacy=weak, momentum=0.9, random_state=0)
     assert np.array_equal(same.fit(X, sites=labels).landmarks_, default)
     assert not np.array_equal(other.fit(X, sites=labels).landmarks_, default)
+
+
+@pytest.mark.parametrize(("steps", "upload"), [(1, "gradient"), (2, "gradient"), (2, "landmarks")])
+def test_noise_does_not_carry_the_landmarks_away(steps, upload):
+    X, labels = table()
+    strong = GaussianGradient(0.1, 1e-5, center=0.5, scale=(2.0, 1.0, 1.0, 0.5))
+    options = {"privacy": strong, "local_steps": steps, "upload": upload, "random_state": 0}
+    spread = np.sqrt(4 + 1 + 1 + 0.25)
+    start = fs.FedLandmarks(30, rounds=0, **options).fit(X, sites=labels).landmarks_
+    by_default = fs.FedLandmarks(30, rounds=10, **options).fit(X, sites=labels).landmarks_
+    by_hand = fs.FedLandmarks(30, rounds=10, step_size=1.0, **options).fit(X, sites=labels).landmarks_
+
+    def moved(landmarks):
+        return np.sqrt(((landmarks - start) ** 2).sum(axis=1).mean()) / spread
+
+    assert 0.5 * np.sqrt(0.1) < moved(by_default) < 1.5 * np.sqrt(0.1)
+    assert moved(by_hand) > 2.0
 
 
 def test_what_is_asked_of_the_sites_with_noise_on_gradients():

@@ -30,6 +30,7 @@ from fedspan.protocols.noisy_pull import (
     local_paper_descent,
     local_paper_pull,
     local_rows,
+    pull_sensitivity,
 )
 
 Mechanism = GaussianData | GaussianGradient | PaperNoise
@@ -92,6 +93,9 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
         {"multiplier": multiplier},
         moments=moments if public else None,
         within=LANDMARKS_WITHIN,
+        deviation=lambda n_landmarks, gamma, precision: (
+            multiplier * pull_sensitivity(n_landmarks, gamma, np.float32 if precision == "single" else np.float64)
+        ),
     )
     return feddl(fed, **settings, noise=noise)
 

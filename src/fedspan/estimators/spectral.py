@@ -36,7 +36,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     Parameters
     ----------
     n_clusters : int, default=8
-    n_landmarks, rounds, landmark_settings, random_state, verbose
+    n_landmarks, rounds, landmark_settings, privacy, random_state, verbose
         As in `FedTSNE`.
     affinity : {"neighbors", "kernel"}, default="neighbors"
         The graph of nearest neighbours, or the Gaussian kernel by its Nystrom form: O(n n_landmarks^2).
@@ -55,7 +55,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     labels_ : array (n,)
         Fitted on a table, in the order of its rows; on a federation, in site order, then row order.
     row_sites_ : array (n,)
-    landmarks_, gamma_, mmd2_, centre_, scale_, precision_
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
         Of the landmarks, as in `FedLandmarks`.
     eigenvalues_ : array (n_clusters,)
         Of the normalised affinity, falling from 1: the gap after them says how clear the clusters are.
@@ -86,6 +86,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         neighbors: str = "auto",
         share: str = "distances",
         landmark_settings: Mapping[str, Any] | None = None,
+        privacy: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -99,6 +100,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         self.neighbors = neighbors
         self.share = share
         self.landmark_settings = landmark_settings
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 

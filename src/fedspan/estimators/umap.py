@@ -30,7 +30,7 @@ class FedUMAP(FedMap):
 
     Parameters
     ----------
-    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, random_state, verbose
+    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, privacy, random_state, verbose
         As in `FedTSNE`.
     n_neighbors : int, default=15
         Of each row, itself included; at most the number of rows.
@@ -44,7 +44,7 @@ class FedUMAP(FedMap):
     Attributes
     ----------
     embedding_, row_sites_, landmarks_, gamma_, mmd2_, centre_, scale_, precision_, factor_, offset_, residuals_, \
-sites_, run_
+privacy_, sites_, run_
         As in `FedTSNE`.
 
     Notes
@@ -77,6 +77,7 @@ sites_, run_
         n_epochs: int | None = None,
         neighbors: str = "auto",
         landmark_settings: Mapping[str, Any] | None = None,
+        privacy: Any = None,
         n_jobs: int = 1,
         random_state: Any = None,
         verbose: int = 0,
@@ -92,6 +93,7 @@ sites_, run_
         self.n_epochs = n_epochs
         self.neighbors = neighbors
         self.landmark_settings = landmark_settings
+        self.privacy = privacy
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

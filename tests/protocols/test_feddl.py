@@ -10,7 +10,7 @@ import fedspan as fs
 from fedspan.errors import InputError, QuorumError
 from fedspan.linalg import mmd2
 from fedspan.protocols import feddl as module
-from fedspan.protocols import rows_pull
+from fedspan.protocols import landmark_descent, rows_pull
 from fedspan.protocols.feddl import feddl, local_descent, local_pull
 
 
@@ -42,7 +42,7 @@ def test_gradient_agrees_with_finite_differences():
     Y, gamma, rng = X[:7] + 0.5, 0.2, np.random.default_rng(1)
     sites = [fs.Site(str(k), X[labels == k]) for k in range(3)]
     total = fs.LocalFederation(sites).sum(local_pull, Y=Y, gamma=gamma)
-    gradient = module.mean_gradient(total["pull"], total["n"], module.own_pull(Y, gamma)[0], gamma)
+    gradient = landmark_descent.mean_gradient(total["pull"], total["n"], landmark_descent.own_pull(Y, gamma)[0], gamma)
     for _ in range(5):
         direction, h = rng.normal(size=Y.shape), 1e-5
         slope = (discrepancy(X, Y + h * direction, gamma) - discrepancy(X, Y - h * direction, gamma)) / (2 * h)

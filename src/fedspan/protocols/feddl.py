@@ -27,13 +27,16 @@ from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, Total, lens, step
 from fedspan.linalg.devices import check_device
-from fedspan.linalg.gaussian_kernel import characteristic, frequencies, kernel_pull
+from fedspan.linalg.gaussian_kernel import characteristic, frequencies
+from fedspan.protocols.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row
 from fedspan.protocols.moments import Moments, moments
 from fedspan.protocols.rows_pull import rows_and_norms, rows_pull
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
+#: Part of the rows' variance that noise alone may add to landmarks over all rounds: a default step gets no larger.
+_NOISY_PART = 0.1
 #: Kernel evaluations times columns of one round, above which ``precision="auto"`` is single.
 SINGLE_ABOVE = 2**32
 
@@ -58,7 +61,8 @@ class Noise:
     """What noise changes: the steps, what these are told besides, and what is public (see `private_feddl`).
 
     `pull` and `descent` stand in for `local_pull` and `local_descent`; with `kernel` their replies have the sum of the
-    kernel values. `moments` are public ones. Landmarks are kept `within` so many times the rows' spread.
+    kernel values. `moments` are public ones. Landmarks are kept `within` so many times the rows' spread. `deviation` is
+    that of the noise on one site's ``A_p``, as far as it is known: the default step gets no larger than it allows.
     """
 
     pull: Callable[..., dict[str, Any]]
@@ -67,6 +71,7 @@ class Noise:
     kernel: bool = False
     moments: Callable[[Federation], Moments] | None = None
     within: float = np.inf
+    deviation: Callable[[int, float, str], float] | None = None
 
 
 @lens
@@ -74,7 +79,8 @@ def reduced(X: Array, centre: Matrix, scale: float, precision: str) -> Array:
     """Return ``(X - centre) / scale``, in single or double precision."""
     D = np.asarray(X, dtype=np.float64) - centre
     D /= scale
-    return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
+    with np.errstate(over="ignore"):  # where no moments were asked for, rows may be beyond single precision
+        return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
 
 
 @step
@@ -101,18 +107,6 @@ def local_descent(
 
     sent = descended(pull_at, Y, len(site), gamma, size, steps, upload)
     return {upload: sent, "kernel": kernels[0], "n": len(site)}
-
-
-def descended(
-    pull_at: Callable[[int, Array], Array], Y: Array, n: int, gamma: float, size: float, steps: int, upload: str
-) -> Array:
-    """Return n times the landmarks after some steps at a site, or n times the mean gradient on the way."""
-    moved = np.asarray(Y, dtype=np.float64)
-    for number in range(steps):
-        pull = pull_at(number, moved.astype(Y.dtype, copy=False))
-        moved = moved - size * mean_gradient(pull, n, own_pull(moved, gamma)[0], gamma)
-    sent = moved if upload == "landmarks" else (Y - moved) / (steps * size)
-    return np.asarray((n * sent).astype(Y.dtype, copy=False))
 
 
 @step
@@ -154,7 +148,8 @@ def feddl(
         Of the heavy ball; 0 is the paper's plain gradient descent. Default: 0.9, and 0 with noise, which momentum
         would multiply.
     step_size : float, optional
-        In units of 1 / L; below ``2 (1 + momentum)``, where it gets unstable. Default: 2, and 1 without momentum.
+        In units of 1 / L; below ``2 (1 + momentum)``, where it gets unstable. Default: 2, and 1 without momentum; with
+        noise of a known size less, where otherwise noise alone would carry the landmarks away.
     local_steps : int, default=1
         Q in the paper: steps at a site between two messages. Above 1 sites whose rows differ pull the result apart.
     upload : {"gradient", "landmarks"}, default="gradient"
@@ -203,6 +198,11 @@ def feddl(
     prepared = fed.apply(reduced, centre=found.mean, scale=scale, precision=precision)
     width = 0.5 * gamma  # of the reduced rows, whose mean squared distance is 2
     size = (2.0 if momentum else 1.0) if step_size is None else step_size
+    quiet = np.inf  # the largest step, not in units of 1 / L
+    if step_size is None and told.deviation is not None:
+        sent = told.deviation(n_landmarks, width, precision) * np.sqrt(len(fed.sites))
+        noise_of_gradient = 4 * width / (max(1, found.n) * n_landmarks) * sent
+        quiet = np.sqrt(_NOISY_PART / (max(1, rounds * local_steps) * m)) / noise_of_gradient
     Y = kept_within(_start(fed, found, scale, n_landmarks), told.within)
     discrepancy = _Discrepancy(prepared, n_frequencies, m, width)
     fed.log(precision=precision, gamma=width / scale**2)
@@ -218,14 +218,15 @@ def feddl(
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         if local_steps == 1 and upload == "gradient":
-            move = -size / lipschitz * mean_gradient(total["pull"], total["n"], own, width)
+            move = -min(size / lipschitz, quiet) * mean_gradient(total["pull"], total["n"], own, width)
         else:
             if not told.kernel:
                 lipschitz = _lipschitz(width, _kernel_mean(None, False, own_mean, n_landmarks), n_landmarks)
-            steps = {"size": size / lipschitz, "steps": local_steps, "upload": upload}
+            stride = min(size / lipschitz, quiet)
+            steps = {"size": stride, "steps": local_steps, "upload": upload}
             total = prepared.sum(told.descent, Y=message, **steps, **told_all)
-            sent = _mean(_whole(total, told.kernel, **{upload: Y.shape})[upload], total["n"])
-            move = sent - message if upload == "landmarks" else -local_steps * size / lipschitz * sent
+            sent = per_row(_whole(total, told.kernel, **{upload: Y.shape})[upload], total["n"])
+            move = sent - message if upload == "landmarks" else -local_steps * stride * sent
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         # MMD^2 less the part that Y has no influence on; and where it was followed, all of it
@@ -277,7 +278,7 @@ class _Discrepancy:
         self.W = frequencies(prepared.rng, count, columns, gamma).astype(np.float32)
         if count:
             total = prepared.sum(local_characteristic, W=self.W)
-            self.rows = _mean(_whole(total, False, characteristic=(2, count))["characteristic"], total["n"])
+            self.rows = per_row(_whole(total, False, characteristic=(2, count))["characteristic"], total["n"])
 
     def of(self, Y: Matrix) -> dict[str, float]:
         if not len(self.W):
@@ -292,34 +293,6 @@ def _start(fed: Federation, found: Moments, scale: float, n_landmarks: int) -> M
     return np.asarray(draws * (np.sqrt(found.variance) / scale))
 
 
-def own_pull(Y: Matrix, gamma: float) -> tuple[Matrix, float]:
-    """Return the landmarks' pull at one another, and their mean kernel value."""
-    pull, total = kernel_pull(Y, Y, gamma)
-    return pull, total / len(Y) ** 2
-
-
-def mean_gradient(pull: Array, n: int, own: Matrix, gamma: float) -> Matrix:
-    """Return ``grad f`` (n_y, m) from the pull of n rows and the landmarks' own."""
-    n_y = len(own)
-    gradient = 4 * gamma * (own / (n_y * (n_y - 1)) - _mean(pull, n) / n_y)
-    return np.asarray(gradient)
-
-
-def kept_within(Y: Matrix, radius: float) -> Matrix:
-    """Return landmarks, those beyond `radius` drawn in to it: there no row would pull them back from where noise goes.
-
-    Examples
-    --------
-    >>> kept_within(np.array([[3.0, 4.0], [0.0, 1.0]]), 1.0)
-    array([[0.6, 0.8],
-           [0. , 1. ]])
-    """
-    if radius == np.inf:
-        return Y
-    norms = np.linalg.norm(Y, axis=1, keepdims=True)
-    return np.asarray(Y * np.minimum(1.0, radius / np.maximum(norms, np.finfo(float).tiny)))
-
-
 def _kernel_mean(total: Total | None, told: bool, own_mean: float, n_landmarks: int) -> float:
     """Return the mean kernel value between rows and landmarks, or a bound where no site tells it.
 
@@ -327,7 +300,7 @@ def _kernel_mean(total: Total | None, told: bool, own_mean: float, n_landmarks: 
     """
     if total is None or not told:
         return float(np.sqrt(own_mean))
-    return float(_mean(total["kernel"], total["n"]) / n_landmarks)
+    return float(per_row(total["kernel"], total["n"]) / n_landmarks)
 
 
 def _whole(total: Total, kernel: bool, **shapes: tuple[int, ...]) -> Total:
@@ -338,12 +311,6 @@ def _whole(total: Total, kernel: bool, **shapes: tuple[int, ...]) -> Total:
             found = f"the shape {np.shape(total[name])}" if name in total else "nothing"
             raise MessageError(f"most sites sent {found} as {name!r}, and it must have the shape {shape}")
     return total
-
-
-def _mean(total: Any, n: int) -> Any:
-    if n < 1:
-        raise InputError("the sites that answered have no rows: there is nothing to learn from")
-    return total / n
 
 
 def _lipschitz(gamma: float, kernel: float, n_landmarks: int) -> float:

@@ -29,12 +29,12 @@ def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: floa
     device : str
         As torch names it; a site that does not have it, or none is named, uses numpy.
     within : float
-        Rows of a larger norm, or of none, count for nothing.
+        Rows of a larger norm, or of none, count for nothing; all are taken in the precision of Y.
     """
     here = device_here(device or None)
     landmarks = to_device(Y, here)
     pull, total = np.zeros(Y.shape), 0.0
-    for X, norms in rows_and_norms(site, here):
+    for X, norms in rows_and_norms(site, here, None if within == np.inf else Y.dtype):
         near = norms <= within**2
         more, kernel = kernel_pull(X, landmarks, gamma, norms) if near.all() else kernel_pull(X[near], landmarks, gamma)
         pull += more
@@ -42,15 +42,15 @@ def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: floa
     return pull, total
 
 
-def rows_and_norms(site: Site, device: str | None = None) -> Iterator[tuple[Any, Any]]:
-    """Yield the site's rows and their squared norms: at once where they were kept, in batches otherwise."""
+def rows_and_norms(site: Site, device: str | None = None, kind: Any = None) -> Iterator[tuple[Any, Any]]:
+    """Yield the site's rows, as numbers of `kind`, and their squared norms: at once where they were kept."""
     if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
-        yield site.cached(f"rows and norms on {device}", lambda: _moved(site.X, device))
+        yield site.cached(f"rows and norms on {device} as {kind}", lambda: _moved(site.X, device, kind))
     else:
         for batch in site.batches(_BATCH_ROWS):
-            yield _moved(batch.X, device)
+            yield _moved(batch.X, device, kind)
 
 
-def _moved(X: Array, device: str | None) -> tuple[Any, Any]:
-    moved = to_device(X, device)
+def _moved(X: Array, device: str | None, kind: Any) -> tuple[Any, Any]:
+    moved = to_device(X if kind is None else X.astype(kind, copy=False), device)
     return moved, squared_norms(moved)

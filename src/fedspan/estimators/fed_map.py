@@ -16,6 +16,7 @@ from fedspan.errors import InputError
 from fedspan.estimators.landmarks import checked_settings, keep_landmarks
 from fedspan.estimators.neighbor_search import SEARCHES, find_neighbors, packages
 from fedspan.estimators.posted_rows import PostedRows, in_order, posted_rows, row_order
+from fedspan.estimators.privacy import seen_by
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.linalg.landmark_form import METHODS, LandmarkForm, landmark_form
@@ -103,7 +104,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         """
         check_is_fitted(self)
         if isinstance(X, Federation):
-            return X.apply(place_on_map, columns=self._names(), **self._lens())
+            return seen_by(self.privacy, X).apply(place_on_map, columns=self._names(), **self._lens())
         X = self._validated(X)
         return place_on_map(X, **self._lens()).astype(X.dtype, copy=False)
 

@@ -89,6 +89,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         neighbors: str = "auto",
         share: str = "distances",
         landmark_settings: Mapping[str, Any] | None = None,
+        privacy: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -102,6 +103,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         self.neighbors = neighbors
         self.share = share
         self.landmark_settings = landmark_settings
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 

@@ -101,6 +101,7 @@ class FedTSNE(FedMap):
         n_iter: int = 500,
         neighbors: str = "auto",
         landmark_settings: Mapping[str, Any] | None = None,
+        privacy: Any = None,
         n_jobs: int = 1,
         random_state: Any = None,
         verbose: int = 0,
@@ -115,6 +116,7 @@ class FedTSNE(FedMap):
         self.n_iter = n_iter
         self.neighbors = neighbors
         self.landmark_settings = landmark_settings
+        self.privacy = privacy
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

@@ -77,6 +77,7 @@ sites_, run_
         n_epochs: int | None = None,
         neighbors: str = "auto",
         landmark_settings: Mapping[str, Any] | None = None,
+        privacy: Any = None,
         n_jobs: int = 1,
         random_state: Any = None,
         verbose: int = 0,
@@ -92,6 +93,7 @@ sites_, run_
         self.n_epochs = n_epochs
         self.neighbors = neighbors
         self.landmark_settings = landmark_settings
+        self.privacy = privacy
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

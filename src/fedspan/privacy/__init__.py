@@ -1,0 +1,27 @@
+"""Differential privacy: noise that sites add to what leaves them, what it costs, and the site's own account of it."""
+
+from __future__ import annotations
+
+from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon, zcdp_rho
+from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
+from fedspan.privacy.ledger import Charge, Ledger, SimulatedLedger
+from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, Mechanism, PaperNoise
+from fedspan.privacy.noise import normal
+
+__all__ = [
+    "Charge",
+    "Cost",
+    "GaussianData",
+    "GaussianGradient",
+    "Ledger",
+    "Mechanism",
+    "PaperNoise",
+    "SimulatedLedger",
+    "accountant_epsilon",
+    "epsilon_of",
+    "mu_of",
+    "normal",
+    "sigma_of",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]

@@ -12,6 +12,7 @@ import pandas as pd
 import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
+from fedspan.privacy import GaussianData, GaussianGradient
 from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.refinement import Belief
 from fedspan.protocols.subspace_iteration import local_product
@@ -134,6 +135,8 @@ SETTINGS = {
     "orthogonal_iteration.orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
     "feature_scaling.feature_scaling": {},
     "feddl.feddl": {"n_landmarks": 6, "rounds": 3, "n_frequencies": 8},
+    "private_feddl.private_feddl": {"privacy": GaussianGradient(50.0, 1e-5), "n_landmarks": 6, "rounds": 3},
+    "private_feddl.seen_with_noise": {"privacy": GaussianData(50.0, 1e-5, 9.0)},
     "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
 }
 

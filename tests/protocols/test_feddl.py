@@ -41,7 +41,7 @@ def test_gradient_agrees_with_finite_differences():
     Y, gamma, rng = X[:7] + 0.5, 0.2, np.random.default_rng(1)
     sites = [fs.Site(str(k), X[labels == k]) for k in range(3)]
     total = fs.LocalFederation(sites).sum(local_pull, Y=Y, gamma=gamma)
-    gradient = module._gradient(total["pull"], total["n"], module._own_pull(Y, gamma)[0], gamma)
+    gradient = module.mean_gradient(total["pull"], total["n"], module.own_pull(Y, gamma)[0], gamma)
     for _ in range(5):
         direction, h = rng.normal(size=Y.shape), 1e-5
         slope = (discrepancy(X, Y + h * direction, gamma) - discrepancy(X, Y - h * direction, gamma)) / (2 * h)

@@ -39,7 +39,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     Parameters
     ----------
     n_clusters : int, default=8
-    n_landmarks, rounds, landmark_settings, random_state, verbose
+    n_landmarks, rounds, landmark_settings, privacy, random_state, verbose
         As in `FedTSNE`.
     affinity : {"neighbors", "kernel"}, default="neighbors"
         The graph of nearest neighbours, or the Gaussian kernel by its Nystrom form: O(n n_landmarks^2).
@@ -58,7 +58,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     labels_ : array (n,)
         Fitted on a table, in the order of its rows; on a federation, in site order, then row order.
     row_sites_ : array (n,)
-    landmarks_, gamma_, mmd2_, centre_, scale_, precision_
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
         Of the landmarks, as in `FedLandmarks`.
     eigenvalues_ : array (n_clusters,)
         Of the normalised affinity, falling from 1: the gap after them says how clear the clusters are.

@@ -46,6 +46,9 @@ class FedTSNE(FedMap):
     landmark_settings : dict, optional
         More of FedDL's settings: ``gamma``, ``momentum``, ``step_size``, ``local_steps``, ``upload``, ``precision``,
         ``n_frequencies``, see `FedLandmarks`.
+    privacy : optional
+        Noise that the sites add: `fedspan.privacy.GaussianData` covers all that is posted, `GaussianGradient` only the
+        landmarks, and not the distances. See ``docs/privacy.md``.
     n_jobs : int, default=1
         Threads of the layout. With more than one a map may differ in its last digits from run to run.
     random_state : int, optional
@@ -61,7 +64,7 @@ class FedTSNE(FedMap):
     row_sites_ : array (n,)
         Number of each row's site in ``sites_``.
     kl_divergence_ : float
-    landmarks_, gamma_, mmd2_, centre_, scale_, precision_
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
         Of the landmarks, as in `FedLandmarks`.
     factor_, offset_, residuals_ : array (n, r), array (n,), bool
         The rows' low-rank distances, for new rows. They hold what the coordinator knows of the rows: a saved map

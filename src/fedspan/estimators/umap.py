@@ -30,7 +30,7 @@ class FedUMAP(FedMap):
 
     Parameters
     ----------
-    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, random_state, verbose
+    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, privacy, random_state, verbose
         As in `FedTSNE`.
     n_neighbors : int, default=15
         Of each row, itself included; at most the number of rows.
@@ -44,7 +44,7 @@ class FedUMAP(FedMap):
     Attributes
     ----------
     embedding_, row_sites_, landmarks_, gamma_, mmd2_, centre_, scale_, precision_, factor_, offset_, residuals_, \
-sites_, run_
+privacy_, sites_, run_
         As in `FedTSNE`.
 
     Notes

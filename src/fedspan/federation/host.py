@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from fedspan.errors import FedspanError, PolicyError
 from fedspan.federation.call import Call, Delivery
-from fedspan.federation.secure.vault import Vault
 from fedspan.federation.question import SiteLedger
+from fedspan.federation.secure.vault import Vault
 from fedspan.federation.site import Asked, Site
 from fedspan.federation.state import Changes
 from fedspan.federation.step import find_step

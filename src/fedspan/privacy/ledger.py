@@ -47,7 +47,7 @@ class Ledger:
         The budget for all that this site ever says about its rows, in all runs. May be left out where the file has it.
         Another budget than the file's is the owner's decision, and written into it.
     strict : bool, default=False
-        Refuse every step whose reply carries no noise and is not public (``@step(public=True)``: names of columns, say).
+        Refuse every step whose reply carries no noise and is not public (``@step(public=True)``: names of columns).
         For a site that joins federations whose protocols its owner has not read: nothing then leaves it unaccounted,
         neither moments for a start nor distances for a map.
 

@@ -161,7 +161,7 @@ def per_column(name: str, value: Numbers, columns: int) -> Vector:
 
 def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, int | float):
-        found = None if value is None else float(value)
+        found: float | tuple[float, ...] | None = None if value is None else float(value)
     else:
         try:
             array = np.asarray(value, dtype=np.float64)

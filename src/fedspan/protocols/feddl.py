@@ -76,7 +76,8 @@ def reduced(X: Array, centre: Matrix, scale: float, precision: str) -> Array:
     """Return ``(X - centre) / scale``, in single or double precision."""
     D = np.asarray(X, dtype=np.float64) - centre
     D /= scale
-    return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
+    with np.errstate(over="ignore"):  # where no moments were asked for, rows may be beyond single precision
+        return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
 
 
 @step
@@ -295,6 +296,7 @@ def own_pull(Y: Matrix, gamma: float) -> tuple[Matrix, float]:
 
 
 def mean_gradient(pull: Array, n: int, own: Matrix, gamma: float) -> Matrix:
+    """Return ``grad f`` (n_y, m) from the pull of n rows and the landmarks' own."""
     n_y = len(own)
     gradient = 4 * gamma * (own / (n_y * (n_y - 1)) - _mean(pull, n) / n_y)
     return np.asarray(gradient)

@@ -1,6 +1,6 @@
 """Noise on what the sites send in FedDL (Section 5.2 of the paper), from each site's own secret.
 
-One row x adds ``k(x, y_j) (x - y_j)`` to each row of ``A_p``. As ``r exp(-gamma r^2) <= (2 e gamma)^-1/2``, replacing it
+One row x adds ``k(x, y_j) (x - y_j)`` to each row of ``A_p``. As ``r exp(-gamma r^2) <= (2 e gamma)^-1/2``, replacing x
 moves ``A_p`` by at most ``2 sqrt(n_y) (2 e gamma)^-1/2``, and the site's mean gradient ``-4 gamma / (n_p n_y) A_p`` by
 
     Delta = 8 gamma / (n_p sqrt(n_y)) (2 e gamma)^-1/2,
@@ -118,6 +118,7 @@ def local_ledger(site: Site) -> dict[str, Any]:
     return {"simulated": site.ledger is None or site.ledger.simulated}
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of rows that are left out for it
 def bounded_pull(site: Site, Y: Array, gamma: float) -> Matrix:
     """Return ``A_p`` of the rows that are not far out; rows that are no numbers count for nothing."""
     if not squared_norms(np.asarray(Y, dtype=np.float64)).max() <= (1.01 * LANDMARKS_WITHIN) ** 2:
@@ -127,9 +128,9 @@ def bounded_pull(site: Site, Y: Array, gamma: float) -> Matrix:
         )
     pull = np.zeros(Y.shape)
     for X, norms in rows_and_norms(site):
-        norms = squared_norms(X) if norms is None else norms
-        near = norms <= ROWS_WITHIN**2
-        pull += kernel_pull(X, Y, gamma, norms)[0] if near.all() else kernel_pull(X[near], Y, gamma, norms[near])[0]
+        sizes = squared_norms(X) if norms is None else norms
+        near = sizes <= ROWS_WITHIN**2
+        pull += kernel_pull(X, Y, gamma, sizes)[0] if near.all() else kernel_pull(X[near], Y, gamma, sizes[near])[0]
     return pull
 
 
@@ -144,5 +145,5 @@ def _paper_noisy(site: Site, pull: Array, Y: Array, gamma: float, beta: float, k
     gradient = mean_gradient(pull, n, own_pull(np.asarray(Y, dtype=np.float64), gamma)[0], gamma)
     deviation = beta * float(gradient.std())
     worth = gradient_sensitivity(n, n_y, gamma) / max(deviation, 1e-150)
-    site.state["paper mu2"] = float(site.state.get("paper mu2", 0.0)) + worth**2  # type: ignore[arg-type]
+    site.state["paper mu2"] = float(site.state.get("paper mu2", 0.0)) + worth**2
     return np.asarray(pull + deviation * n * n_y / (4 * gamma) * normal(key, Y.shape))

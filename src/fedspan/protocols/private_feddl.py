@@ -6,6 +6,7 @@ The record of the run says what was spent, what the noise covers and what it doe
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -102,13 +103,11 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
     worth = {site: float(reply["mu2"]) for site, reply in fed.ask(local_paper_cost).ok.items()}
     epsilon = {site: epsilon_of(math.sqrt(mu2), privacy.delta) for site, mu2 in worth.items()}
     accountant: dict[str, float] = {}
-    try:
+    with suppress(MissingPackageError):
         accountant = {
             site: accountant_epsilon({_figures(1 / math.sqrt(mu2)): 1}, privacy.delta) if mu2 else 0.0
             for site, mu2 in worth.items()
         }
-    except MissingPackageError:
-        pass
     leaves_out = (MOMENTS, "the kernel sums that the step is made of", "the sums by which MMD^2 is followed")
     fed.spent(
         PrivacySpent(

@@ -137,6 +137,35 @@ def stopped_section(records: Sequence[RunRecord]) -> Html:
     return section("stopped", "Why it stopped", body, rest)
 
 
+def privacy_section(records: Sequence[RunRecord]) -> Html:
+    """Return what the runs have spent of the sites' privacy, what that covers and what it does not."""
+    parts = []
+    for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
+        spent = record.privacy
+        if spent is None:
+            continue
+        worst = sorted(spent.epsilon, key=lambda site: -spent.epsilon[site])[:MOST_SITES]
+        rows = [
+            [esc(site, 80), f"{spent.epsilon[site]:.4g}", f"{spent.accountant[site]:.4g}" if spent.accountant else "–"]
+            for site in worst
+        ]
+        hidden = len(spent.epsilon) - len(worst)
+        facts = [
+            ("mechanism", spent.mechanism),
+            ("guarantee", "yes" if spent.guaranteed else "none: how large the noise is depends on the rows"),
+            ("delta", f"{spent.delta:g}"),
+            ("unit", spent.unit),
+            ("covers", "; ".join(spent.covers)),
+            ("does not cover", "; ".join(spent.leaves_out) or "–"),
+            ("simulated", f"at {_few(spent.simulated)}: this noise protects nobody" if spent.simulated else "no"),
+        ]
+        more = note(f"and {plural(hidden, 'more site')}, none with a larger epsilon") if hidden > 0 else Html("")
+        shown = table(["site", "epsilon, exact", "epsilon, accountant"], rows)
+        parts += [panel(name, pairs(facts)), shown, more]
+    lead = "Noise was added at the sites. Epsilon is for all that one run asked of a site, the largest first."
+    return section("privacy", "Privacy", *parts, lead=lead)
+
+
 def failures_section(records: Sequence[RunRecord]) -> Html:
     """Return the reasons of failures, the most frequent first, with who gave them and where."""
     reasons = by_reason(records)

@@ -70,6 +70,11 @@ def read_study(path: Path, output: Path | None = None) -> Study:
     )
 
 
+def read_data_plan(copy: Path, folder: Path) -> DataPlan:
+    """Read where the rows are from the copy of a study whose paths are relative to `folder`."""
+    return _data_plan(_table(_parsed(copy)[1], "data", copy), folder / copy.name)
+
+
 def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")

@@ -37,7 +37,9 @@ def neighbors_of(rows: LowRankDistances, k: int = NEIGHBORS) -> tuple[Array, Arr
         return find_neighbors(fed, rows, min(k, len(rows) - 1), "exact")
 
 
-def laid_out(face: str, indices: Array, distances: Array, coordinates: Array, mirror: tuple[int, int] = (1, 1)) -> Array:
+def laid_out(
+    face: str, indices: Array, distances: Array, coordinates: Array, mirror: tuple[int, int] = (1, 1)
+) -> Array:
     """Return the map (n, 2) by ``"t-SNE"`` or ``"UMAP"`` with default settings, from neighbours.
 
     Parameters
@@ -57,9 +59,9 @@ def laid_out(face: str, indices: Array, distances: Array, coordinates: Array, mi
 class Pooled:
     """Rows in one place: their true neighbours, and maps of them."""
 
-    def __init__(self, X: Array) -> None:
+    def __init__(self, X: Array, k: int = NEIGHBORS) -> None:
         self.rows = plain_distances(X)
-        self.indices, self.distances = neighbors_of(self.rows)
+        self.indices, self.distances = neighbors_of(self.rows, k)
 
     def maps(self, faces: Iterable[str]) -> dict[str, Array]:
         """Return a map by each of the faces."""

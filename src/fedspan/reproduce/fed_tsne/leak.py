@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedspan.privacy.audit.measures import psnr, relative_error
-from fedspan.privacy.audit.trilaterate import trilaterate
+from fedspan.privacy.audit import psnr, relative_error, trilaterate
 from fedspan.reproduce.fed_tsne.variants import Learned
 
 #: Rows that are rebuilt.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ SITES = 10
 
 @dataclass(frozen=True)
 class Rows:
-    """A table (n, m) with classes from 0, how many landmarks it gets, and the bounds of its values where these are known."""
+    """A table (n, m) with classes from 0, its number of landmarks, and the bounds of its values where there are any."""
 
     name: str
     X: Array
@@ -32,9 +32,9 @@ class Rows:
         """Number of classes."""
         return int(self.y.max()) + 1
 
-    def some(self, n: int) -> Rows:
-        """Return the first n rows, which are in random order."""
-        return Rows(self.name, self.X[:n], self.y[:n], self.n_landmarks, self.bounds)
+    def with_landmarks(self, n_landmarks: int) -> Rows:
+        """Return the same rows for another number of landmarks."""
+        return replace(self, n_landmarks=n_landmarks)
 
     def iid(self, n_sites: int = SITES) -> Array:
         """Return a site for each row, at random."""

@@ -1,4 +1,4 @@
-"""What changes with the number of sites (Tables 3 and 4), of landmarks, and with the noise: t-SNE of MNIST."""
+"""What changes with the number of sites (Tables 3 and 4), of landmarks, and with the noise: by t-SNE."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fedspan.reproduce.parts import Table
 _SHOWN = ("CA10", "NPA10", "NMI")
 
 
-def by_sites(rows: Rows, pooled: Pooled, counts: dict[str, Sequence[int]]) -> Table:
+def by_sites(rows: Rows, pooled: Pooled, counts: dict[str, Sequence[int]], rounds: int = 50) -> Table:
     """Return Tables 3 and 4: the paper's form by numbers of sites, split ``"by class"`` or ``"IID"``."""
     lines = []
     todo = [(split, n, noise) for split, ns in counts.items() for n in ns for noise in (False, True)]
     for split, n, noise in track(todo, description="sites"):
         sites = rows.by_class(n) if split == "by class" else rows.iid(n)
-        found = learned(rows, sites, PAPER_NOISE if noise else None)
+        found = learned(rows, sites, PAPER_NOISE if noise else None, rounds=rounds)
         map_ = _quality(found, "paper", pooled)
         nmi, kept = SITES.get((split, noise), {}).get(n, (None, None))
         cells = [beside(map_.accuracy[1], None), beside(map_.preserved[1], kept), beside(map_.nmi, nmi)]
@@ -33,16 +33,16 @@ def by_sites(rows: Rows, pooled: Pooled, counts: dict[str, Sequence[int]]) -> Ta
         f"{rows.name}, {len(rows.X):,} rows: t-SNE by number of sites, the paper's form",
         ["", *_SHOWN, "epsilon"],
         lines,
-        f"Tables 3 and 4. {rows.n_landmarks} landmarks, 50 rounds, seed 0. In brackets: the paper's values, of 40,000 "
-        f"rows. Noise: as in the paper; its epsilon (worst site, delta {DELTA:g}) is that of the landmarks alone.",
+        f"Tables 3 and 4. {rows.n_landmarks} landmarks, {rounds} rounds, seed 0. In brackets: the paper's values, of "
+        f"40,000 rows of MNIST. Noise: as in the paper; its epsilon (worst site, delta {DELTA:g}) is that of the landmarks alone.",
     )
 
 
-def by_landmarks(rows: Rows, pooled: Pooled, counts: Sequence[int]) -> Table:
+def by_landmarks(rows: Rows, pooled: Pooled, counts: Sequence[int], rounds: int = 50) -> Table:
     """Return use against leak by number of landmarks, for both forms of distance."""
     lines = []
     for n_y in track(counts, description="landmarks"):
-        found = learned(rows, rows.by_class(), n_landmarks=n_y)
+        found = learned(rows, rows.by_class(), n_landmarks=n_y, rounds=rounds)
         ours, theirs = (_quality(found, method, pooled) for method in ("coordinates", "paper"))
         cells = [beside(value, None) for q in (ours, theirs) for value in (q.accuracy[1], q.preserved[1])]
         lines.append([f"{n_y}", *cells, f"{found.model.mmd2_:.1e}", *leak(found).cells()])
@@ -50,15 +50,15 @@ def by_landmarks(rows: Rows, pooled: Pooled, counts: Sequence[int]) -> Table:
         f"{rows.name}, {len(rows.X):,} rows: t-SNE by number of landmarks",
         ["landmarks", "ours: CA10", "NPA10", "paper's form: CA10", "NPA10", "MMD^2", *HEADS],
         lines,
-        "One class a site, 50 rounds, seed 0, no noise. Leak: rows rebuilt from the posted distances.",
+        f"One class a site, {rounds} rounds, seed 0, no noise. Leak: rows rebuilt from the posted distances.",
     )
 
 
-def by_noise(rows: Rows, pooled: Pooled, betas: Sequence[float]) -> Table:
+def by_noise(rows: Rows, pooled: Pooled, betas: Sequence[float], rounds: int = 50) -> Table:
     """Return both forms by the size of the paper's noise, one class a site."""
     lines = []
     for beta in track(betas, description="noise"):
-        found = learned(rows, rows.by_class(), PaperNoise(beta, DELTA) if beta else None)
+        found = learned(rows, rows.by_class(), PaperNoise(beta, DELTA) if beta else None, rounds=rounds)
         ours, theirs = (_quality(found, method, pooled) for method in ("coordinates", "paper"))
         cells = [beside(value, None) for q in (ours, theirs) for value in (q.accuracy[1], q.preserved[1])]
         lines.append([f"{beta:g}", *cells, _epsilon(found), *leak(found).cells()])
@@ -66,8 +66,8 @@ def by_noise(rows: Rows, pooled: Pooled, betas: Sequence[float]) -> Table:
         f"{rows.name}, {len(rows.X):,} rows: t-SNE by size of the paper's noise",
         ["beta", "ours: CA10", "NPA10", "paper's form: CA10", "NPA10", "epsilon", *HEADS],
         lines,
-        f"{rows.n_landmarks} landmarks, one class a site, 50 rounds, seed 0. The noise's deviation is beta times that of a "
-        f"gradient's entries; epsilon (worst site, delta {DELTA:g}) is what noise of this size would have, for the "
+        f"{rows.n_landmarks} landmarks, one class a site, {rounds} rounds, seed 0. The noise's deviation is beta times "
+        f"that of a gradient's entries; epsilon (worst site, delta {DELTA:g}) is what noise of this size would have, for the "
         "landmarks alone: the posted distances come from the rows as they are.",
     )
 

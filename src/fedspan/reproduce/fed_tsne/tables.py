@@ -1,12 +1,13 @@
-"""Tables 1 and 2: maps of one data set, centralised, by the paper's form of distances and by ours, with and without noise."""
+"""Tables 1 and 2: maps of a data set, centralised, by the paper's form of distances and by ours, with noise or not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from rich.progress import track
 
 from fedspan.privacy.mechanisms import Mechanism
 from fedspan.reproduce.fed_tsne.layouts import Pooled
@@ -26,6 +27,14 @@ class Setting:
     privacy: Mechanism | None
     methods: Sequence[str]
     faces: Sequence[str] = ("t-SNE", "UMAP")
+
+    def only(self, *methods: str) -> Setting:
+        """Return this with some forms of distance alone."""
+        return replace(self, methods=methods)
+
+    def by(self, *faces: str) -> Setting:
+        """Return this with some faces alone."""
+        return replace(self, faces=faces)
 
 
 #: Without noise and with one local step any split has the same landmarks, and so the same maps.
@@ -75,15 +84,15 @@ class Line:
 Found = dict[str, list[Line]]
 
 
-def measured(rows: Rows, settings: Sequence[Setting], faces: Sequence[str] = ("t-SNE", "UMAP")) -> Found:
+def measured(rows: Rows, settings: Sequence[Setting], faces: Sequence[str], rounds: int = 50) -> Found:
     """Make and measure all maps of a data set: lines by face."""
     pooled = Pooled(rows.X)
     found: Found = {face: [] for face in faces}
     for face, Z in pooled.maps(faces).items():
         found[face].append(Line(None, "", quality(Z, rows.y, pooled.indices)))
-    for setting in settings:
+    for setting in track(settings, description=f"maps of {rows.name}"):
         sites = rows.iid() if setting.split == "IID" else rows.by_class()
-        fitted = learned(rows, sites, setting.privacy)
+        fitted = learned(rows, sites, setting.privacy, rounds=rounds)
         leaked = leak(fitted)
         for method in setting.methods:
             for face, Z in fitted.maps(method, [face for face in setting.faces if face in faces]).items():
@@ -92,7 +101,7 @@ def measured(rows: Rows, settings: Sequence[Setting], faces: Sequence[str] = ("t
     return found
 
 
-def map_tables(data: str, rows: Rows, found: Found) -> list[Table]:
+def map_tables(data: str, rows: Rows, found: Found, rounds: int = 50) -> list[Table]:
     """Return a table for each face."""
     columns = ["", *NAMES, "epsilon", *HEADS]
     return [
@@ -100,17 +109,17 @@ def map_tables(data: str, rows: Rows, found: Found) -> list[Table]:
             f"{rows.name}, {len(rows.X):,} rows: {face}",
             columns,
             [line.cells(line.theirs(data, face)) for line in lines],
-            _remark(rows, lines, bool(MAPS.get((data, face)))),
+            _remark(rows, rounds, bool(MAPS.get((data, face)))),
         )
         for face, lines in found.items()
     ]
 
 
-def _remark(rows: Rows, lines: Sequence[Line], compared: bool) -> str:
+def _remark(rows: Rows, rounds: int, compared: bool) -> str:
     theirs = " In brackets: the paper's values, of 40,000 rows and over its runs." if compared else ""
     return (
-        f"{rows.n_landmarks} landmarks, 50 rounds, ten sites where rows are split at random (IID) and one for each class "
-        f"otherwise; one run, seed 0.{theirs} CA: leave-one-out accuracy on the map; NPA: share of the true neighbours "
+        f"{rows.n_landmarks} landmarks, {rounds} rounds, ten sites where rows are split at random (IID) and one for each "
+        f"class otherwise; one run, seed 0.{theirs} CA: leave-one-out accuracy on the map; NPA: share of the true neighbours "
         "kept; NMI, SC: of k-means on the map (SC of at most 4,000 rows). Epsilon: of the landmarks alone, worst site, "
         f"delta {DELTA:g}; it does not cover the posted distances. Leak: rows rebuilt from these."
     )

@@ -1,0 +1,41 @@
+"""What the numbers of this very run say, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedspan.reproduce.fed_tsne.tables import Found, Line, differences
+from fedspan.reproduce.fed_tsne.variants import PAPER_NOISE
+from fedspan.reproduce.parts import Words
+
+
+def words(found: Mapping[str, Found]) -> Words:
+    """Return the paragraphs."""
+    said = []
+    for data, faces in found.items():
+        for face in faces:
+            ours, theirs = (differences(faces, face, method) for method in ("coordinates", "paper"))
+            said.append(
+                f"{data}, {face}: below the centralised map by {ours[0]:.3f} (CA10) and {ours[1]:.3f} (NPA10) with "
+                f"landmark coordinates, by {theirs[0]:.3f} and {theirs[1]:.3f} with the paper's form."
+            )
+    lines = [line for faces in found.values() for several in faces.values() for line in several]
+    noisy = [line.epsilon for line in lines if line.setting is not None and line.setting.privacy is PAPER_NOISE]
+    return Words(
+        "What the numbers say",
+        [
+            *said,
+            "Noise. The paper's Fed-tSNE+ and Fed-UMAP+ add noise as large as the gradient's own spread. In these tables "
+            f"its epsilon is between {min(noisy):,.3g} and {max(noisy):,.3g}: at the upper end no protection at all, and "
+            "the size of the noise is taken from the rows, so strictly there is no guarantee."
+            if noisy
+            else "No map here has the paper's noise.",
+            "The leak. Noise on gradients covers the landmarks alone. The distances that are posted next come from the "
+            f"rows as they are: {_rebuilt(lines)} A map by posted distances is not private against the coordinator.",
+        ],
+    )
+
+
+def _rebuilt(lines: list[Line]) -> str:
+    leaks = [line.leak.relative_error for line in lines if line.leak is not None]
+    return f"rebuilt rows have a relative error of {min(leaks):.2g} to {max(leaks):.2g} (1: nothing is known)."

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
+from rich.progress import track
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from fedspan.engines.local import federate
-from fedspan.estimators.spectral import FedSpectralClustering, graph_eigenvectors, spectral_clusters
+from fedspan.estimators.spectral import graph_eigenvectors, spectral_clusters
 from fedspan.linalg.gaussian_kernel import kernel_matrix
 from fedspan.linalg.map_quality import plain_distances
+from fedspan.linalg.nystrom import spectral_factor
 from fedspan.linalg.subspaces import top_eigenvectors
 from fedspan.privacy.mechanisms import Mechanism
 from fedspan.reproduce.fed_tsne.layouts import neighbors_of
 from fedspan.reproduce.fed_tsne.paper import CLUSTERS, beside
 from fedspan.reproduce.fed_tsne.rows import Rows
-from fedspan.reproduce.fed_tsne.variants import DELTA, GUARANTEED, PAPER_NOISE
+from fedspan.reproduce.fed_tsne.variants import (
+    DELTA,
+    GUARANTEED,
+    PAPER_NOISE,
+    Learned,
+    epsilon_words,
+    learned,
+    noise_words,
+)
 from fedspan.reproduce.parts import Table
 
 Labels = NDArray[np.integer]
+AFFINITIES = ("kernel", "neighbors")
 _NEIGHBORS = 10
 
 
@@ -36,35 +48,37 @@ def pooled_clusters(X: NDArray[np.floating], k: int, affinity: str) -> Labels:
     return labels
 
 
-def clusters_table(sets: dict[str, Rows], rounds: int = 50) -> Table:
+def federated_clusters(found: Learned, affinity: str) -> Labels:
+    """Return the clusters of rows known by their posted distances: what `FedSpectralClustering` does with these."""
+    k, scale = found.rows.n_classes, found.model.scale_
+    if affinity == "kernel":
+        Y = (found.model.landmarks_ - found.model.centre_) / scale
+        K = np.exp(-0.5 * np.square(found.B / scale, dtype=np.float64))
+        vectors = spectral_factor(K, kernel_matrix(Y, Y, 0.5), k).vectors
+    else:
+        indices = neighbors_of(found.form("coordinates"), _NEIGHBORS)[0]
+        vectors = graph_eigenvectors(indices, k, np.random.default_rng(0))[1]
+    labels: Labels = spectral_clusters(vectors, k, 0).labels_
+    return labels
+
+
+def clusters_table(sets: Mapping[str, Rows], rounds: int = 50) -> Table:
     """Return NMI and ARI by data set, split and noise, the paper's beside those by the kernel."""
     lines = []
+    ways: list[tuple[str, Mechanism | None]] = [
+        *(("IID", None), ("IID", PAPER_NOISE), ("one class", None), ("one class", PAPER_NOISE)),
+        ("one class", GUARANTEED),
+    ]
     for data, rows in sets.items():
         theirs = CLUSTERS.get(data, {})
-        both = [
-            _scores(rows, pooled_clusters(rows.X, rows.n_classes, affinity)) for affinity in ("kernel", "neighbors")
-        ]
-        lines.append(_line(f"{data}: pooled", both, theirs.get((None, False)), ""))
-        ways: list[tuple[str, Mechanism | None]] = [("IID", None), ("IID", PAPER_NOISE), ("one class", None)]
-        for split, privacy in [*ways, ("one class", PAPER_NOISE), ("one class", GUARANTEED)]:
-            sites = rows.iid() if split == "IID" else rows.by_class()
-            fed = federate(rows.X, sites=sites)
-            order = np.argsort(sites, kind="stable")
-            both, epsilon = [], "none"
-            for affinity in ("kernel", "neighbors"):
-                model = FedSpectralClustering(
-                    rows.n_classes,
-                    n_landmarks=rows.n_landmarks,
-                    affinity=affinity,
-                    rounds=rounds,
-                    privacy=privacy,
-                    random_state=0,
-                ).fit(fed)
-                both.append(_scores(rows, model.labels_, order))
-                epsilon = "none" if model.run_.privacy is None else f"{model.run_.privacy.worst:,.3g}"
-            noise = "" if privacy is None else ", paper's noise" if privacy is PAPER_NOISE else ", guaranteed noise"
+        pooled = [_scores(rows, pooled_clusters(rows.X, rows.n_classes, affinity)) for affinity in AFFINITIES]
+        lines.append(_line(f"{data}: pooled", pooled, theirs.get((None, False)), ""))
+        for split, privacy in track(ways, description=f"clusters of {rows.name}"):
+            found = learned(rows, rows.iid() if split == "IID" else rows.by_class(), privacy, rounds=rounds)
+            scores = [_scores(rows, federated_clusters(found, affinity)) for affinity in AFFINITIES]
             beside_it = None if privacy is GUARANTEED else theirs.get((split, privacy is not None))
-            lines.append(_line(f"{data}: {split}{noise}", both, beside_it, epsilon))
+            name = f"{data}: {split}{noise_words(privacy)}"
+            lines.append(_line(name, scores, beside_it, epsilon_words(found.epsilon)))
     told = ", ".join(f"{name} {len(rows.X):,} rows and {rows.n_landmarks} landmarks" for name, rows in sets.items())
     return Table(
         "Spectral clustering (Table 5)",
@@ -77,9 +91,8 @@ def clusters_table(sets: dict[str, Rows], rounds: int = 50) -> Table:
     )
 
 
-def _scores(rows: Rows, labels: Labels, order: NDArray[np.intp] | None = None) -> tuple[float, float]:
-    y = rows.y if order is None else rows.y[order]
-    return float(normalized_mutual_info_score(y, labels)), float(adjusted_rand_score(y, labels))
+def _scores(rows: Rows, labels: Labels) -> tuple[float, float]:
+    return float(normalized_mutual_info_score(rows.y, labels)), float(adjusted_rand_score(rows.y, labels))
 
 
 def _line(

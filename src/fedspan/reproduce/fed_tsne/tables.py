@@ -15,7 +15,7 @@ from fedspan.reproduce.fed_tsne.leak import HEADS, Leak, leak
 from fedspan.reproduce.fed_tsne.measures import NAMES, Quality, quality
 from fedspan.reproduce.fed_tsne.paper import MAPS, beside
 from fedspan.reproduce.fed_tsne.rows import Rows
-from fedspan.reproduce.fed_tsne.variants import DELTA, GUARANTEED, PAPER_NOISE, learned
+from fedspan.reproduce.fed_tsne.variants import DELTA, GUARANTEED, PAPER_NOISE, epsilon_words, learned, noise_words
 from fedspan.reproduce.parts import Table
 
 
@@ -61,15 +61,13 @@ class Line:
         """Say how the map was made."""
         if self.setting is None:
             return "centralised"
-        privacy = self.setting.privacy
-        noise = "" if privacy is None else ", paper's noise" if privacy is PAPER_NOISE else ", guaranteed noise"
-        return f"{_WAYS[self.method]}, {self.setting.split}{noise}"
+        return f"{_WAYS[self.method]}, {self.setting.split}{noise_words(self.setting.privacy)}"
 
     def cells(self, theirs: Sequence[float] | None) -> list[str]:
         """Return the line as text, the paper's numbers in brackets."""
         values = self.quality.values()
         shown = [beside(v, None if theirs is None else theirs[i]) for i, v in enumerate(values)]
-        epsilon = "" if self.setting is None else "none" if np.isinf(self.epsilon) else f"{self.epsilon:,.3g}"
+        epsilon = "" if self.setting is None else epsilon_words(self.epsilon)
         return [self.name(), *shown, epsilon, *(["", ""] if self.leak is None else self.leak.cells())]
 
     def theirs(self, data: str, face: str) -> tuple[float, ...] | None:
@@ -118,10 +116,10 @@ def map_tables(data: str, rows: Rows, found: Found, rounds: int = 50) -> list[Ta
 def _remark(rows: Rows, rounds: int, compared: bool) -> str:
     theirs = " In brackets: the paper's values, of 40,000 rows and over its runs." if compared else ""
     return (
-        f"{rows.n_landmarks} landmarks, {rounds} rounds, ten sites where rows are split at random (IID) and one for each "
-        f"class otherwise; one run, seed 0.{theirs} CA: leave-one-out accuracy on the map; NPA: share of the true neighbours "
-        "kept; NMI, SC: of k-means on the map (SC of at most 4,000 rows). Epsilon: of the landmarks alone, worst site, "
-        f"delta {DELTA:g}; it does not cover the posted distances. Leak: rows rebuilt from these."
+        f"{rows.n_landmarks} landmarks, {rounds} rounds, ten sites where rows are split at random (IID) and one for "
+        f"each class otherwise; one run, seed 0.{theirs} CA: leave-one-out accuracy on the map; NPA: share of the "
+        "true neighbours kept; NMI, SC: of k-means on the map (SC of at most 4,000 rows). Epsilon: of the landmarks "
+        f"alone, worst site, delta {DELTA:g}; it does not cover the posted distances. Leak: rows rebuilt from these."
     )
 
 

@@ -61,6 +61,24 @@ class Learned:
         return {face: laid_out(face, indices, far, coordinates.factor) for face in faces}
 
 
+def epsilon_words(epsilon: float) -> str:
+    """Return an epsilon to three digits, in words where there is none.
+
+    Examples
+    --------
+    >>> epsilon_words(np.inf), epsilon_words(8.0), epsilon_words(22_853.1)
+    ('none', '8', '22,900')
+    """
+    if np.isinf(epsilon):
+        return "none"
+    return f"{epsilon:.3g}" if epsilon < 1000 else f"{float(f'{epsilon:.3g}'):,.0f}"
+
+
+def noise_words(privacy: Mechanism | None) -> str:
+    """Return which noise it is, as the end of a line's name."""
+    return "" if privacy is None else ", paper's noise" if isinstance(privacy, PaperNoise) else ", guaranteed noise"
+
+
 def learned(rows: Rows, sites: Array, privacy: Mechanism | None = None, *, seed: int = 0, **settings: Any) -> Learned:
     """Learn landmarks from rows at sites, with the defaults of `FedLandmarks` unless `settings` say otherwise."""
     settings = {"n_landmarks": rows.n_landmarks, **settings}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedspan.reproduce.fed_tsne.tables import Found, Line, differences
-from fedspan.reproduce.fed_tsne.variants import PAPER_NOISE
+from fedspan.reproduce.fed_tsne.variants import PAPER_NOISE, epsilon_words
 from fedspan.reproduce.parts import Words
 
 
@@ -25,9 +25,10 @@ def words(found: Mapping[str, Found]) -> Words:
         "What the numbers say",
         [
             *said,
-            "Noise. The paper's Fed-tSNE+ and Fed-UMAP+ add noise as large as the gradient's own spread. In these tables "
-            f"its epsilon is between {min(noisy):,.3g} and {max(noisy):,.3g}: at the upper end no protection at all, and "
-            "the size of the noise is taken from the rows, so strictly there is no guarantee."
+            "Noise. The paper's Fed-tSNE+ and Fed-UMAP+ add noise as large as the gradient's own spread. In these "
+            f"tables its epsilon is between {epsilon_words(min(noisy))} and {epsilon_words(max(noisy))}: at the upper "
+            "end no protection at all, and the size of the noise is taken from the rows, so strictly there is no "
+            "guarantee."
             if noisy
             else "No map here has the paper's noise.",
             "The leak. Noise on gradients covers the landmarks alone. The distances that are posted next come from the "

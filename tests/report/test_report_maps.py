@@ -87,7 +87,8 @@ def test_clusters_colour_the_landmark_coordinates():
 def test_report_shows_the_map_of_a_model_by_itself(tmp_path):
     X = np.random.default_rng(0).normal(size=(120, 4))
     fed = fs.federate(X, sites=np.arange(120) % 3)
-    model = make_pipeline(fs.FedStandardScaler(), fs.FedUMAP(30, rounds=3, n_epochs=10, random_state=0)).fit(fed)[-1]
+    tsne = fs.FedTSNE(30, rounds=3, early_exaggeration_iter=10, n_iter=10, random_state=0)
+    model = make_pipeline(fs.FedStandardScaler(), tsne).fit(fed)[-1]
     page = Page(write_report(tmp_path / "report.html", title="a map", records=model.run_, models=[model]).read_text())
     data = page.map_data()
     assert np.array_equal(unpacked(data["points"]).reshape(-1, 2), model.embedding_.astype(np.float32))

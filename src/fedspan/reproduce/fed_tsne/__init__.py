@@ -65,13 +65,16 @@ FULL = Plan(
     betas=(0.0, 0.5, 1.0, 2.0, 5.0),
 )
 QUICK = Plan(
-    maps={"MNIST": (5000, (PLAIN, NOISY.only("paper").by("t-SNE"))), "mice": (1080, (PLAIN, NOISY))},
+    maps={
+        "MNIST": (5000, (PLAIN,)),
+        "mice": (1080, (PLAIN, NOISY.by("t-SNE"), PRIVATE.by("t-SNE"))),
+    },
     clusters={"mice": 1080},
     convergence=("mice", 1080),
     swept=("mice", 1080),
-    sites={"by class": (4, 8), "IID": (5, 20)},
-    landmarks=(10, 30, 100),
-    betas=(0.0, 1.0, 5.0),
+    sites={"by class": (8,), "IID": (20,)},
+    landmarks=(20, 100),
+    betas=(1.0, 5.0),
 )
 
 

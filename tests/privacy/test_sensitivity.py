@@ -12,6 +12,7 @@ from fedspan.errors import InputError
 from fedspan.protocols.noisy_pull import (
     LANDMARKS_WITHIN,
     bounded_pull,
+    check_question,
     gradient_sensitivity,
     local_noisy_pull,
     pull_sensitivity,
@@ -44,7 +45,7 @@ def test_the_bound_is_attained():
 @given(
     st.integers(0, 10**6),
     st.sampled_from([np.float32, np.float64]),
-    st.sampled_from([0.05, 0.5, 2.0]),
+    st.sampled_from([1e-6, 0.05, 0.5, 20.0, 1e4]),
     st.sampled_from([0.1, 1.0, 10.0, 35.0, 1e6, 1e30]),
     st.sampled_from([0.0, 1.0, LANDMARKS_WITHIN]),
 )
@@ -97,11 +98,40 @@ def test_batches_are_the_same_sum(monkeypatch):
     np.testing.assert_allclose(bounded_pull(fs.Site("a", X), np.zeros((4, 3)), 0.5), whole, atol=1e-12)
 
 
+@pytest.mark.parametrize("stored", [np.uint8, np.int16, np.float16, np.float32])
+def test_rows_are_counted_in_the_precision_of_the_landmarks(stored):
+    """Squares of small whole numbers overflow, and single precision needs more room: neither is up to the question."""
+    X = np.random.default_rng(0).integers(0, 30, size=(20, 3)).astype(stored)
+    Y = np.random.default_rng(1).normal(size=(4, 3))
+    expected = bounded_pull(fs.Site("a", X.astype(np.float64)), Y, 0.5)
+    np.testing.assert_allclose(bounded_pull(fs.Site("a", X), Y, 0.5), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"gamma": 0.0},
+        {"gamma": -1.0},
+        {"gamma": np.nan},
+        {"gamma": 1e5},
+        {"multiplier": 0.0},
+        {"multiplier": np.nan},
+        {"multiplier": np.inf},
+        {"Y": np.zeros((4, 3), dtype=np.float16)},
+        {"Y": np.zeros(3)},
+    ],
+)
+def test_a_site_refuses_questions_that_no_noise_covers(told):
+    fed = fs.LocalFederation([fs.Site("a", np.zeros((5, 3)))], policy=fs.Policy(quorum=1))
+    with pytest.raises(fs.errors.QuorumError):
+        fed.ask(local_noisy_pull, **{"Y": np.zeros((4, 3)), "gamma": 0.5, "multiplier": 1.0, **told})
+
+
 @pytest.mark.parametrize("where", [1.1 * LANDMARKS_WITHIN, 1e200, np.inf, np.nan])
 def test_a_site_refuses_landmarks_that_are_far_out(where):
     site = fs.Site("a", np.zeros((5, 2)))
     with pytest.raises(InputError, match="landmarks beyond 8 times"):
-        bounded_pull(site, np.full((3, 2), where), 0.5)
+        check_question(np.full((3, 2), where), 0.5)
     fed = fs.LocalFederation([site], policy=fs.Policy(quorum=1))
     if np.isfinite(where):
         with pytest.raises(fs.errors.QuorumError, match="landmarks beyond"):

@@ -31,7 +31,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
     momentum : float, optional
         0 is plain gradient descent. Default: 0.9, and 0 where `privacy` adds noise to gradients.
     step_size : float, optional
-        In units of 1 / L. Default: 2, and 1 without momentum.
+        In units of 1 / L. Default: 2, and 1 without momentum; less where `GaussianGradient` adds much noise.
     local_steps : int, default=1
         Steps at a site between two messages. Above 1 the result depends on how rows are split.
     upload : {"gradient", "landmarks"}, default="gradient"

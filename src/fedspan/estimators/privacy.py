@@ -49,7 +49,7 @@ def posting(fed: Federation, privacy: Any) -> Federation:
     """Return the federation whose sites post distances; where no noise covers these, the record says so."""
     spent = fed.record.privacy
     if spent is not None and not isinstance(privacy, GaussianData):
-        fed.spent(spent.leaving_out(POSTED))
+        fed.spent(spent.leaving_out(POSTED), again=True)
     return seen_by(privacy, fed)
 
 

@@ -166,9 +166,12 @@ class Federation:
         """Say in words why the run stops, and end the loop over `rounds` with its current turn."""
         self._run.stop(reason)
 
-    def spent(self, privacy: PrivacySpent) -> None:
-        """Put into the record what the run spends of the sites' privacy, in the place of what was there."""
-        self._run.spent(privacy)
+    def spent(self, privacy: PrivacySpent, *, again: bool = False) -> None:
+        """Put into the record what the run spends of the sites' privacy, beside what it has spent before.
+
+        With `again` it takes the place of all that was there.
+        """
+        self._run.spent(privacy, again)
 
     # What whoever runs a protocol uses.
 

@@ -14,9 +14,10 @@ from fedspan.errors import FedspanError, PolicyError
 from fedspan.federation.call import Call, Delivery
 from fedspan.federation.question import SiteLedger
 from fedspan.federation.secure.vault import Vault
-from fedspan.federation.site import Asked, Site
+from fedspan.federation.site import Site
 from fedspan.federation.state import Changes
 from fedspan.federation.step import find_step
+from fedspan.federation.work import Asked
 from fedspan.wire import Message, canonical
 
 

@@ -34,6 +34,9 @@ class SiteLedger(Protocol):
     def strict(self) -> bool:
         """Whether replies without noise are refused."""
 
+    def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
+        """Whether the budget lasts for a charge that was not made before."""
+
     def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Charge a question that was not charged before; return the key of its noise, or refuse."""
 

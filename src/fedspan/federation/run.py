@@ -116,10 +116,11 @@ class Run:
         self.record.refuse(self.record.calls[-1].number, reasons)
         self._write("refused", {"number": self.record.calls[-1].number, "failed": dict(reasons)})
 
-    def spent(self, privacy: PrivacySpent) -> None:
-        """Put into the record what the run spends of the sites' privacy, in the place of what was there."""
-        self.record.privacy = privacy
-        self._write("privacy", privacy.values())
+    def spent(self, privacy: PrivacySpent, again: bool) -> None:
+        """Put into the record what the run spends of the sites' privacy: more of it, or the same told `again`."""
+        before = self.record.privacy
+        self.record.privacy = privacy if again or before is None else before + privacy
+        self._write("privacy", self.record.privacy.values())
 
     def replay_state(self, number: int, changes: Mapping[str, Any], answered: tuple[str, ...]) -> None:
         """Bring the sites' states to where call `number` of the journal left them."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from fedspan.errors import InputError
-from fedspan.federation.question import Question, SiteLedger, message_digest, question_digest
+from fedspan.federation.question import SiteLedger
 from fedspan.federation.site_data import Array, SiteData, read_only
 from fedspan.federation.state import NO_CHANGES, Changes, State
+from fedspan.federation.work import Asked, Work
 from fedspan.wire import Message
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Site:
         if ledger is not None and not callable(getattr(ledger, "key", None)):
             raise InputError(f"site {name!r}: ledger={ledger!r} must be a fedspan.privacy.Ledger, or None")
         self._data = SiteData(name, X, y, task, ledger)
-        self._work: _Work | None = None
+        self._work: Work | None = None
 
     def __len__(self) -> int:
         return self._data.shape[0]
@@ -128,6 +129,8 @@ class Site:
         """The generator of this call; not for noise that protects privacy, which the coordinator must not replay."""
         work = self._at_work
         if work.rng is None:
+            if work.charges:
+                raise InputError("a step draws from site.rng before it charges: what it draws is part of the question")
             work.rng = generator(work.seed, self.name, work.call)
         return work.rng
 
@@ -164,10 +167,7 @@ class Site:
                 f"site {self.name!r} has no ledger, and this step adds noise from a site's own secret: "
                 "give the site one, fedspan.Site(name, X, ledger=fedspan.privacy.Ledger(path, ...))"
             )
-        drawn = None if work.rng is None else (work.seed, work.call)  # what came of the generator may be in the reply
-        more = (work.charges, drawn, message_digest(work.base) if work.base else None)
-        digest = question_digest(work.asked.what, work.asked.payload, work.asked.lenses, self._data.digest(), more)
-        key = ledger.key(Question(work.asked.run, work.asked.what, digest), mu2=mu2, rho=rho)
+        key = ledger.key(work.question(self._data.digest()), mu2=mu2, rho=rho)
         work.charges += 1
         return key
 
@@ -248,7 +248,7 @@ class Site:
         asked: Asked | None = None,
     ) -> Site:
         """Return this site as one call sees it, with `state` (a working copy of `base`), `rng`, `vault`, `ledger`."""
-        return _site(self._data, _Work(base, seed, call, vault, ledger, asked or Asked("", "", {})))
+        return _site(self._data, Work(base, seed, call, vault, ledger, asked or Asked("", "", {})))
 
     def asked_for(self, what: str, payload: Message) -> None:
         """Take note that this call is one for another step: a secure sum asks for the step whose replies it adds."""
@@ -271,53 +271,17 @@ class Site:
         return NO_CHANGES if state is None else state.changes()
 
     @property
-    def _at_work(self) -> _Work:
+    def _at_work(self) -> Work:
         if self._work is None:
             raise InputError(f"site {self.name!r} has state and rng only inside a step")
         return self._work
 
 
-def _site(data: SiteData, work: _Work | None) -> Site:
+def _site(data: SiteData, work: Work | None) -> Site:
     site = Site.__new__(Site)
     site._data = data
     site._work = work
     return site
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Step and payload of a call, and the digests of the lenses that the site is seen through."""
-
-    run: str
-    what: str
-    payload: Message
-    lenses: tuple[bytes, ...] = ()
-
-
-class _Work:
-    """What a site has during one call only."""
-
-    __slots__ = ("asked", "base", "call", "charges", "ledger", "rng", "seed", "state", "vault")
-
-    def __init__(
-        self,
-        base: Message,
-        seed: int,
-        call: int,
-        vault: Vault | None,
-        ledger: SiteLedger | None,
-        asked: Asked,
-    ) -> None:
-        self.asked = asked
-        self.ledger = ledger
-        self.charges = 0
-        self.base = base
-        self.seed = seed
-        self.call = call
-        self.vault = vault
-        # Both are made on first use: most steps need neither.
-        self.state: State | None = None
-        self.rng: np.random.Generator | None = None
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:

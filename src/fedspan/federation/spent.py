@@ -52,6 +52,33 @@ class PrivacySpent:
         """Return this with more that no noise covers."""
         return replace(self, leaves_out=(*self.leaves_out, *what))
 
+    def __add__(self, other: PrivacySpent) -> PrivacySpent:
+        """Return the two together: epsilons and deltas add up, which is always true, and more than is spent.
+
+        Examples
+        --------
+        >>> one = PrivacySpent("one", {"a": 1.0}, 1e-5, {}, ("sums",))
+        >>> other = PrivacySpent("other", {"a": 2.0, "b": 2.0}, 1e-6, {}, ("sums", "means"))
+        >>> (one + other).sentence()
+        'epsilon 3 at delta 1.1e-05; covers sums and means'
+        """
+        sites = sorted({**self.epsilon, **other.epsilon})
+        counted = (
+            {site: self.accountant.get(site, 0.0) + other.accountant.get(site, 0.0) for site in sites}
+            if self.accountant and other.accountant
+            else {}
+        )
+        return PrivacySpent(
+            f"{self.mechanism} and {other.mechanism}",
+            {site: self.epsilon.get(site, 0.0) + other.epsilon.get(site, 0.0) for site in sites},
+            self.delta + other.delta,
+            counted,
+            tuple(dict.fromkeys(self.covers + other.covers)),
+            tuple(dict.fromkeys(self.leaves_out + other.leaves_out)),
+            tuple(sorted({*self.simulated, *other.simulated})),
+            self.guaranteed and other.guaranteed,
+        )
+
     def sentence(self) -> str:
         """Say it in one line: epsilon and delta, what is covered and what is not.
 

@@ -20,6 +20,7 @@ from fedspan.errors import BudgetError, InputError, LedgerError
 from fedspan.federation.question import Question
 from fedspan.privacy.accounting import Cost
 from fedspan.privacy.gaussian import check_budget
+from fedspan.privacy.keys import checked_cost, noise_digest, noise_key
 
 _FORMAT = 1
 
@@ -134,6 +135,10 @@ class Ledger:
         """Every charge, the oldest first."""
         return tuple(self._charges)
 
+    def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
+        """Whether the budget lasts for one more charge, as far as this process knows what was spent."""
+        return (self.cost + Cost(mu2, rho)).within(self.epsilon, self.delta)
+
     def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of a question's noise, charged if this is the first time that it is asked.
 
@@ -169,8 +174,10 @@ class Ledger:
     @contextmanager
     def _locked(self, make: bool = False) -> Iterator[Any]:
         """Have the file to this process alone, with all that others have written to it known."""
-        import fcntl
-
+        try:
+            import fcntl
+        except ImportError:
+            raise LedgerError("a ledger needs a system that can lock files for one process: Linux or macOS") from None
         with self._thread:
             try:
                 new = make and not self.path.exists()
@@ -246,40 +253,6 @@ class Ledger:
     def _of_budget(self, number: int) -> float:
         assert self._budget is not None
         return self._budget[number]
-
-
-class SimulatedLedger:
-    """The account of an embedded site that has none: its secret follows from the run's seed, and it has no end.
-
-    Results can be computed again, and so can the noise: it protects nobody.
-    """
-
-    simulated = True
-    strict = False
-
-    def __init__(self, name: str, seed: int) -> None:
-        self._secret = blake2b(f"fedspan simulated ledger\0{seed}\0{name}".encode(), digest_size=32).digest()
-
-    def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
-        """Return the key of a question's noise."""
-        return noise_key(self._secret, noise_digest(question, checked_cost(mu2, rho)))
-
-
-def checked_cost(mu2: float, rho: float) -> Cost:
-    """Return a cost, or refuse one that is nothing or less: noise always costs."""
-    if not (mu2 >= 0 and rho >= 0 and mu2 + rho > 0):
-        raise InputError(f"mu2={mu2!r} and rho={rho!r}: what noise costs must be above 0")
-    return Cost(float(mu2), float(rho))
-
-
-def noise_digest(question: Question, cost: Cost) -> bytes:
-    """Return the digest of a question and of how much noise it gets."""
-    return blake2b(question.digest + repr((cost.mu2, cost.rho)).encode(), digest_size=32).digest()
-
-
-def noise_key(secret: bytes, digest: bytes) -> bytes:
-    """Return the key of the noise for one question."""
-    return blake2b(b"fedspan noise key\0" + digest, key=secret, digest_size=32).digest()
 
 
 def _link(secret: bytes, before: bytes, body: bytes) -> bytes:

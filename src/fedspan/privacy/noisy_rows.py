@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.errors import InputError
 from fedspan.federation import Federation, lens
 from fedspan.privacy.mechanisms import GaussianData
 from fedspan.privacy.noise import normal
@@ -22,6 +23,11 @@ def _mu2(clip: float, sigma: float, **_: object) -> float:
 @lens(mu2=_mu2)
 def noisy_rows(X: Array, key: bytes, center: Array, clip: float, sigma: float) -> Array:
     """Return rows drawn in to a ball, plus noise. What is not a number stands at the centre: no reply tells of it."""
+    if X.ndim != 2 or np.shape(center) not in ((), (1,), X.shape[1:]):
+        raise InputError(
+            f"rows with noise must be a table, and the center one number or one for each column: X has the shape "
+            f"{X.shape}, center {np.shape(center)}"
+        )
     D = np.asarray(X, dtype=np.float64) - center
     D[~np.isfinite(D).all(axis=1)] = 0.0
     largest = np.maximum(np.abs(D).max(axis=1, keepdims=True, initial=0.0), 1e-300)  # no square overflows

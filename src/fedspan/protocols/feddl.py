@@ -36,6 +36,8 @@ Matrix = NDArray[np.float64]
 #: Sites keep rows that were prepared for the products, up to this size; larger ones are prepared anew in every round.
 _KEPT_BYTES = 2**30
 _BATCH_ROWS = 8192
+#: Part of the rows' variance that noise alone may add to landmarks over all rounds: a default step gets no larger.
+_NOISY_PART = 0.1
 #: Kernel evaluations times columns of one round, above which ``precision="auto"`` is single.
 SINGLE_ABOVE = 2**32
 
@@ -60,7 +62,8 @@ class Noise:
     """What noise changes: the steps, what these are told besides, and what is public (see `private_feddl`).
 
     `pull` and `descent` stand in for `local_pull` and `local_descent`; with `kernel` their replies have the sum of the
-    kernel values. `moments` are public ones. Landmarks are kept `within` so many times the rows' spread.
+    kernel values. `moments` are public ones. Landmarks are kept `within` so many times the rows' spread. `deviation` is
+    that of the noise on one site's ``A_p``, as far as it is known: the default step gets no larger than it allows.
     """
 
     pull: Callable[..., dict[str, Any]]
@@ -69,6 +72,7 @@ class Noise:
     kernel: bool = False
     moments: Callable[[Federation], Moments] | None = None
     within: float = np.inf
+    deviation: Callable[[int, float, str], float] | None = None
 
 
 @lens
@@ -158,7 +162,8 @@ def feddl(
         Of the heavy ball; 0 is the paper's plain gradient descent. Default: 0.9, and 0 with noise, which momentum
         would multiply.
     step_size : float, optional
-        In units of 1 / L; below ``2 (1 + momentum)``, where it gets unstable. Default: 2, and 1 without momentum.
+        In units of 1 / L; below ``2 (1 + momentum)``, where it gets unstable. Default: 2, and 1 without momentum; with
+        noise of a known size less, where otherwise noise alone would carry the landmarks away.
     local_steps : int, default=1
         Q in the paper: steps at a site between two messages. Above 1 sites whose rows differ pull the result apart.
     upload : {"gradient", "landmarks"}, default="gradient"
@@ -203,6 +208,11 @@ def feddl(
     prepared = fed.apply(reduced, centre=found.mean, scale=scale, precision=precision)
     width = 0.5 * gamma  # of the reduced rows, whose mean squared distance is 2
     size = (2.0 if momentum else 1.0) if step_size is None else step_size
+    quiet = np.inf  # the largest step, not in units of 1 / L
+    if step_size is None and told.deviation is not None:
+        sent = told.deviation(n_landmarks, width, precision) * np.sqrt(len(fed.sites))
+        noise_of_gradient = 4 * width / (max(1, found.n) * n_landmarks) * sent
+        quiet = np.sqrt(_NOISY_PART / (max(1, rounds * local_steps) * m)) / noise_of_gradient
     Y = kept_within(_start(fed, found, scale, n_landmarks), told.within)
     discrepancy = _Discrepancy(prepared, n_frequencies, m, width)
     fed.log(precision=precision, gamma=width / scale**2)
@@ -217,14 +227,15 @@ def feddl(
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         if local_steps == 1 and upload == "gradient":
-            move = -size / lipschitz * mean_gradient(total["pull"], total["n"], own, width)
+            move = -min(size / lipschitz, quiet) * mean_gradient(total["pull"], total["n"], own, width)
         else:
             if not told.kernel:
                 lipschitz = _lipschitz(width, _kernel_mean(None, False, own_mean, n_landmarks), n_landmarks)
-            steps = {"size": size / lipschitz, "steps": local_steps, "upload": upload}
+            stride = min(size / lipschitz, quiet)
+            steps = {"size": stride, "steps": local_steps, "upload": upload}
             total = prepared.sum(told.descent, Y=message, gamma=width, **steps, **told.payload)
             sent = _mean(_whole(total, told.kernel, **{upload: Y.shape})[upload], total["n"])
-            move = sent - message if upload == "landmarks" else -local_steps * size / lipschitz * sent
+            move = sent - message if upload == "landmarks" else -local_steps * stride * sent
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         # MMD^2 less the part that Y has no influence on; and where it was followed, all of it

@@ -29,6 +29,8 @@ Matrix = NDArray[np.float64]
 #: would not be felt anyway, and where numbers are larger rounding could move a sum by more than the sensitivity.
 LANDMARKS_WITHIN = 8.0
 ROWS_WITHIN = 32.0
+#: The same of gamma, in units of one over the squared spread.
+LARGEST_GAMMA = 1e4
 
 
 def pull_sensitivity(n_landmarks: int, gamma: float, precision: Any = np.float64) -> float:
@@ -39,7 +41,7 @@ def pull_sensitivity(n_landmarks: int, gamma: float, precision: Any = np.float64
     >>> round(pull_sensitivity(500, 0.5), 3)  # 2 sqrt(500 / e)
     27.125
     """
-    room = 1.02 + 1e-4 * gamma if precision == np.float32 else 1 + 1e-6
+    room = 1.02 + 1e-4 * gamma if precision == np.float32 else 1 + 1e-6 + 1e-9 * gamma
     return float(room * 2 * np.sqrt(n_landmarks / (2 * np.e * gamma)))
 
 
@@ -54,6 +56,7 @@ def local_noisy_pull(site: Site, Y: Array, gamma: float, multiplier: float) -> d
 
     Charged to the site's ledger.
     """
+    check_question(Y, gamma)
     key = site.charged(mu2=multiplier**-2)
     return {"pull": _noisy(site, Y, gamma, multiplier, key).astype(Y.dtype, copy=False), "n": len(site)}
 
@@ -66,6 +69,7 @@ def local_noisy_descent(
 
     Each of the steps is charged to the site's ledger.
     """
+    check_question(Y, gamma)
     key = site.charged(mu2=steps * multiplier**-2)
 
     def pull_at(number: int, moved: Array) -> Array:
@@ -113,22 +117,32 @@ def local_rows(site: Site) -> dict[str, Any]:
 
 
 @step(public=True)
-def local_ledger(site: Site) -> dict[str, Any]:
-    """Leaves the site: whether its noise is simulated."""
-    return {"simulated": site.ledger is None or site.ledger.simulated}
+def local_ledger(site: Site, mu2: float) -> dict[str, Any]:
+    """Leaves the site: whether its noise is simulated, and whether its budget lasts for a new cost of `mu2`."""
+    ledger = site.ledger
+    return {"simulated": ledger is None or ledger.simulated, "lasts": ledger is None or ledger.lasts(mu2=mu2)}
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of rows that are left out for it
-def bounded_pull(site: Site, Y: Array, gamma: float) -> Matrix:
-    """Return ``A_p`` of the rows that are not far out; rows that are no numbers count for nothing."""
-    if not squared_norms(np.asarray(Y, dtype=np.float64)).max() <= (1.01 * LANDMARKS_WITHIN) ** 2:
+def check_question(Y: Array, gamma: float) -> None:
+    """Refuse landmarks and a gamma at which rounding could say more of a row than the noise covers."""
+    if Y.dtype not in (np.float32, np.float64) or Y.ndim != 2 or not 0 < gamma <= LARGEST_GAMMA:
+        raise InputError(
+            f"landmarks must be a matrix of real numbers, and gamma={gamma!r} above 0 and at most {LARGEST_GAMMA:g}"
+        )
+    if not squared_norms(np.clip(Y, -1e9, 1e9, dtype=np.float64)).max() <= (1.01 * LANDMARKS_WITHIN) ** 2:
         raise InputError(
             f"landmarks beyond {LANDMARKS_WITHIN:g} times the rows' spread are refused: rounding there could say more "
             "of a row than the noise covers"
         )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # of rows that are left out for it
+def bounded_pull(site: Site, Y: Array, gamma: float) -> Matrix:
+    """Return ``A_p`` of the rows that are not far out, in the precision of Y; rows that are no numbers do not count."""
     pull = np.zeros(Y.shape)
-    for X, norms in rows_and_norms(site):
-        sizes = squared_norms(X) if norms is None else norms
+    for rows, norms in rows_and_norms(site):
+        X = rows.astype(Y.dtype, copy=False)
+        sizes = squared_norms(X) if norms is None or X is not rows else norms
         near = sizes <= ROWS_WITHIN**2
         pull += kernel_pull(X, Y, gamma, sizes)[0] if near.all() else kernel_pull(X[near], Y, gamma, sizes[near])[0]
     return pull

@@ -6,6 +6,7 @@ The record of the run says what was spent, what the noise covers and what it doe
 from __future__ import annotations
 
 import math
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +30,7 @@ from fedspan.protocols.noisy_pull import (
     local_paper_descent,
     local_paper_pull,
     local_rows,
+    pull_sensitivity,
 )
 
 Mechanism = GaussianData | GaussianGradient | PaperNoise
@@ -56,7 +58,7 @@ def private_feddl(fed: Federation, *, privacy: Mechanism, **settings: Any) -> La
 
 def seen_with_noise(fed: Federation, privacy: GaussianData) -> Federation:
     """Return the federation of noisy rows, and put into the record what it costs to look at it."""
-    spent = spent_by(fed, privacy, {1 / _mu(privacy): 1}, ("everything that is made of the rows",))
+    spent = _spent_by(fed, privacy, {1 / _mu(privacy): 1}, ("everything that is made of the rows",))
     fed.spent(spent)
     return with_noisy_rows(fed, privacy)
 
@@ -77,7 +79,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
     multiplier = privacy.multiplier(events)
     public = privacy.center is not None
     covers = ("what is sent in each round, and so the landmarks",)
-    spent = spent_by(fed, privacy, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
+    spent = _spent_by(fed, privacy, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
     fed.spent(spent)
 
     def moments(fed: Federation) -> Moments:
@@ -91,6 +93,9 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
         {"multiplier": multiplier},
         moments=moments if public else None,
         within=LANDMARKS_WITHIN,
+        deviation=lambda n_landmarks, gamma, precision: (
+            multiplier * pull_sensitivity(n_landmarks, gamma, np.float32 if precision == "single" else np.float64)
+        ),
     )
     return feddl(fed, **settings, noise=noise)
 
@@ -124,7 +129,7 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
     return found
 
 
-def spent_by(
+def _spent_by(
     fed: Federation,
     privacy: GaussianData | GaussianGradient,
     events: dict[float, int],
@@ -132,7 +137,8 @@ def spent_by(
     leaves_out: tuple[str, ...] = (),
 ) -> PrivacySpent:
     """Return what Gaussian replies (by noise over sensitivity, how many) spend at every site, exactly and counted."""
-    exact = epsilon_of(math.sqrt(sum(count / z**2 for z, count in events.items())), privacy.delta)
+    mu2 = sum(count / z**2 for z, count in events.items())
+    exact = epsilon_of(math.sqrt(mu2), privacy.delta)
     try:
         counted = dict.fromkeys(fed.sites, accountant_epsilon(events, privacy.delta))
     except MissingPackageError:
@@ -144,13 +150,21 @@ def spent_by(
         counted,
         covers,
         leaves_out,
-        _simulated(fed),
+        _simulated(fed, mu2),
     )
 
 
-def _simulated(fed: Federation) -> tuple[str, ...]:
-    """Return the sites whose noise is simulated."""
-    return tuple(site for site, reply in fed.ask(local_ledger).ok.items() if reply.get("simulated") is not False)
+def _simulated(fed: Federation, mu2: float = 0.0) -> tuple[str, ...]:
+    """Return the sites whose noise is simulated; warn where budgets do not last for what is coming."""
+    replies = fed.ask(local_ledger, mu2=mu2).ok
+    short = [site for site, reply in replies.items() if reply.get("lasts") is False]
+    if short:
+        warnings.warn(
+            f"the privacy budget of {', '.join(short[:10])} does not last for this run: unless it repeats questions "
+            "that were answered before, these sites will refuse before its end",
+            stacklevel=2,
+        )
+    return tuple(site for site, reply in replies.items() if reply.get("simulated") is not False)
 
 
 def _figures(value: float) -> float:

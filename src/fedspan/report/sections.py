@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fedspan.federation.record import RunRecord
+from fedspan.federation.spent import PrivacySpent
 from fedspan.report.markup import Html, count, duration, esc, join, note, pairs, panel, plural, section, size, table
 from fedspan.report.tally import SiteTotals, by_reason, by_site, run_names
 
@@ -152,7 +153,7 @@ def privacy_section(records: Sequence[RunRecord]) -> Html:
         hidden = len(spent.epsilon) - len(worst)
         facts = [
             ("mechanism", spent.mechanism),
-            ("guarantee", "yes" if spent.guaranteed else "none: how large the noise is depends on the rows"),
+            ("guarantee", _guarantee(spent)),
             ("delta", f"{spent.delta:g}"),
             ("unit", spent.unit),
             ("covers", "; ".join(spent.covers)),
@@ -164,6 +165,14 @@ def privacy_section(records: Sequence[RunRecord]) -> Html:
         parts += [panel(name, pairs(facts)), shown, more]
     lead = "Noise was added at the sites. Epsilon is for all that one run asked of a site, the largest first."
     return section("privacy", "Privacy", *parts, lead=lead)
+
+
+def _guarantee(spent: PrivacySpent) -> str:
+    if not spent.guaranteed:
+        return "none: how large the noise is depends on the rows"
+    if set(spent.simulated) >= set(spent.epsilon):
+        return "none: all noise is simulated, and these are the figures that real noise would have"
+    return "at sites with a ledger of their own" if spent.simulated else "yes"
 
 
 def failures_section(records: Sequence[RunRecord]) -> Html:

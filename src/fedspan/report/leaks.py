@@ -106,10 +106,12 @@ def _card(card: LeakCard) -> Html:
     panels = []
     for entry in card.entries:
         facts = [(_FACTS.get(name, name), _shown(value)) for name, value in entry.facts.items()]
-        told = [("attacked", entry.target), ("known to the attacker", entry.knows), *facts]
-        said = Html(f"<p>{esc(entry.verdict, LONGEST_VERDICT)}</p>")
-        panels.append(panel(entry.attack[:1].upper() + entry.attack[1:], said, pairs(told)))
-    body.append(Html(f'<div class="panels">{join(panels)}</div>'))
+        said = Html(f'<p class="verdict">{esc(entry.verdict, LONGEST_VERDICT)}</p>')
+        told = note(f"Attacked: {entry.target}. Known to the attacker: {entry.knows}.", LONGEST_VERDICT)
+        panels.append(
+            panel(entry.attack[:1].upper() + entry.attack[1:], said, told, *([pairs(facts)] if facts else []))
+        )
+    body.append(Html(f'<div class="panels entries">{join(panels)}</div>'))
     return section("card", "Leak card", *body, lead=f"{card.what}: what was found in {card.where}.")
 
 
@@ -132,7 +134,7 @@ def _pictures(
     most = MOST_STRIPS if image_shape is None else MOST_IMAGES
     picked = np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
     few = [(name, rows[picked]) for name, rows in shown]
-    said = f"Rows {', '.join(str(i + 1) for i in picked)} of {count(n)}, in the order of sites."
+    said = f"Rows {', '.join(str(i + 1) for i in picked)} of {count(n)}."
     if image_shape is not None:
         return section("rows", "Rebuilt rows", image_strips(few, image_shape), lead=said)
     rest = "" if columns is None or len(columns) <= 40 else f" The first 40 of {len(columns)} columns."

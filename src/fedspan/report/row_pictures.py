@@ -16,6 +16,7 @@ Named = Sequence[tuple[str, Array]]
 
 _SHADES = 16
 MOST_COLUMNS = 40
+_LONGEST_NAME = 16
 
 
 def image_strips(strips: Named, shape: tuple[int, int]) -> Html:
@@ -35,10 +36,14 @@ def image_strips(strips: Named, shape: tuple[int, int]) -> Html:
         for j, row in enumerate(rows):
             place = f"translate({pixels(j * step)} {pixels(i * line + 20)}) scale({64 / width:.4f})"
             body.append(Html(f'<g transform="{place}">{_image(row.reshape(shape), low, high)}</g>'))
-    across, down = step * len(strips[0][1]), line * len(strips)
+    return _scrolled(join(body), step * len(strips[0][1]), line * len(strips), "Images, true and rebuilt")
+
+
+def _scrolled(body: Html, width: float, height: float, label: str) -> Html:
+    """Return a drawing that is wider than a phone."""
     return Html(
-        f'<div class="scroll" tabindex="0"><svg class="chart pictures" viewBox="0 0 {pixels(across)} {pixels(down)}" '
-        f'role="img" aria-label="Images, true and rebuilt">{join(body)}</svg></div>'
+        f'<div class="scroll" tabindex="0"><svg class="chart pictures" viewBox="0 0 {pixels(width)} {pixels(height)}" '
+        f'role="img" aria-label="{label}">{body}</svg></div>'
     )
 
 
@@ -82,7 +87,12 @@ def heat_strips(strips: Named, rows: Sequence[str], columns: Sequence[str] | Non
     left = LETTER * min(max(len(name) for name, _ in strips), 28) + 12
     across = max(2 * WIDTH, left + 14 * m)
     cell, line = (across - left) / m, 14
-    body, y = [], 0.0
+    head = 8 + 0.64 * LETTER * min(max(map(len, names)), _LONGEST_NAME)
+    room = max(0.0, 0.77 * LETTER * min(len(names[-1]), _LONGEST_NAME) - 0.6 * cell)  # for the last name
+    body, y = [], head
+    for j, name in enumerate(names):
+        place = f"translate({pixels(left + (j + 0.4) * cell)} {pixels(head + 12)}) rotate(-40)"
+        body.append(Html(f'<text transform="{place}">{esc(name, _LONGEST_NAME)}<title>{esc(name)}</title></text>'))
     for k, row in enumerate(rows):
         body.append(Html(f'<text class="name" x="0" y="{pixels(y + 12)}">{esc(row)}</text>'))
         y += 18
@@ -96,7 +106,4 @@ def heat_strips(strips: Named, rows: Sequence[str], columns: Sequence[str] | Non
                 body.append(rect(left + j * cell, y, cell - 1, line - 2, kind, told, shade))
             y += line
         y += 6
-    return Html(
-        f'<div class="scroll" tabindex="0"><svg class="chart pictures" viewBox="0 0 {pixels(across)} {pixels(y)}" '
-        f'role="img" aria-label="Rows, true and rebuilt">{join(body)}</svg></div>'
-    )
+    return _scrolled(join(body), across + room, y, "Rows, true and rebuilt")

@@ -170,4 +170,8 @@ def _verdict(found: dict[str, float], facts: dict[str, Any]) -> str:
         return f"{named:.1%} of the rows are recognised among all by what was rebuilt ({error:.2g} of the spread off)."
     if error < 0.9:
         return f"Rows are rebuilt in part ({error:.2g} of the spread off), and {named:.1%} of them are recognised."
-    return f"Little more than the mean row was found ({error:.2g} of the spread off; {named:.1%} recognised)."
+    if error < 1:
+        return f"Little more than the mean row was found ({error:.2g} of the spread off; {named:.1%} recognised)."
+    return (
+        f"The attack failed: the mean row is a better guess. {named:.1%} are recognised; another attack may do better."
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -106,8 +108,9 @@ def _case(
 
 def _seen(rows: Any, preprocess: Sequence[Any]) -> Array:
     """Return rows as the model sees them."""
-    for step in preprocess:
-        rows = step.transform(rows)
+    with _rows_without_names():
+        for step in preprocess:
+            rows = step.transform(rows)
     return np.asarray(rows)
 
 
@@ -117,11 +120,20 @@ def _undo(preprocess: Sequence[Any]) -> Callable[[Array], Array] | None:
         return None
 
     def undo(rows: Array) -> Array:
-        for step in reversed(preprocess):
-            rows = step.inverse_transform(rows)
+        with _rows_without_names():
+            for step in reversed(preprocess):
+                rows = step.inverse_transform(rows)
         return np.asarray(rows)
 
     return undo
+
+
+@contextmanager
+def _rows_without_names() -> Iterator[None]:
+    """Say nothing of missing column names: rebuilt rows have none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield
 
 
 def _true_rows(received: Received, truth: Any, preprocess: Sequence[Any]) -> Array:

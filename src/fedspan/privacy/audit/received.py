@@ -7,7 +7,7 @@ a field here, and where that is found.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,20 +105,23 @@ def _distances(model: Any) -> Array:
     return np.asarray((np.sqrt(np.maximum(back, 0)) if model.method == "squared" else back) * model.scale_)
 
 
-def from_run(folder: str | os.PathLike[str], landmarks: Array | None = None) -> Received:
+def from_run(folder: str | os.PathLike[str], landmarks: Array | Callable[[Path], Array] | None = None) -> Received:
     """Return what the journal of a run holds; `folder` has it, or has folders of runs (the last that posted counts).
 
     Distances are in the journal, landmarks are not: the coordinator computed them. They are in the model that the
-    run made, and given as `landmarks`.
+    run made, and given as `landmarks`; or that is a function which finds them for the journal that it is told.
     """
     folder = Path(folder)
     journals = [folder / "journal"] if (folder / "journal").is_file() else sorted(folder.glob("run-*/journal"))
     if not journals:
         raise InputError(f"{folder} is no folder of a run: there is no journal in it")
-    found = [_from_journal(path) for path in journals]
-    last = next((one for one in reversed(found) if one.distances is not None), found[-1])
+    found = {path: _from_journal(path) for path in journals}
+    path = next((path for path in reversed(journals) if found[path].distances is not None), journals[-1])
+    last = found[path]
     if last.distances is None:
         return last
+    if callable(landmarks):
+        landmarks = landmarks(path)
     if landmarks is None:
         raise InputError(
             f"{folder} has distances to landmarks but not the landmarks, which the coordinator computed itself: they "

@@ -29,6 +29,8 @@ _RIDGES = np.geomspace(1e-8, 1e2, 21)
 #: Axes whose signs are tried out in all ways; how many are then laid on one another, and how often.
 _SIGNED = 10
 _WIDTHS, _TURNS, _LAST_TURNS = (10, 20, 40, 60, 100), 5, 15
+#: Rows and public rows that are laid on one another; the turn that is found holds for all.
+_MOST_LAID = 5000
 _BLOCK_ROWS = 512
 
 
@@ -72,12 +74,13 @@ def unrotate(rows: Array, public: Array) -> Matrix:
     mine, _ = _principal(rows - np.mean(rows, axis=0))
     k = min(mine.shape[1], theirs.shape[1])
     mine, theirs, axes = mine[:, :k], theirs[:, :k], axes[:k]
+    a_few, theirs = mine[:: -(-len(mine) // _MOST_LAID)], theirs[:: -(-len(theirs) // _MOST_LAID)]
     R, offset = np.diag(_signs(mine, theirs)), np.zeros(k)
     for width in (*(width for width in _WIDTHS if width < k), k):
         for _ in range(_LAST_TURNS if width == k else _TURNS):
             # Matches both ways: one way alone draws the rows together, towards the crowded parts of the public ones.
-            there, back = _matches((mine @ R + offset)[:, :width], theirs[:, :width])
-            a, b = np.concatenate([mine, mine[back]]), np.concatenate([theirs[there], theirs])
+            there, back = _matches((a_few @ R + offset)[:, :width], theirs[:, :width])
+            a, b = np.concatenate([a_few, a_few[back]]), np.concatenate([theirs[there], theirs])
             about, aim = a.mean(axis=0), b.mean(axis=0)
             U, _, Wt = np.linalg.svd((a - about).T @ (b - aim))
             R = U @ Wt
@@ -95,17 +98,21 @@ def _principal(D: Matrix) -> tuple[Matrix, Matrix]:
 def _signs(mine: Matrix, theirs: Matrix) -> Matrix:
     """Return the signs of axes by which rows come nearest to public ones: the leading ones tried in all ways."""
     k = min(_SIGNED, mine.shape[1])
-    few = mine[np.linspace(0, len(mine) - 1, min(len(mine), 300)).astype(int), :k]
-    many = theirs[np.linspace(0, len(theirs) - 1, min(len(theirs), 1500)).astype(int), :k]
-    squares = 0.5 * np.vecdot(many, many)
+    few, many = _some(mine, 250)[:, :k], _some(theirs, 1000)[:, :k]
+    squares = np.float32(0.5) * np.vecdot(many, many)
     best, found = np.inf, np.ones(k)
     for number in range(2**k):
         signs = 1.0 - 2.0 * ((number >> np.arange(k)) & 1)
         # ||a - b||^2 / 2 less what the signs do not change
-        apart = float((squares - (few * signs) @ many.T).min(axis=1).sum())
+        apart = float((squares - (few * signs.astype(np.float32)) @ many.T).min(axis=1).sum())
         if apart < best:
             best, found = apart, signs
     return np.concatenate([found, np.ones(mine.shape[1] - k)])
+
+
+def _some(rows: Matrix, most: int) -> NDArray[np.float32]:
+    picked = np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)
+    return np.asarray(rows[picked], dtype=np.float32)
 
 
 def _matches(A: Matrix, B: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

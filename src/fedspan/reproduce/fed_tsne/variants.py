@@ -66,11 +66,13 @@ def epsilon_words(epsilon: float) -> str:
 
     Examples
     --------
-    >>> epsilon_words(np.inf), epsilon_words(8.0), epsilon_words(22_853.1)
-    ('none', '8', '22,900')
+    >>> epsilon_words(np.inf), epsilon_words(8.0), epsilon_words(22_853.1), epsilon_words(3.2e9)
+    ('none', '8', '22,900', '3e+09')
     """
     if np.isinf(epsilon):
         return "none"
+    if epsilon >= 1e6:
+        return f"{epsilon:.0e}"
     return f"{epsilon:.3g}" if epsilon < 1000 else f"{float(f'{epsilon:.3g}'):,.0f}"
 
 

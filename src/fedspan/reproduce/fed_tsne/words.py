@@ -20,17 +20,12 @@ def words(found: Mapping[str, Found]) -> Words:
                 f"landmark coordinates, by {theirs[0]:.3f} and {theirs[1]:.3f} with the paper's form."
             )
     lines = [line for faces in found.values() for several in faces.values() for line in several]
-    noisy = [line.epsilon for line in lines if line.setting is not None and line.setting.privacy is PAPER_NOISE]
+    noisy = [line for line in lines if line.setting is not None and line.setting.privacy is PAPER_NOISE]
     return Words(
         "What the numbers say",
         [
             *said,
-            "Noise. The paper's Fed-tSNE+ and Fed-UMAP+ add noise as large as the gradient's own spread. In these "
-            f"tables its epsilon is between {epsilon_words(min(noisy))} and {epsilon_words(max(noisy))}: at the upper "
-            "end no protection at all, and the size of the noise is taken from the rows, so strictly there is no "
-            "guarantee."
-            if noisy
-            else "No map here has the paper's noise.",
+            _noise_words(sorted({epsilon_words(line.epsilon): line.epsilon for line in noisy}.values())),
             "The leak. Noise on gradients covers the landmarks alone. The distances that are posted next come from the "
             f"rows as they are: {_rebuilt(lines)} A map by posted distances is not private against the coordinator.",
         ],
@@ -40,3 +35,14 @@ def words(found: Mapping[str, Found]) -> Words:
 def _rebuilt(lines: list[Line]) -> str:
     leaks = [line.leak.relative_error for line in lines if line.leak is not None]
     return f"rebuilt rows have a relative error of {min(leaks):.2g} to {max(leaks):.2g} (1: nothing is known)."
+
+
+def _noise_words(epsilons: list[float]) -> str:
+    if not epsilons:
+        return "No map here has the paper's noise."
+    found = " to ".join(dict.fromkeys(epsilon_words(value) for value in (epsilons[0], epsilons[-1])))
+    return (
+        "Noise. The paper's Fed-tSNE+ and Fed-UMAP+ add noise as large as the gradient's own spread. In these tables "
+        f"its epsilon is {found}, where 1 is strong protection and 100 none; and the size of the noise is taken from "
+        "the rows, so strictly there is no guarantee at all."
+    )

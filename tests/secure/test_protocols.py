@@ -36,6 +36,8 @@ OF_SUMS = {
     "moments.refuse_bad_values",
     "orthogonal_iteration.orthogonal_iteration",
     "power.power",
+    "private_feddl.private_feddl",
+    "private_feddl.seen_with_noise",
     "quantiles.quantiles",
     "random_start.random_start",
     "residual.residual",

@@ -74,7 +74,8 @@ class FedTSNE(FedMap):
         does, too.
     sites_ : tuple of str
     run_ : RunRecord
-        Metrics: ``mmd2`` per round, ``search`` and its ``recall``, ``kl_divergence``.
+        Metrics: ``mmd2`` per round, ``search`` and its ``recall``, ``kl_divergence``, and ``preserved``: the share of
+        the ten nearest rows, by landmark distances, that are nearest on the map, of up to 1000 rows.
 
     Notes
     -----

@@ -134,6 +134,8 @@ SETTINGS = {
     "orthogonal_iteration.orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
     "feature_scaling.feature_scaling": {},
     "feddl.feddl": {"n_landmarks": 6, "rounds": 3, "n_frequencies": 8},
+    "federated_k_means.federated_k_means": {"n_clusters": 6, "n_init": 2, "max_iter": 4},
+    "centre_labels.centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
 }
 

@@ -31,6 +31,7 @@ OF_SUMS = {
     "feature_scaling.feature_scaling",
     "fedavg.fedavg",
     "feddl.feddl",
+    "federated_k_means.federated_k_means",
     "heavy_tails.heavy_tails",
     "moments.moments",
     "moments.refuse_bad_values",

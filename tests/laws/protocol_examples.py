@@ -135,6 +135,16 @@ SETTINGS = {
     "feature_scaling.feature_scaling": {},
     "feddl.feddl": {"n_landmarks": 6, "rounds": 3, "n_frequencies": 8},
     "federated_k_means.federated_k_means": {"n_clusters": 6, "n_init": 2, "max_iter": 4},
+    "map_centres.map_centres": {"codebooks": 2, "rows_per_centre": 20, "axes": 3, "rounds": 3},
+    "private_map.private_map": {
+        "rounds": 4,
+        "exaggeration_rounds": 2,
+        "grid": 8,
+        "codebooks": 2,
+        "rows_per_centre": 20,
+        "axes": 3,
+        "k_means_rounds": 3,
+    },
     "centre_labels.centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
 }

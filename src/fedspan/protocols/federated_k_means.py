@@ -8,8 +8,8 @@ the rows gives the centres of Lloyd's algorithm on the pooled rows.
 The start needs sums, too: beginning with the mean, centres are split where the squared distances are (the weights of
 k-means++, Arthur and Vassilvitskii 2007, by clusters instead of rows), four times as many from stage to stage. A new
 centre is its parent moved a little: in many dimensions a point that is drawn like a row is closer to no row. Where
-there are rows enough three times as many centres are made, and then clustered by their weights at the coordinator, as in
-k-means|| (Bahmani et al. 2012).
+there are rows enough three times as many centres are made, and then clustered by their weights at the coordinator, as
+in k-means|| (Bahmani et al. 2012).
 """
 
 from __future__ import annotations

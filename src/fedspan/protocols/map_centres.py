@@ -39,8 +39,8 @@ class MapCentres:
         Of all codebooks, but for those of too few rows.
     counts : array (L,)
         Rows closest to each in its codebook.
-    spread : float
-        Mean squared distance of rows to the closest centre of a codebook.
+    within : array (r,)
+        Variance of the rows about the closest centre, along each axis: what is left of all of it.
     n : int
         Number of all rows.
     """
@@ -50,29 +50,15 @@ class MapCentres:
     deviation: float
     centres: Matrix
     counts: NDArray[np.int64]
-    spread: float
+    within: Matrix
     n: int
 
 
-@lens
-def along_axes(X: Array, mean: Matrix, axes: Matrix) -> Matrix:
-    """Return the coordinates ``(X - mean) @ axes.T`` of rows."""
-    return np.asarray((X - mean) @ axes.T)
+@dataclass(frozen=True)
+class Codebooks:
+    """How centres are made.
 
-
-def map_centres(
-    fed: Federation,
-    *,
-    codebooks: int = 6,
-    rows_per_centre: float = 17.0,
-    least_rows: int = 5,
-    axes: int = 50,
-    rounds: int = 15,
-    names: tuple[str, ...] | None = None,
-) -> tuple[MapCentres, Federation]:
-    """Return the centres, and the federation as they see it: rows along the principal axes.
-
-    Parameters
+    Attributes
     ----------
     codebooks : int, default=6
         Many coarse ones say more than one fine one, as each cuts the rows in another way.
@@ -82,22 +68,42 @@ def map_centres(
         Centres of fewer are dropped, and no sum of fewer rows is asked for.
     axes : int, default=50
         Principal axes, at most.
-    rounds : int, default=15
-        Of k-means, after its start.
-    names : tuple of str, optional
+    k_means_rounds : int, default=15
+        After the start.
     """
-    whole_number("codebooks", codebooks, 1)
-    whole_number("least_rows", least_rows, 1)
-    whole_number("axes", axes, 2)
-    whole_number("k_means_rounds", rounds, 1)
-    real_number("rows_per_centre", rows_per_centre, least=least_rows, why=f", least_rows={least_rows}")
+
+    codebooks: int = 6
+    rows_per_centre: float = 17.0
+    least_rows: int = 5
+    axes: int = 50
+    k_means_rounds: int = 15
+
+    def __post_init__(self) -> None:
+        whole_number("codebooks", self.codebooks, 1)
+        whole_number("least_rows", self.least_rows, 1)
+        whole_number("axes", self.axes, 2)
+        whole_number("k_means_rounds", self.k_means_rounds, 1)
+        least = self.least_rows
+        real_number("rows_per_centre", self.rows_per_centre, least=least, why=f", which is least_rows={least}")
+
+
+@lens
+def along_axes(X: Array, mean: Matrix, axes: Matrix) -> Matrix:
+    """Return the coordinates ``(X - mean) @ axes.T`` of rows."""
+    return np.asarray((X - mean) @ axes.T)
+
+
+def map_centres(
+    fed: Federation, *, books: Codebooks, names: tuple[str, ...] | None = None
+) -> tuple[MapCentres, Federation]:
+    """Return the centres, and the federation as they see it: rows along the principal axes."""
     fed.log(phase="axes")
     first = moments(fed, names)
-    if first.n < least_rows:
-        raise InputError(f"n_samples={first.n}: a map needs at least least_rows={least_rows} rows")
+    if first.n < books.least_rows:
+        raise InputError(f"n_samples={first.n}: a map needs at least least_rows={books.least_rows} rows")
     about = fed.apply(standardize, mean=first.mean, scale=None, double=True)
     d = len(first.mean)
-    rank = min(axes, d)
+    rank = min(books.axes, d)
     if d <= _MOST_COLUMNS:
         found, _ = covariance_pca(about, rank=rank)
     else:
@@ -108,12 +114,26 @@ def map_centres(
     W = found.components[:kept] / scale
     seen = fed.apply(along_axes, mean=first.mean, axes=W)
     fed.log(phase="codebooks")
-    k = max(1, round(first.n / rows_per_centre))
-    books = federated_k_means(seen, n_clusters=k, n_init=codebooks, max_iter=rounds, tol=1e-3, least_rows=least_rows)
-    enough = books.counts >= least_rows
+    made = federated_k_means(
+        seen,
+        n_clusters=max(1, round(first.n / books.rows_per_centre)),
+        n_init=books.codebooks,
+        max_iter=books.k_means_rounds,
+        tol=1e-3,
+        least_rows=books.least_rows,
+    )
+    enough = made.counts >= books.least_rows
     if not enough.any():
-        raise InputError(f"no centre has least_rows={least_rows} rows: there are too few for a map")
-    deviation = float(np.sqrt(max(found.scatter[0] / max(found.n, 1), 0.0)) / scale)
-    spread = float(books.inertia.mean() / first.n)
-    centres = MapCentres(first.mean, W, deviation or 1.0, books.centres[enough], books.counts[enough], spread, first.n)
-    return centres, seen
+        raise InputError(f"no centre has least_rows={books.least_rows} rows: there are too few for a map")
+    variances = found.scatter[:kept] / max(found.n, 1) / scale**2
+    counts = made.counts[..., None]
+    between = (counts * made.centres**2).sum(axis=(0, 1)) / max(int(counts.sum()), 1)
+    return MapCentres(
+        mean=first.mean,
+        axes=W,
+        deviation=float(np.sqrt(max(variances[0], 0.0))) or 1.0,
+        centres=made.centres[enough],
+        counts=made.counts[enough],
+        within=np.maximum(variances - between, 0.0),
+        n=first.n,
+    ), seen

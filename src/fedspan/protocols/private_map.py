@@ -15,6 +15,7 @@ It is t-SNE on a graph of rows and massless centres: how rows are split decides 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -27,7 +28,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.linalg.grid_repulsion import Grid, grid_around
 from fedspan.linalg.map_descent import Motion, centre_sums, moved, pulls
 from fedspan.linalg.map_graph import MapGraph, map_graph
-from fedspan.protocols.map_centres import MapCentres, map_centres
+from fedspan.protocols.map_centres import Codebooks, MapCentres, map_centres
 from fedspan.protocols.posted_values import posted
 from fedspan.protocols.whole_totals import whole
 from fedspan.wire import Message
@@ -94,9 +95,7 @@ def local_ties(
     )
     for name in _GRAPH:
         site.state[name] = getattr(graph, name)
-    start = np.zeros((len(site), 2))
-    columns = min(2, site.X.shape[1])
-    start[:, :columns] = shrink * site.X[:, :columns]
+    start = _first_positions(site.X, shrink)
     _keep(site, Motion(start, np.zeros_like(start), np.ones_like(start)))
     return {"n": len(site)}
 
@@ -142,35 +141,16 @@ def local_positions(site: Site) -> dict[str, Any]:
     return {"positions": site.state["Y"]}
 
 
-def private_map(
-    fed: Federation,
-    *,
-    rounds: int = 300,
-    exaggeration_rounds: int = 75,
-    grid: int = 64,
-    codebooks: int = 6,
-    rows_per_centre: float = 17.0,
-    least_rows: int = 5,
-    axes: int = 50,
-    k_means_rounds: int = 15,
-    neighbours: int = 30,
-    perplexity: float = 8.0,
-    own_neighbours: int = 15,
-    own_perplexity: float = 10.0,
-    own_share: float = 0.25,
-    post_positions: bool = False,
-    names: tuple[str, ...] | None = None,
-) -> PrivateMap:
-    """Make a map of all rows.
+@dataclass(frozen=True)
+class Layout:
+    """How a map is laid out.
 
-    Parameters
+    Attributes
     ----------
     rounds, exaggeration_rounds : int, default=300, 75
         All rounds, and the first ones of them, with attraction 12 times as strong.
     grid : int, default=64
-        Nodes of the histogram in each direction. Up per site and round: grid^2 + 3 L numbers; down 3 grid^2 + 2 L.
-    codebooks, rows_per_centre, least_rows, axes, k_means_rounds
-        Of the centres, see `map_centres`.
+        Nodes of the histogram in each direction. Up per site and round: grid^2 + 3 L numbers; down 2 grid^2 + 2 L.
     neighbours, perplexity : int, float, default=30, 8.0
         Centres that a row is tied to, and how many of them count.
     own_neighbours, own_perplexity : int, float, default=15, 10.0
@@ -178,85 +158,117 @@ def private_map(
     own_share : float, default=0.25
         The part of the pull that comes from rows of the same site. More makes better maps of each site, and sites
         that lie apart.
+    """
+
+    rounds: int = 300
+    exaggeration_rounds: int = 75
+    grid: int = 64
+    neighbours: int = 30
+    perplexity: float = 8.0
+    own_neighbours: int = 15
+    own_perplexity: float = 10.0
+    own_share: float = 0.25
+
+    def __post_init__(self) -> None:
+        whole_number("rounds", self.rounds, 1)
+        whole_number("exaggeration_rounds", self.exaggeration_rounds, 0, self.rounds, why=", the number of rounds")
+        whole_number("grid", self.grid, 8)
+        whole_number("neighbours", self.neighbours, 1)
+        whole_number("own_neighbours", self.own_neighbours, 1)
+        real_number("perplexity", self.perplexity, least=1)
+        real_number("own_perplexity", self.own_perplexity, least=1)
+        real_number("own_share", self.own_share, least=0, most=1)
+
+
+def private_map(
+    fed: Federation,
+    *,
+    layout: Layout | None = None,
+    books: Codebooks | None = None,
+    post_positions: bool = False,
+    names: tuple[str, ...] | None = None,
+) -> PrivateMap:
+    """Make a map of all rows.
+
+    Parameters
+    ----------
+    layout : Layout, optional
+    books : Codebooks, optional
+        Of the centres.
     post_positions : bool, default=False
-        Whether sites post the positions at the end.
+        Whether sites post the positions at the end: that needs single replies.
     names : tuple of str, optional
         Of the columns, for what is said about values that are not finite.
     """
-    whole_number("rounds", rounds, 1)
-    whole_number("exaggeration_rounds", exaggeration_rounds, 0, rounds, why=", the number of rounds")
-    whole_number("grid", grid, 8)
-    whole_number("neighbours", neighbours, 1)
-    whole_number("own_neighbours", own_neighbours, 1)
-    real_number("perplexity", perplexity, least=1)
-    real_number("own_perplexity", own_perplexity, least=1)
-    real_number("own_share", own_share, least=0, most=1)
     if post_positions:
         fed.need_single_replies("post_positions=True")
-    found, seen = map_centres(
-        fed,
-        codebooks=codebooks,
-        rows_per_centre=rows_per_centre,
-        least_rows=least_rows,
-        axes=axes,
-        rounds=k_means_rounds,
-        names=names,
-    )
+    layout, books = layout or Layout(), books or Codebooks()
+    found, seen = map_centres(fed, books=books, names=names)
     fed.log(phase="layout", centres=len(found.centres))
+    C, histogram, grid = laid_out(seen.sum, fed, found, layout, books.least_rows)
+    embedding = None
+    if post_positions:
+        replies = posted(seen, local_positions, "positions", checked_positions)
+        embedding = {name: np.asarray(reply["positions"], dtype=np.float32) for name, reply in replies.items()}
+    fed.stop(f"map of {found.n} rows by {len(C)} centres done")
+    return PrivateMap(found, C, histogram, grid.low, grid.cell, embedding)
+
+
+def laid_out(
+    summed: Callable[..., Any], fed: Federation, found: MapCentres, layout: Layout, few: int
+) -> tuple[Matrix, Matrix, Grid]:
+    """Return the positions of the centres, the histogram of all rows, and its grid.
+
+    `summed(step, **payload)` is the sum of a step's replies over whoever has rows. The outermost `few` rows on each
+    side have no say in the next grid, beyond which no row goes.
+    """
     shrink = _FIRST_DEVIATION / found.deviation
-    n = whole(
-        seen.sum(
-            local_ties,
-            centres=found.centres,
-            neighbours=neighbours,
-            perplexity=perplexity,
-            own=own_neighbours,
-            own_perplexity=own_perplexity,
-            own_share=own_share,
-            shrink=shrink,
-        ),
-        n=(),
-    )["n"]
-    C = np.zeros((len(found.centres), 2))
-    columns = min(2, found.centres.shape[1])
-    C[:, :columns] = shrink * found.centres[:, :columns]
+    ties = summed(
+        local_ties,
+        centres=found.centres,
+        neighbours=layout.neighbours,
+        perplexity=layout.perplexity,
+        own=layout.own_neighbours,
+        own_perplexity=layout.own_perplexity,
+        own_share=layout.own_share,
+        shrink=shrink,
+    )
+    n, size = max(1, whole(ties, n=())["n"]), layout.grid
+    C = _first_positions(found.centres, shrink)
     width = _FIRST_WIDTH * _FIRST_DEVIATION
-    now = Grid(np.full(2, -width), 2 * width / (grid - 1), grid)
-    total = _whole(seen.sum(local_view, positions=C, low=now.low, cell=now.cell, size=grid), grid, len(C))
-    last = now
-    for number in fed.rounds(rounds):
+    last = now = Grid(np.full(2, -width), 2 * width / (size - 1), size)
+    total = _whole(summed(local_view, positions=C, low=now.low, cell=now.cell, size=size), size, len(C))
+    for number in fed.rounds(layout.rounds):
         C = _centre_positions(total["centres"], C)
         Q = now.repulsion(total["histogram"])
         Z = max(float(np.vdot(Q[0], total["histogram"])) - total["own"], np.finfo(float).tiny)
-        fed.log(loss=float(total["stretch"] / n + np.log(Z)), width=now.cell * (grid - 1))
-        early = number < exaggeration_rounds
-
-        growth = now.cell / last.cell
-        after = grid_around(total["histogram"], now, float(np.clip(1.1 * growth, _LEAST_ROOM, _MOST_ROOM)), least_rows)
-        total = _whole(
-            seen.sum(
-                local_move,
-                positions=C,
-                repulsion=(n / Z) * Q[1:],
-                low=now.low,
-                cell=now.cell,
-                next_low=after.low,
-                next_cell=after.cell,
-                exaggeration=_EXAGGERATION if early else 1.0,
-                rate=_EARLY_RATE if early else _RATE,
-                momentum=_EARLY_MOMENTUM if early else _MOMENTUM,
-            ),
-            grid,
-            len(C),
+        fed.log(loss=float(total["stretch"] / n + np.log(Z)), width=now.cell * (size - 1))
+        early = number < layout.exaggeration_rounds
+        room = float(np.clip(1.1 * now.cell / last.cell, _LEAST_ROOM, _MOST_ROOM))
+        after = grid_around(total["histogram"], now, room, few)
+        moves = summed(
+            local_move,
+            positions=C,
+            repulsion=(n / Z) * Q[1:],
+            low=now.low,
+            cell=now.cell,
+            next_low=after.low,
+            next_cell=after.cell,
+            exaggeration=_EXAGGERATION if early else 1.0,
+            rate=_EARLY_RATE if early else _RATE,
+            momentum=_EARLY_MOMENTUM if early else _MOMENTUM,
         )
+        total = _whole(moves, size, len(C))
         last, now = now, after
-    C = _centre_positions(total["centres"], C)
-    embedding = None
-    if post_positions:
-        replies = posted(seen, local_positions, "positions", _checked_positions)
-        embedding = {name: np.asarray(reply["positions"], dtype=np.float32) for name, reply in replies.items()}
-    fed.stop(f"map of {n} rows by {len(C)} centres done")
-    return PrivateMap(found, C, total["histogram"], now.low, now.cell, embedding)
+    return _centre_positions(total["centres"], C), total["histogram"], now
+
+
+def _first_positions(X: NDArray[Any], shrink: float) -> Matrix:
+    """Return the first two coordinates, made small."""
+    start = np.zeros((len(X), 2))
+    columns = min(2, X.shape[1])
+    start[:, :columns] = shrink * X[:, :columns]
+    return start
 
 
 def _centre_positions(sums: Matrix, before: Matrix) -> Matrix:
@@ -272,7 +284,8 @@ def _whole(total: Any, grid: int, centres: int) -> Any:
     return total
 
 
-def _checked_positions(reply: Message) -> Message:
+def checked_positions(reply: Message) -> Message:
+    """Return a reply with positions, or refuse it."""
     Y = reply.get("positions")
     if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != 2 or Y.dtype.kind != "f":
         raise MessageError("positions must be numbers (rows, 2)")

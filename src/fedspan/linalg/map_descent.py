@@ -26,7 +26,8 @@ _RAISE, _CUT, _LEAST_GAIN = 0.2, 0.8, 0.01
 class Pulls:
     """What the graph's ties do at given positions.
 
-    `force` (n, 2) is the attraction, `stretch` the sum of ``p log(1 + d^2)``, `weights` (n, k) are ``p_il q_il``.
+    `force` (n, 2) is the attraction, `stretch` the sum of ``p log(1 + d^2)`` over all ties, from both ends of each, and
+    `weights` (n, k) are ``p_il q_il``. The loss of the map is ``stretch / n + log Z``.
     """
 
     force: Matrix
@@ -40,7 +41,7 @@ def pulls(Y: Matrix, graph: MapGraph, centres: Matrix) -> Pulls:
     far = 1.0 + np.vecdot(D, D)
     weights = graph.pull / far
     force = np.einsum("nk,nkq->nq", weights, D)
-    stretch = float(np.vdot(graph.pull, np.log(far)))
+    stretch = 2.0 * float(np.vdot(graph.pull, np.log(far)))
     if len(graph.tie):
         D = Y[graph.ends] - Y[graph.others]
         far = 1.0 + np.vecdot(D, D)

@@ -41,6 +41,7 @@ _FIRST_WIDTH, _FIRST_DEVIATION = 4.0, 0.01
 _EXAGGERATION = 12.0
 _EARLY_RATE, _RATE = 1.0 / 12.0, 0.25
 _EARLY_MOMENTUM, _MOMENTUM = 0.5, 0.8
+_TRIES = 3
 #: No position moves farther in one round.
 _FARTHEST = 5.0
 #: The next grid is at least, and at most, so many times as wide as the positions extend.
@@ -124,7 +125,7 @@ def local_move(
     momentum: float,
 ) -> dict[str, Any]:
     """Move each position one step, within the next grid. Leaves the site: the same as in `local_view`."""
-    graph, now = _graph(site), _motion(site)
+    now, graph = _motion(site), _graph(site)
     size = repulsion.shape[1]
     force = exaggeration * pulls(now.Y, graph, positions).force - Grid(low, cell, size).between(repulsion, now.Y)
     after = moved(now, force, rate=rate, momentum=momentum, farthest=_FARTHEST)
@@ -223,17 +224,21 @@ def laid_out(
     side have no say in the next grid, beyond which no row goes.
     """
     shrink = _FIRST_DEVIATION / found.deviation
-    ties = summed(
-        local_ties,
-        centres=found.centres,
-        neighbours=layout.neighbours,
-        perplexity=layout.perplexity,
-        own=layout.own_neighbours,
-        own_perplexity=layout.own_perplexity,
-        own_share=layout.own_share,
-        shrink=shrink,
-    )
-    n, size = max(1, whole(ties, n=())["n"]), layout.grid
+    n, size = 1, layout.grid
+    for _ in range(_TRIES):  # a site that misses this has no place on the map: it is asked again, and so are all
+        ties = summed(
+            local_ties,
+            centres=found.centres,
+            neighbours=layout.neighbours,
+            perplexity=layout.perplexity,
+            own=layout.own_neighbours,
+            own_perplexity=layout.own_perplexity,
+            own_share=layout.own_share,
+            shrink=shrink,
+        )
+        n = max(n, whole(ties, n=())["n"])
+        if not getattr(ties, "failed", None):
+            break
     C = _first_positions(found.centres, shrink)
     width = _FIRST_WIDTH * _FIRST_DEVIATION
     last = now = Grid(np.full(2, -width), 2 * width / (size - 1), size)
@@ -304,12 +309,12 @@ def _seen(site: Site, now: Motion, grid: Grid, positions: Matrix) -> dict[str, A
 
 
 def _graph(site: Site) -> MapGraph:
-    if "near" not in site.state:
-        raise InputError("this site has missed the beginning of the map")
     return MapGraph(**{name: site.state[name] for name in _GRAPH})
 
 
 def _motion(site: Site) -> Motion:
+    if "Y" not in site.state:
+        raise InputError("this site has missed the beginning of the map, and has no positions")
     return Motion(*(np.asarray(site.state[name], dtype=np.float64) for name in ("Y", "move", "gains")))
 
 

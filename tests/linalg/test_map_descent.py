@@ -56,7 +56,7 @@ def test_pulls_and_sums_by_plain_loops():
     for i, j, p in zip(graph.ends, graph.others, graph.tie, strict=True):
         force[i] += p * (Y[i] - Y[j]) / (1 + np.sum((Y[i] - Y[j]) ** 2))
     np.testing.assert_allclose(found.force, force, atol=1e-12)
-    np.testing.assert_allclose(centre_sums(Y, graph, found.weights, 12), sums, atol=1e-12)
+    np.testing.assert_allclose(centre_sums(Y, graph, C), sums, atol=1e-12)
 
 
 def test_the_graph_by_hand():

@@ -26,13 +26,12 @@ _RAISE, _CUT, _LEAST_GAIN = 0.2, 0.8, 0.01
 class Pulls:
     """What the graph's ties do at given positions.
 
-    `force` (n, 2) is the attraction, `stretch` the sum of ``p log(1 + d^2)`` over all ties, from both ends of each, and
-    `weights` (n, k) are ``p_il q_il``. The loss of the map is ``stretch / n + log Z``.
+    `force` (n, 2) is the attraction, `stretch` the sum of ``p log(1 + d^2)`` over all ties, from both ends of each. The
+    loss of the map is ``stretch / n + log Z``.
     """
 
     force: Matrix
     stretch: float
-    weights: Matrix
 
 
 def pulls(Y: Matrix, graph: MapGraph, centres: Matrix) -> Pulls:
@@ -49,14 +48,16 @@ def pulls(Y: Matrix, graph: MapGraph, centres: Matrix) -> Pulls:
         for axis in (0, 1):
             force[:, axis] += np.bincount(graph.ends, tied[:, axis], minlength=len(Y))
         stretch += float(np.vdot(graph.tie, np.log(far)))
-    return Pulls(force, stretch, weights)
+    return Pulls(force, stretch)
 
 
-def centre_sums(Y: Matrix, graph: MapGraph, weights: Matrix, n_centres: int) -> Matrix:
-    """Return, for each centre, the sums (L, 3) of ``w y`` and ``w`` over rows: their mean is where it belongs."""
+def centre_sums(Y: Matrix, graph: MapGraph, centres: Matrix) -> Matrix:
+    """Return, for each centre, the sums (L, 3) of ``w y`` and ``w = p q`` over rows: their mean is where it belongs."""
+    D = Y[:, None] - centres[graph.near]
+    weights = graph.pull / (1.0 + np.vecdot(D, D))
     near = graph.near.ravel()
     columns = [weights * Y[:, :1], weights * Y[:, 1:], weights]
-    return np.stack([np.bincount(near, column.ravel(), minlength=n_centres) for column in columns], axis=1)
+    return np.stack([np.bincount(near, column.ravel(), minlength=len(centres)) for column in columns], axis=1)
 
 
 @dataclass(frozen=True)

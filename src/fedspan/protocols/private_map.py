@@ -103,10 +103,9 @@ def local_ties(
 
 @step
 def local_view(site: Site, positions: Matrix, low: Matrix, cell: float, size: int) -> dict[str, Any]:
-    """Leaves the site: the histogram of its positions, what they are to each centre, and two numbers.
+    """Leaves the site: the histogram of its positions, and for each centre the sums of w y and w over its rows (L, 3).
 
-    The sums (L, 3) of w y and w over its rows; how far its ties are stretched, and the kernel of positions with
-    themselves.
+    Also the sum of the kernels of positions with themselves.
     """
     return _seen(site, _motion(site), Grid(low, cell, size), positions)
 
@@ -124,16 +123,20 @@ def local_move(
     rate: float,
     momentum: float,
 ) -> dict[str, Any]:
-    """Move each position one step, within the next grid. Leaves the site: the same as in `local_view`."""
+    """Leaves the site: the same as in `local_view`, after one step of each position, and how its ties were stretched.
+
+    Positions stay within the next grid.
+    """
     now, graph = _motion(site), _graph(site)
     size = repulsion.shape[1]
-    force = exaggeration * pulls(now.Y, graph, positions).force - Grid(low, cell, size).between(repulsion, now.Y)
+    attraction = pulls(now.Y, graph, positions)
+    force = exaggeration * attraction.force - Grid(low, cell, size).between(repulsion, now.Y)
     after = moved(now, force, rate=rate, momentum=momentum, farthest=_FARTHEST)
     grid = Grid(next_low, next_cell, size)
     inside = np.clip(after.Y, grid.low, grid.high)
     after = Motion(inside, np.where(inside == after.Y, after.move, 0.0), after.gains)
     _keep(site, after)
-    return _seen(site, _motion(site), grid, positions)
+    return _seen(site, _motion(site), grid, positions) | {"stretch": attraction.stretch}
 
 
 @step(ragged=["positions"])
@@ -247,7 +250,6 @@ def laid_out(
         C = _centre_positions(total["centres"], C)
         Q = now.repulsion(total["histogram"])
         Z = max(float(np.vdot(Q[0], total["histogram"])) - total["own"], np.finfo(float).tiny)
-        fed.log(loss=float(total["stretch"] / n + np.log(Z)), width=now.cell * (size - 1))
         early = number < layout.exaggeration_rounds
         room = float(np.clip(1.1 * now.cell / last.cell, _LEAST_ROOM, _MOST_ROOM))
         after = grid_around(total["histogram"], now, room, few)
@@ -263,7 +265,8 @@ def laid_out(
             rate=_EARLY_RATE if early else _RATE,
             momentum=_EARLY_MOMENTUM if early else _MOMENTUM,
         )
-        total = _whole(moves, size, len(C))
+        total = _whole(moves, size, len(C), stretch=())
+        fed.log(loss=float(total["stretch"] / n + np.log(Z)), width=now.cell * (size - 1))
         last, now = now, after
     return _centre_positions(total["centres"], C), total["histogram"], now
 
@@ -282,8 +285,8 @@ def _centre_positions(sums: Matrix, before: Matrix) -> Matrix:
     return np.where(w > 1e-12, sums[:, :2] / np.maximum(w, 1e-12), before)
 
 
-def _whole(total: Any, grid: int, centres: int) -> Any:
-    whole(total, histogram=(grid, grid), centres=(centres, 3), stretch=(), own=())
+def _whole(total: Any, grid: int, centres: int, **more: tuple[int, ...]) -> Any:
+    whole(total, histogram=(grid, grid), centres=(centres, 3), own=(), **more)
     if not total["histogram"].sum() > 0:
         raise InputError("the sites that answered have no rows: there is nothing to map")
     return total
@@ -298,12 +301,9 @@ def checked_positions(reply: Message) -> Message:
 
 
 def _seen(site: Site, now: Motion, grid: Grid, positions: Matrix) -> dict[str, Any]:
-    graph = _graph(site)
-    found = pulls(now.Y, graph, positions)
     return {
         "histogram": grid.histogram(now.Y),
-        "centres": centre_sums(now.Y, graph, found.weights, len(positions)),
-        "stretch": found.stretch,
+        "centres": centre_sums(now.Y, _graph(site), positions),
         "own": grid.own_kernel(now.Y),
     }
 

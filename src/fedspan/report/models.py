@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedspan.report.blocks import heat_map
 from fedspan.report.charts import bar_chart
+from fedspan.report.density import density_of
 from fedspan.report.markup import Html, count, note, number, section, table
 from fedspan.report.svg import charts, figure
 
@@ -125,11 +126,18 @@ def threshold(model: Any, names: Names = None) -> Picture | None:
     return Picture("What is an outlier", table(["what", "value"], rows))
 
 
+def map_density(model: Any, names: Names = None) -> Picture | None:
+    """Draw the density and the centres of a private map."""
+    found = density_of(model)
+    return None if found is None else Picture("Density of the map", *found)
+
+
 PICTURES: list[Callable[[Any, Names], Picture | None]] = [
     explained_variance,
     loadings,
     centre_and_scale,
     threshold,
+    map_density,
 ]
 
 

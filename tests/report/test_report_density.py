@@ -36,8 +36,10 @@ def test_dense_places_are_deeper_and_left_is_left_and_up_is_up():
     assert (float(corner[0]), float(corner[1])) == (0.0, 360 - 11.25)  # bottom left
     assert float(corner[2]) > float(other[2])
     dots = [tuple(map(float, place)) for place in re.findall(r"M([\d.]+) ([\d.]+)h0", body)]
-    assert dots[0][0] < 11.25 < 348 < dots[0][1]
-    assert dots[1][0] > 348 > 11.25 > dots[1][1]
+    assert dots[0][0] < 11.25
+    assert dots[0][1] > 348
+    assert dots[1][0] > 348
+    assert dots[1][1] < 11.25
 
 
 def test_what_is_not_finite_is_not_drawn():

@@ -45,7 +45,7 @@ class FedTSNE(PrivateMaps):
         needs single replies.
     sums_settings : dict, optional
         Settings of maps of sums: ``rounds=300``, ``exaggeration_rounds=75``, ``grid=64``, ``neighbours=30``,
-        ``perplexity=8.0``, ``own_neighbours=15``, ``own_perplexity=10.0``, ``own_share=0.25`` (see
+        ``perplexity=10.0``, ``own_neighbours=15``, ``own_perplexity=10.0``, ``own_share=0.25`` (see
         `fedspan.protocols.private_map.Layout`), ``codebooks=6``, ``rows_per_centre=17.0``, ``least_rows=5``,
         ``axes=50``, ``k_means_rounds=15`` (see `fedspan.protocols.map_centres.Codebooks`).
     n_components : int, default=2

@@ -155,7 +155,7 @@ class Layout:
         All rounds, and the first ones of them, with attraction 12 times as strong.
     grid : int, default=64
         Nodes of the histogram in each direction. Up per site and round: grid^2 + 3 L numbers; down 2 grid^2 + 2 L.
-    neighbours, perplexity : int, float, default=30, 8.0
+    neighbours, perplexity : int, float, default=30, 10.0
         Centres that a row is tied to, and how many of them count.
     own_neighbours, own_perplexity : int, float, default=15, 10.0
         The same of rows of its own site.
@@ -168,7 +168,7 @@ class Layout:
     exaggeration_rounds: int = 75
     grid: int = 64
     neighbours: int = 30
-    perplexity: float = 8.0
+    perplexity: float = 10.0
     own_neighbours: int = 15
     own_perplexity: float = 10.0
     own_share: float = 0.25

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
@@ -318,3 +322,35 @@ def test_a_site_that_missed_the_beginning_says_so():
     site = fs.Site("a", np.zeros((3, 2))).at_work({}, 0, 0)
     with pytest.raises(InputError, match="missed the beginning"):
         protocol.local_view(site, np.zeros((1, 2)), np.zeros(2), 1.0, 8)
+
+
+IN_THE_PLANE = dict.fromkeys(
+    (
+        "check_dont_overwrite_parameters",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_fit2d_predict1d",
+    ),
+    "it sets n_components=1, and this map is one in the plane",
+)
+LAYS_OUT = dict.fromkeys(
+    ("check_transformer_general", "check_transformer_data_not_an_array"),
+    "fit lays rows out, and transform places them by centres: that is not the same",
+)
+
+
+@parametrize_with_checks(
+    [fs.FedTSNE(share="sums", sums_settings={"rounds": 2, "exaggeration_rounds": 1})],
+    expected_failed_checks=lambda _: IN_THE_PLANE | LAYS_OUT,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_the_lines_of_the_page_run(capsys):
+    page = Path(__file__).parents[2] / "docs" / "private-map.md"
+    (lines,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    exec(compile(lines, str(page), "exec"), {})
+    assert capsys.readouterr().out.startswith("(64, 64) (")

@@ -213,7 +213,8 @@ def test_options_reach_the_layout(name):
 def test_settings_that_cannot_work_are_refused():
     X, _ = blobs(30)
     for name, settings, message in [
-        ("FedTSNE", {"share": "sums"}, "share='sums' must be one of 'distances'"),
+        ("FedTSNE", {"share": "rows"}, "share='rows' must be one of 'distances', 'sums', 'centers'"),
+        ("FedUMAP", {"share": "sums"}, "share='sums' must be one of 'distances'"),
         ("FedTSNE", {"method": "cubed"}, "method='cubed' must be one of"),
         ("FedTSNE", {"perplexity": 0.5}, "perplexity=0.5"),
         ("FedTSNE", {"n_iter": -1}, "n_iter=-1"),

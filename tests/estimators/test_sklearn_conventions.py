@@ -24,6 +24,7 @@ CLASSES = [
 PARAMETERS: dict[str, dict] = {
     "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
     "FedBiGANDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
+    "FedKMeans": {"n_clusters": 3, "post_labels": True},  # the same results per row, of a table or a federation
     "FedLandmarks": {"n_landmarks": 10, "rounds": 5, "n_frequencies": 16},
     "FedMixedRegressor": {"n_clusters": 1, "update": "exact"},
     "FedSpectralClustering": {"n_clusters": 3, "n_landmarks": 10, "rounds": 5},

@@ -14,6 +14,8 @@ from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
 from fedspan.privacy import GaussianData, GaussianGradient
 from fedspan.protocols.feddl import Landmarks
+from fedspan.protocols.map_centres import Codebooks
+from fedspan.protocols.private_map import Layout
 from fedspan.protocols.refinement import Belief
 from fedspan.protocols.subspace_iteration import local_product
 
@@ -82,6 +84,7 @@ MODELS = np.array([[1.0, -0.5, 0.5], [-1.0, 1.0, 0.0]])
 NEAR = MODELS + 0.2
 U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 
+BOOKS = Codebooks(codebooks=1, rows_per_centre=40, axes=3, k_means_rounds=1)
 LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0, "double")
 
 SETTINGS = {
@@ -138,6 +141,11 @@ SETTINGS = {
     # one round from public moments: after other last bits, a secure sum's say, the next question has other noise
     "private_feddl.private_feddl": {"privacy": GaussianGradient(50.0, 1e-5, 0.0, 2.0), "n_landmarks": 6, "rounds": 1},
     "private_feddl.seen_with_noise": {"privacy": GaussianData(50.0, 1e-5, 9.0)},
+    "federated_k_means.federated_k_means": {"n_clusters": 6, "n_init": 2, "max_iter": 4},
+    "map_centres.map_centres": {"books": BOOKS},
+    "private_map.private_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
+    "one_shot_map.one_shot_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
+    "centre_labels.centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
 }
 

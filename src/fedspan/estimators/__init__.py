@@ -6,6 +6,7 @@ from fedspan.estimators.autoencoder_detector import FedAutoencoderDetector
 from fedspan.estimators.bigan_detector import FedBiGANDetector
 from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.files import load
+from fedspan.estimators.k_means import FedKMeans
 from fedspan.estimators.landmarks import FedLandmarks
 from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
@@ -21,6 +22,7 @@ __all__ = [
     "FedAutoencoderDetector",
     "FedBiGANDetector",
     "FedFewShotRegressor",
+    "FedKMeans",
     "FedLandmarks",
     "FedMixedRegressor",
     "FedPCA",

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
-from fedspan.estimators.fed_map import FedMap
 from fedspan.estimators.neighbor_search import packages
+from fedspan.estimators.private_map import PrivateMaps
 from fedspan.estimators.turns import Turns
 from fedspan.federation import Federation
 
@@ -20,10 +20,11 @@ Array = NDArray[Any]
 _EVERY = 25
 
 
-class FedTSNE(FedMap):
-    """Map by t-SNE, from distances to landmarks that the sites post.
+class FedTSNE(PrivateMaps):
+    """Map by t-SNE, from distances to landmarks that the sites post, or from sums alone.
 
-    **Not private against the coordinator**: posted distances let it rebuild the rows. See ``docs/maps.md``.
+    **Not private against the coordinator** with ``share="distances"``: posted distances let it rebuild the rows. See
+    ``docs/maps.md``. With ``share="sums"`` rows and their positions stay at the sites. See ``docs/private-map.md``.
 
     Parameters
     ----------
@@ -34,8 +35,19 @@ class FedTSNE(FedMap):
     method : {"coordinates", "squared", "paper"}, default="coordinates"
         How distances between rows follow from those to landmarks: by landmark coordinates and residuals, by the
         Nystrom form of squared distances, or by that of distances, as the paper has it.
-    share : {"distances"}, default="distances"
-        What sites post.
+    share : {"distances", "sums", "centers"}, default="distances"
+        What leaves the sites: distances to landmarks; or sums alone, in every round of the layout, as the map is made
+        by all of them; or, in one shot, only the sums that make centres, around which the coordinator lays out made-up
+        rows. The last two use `sums_settings`, `random_state` and `verbose`, and refuse other values of what they do
+        not use.
+    post_positions : bool, default=False
+        Whether the sites of a federation post the positions of their rows (``share="sums"`` or ``"centers"``). That
+        needs single replies.
+    sums_settings : dict, optional
+        Settings of maps of sums: ``rounds=300``, ``exaggeration_rounds=75``, ``grid=64``, ``neighbours=30``,
+        ``perplexity=10.0``, ``own_neighbours=15``, ``own_perplexity=10.0``, ``own_share=0.25`` (see
+        `fedspan.protocols.private_map.Layout`), ``codebooks=6``, ``rows_per_centre=17.0``, ``least_rows=5``,
+        ``axes=50``, ``k_means_rounds=15`` (see `fedspan.protocols.map_centres.Codebooks`).
     n_components : int, default=2
     perplexity : float, default=30.0
         At most a third of the number of other rows; where it is more, that.
@@ -63,7 +75,8 @@ class FedTSNE(FedMap):
     ----------
     embedding_ : array (n, n_components)
         Fitted on a table, in the order of its rows; on a federation, in site order, then row order (sites that did not
-        post are left out, with a warning).
+        post are left out, with a warning). With ``share="sums"`` or ``"centers"`` of a federation only where positions
+        were posted.
     row_sites_ : array (n,)
         Number of each row's site in ``sites_``.
     kl_divergence_ : float
@@ -72,6 +85,14 @@ class FedTSNE(FedMap):
     factor_, offset_, residuals_ : array (n, r), array (n,), bool
         The rows' low-rank distances, for new rows. They hold what the coordinator knows of the rows: a saved map
         does, too.
+    centers_, center_counts_, center_positions_ : array (L, d), array (L,), array (L, 2)
+        With ``share="sums"`` or ``"centers"``: the centres of all codebooks, how many rows each has, and where they are
+        on the map.
+    density_, density_extent_ : array (g, g), tuple of 4 floats
+        Likewise: how many rows are around each node of a grid, ``density_[i, j]`` at the i-th place to the right and
+        the j-th up, and the places of the first and last nodes: left, right, bottom, top.
+    mean_, axes_ : array (d,), array (r, d)
+        Likewise: rows are seen as ``(x - mean_) @ axes_.T``.
     sites_ : tuple of str
     run_ : RunRecord
         Metrics: ``mmd2`` per round, ``search`` and its ``recall``, ``kl_divergence``, and ``preserved``: the share of
@@ -86,10 +107,14 @@ class FedTSNE(FedMap):
 
     Examples
     --------
+    >>> import fedspan as fs
     >>> X = np.random.default_rng(0).normal(size=(60, 5))
     >>> model = FedTSNE(20, rounds=5, n_iter=50, random_state=0).fit(X, sites=np.arange(60) % 3)
     >>> model.embedding_.shape, model.embedding_at("2").shape, model.transform(X[:4]).shape
     ((60, 2), (20, 2), (4, 2))
+    >>> private = FedTSNE(share="sums", sums_settings={"rounds": 20, "exaggeration_rounds": 5}, random_state=0)
+    >>> private.fit(fs.federate(X, sites=np.arange(60) % 3)).density_.shape
+    (64, 64)
     """
 
     needs = ("openTSNE",)
@@ -101,6 +126,8 @@ class FedTSNE(FedMap):
         rounds: int = 50,
         method: str = "coordinates",
         share: str = "distances",
+        post_positions: bool = False,
+        sums_settings: Mapping[str, Any] | None = None,
         n_components: int = 2,
         perplexity: float = 30.0,
         early_exaggeration_iter: int = 250,
@@ -117,6 +144,8 @@ class FedTSNE(FedMap):
         self.rounds = rounds
         self.method = method
         self.share = share
+        self.post_positions = post_positions
+        self.sums_settings = sums_settings
         self.n_components = n_components
         self.perplexity = perplexity
         self.early_exaggeration_iter = early_exaggeration_iter

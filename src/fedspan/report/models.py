@@ -17,6 +17,7 @@ from fedspan.report.charts import bar_chart
 from fedspan.report.maps import cluster_sizes, landmark_mmd2, neighbourhoods
 from fedspan.report.markup import Html, count, note, number, section, table
 from fedspan.report.picture import Names, Picture
+from fedspan.report.private_maps import density_of
 from fedspan.report.svg import charts, figure
 
 MOST_BARS = 40
@@ -115,6 +116,12 @@ def threshold(model: Any, names: Names = None) -> Picture | None:
     return Picture("What is an outlier", table(["what", "value"], rows))
 
 
+def map_density(model: Any, names: Names = None) -> Picture | None:
+    """Draw the density and the centres of a private map."""
+    found = density_of(model)
+    return None if found is None else Picture("Density of the map", *found)
+
+
 PICTURES: list[Callable[[Any, Names], Picture | None]] = [
     explained_variance,
     loadings,
@@ -123,6 +130,7 @@ PICTURES: list[Callable[[Any, Names], Picture | None]] = [
     landmark_mmd2,
     neighbourhoods,
     cluster_sizes,
+    map_density,
 ]
 
 

@@ -1,0 +1,208 @@
+"""FedKMeans: k-means on rows that stay at their sites, by sums alone."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.checks import real_number, true_or_false, whole_number
+from fedspan.engines.local import site_rows
+from fedspan.errors import InputError
+from fedspan.estimators.posted_rows import PostedRows
+from fedspan.estimators.transformer import FedTransformer
+from fedspan.federation import Federation
+from fedspan.protocols.centre_labels import centre_labels, closest_labels, distances_to_centres
+from fedspan.protocols.federated_k_means import federated_k_means
+
+Array = NDArray[Any]
+Matrix = NDArray[np.float64]
+
+
+class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, PostedRows):
+    """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
+
+    **What leaves a site**: sums over its rows, never a row. In each round the number of rows closest to each centre and
+    the sum of all squared distances; then, for centres that at least `least_rows` rows of all sites are closest to, the
+    sum of these rows, their number and their squared distances. Before, sums and squares of the columns. With
+    ``Policy(secure_sum=True)`` the coordinator sees only the totals over all sites. The labels of rows leave a site
+    only with `post_labels`. That is not differential privacy: a centre is a mean of few rows.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    init : "split" or array (n_clusters, d), default="split"
+        The start: centres split where squared distances are large, from sums, beginning with the mean; or given ones.
+    n_init : int, default=1
+        Starts, whose rounds share their calls; the one with the least inertia is kept. 1 with a given start.
+    max_iter : int, default=300
+    tol : float, default=1e-4
+        As in scikit-learn: a start is done when the squares of its centres' moves add up to at most this part of the
+        mean variance of the columns.
+    least_rows : int, default=5
+        A centre with fewer rows stays where it is, at a mean of at least as many or where it was drawn or given, so
+        that no centre is a row; no sum of fewer is asked for. Centres without rows stay, too. 1: every centre that has
+        rows is their mean.
+    post_labels : bool, default=False
+        Whether the sites of a federation post the labels of their rows. That needs single replies.
+    random_state : int, optional
+        Seed of the run: of the start.
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    cluster_centers_ : array (n_clusters, d)
+    cluster_sizes_ : array (n_clusters,)
+        Rows closest to each centre.
+    inertia_ : float
+        Sum of the rows' squared distances to the closest centre.
+    n_iter_ : int
+    labels_, row_sites_ : array (n,)
+        The closest centre of each row, and the number of its site in ``sites_``. Fitted on a table, in the order of its
+        rows; on a federation only with `post_labels`, in site order, then row order.
+    sites_ : tuple of str
+    run_ : RunRecord
+        Metrics: ``inertia`` (of the best start) and ``small_centres`` per round.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(60, 2)) + 9 * (np.arange(60) % 2)[:, None]
+    >>> model = FedKMeans(2, random_state=0).fit(X, sites=np.arange(60) % 3)
+    >>> np.sort(model.cluster_centers_[:, 0]).round(), model.cluster_sizes_
+    (array([0., 9.]), array([30, 30]))
+    """
+
+    labels_: NDArray[np.int32]
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "split",
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        least_rows: int = 5,
+        post_labels: bool = False,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.least_rows = least_rows
+        self.post_labels = post_labels
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Find the centres of the rows of a table (with ``sites``) or a federation."""
+        for name in ("n_clusters", "n_init", "max_iter", "least_rows"):
+            whole_number(name, getattr(self, name), 1)
+        real_number("tol", self.tol, least=0)
+        true_or_false("post_labels", self.post_labels)
+        start = self._start()
+        with self._fitting(X, y, sites) as fed:
+            if start is not None and start.shape[1] != self.n_features_in_:
+                raise InputError(f"init has {start.shape[1]} columns, and the rows have {self.n_features_in_}")
+            found = federated_k_means(
+                fed,
+                n_clusters=self.n_clusters,
+                init=start,
+                n_init=self.n_init,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                least_rows=self.least_rows,
+                names=self._names(),
+            )
+            best = int(found.inertia.argmin())
+            self.cluster_centers_ = found.centres[best]
+            self.cluster_sizes_ = found.counts[best]
+            self.inertia_ = float(found.inertia[best])
+            self.n_iter_ = int(found.rounds[best])
+            self._keep_labels(fed, X, sites)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, *, sites: Any = None) -> Array:
+        """Fit to `X` and return ``labels_``."""
+        return self.fit(X, y, sites=sites).labels_
+
+    def predict(self, X: Any) -> Array:
+        """Return the number of the closest centre of each row."""
+        check_is_fitted(self)
+        return closest_labels(self._validated(X), self.cluster_centers_)
+
+    def transform(self, X: Any) -> Any:
+        """Return the distances of rows to the centres; of a federation, the one whose sites see these."""
+        check_is_fitted(self)
+        if isinstance(X, Federation):
+            return X.apply(distances_to_centres, columns=self._names(), centres=self.cluster_centers_)
+        return distances_to_centres(self._validated(X), centres=self.cluster_centers_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return minus the sum of the rows' squared distances to the closest centre."""
+        check_is_fitted(self)
+        X = np.asarray(self._validated(X), dtype=np.float64)
+        D = X - self.cluster_centers_[closest_labels(X, self.cluster_centers_)]
+        return -float(np.vdot(D, D))
+
+    def labels_at(self, site: str) -> Array:
+        """Return the labels of a site's rows, in their order there."""
+        check_is_fitted(self)
+        return self.labels_[self._rows_of(site)]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("labels_", "row_sites_") and "cluster_centers_" in vars(self):
+            raise AttributeError(
+                f"there is no {name}: the labels of a federation's rows stay at its sites; fit with post_labels=True, "
+                "or call predict where rows are"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _keep_labels(self, fed: Federation, X: Any, sites: Any) -> None:
+        for name in ("labels_", "row_sites_"):
+            self.__dict__.pop(name, None)
+        if isinstance(X, Federation):
+            if self.post_labels:
+                posted = centre_labels(fed, centres=self.cluster_centers_)
+                counts = [len(posted.get(name, ())) for name in fed.sites]
+                self.row_sites_ = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+                self.labels_ = np.concatenate(list(posted.values()))
+            return
+        # The user's own rows: nobody need be asked.
+        self.labels_ = closest_labels(self._validated(X), self.cluster_centers_)
+        self.row_sites_ = np.zeros(len(self.labels_), dtype=np.int32)
+        if sites is not None:
+            for number, rows in enumerate(site_rows(sites, len(self.labels_)).values()):
+                self.row_sites_[rows] = number
+
+    def _single_replies(self) -> str | None:
+        return "(post_labels=True)" if self.post_labels else None
+
+    def _start(self) -> Matrix | None:
+        """Return the given start, checked, or ``None``."""
+        if isinstance(self.init, str):
+            if self.init != "split":
+                raise InputError(f"init={self.init!r} must be 'split' or an array of centres (n_clusters, d)")
+            return None
+        try:
+            start = np.array(self.init, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("init must be 'split' or an array of centres (n_clusters, d)") from None
+        if start.ndim != 2 or len(start) != self.n_clusters or not np.isfinite(start).all():
+            raise InputError(
+                f"init has the shape {start.shape}, and must be finite numbers of n_clusters={self.n_clusters} rows"
+            )
+        if self.n_init != 1:
+            raise InputError(f"n_init={self.n_init} must be 1 with a given start: all would be the same")
+        return start
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)

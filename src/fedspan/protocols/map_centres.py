@@ -1,0 +1,139 @@
+"""The centres that a private map goes by: principal axes from sums, and codebooks of federated k-means along them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.checks import real_number, whole_number
+from fedspan.errors import InputError
+from fedspan.federation import Federation, lens
+from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.protocols.federated_k_means import federated_k_means
+from fedspan.protocols.lenses import standardize
+from fedspan.protocols.moments import moments
+from fedspan.protocols.subspace_iteration import subspace_iteration
+
+Array = NDArray[Any]
+Matrix = NDArray[np.float64]
+
+#: With more columns the scatter matrix is not made.
+_MOST_COLUMNS = 2048
+
+
+@dataclass(frozen=True)
+class MapCentres:
+    """Rows are seen as ``(x - mean) @ axes.T``; centres (L, r) are among these.
+
+    Attributes
+    ----------
+    mean : array (d,)
+    axes : array (r, d)
+        Principal axes over one number, the root of the variance along them all.
+    deviation : float
+        Of the rows along the first axis, as they are seen.
+    centres : array (L, r)
+        Of all codebooks, but for those of too few rows.
+    counts : array (L,)
+        Rows closest to each in its codebook.
+    within : array (r,)
+        Variance of the rows about the closest centre, along each axis: what is left of all of it.
+    n : int
+        Number of all rows.
+    """
+
+    mean: Matrix
+    axes: Matrix
+    deviation: float
+    centres: Matrix
+    counts: NDArray[np.int64]
+    within: Matrix
+    n: int
+
+
+@dataclass(frozen=True)
+class Codebooks:
+    """How centres are made.
+
+    Attributes
+    ----------
+    codebooks : int, default=6
+        Many coarse ones say more than one fine one, as each cuts the rows in another way.
+    rows_per_centre : float, default=17.0
+        On average.
+    least_rows : int, default=5
+        Centres of fewer are dropped, and no sum of fewer rows is asked for.
+    axes : int, default=50
+        Principal axes, at most.
+    k_means_rounds : int, default=15
+        After the start.
+    """
+
+    codebooks: int = 6
+    rows_per_centre: float = 17.0
+    least_rows: int = 5
+    axes: int = 50
+    k_means_rounds: int = 15
+
+    def __post_init__(self) -> None:
+        whole_number("codebooks", self.codebooks, 1)
+        whole_number("least_rows", self.least_rows, 1)
+        whole_number("axes", self.axes, 2)
+        whole_number("k_means_rounds", self.k_means_rounds, 1)
+        least = self.least_rows
+        real_number("rows_per_centre", self.rows_per_centre, least=least, why=f", which is least_rows={least}")
+
+
+@lens
+def along_axes(X: Array, mean: Matrix, axes: Matrix) -> Matrix:
+    """Return the coordinates ``(X - mean) @ axes.T`` of rows."""
+    return np.asarray((X - mean) @ axes.T)
+
+
+def map_centres(
+    fed: Federation, *, books: Codebooks, names: tuple[str, ...] | None = None
+) -> tuple[MapCentres, Federation]:
+    """Return the centres, and the federation as they see it: rows along the principal axes."""
+    fed.log(phase="axes")
+    first = moments(fed, names)
+    if first.n < books.least_rows:
+        raise InputError(f"n_samples={first.n}: a map needs at least least_rows={books.least_rows} rows")
+    about = fed.apply(standardize, mean=first.mean, scale=None, double=True)
+    d = len(first.mean)
+    rank = min(books.axes, d)
+    if d <= _MOST_COLUMNS:
+        found, _ = covariance_pca(about, rank=rank)
+    else:
+        found, _ = subspace_iteration(about, rank=rank, n_columns=d, tol=1e-4)
+    # Axes along which the rows hardly differ are rounding; one is left where rows are all the same.
+    kept = max(1, int(np.sum(found.scatter > 1e-12 * max(float(found.scatter[0]), np.finfo(float).tiny))))
+    scale = np.sqrt(max(float(found.scatter[:kept].sum()) / max(found.n, 1), np.finfo(float).tiny))
+    W = found.components[:kept] / scale
+    seen = fed.apply(along_axes, mean=first.mean, axes=W)
+    fed.log(phase="codebooks")
+    made = federated_k_means(
+        seen,
+        n_clusters=max(1, round(first.n / books.rows_per_centre)),
+        n_init=books.codebooks,
+        max_iter=books.k_means_rounds,
+        tol=1e-3,
+        least_rows=books.least_rows,
+    )
+    enough = made.counts >= books.least_rows
+    if not enough.any():
+        raise InputError(f"no centre has least_rows={books.least_rows} rows: there are too few for a map")
+    variances = found.scatter[:kept] / max(found.n, 1) / scale**2
+    counts = made.counts[..., None]
+    between = (counts * made.centres**2).sum(axis=(0, 1)) / max(int(counts.sum()), 1)
+    return MapCentres(
+        mean=first.mean,
+        axes=W,
+        deviation=float(np.sqrt(max(variances[0], 0.0))) or 1.0,
+        centres=made.centres[enough],
+        counts=made.counts[enough],
+        within=np.maximum(variances - between, 0.0),
+        n=first.n,
+    ), seen

@@ -1,0 +1,123 @@
+"""A private map in one shot: only centres and their numbers of rows leave the sites, which place their rows themselves.
+
+The coordinator draws rows around the centres, as spread as the rows are, and lays these out as in `private_map`. It
+tells the sites where the centres are on the map and how dense it is; nobody tells it anything more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.federation import Federation, Site, lens, step
+from fedspan.linalg.grid_repulsion import Grid
+from fedspan.linalg.map_descent import Motion, moved, pulls
+from fedspan.linalg.map_graph import map_graph
+from fedspan.protocols.map_centres import Codebooks, MapCentres, along_axes, map_centres
+from fedspan.protocols.posted_values import posted
+from fedspan.protocols.private_map import Layout, PrivateMap, checked_positions, laid_out
+
+Array = NDArray[Any]
+Matrix = NDArray[np.float64]
+
+#: Rows drawn around centres, at most.
+MOST_DRAWS = 10_000
+#: Steps of a row among centres and a density that do not move, and how it makes them.
+_STEPS, _RATE, _MOMENTUM, _FARTHEST = 60, 0.25, 0.5, 1.0
+_BLOCK_ROWS = 4096
+
+
+@lens
+def place_by_centres(
+    X: Array,
+    mean: Matrix,
+    axes: Matrix,
+    centres: Matrix,
+    positions: Matrix,
+    density: Matrix,
+    low: Matrix,
+    cell: float,
+    neighbours: int,
+    perplexity: float,
+) -> Matrix:
+    """Return positions (n, 2) of rows: pulled by the nearest centres (L, r), pushed by the density of the map.
+
+    They start at the weighted mean of these centres' positions (L, 2).
+    """
+    grid = Grid(low, cell, len(density))
+    Q = grid.repulsion(density)
+    rows = float(density.sum())
+    Z = max(float(np.vdot(Q[0], density)) - rows, np.finfo(float).tiny)
+    found = np.empty((len(X), 2))
+    for start in range(0, len(X), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        seen = along_axes(X[part], mean, axes)
+        graph = map_graph(
+            seen, centres, neighbours=neighbours, perplexity=perplexity, own=0, own_perplexity=1.0, own_share=0.0
+        )
+        Y = np.einsum("nk,nkq->nq", graph.pull.astype(np.float64), positions[graph.near])
+        now = Motion(Y, np.zeros_like(Y), np.ones_like(Y))
+        for _ in range(_STEPS):
+            force = pulls(now.Y, graph, positions).force - (rows / Z) * grid.between(Q[1:], now.Y)
+            now = moved(now, force, rate=_RATE, momentum=_MOMENTUM, farthest=_FARTHEST)
+            now = Motion(np.clip(now.Y, grid.low, grid.high), now.move, now.gains)
+        found[part] = now.Y
+    return found
+
+
+@step(ragged=["positions"])
+def local_places(site: Site) -> dict[str, Any]:
+    """Leaves the site: the positions (n_p, 2) of its rows on the map."""
+    return {"positions": np.asarray(site.X, dtype=np.float32)}
+
+
+def one_shot_map(
+    fed: Federation,
+    *,
+    layout: Layout | None = None,
+    books: Codebooks | None = None,
+    post_positions: bool = False,
+    names: tuple[str, ...] | None = None,
+) -> PrivateMap:
+    """Make a map of all rows from their centres alone; parameters as in `private_map`."""
+    if post_positions:
+        fed.need_single_replies("post_positions=True")
+    layout, books = layout or Layout(), books or Codebooks()
+    found, _ = map_centres(fed, books=books, names=names)
+    fed.log(phase="layout", centres=len(found.centres))
+    drawn = Site("drawn rows", draws(found, fed.rng)).at_work({}, 0, 0)
+    C, histogram, grid = laid_out(lambda run, **payload: run(drawn, **payload), fed, found, layout, books.least_rows)
+    density = histogram * (found.n / len(drawn))
+    embedding = None
+    if post_positions:
+        seen = fed.apply(place_by_centres, **placing(found, C, density, grid.low, grid.cell, layout))
+        replies = posted(seen, local_places, "positions", checked_positions)
+        embedding = {name: np.asarray(reply["positions"], dtype=np.float32) for name, reply in replies.items()}
+    fed.stop(f"map of {found.n} rows by {len(C)} centres done")
+    return PrivateMap(found, C, density, grid.low, grid.cell, embedding)
+
+
+def draws(found: MapCentres, rng: np.random.Generator) -> Matrix:
+    """Return rows (m, r) drawn around the centres, by the numbers of rows there, as many as there are up to a limit."""
+    m = min(found.n, MOST_DRAWS)
+    which = rng.choice(len(found.centres), m, p=found.counts / found.counts.sum())
+    return np.asarray(found.centres[which] + np.sqrt(found.within) * rng.standard_normal((m, len(found.within))))
+
+
+def placing(
+    found: MapCentres, positions: Matrix, density: Matrix, low: Matrix, cell: float, layout: Layout
+) -> dict[str, Any]:
+    """Return the parameters of `place_by_centres` for a map."""
+    return {
+        "mean": found.mean,
+        "axes": found.axes,
+        "centres": found.centres,
+        "positions": positions,
+        "density": density,
+        "low": low,
+        "cell": cell,
+        "neighbours": layout.neighbours,
+        "perplexity": layout.perplexity,
+    }

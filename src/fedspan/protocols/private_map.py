@@ -1,0 +1,324 @@
+"""A t-SNE map of rows that stay at their sites, with their positions: the coordinator sees sums alone.
+
+Each site keeps the positions of its own rows. What rows of different sites have to do with each other goes through two
+sums: attraction through the centres of a few federated k-means codebooks, each of which stands at the weighted mean of
+the rows near it, and repulsion through a histogram of all positions:
+
+    sums: mean and scatter -> principal axes;  codebooks of k-means -> centres (those of too few rows are dropped)
+    site: ties of each row to the nearest centres, and to the nearest rows of the same site
+    round: sum of the histograms, and of w y and w for each centre, w = p / (1 + d^2)
+           coordinator: centres' positions, and by FFT the fields of sum q and sum q^2 (y - y_j)
+           site: one step of t-SNE on its own positions
+
+It is t-SNE on a graph of rows and massless centres: how rows are split decides only which rows are tied directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.checks import real_number, whole_number
+from fedspan.errors import InputError, MessageError
+from fedspan.federation import Federation, Site, step
+from fedspan.linalg.grid_repulsion import Grid, grid_around
+from fedspan.linalg.map_descent import Motion, centre_sums, moved, pulls
+from fedspan.linalg.map_graph import MapGraph, map_graph
+from fedspan.protocols.map_centres import Codebooks, MapCentres, map_centres
+from fedspan.protocols.posted_values import posted
+from fedspan.protocols.whole_totals import whole
+from fedspan.wire import Message
+
+Matrix = NDArray[np.float64]
+
+#: Half the width of the first grid, in deviations of the first axis; the deviation of the first positions.
+_FIRST_WIDTH, _FIRST_DEVIATION = 4.0, 0.01
+#: The step, in units of n / 4: at 12 times the attraction more would be unstable, after it less would be slow.
+_EXAGGERATION = 12.0
+_EARLY_RATE, _RATE = 1.0 / 12.0, 0.25
+_EARLY_MOMENTUM, _MOMENTUM = 0.5, 0.8
+_TRIES = 3
+#: No position moves farther in one round.
+_FARTHEST = 5.0
+#: The next grid is at least, and at most, so many times as wide as the positions extend.
+_LEAST_ROOM, _MOST_ROOM = 1.06, 1.5
+_GRAPH = tuple(field.name for field in fields(MapGraph))
+
+
+@dataclass(frozen=True)
+class PrivateMap:
+    """What the coordinator ends with.
+
+    Attributes
+    ----------
+    found : MapCentres
+        Principal axes, centres (L, r) and their numbers of rows.
+    positions : array (L, 2)
+        Of the centres.
+    density : array (size, size)
+        Number of rows around each node of a grid, whose first node is at `low` (2,) and whose nodes are `cell` apart.
+    embedding : dict of arrays (n_p, 2), or None
+        By site, where positions were posted.
+    """
+
+    found: MapCentres
+    positions: Matrix
+    density: Matrix
+    low: Matrix
+    cell: float
+    embedding: dict[str, NDArray[np.float32]] | None
+
+
+@step
+def local_ties(
+    site: Site,
+    centres: Matrix,
+    neighbours: int,
+    perplexity: float,
+    own: int,
+    own_perplexity: float,
+    own_share: float,
+    shrink: float,
+) -> dict[str, Any]:
+    """Leaves the site: its number of rows. It keeps their ties, and positions along the first two axes."""
+    graph = map_graph(
+        site.X,
+        centres,
+        neighbours=neighbours,
+        perplexity=perplexity,
+        own=own,
+        own_perplexity=own_perplexity,
+        own_share=own_share,
+    )
+    for name in _GRAPH:
+        site.state[name] = getattr(graph, name)
+    start = _first_positions(site.X, shrink)
+    _keep(site, Motion(start, np.zeros_like(start), np.ones_like(start)))
+    return {"n": len(site)}
+
+
+@step
+def local_view(site: Site, positions: Matrix, low: Matrix, cell: float, size: int) -> dict[str, Any]:
+    """Leaves the site: the histogram of its positions, and for each centre the sums of w y and w over its rows (L, 3).
+
+    Also the sum of the kernels of positions with themselves.
+    """
+    return _seen(site, _motion(site), Grid(low, cell, size), positions)
+
+
+@step
+def local_move(
+    site: Site,
+    positions: Matrix,
+    repulsion: Matrix,
+    low: Matrix,
+    cell: float,
+    next_low: Matrix,
+    next_cell: float,
+    exaggeration: float,
+    rate: float,
+    momentum: float,
+) -> dict[str, Any]:
+    """Leaves the site: the same as in `local_view`, after one step of each position, and how its ties were stretched.
+
+    Positions stay within the next grid.
+    """
+    now, graph = _motion(site), _graph(site)
+    size = repulsion.shape[1]
+    attraction = pulls(now.Y, graph, positions)
+    force = exaggeration * attraction.force - Grid(low, cell, size).between(repulsion, now.Y)
+    after = moved(now, force, rate=rate, momentum=momentum, farthest=_FARTHEST)
+    grid = Grid(next_low, next_cell, size)
+    inside = np.clip(after.Y, grid.low, grid.high)
+    after = Motion(inside, np.where(inside == after.Y, after.move, 0.0), after.gains)
+    _keep(site, after)
+    return _seen(site, _motion(site), grid, positions) | {"stretch": attraction.stretch}
+
+
+@step(ragged=["positions"])
+def local_positions(site: Site) -> dict[str, Any]:
+    """Leaves the site: the positions (n_p, 2) of its rows on the map."""
+    return {"positions": site.state["Y"]}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a map is laid out.
+
+    Attributes
+    ----------
+    rounds, exaggeration_rounds : int, default=300, 75
+        All rounds, and the first ones of them, with attraction 12 times as strong.
+    grid : int, default=64
+        Nodes of the histogram in each direction. Up per site and round: grid^2 + 3 L numbers; down 2 grid^2 + 2 L.
+    neighbours, perplexity : int, float, default=30, 10.0
+        Centres that a row is tied to, and how many of them count.
+    own_neighbours, own_perplexity : int, float, default=15, 10.0
+        The same of rows of its own site.
+    own_share : float, default=0.25
+        The part of the pull that comes from rows of the same site. More makes better maps of each site, and sites
+        that lie apart.
+    """
+
+    rounds: int = 300
+    exaggeration_rounds: int = 75
+    grid: int = 64
+    neighbours: int = 30
+    perplexity: float = 10.0
+    own_neighbours: int = 15
+    own_perplexity: float = 10.0
+    own_share: float = 0.25
+
+    def __post_init__(self) -> None:
+        whole_number("rounds", self.rounds, 1)
+        whole_number("exaggeration_rounds", self.exaggeration_rounds, 0, self.rounds, why=", the number of rounds")
+        whole_number("grid", self.grid, 8)
+        whole_number("neighbours", self.neighbours, 1)
+        whole_number("own_neighbours", self.own_neighbours, 1)
+        real_number("perplexity", self.perplexity, least=1)
+        real_number("own_perplexity", self.own_perplexity, least=1)
+        real_number("own_share", self.own_share, least=0, most=1)
+
+
+def private_map(
+    fed: Federation,
+    *,
+    layout: Layout | None = None,
+    books: Codebooks | None = None,
+    post_positions: bool = False,
+    names: tuple[str, ...] | None = None,
+) -> PrivateMap:
+    """Make a map of all rows.
+
+    Parameters
+    ----------
+    layout : Layout, optional
+    books : Codebooks, optional
+        Of the centres.
+    post_positions : bool, default=False
+        Whether sites post the positions at the end: that needs single replies.
+    names : tuple of str, optional
+        Of the columns, for what is said about values that are not finite.
+    """
+    if post_positions:
+        fed.need_single_replies("post_positions=True")
+    layout, books = layout or Layout(), books or Codebooks()
+    found, seen = map_centres(fed, books=books, names=names)
+    fed.log(phase="layout", centres=len(found.centres))
+    C, histogram, grid = laid_out(seen.sum, fed, found, layout, books.least_rows)
+    embedding = None
+    if post_positions:
+        replies = posted(seen, local_positions, "positions", checked_positions)
+        embedding = {name: np.asarray(reply["positions"], dtype=np.float32) for name, reply in replies.items()}
+    fed.stop(f"map of {found.n} rows by {len(C)} centres done")
+    return PrivateMap(found, C, histogram, grid.low, grid.cell, embedding)
+
+
+def laid_out(
+    summed: Callable[..., Any], fed: Federation, found: MapCentres, layout: Layout, few: int
+) -> tuple[Matrix, Matrix, Grid]:
+    """Return the positions of the centres, the histogram of all rows, and its grid.
+
+    `summed(step, **payload)` is the sum of a step's replies over whoever has rows. The outermost `few` rows on each
+    side have no say in the next grid, beyond which no row goes.
+    """
+    shrink = _FIRST_DEVIATION / found.deviation
+    n, size = 1, layout.grid
+    for _ in range(_TRIES):  # a site that misses this has no place on the map: it is asked again, and so are all
+        ties = summed(
+            local_ties,
+            centres=found.centres,
+            neighbours=layout.neighbours,
+            perplexity=layout.perplexity,
+            own=layout.own_neighbours,
+            own_perplexity=layout.own_perplexity,
+            own_share=layout.own_share,
+            shrink=shrink,
+        )
+        n = max(n, whole(ties, n=())["n"])
+        if not getattr(ties, "failed", None):
+            break
+    C = _first_positions(found.centres, shrink)
+    width = _FIRST_WIDTH * _FIRST_DEVIATION
+    last = now = Grid(np.full(2, -width), 2 * width / (size - 1), size)
+    total = _whole(summed(local_view, positions=C, low=now.low, cell=now.cell, size=size), size, len(C))
+    for number in fed.rounds(layout.rounds):
+        C = _centre_positions(total["centres"], C)
+        Q = now.repulsion(total["histogram"])
+        Z = max(float(np.vdot(Q[0], total["histogram"])) - total["own"], np.finfo(float).tiny)
+        early = number < layout.exaggeration_rounds
+        room = float(np.clip(1.1 * now.cell / last.cell, _LEAST_ROOM, _MOST_ROOM))
+        after = grid_around(total["histogram"], now, room, few)
+        moves = summed(
+            local_move,
+            positions=C,
+            repulsion=(n / Z) * Q[1:],
+            low=now.low,
+            cell=now.cell,
+            next_low=after.low,
+            next_cell=after.cell,
+            exaggeration=_EXAGGERATION if early else 1.0,
+            rate=_EARLY_RATE if early else _RATE,
+            momentum=_EARLY_MOMENTUM if early else _MOMENTUM,
+        )
+        total = _whole(moves, size, len(C), stretch=())
+        fed.log(loss=float(total["stretch"] / n + np.log(Z)), width=now.cell * (size - 1))
+        last, now = now, after
+    return _centre_positions(total["centres"], C), total["histogram"], now
+
+
+def _first_positions(X: NDArray[Any], shrink: float) -> Matrix:
+    """Return the first two coordinates, made small."""
+    start = np.zeros((len(X), 2))
+    columns = min(2, X.shape[1])
+    start[:, :columns] = shrink * X[:, :columns]
+    return start
+
+
+def _centre_positions(sums: Matrix, before: Matrix) -> Matrix:
+    """Return the weighted means of the rows near each centre; one that no row is near stays where it is."""
+    w = sums[:, 2:]
+    return np.where(w > 1e-12, sums[:, :2] / np.maximum(w, 1e-12), before)
+
+
+def _whole(total: Any, grid: int, centres: int, **more: tuple[int, ...]) -> Any:
+    whole(total, histogram=(grid, grid), centres=(centres, 3), own=(), **more)
+    if not total["histogram"].sum() > 0:
+        raise InputError("the sites that answered have no rows: there is nothing to map")
+    return total
+
+
+def checked_positions(reply: Message) -> Message:
+    """Return a reply with positions, or refuse it."""
+    Y = reply.get("positions")
+    if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != 2 or Y.dtype.kind != "f":
+        raise MessageError("positions must be numbers (rows, 2)")
+    return reply
+
+
+def _seen(site: Site, now: Motion, grid: Grid, positions: Matrix) -> dict[str, Any]:
+    return {
+        "histogram": grid.histogram(now.Y),
+        "centres": centre_sums(now.Y, _graph(site), positions),
+        "own": grid.own_kernel(now.Y),
+    }
+
+
+def _graph(site: Site) -> MapGraph:
+    return MapGraph(**{name: site.state[name] for name in _GRAPH})
+
+
+def _motion(site: Site) -> Motion:
+    if "Y" not in site.state:
+        raise InputError("this site has missed the beginning of the map, and has no positions")
+    return Motion(*(np.asarray(site.state[name], dtype=np.float64) for name in ("Y", "move", "gains")))
+
+
+def _keep(site: Site, now: Motion) -> None:
+    """Keep positions and moves in single precision, gains in half: each round's are in the journal, 20 bytes a row."""
+    site.state["Y"], site.state["move"] = now.Y.astype(np.float32), now.move.astype(np.float32)
+    site.state["gains"] = np.minimum(now.gains, 1e4).astype(np.float16)

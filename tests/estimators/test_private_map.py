@@ -1,0 +1,356 @@
+"""FedTSNE(share="sums") and its one-shot form: what stays at the sites, what the coordinator gets, and faults."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fedspan as fs
+from fedspan.errors import InputError, PolicyError
+from fedspan.protocols import private_map as protocol
+
+QUICK = {"rounds": 60, "exaggeration_rounds": 20, "grid": 32, "codebooks": 3, "rows_per_centre": 10.0}
+both = pytest.mark.parametrize("share", ["sums", "centers"])
+
+
+def make(share="sums", **more):
+    settings = {**QUICK, **more.pop("sums_settings", {})}
+    return fs.FedTSNE(share=share, sums_settings=settings, **{"random_state": 0, **more})
+
+
+def blobs(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    return rng.normal(size=(n, 6)) + 8 * np.eye(3, 6)[y], y
+
+
+def accuracy(Z, y):
+    neighbours = KNeighborsClassifier(5).fit(Z, y).kneighbors(return_distance=False)
+    return np.mean([np.bincount(y[row]).argmax() == own for row, own in zip(neighbours, y, strict=True)])
+
+
+@fs.step
+def own_rows(site):
+    return {"X": site.X}
+
+
+@both
+def test_a_table_has_its_embedding_in_the_order_of_its_rows(share):
+    X, y = blobs()
+    sites = np.array(["c", "a", "b"])[np.arange(150) % 3]
+    model = make(share).fit(X, sites=sites)
+    assert model.embedding_.shape == (150, 2)
+    assert accuracy(model.embedding_, y) > 0.97
+    np.testing.assert_array_equal(np.array(model.sites_)[model.row_sites_], sites)
+    posted = make(share, post_positions=True).fit(fs.federate(X, sites=sites))
+    for name in "abc":
+        np.testing.assert_array_equal(posted.embedding_at(name), model.embedding_[sites == name])
+    np.testing.assert_array_equal(make(share).fit_transform(X, sites=sites), model.embedding_)
+
+
+@both
+def test_positions_of_a_federation_stay_at_its_sites(share):
+    X, _ = blobs()
+    fed = fs.federate(X, sites=np.arange(150) % 3)
+    model = make(share).fit(fed)
+    assert not hasattr(model, "embedding_")
+    for reach in (lambda: model.embedding_, lambda: model.embedding_at("0"), lambda: make(share).fit_transform(fed)):
+        with pytest.raises(AttributeError, match=r"stay at its sites; fit with post_positions=True, or let the sites"):
+            reach()
+    steps = {call.step.rsplit(".", 1)[1] for call in model.run_.calls}
+    assert not steps & {"local_positions", "local_places"}
+    assert ("local_move" in steps) == (share == "sums")
+    with pytest.raises(AttributeError, match="has no attribute 'other_'"):
+        _ = model.other_
+
+
+@both
+def test_what_the_coordinator_ends_with(share):
+    X, y = blobs(300)
+    model = make(share).fit(fs.federate(X, sites=np.arange(300) % 3))
+    assert model.centers_.shape == (len(model.center_positions_), 6)
+    assert model.center_counts_.min() >= 5
+    assert model.density_.shape == (32, 32)
+    assert model.density_.sum() == pytest.approx(300)
+    left, right, bottom, top = model.density_extent_
+    assert right - left == pytest.approx(top - bottom)
+    inside = (model.center_positions_ > [left, bottom]) & (model.center_positions_ < [right, top])
+    assert inside.all()
+    # A centre is a mean of rows, seen along all six axes here, and lies among the rows of one class.
+    nearest = np.linalg.norm(model.centers_[:, None] - X, axis=2).argmin(axis=1)
+    assert accuracy(model.center_positions_, y[nearest]) > 0.9
+
+
+def test_the_density_is_that_of_the_positions():
+    X, _ = blobs()
+    model = make().fit(X, sites=np.arange(150) % 3)
+    left, right, bottom, _ = model.density_extent_
+    cell = (right - left) / 31
+    expected = np.zeros((32, 32))
+    for x, y in (model.embedding_ - [left, bottom]) / cell:
+        i, j = min(int(x), 30), min(int(y), 30)
+        for a, across in ((i, 1 - x + i), (i + 1, x - i)):
+            for b, up in ((j, 1 - y + j), (j + 1, y - j)):
+                expected[a, b] += across * up
+    np.testing.assert_allclose(model.density_, expected, atol=1e-4)
+
+
+@both
+def test_new_rows_land_among_their_like_here_and_at_sites(share, tmp_path):
+    X, y = blobs()
+    model = make(share).fit(X, sites=np.arange(150) % 3)
+    new, labels = blobs(60, seed=5)
+    found = model.transform(new)
+    assert (KNeighborsClassifier(5).fit(model.embedding_, y).predict(found) == labels).mean() > 0.95
+    assert model.transform(new.astype(np.float32)).dtype == np.float32
+    model.save(tmp_path / "map")
+    loaded = fs.load(tmp_path / "map")
+    np.testing.assert_array_equal(loaded.transform(new), found)
+    placed = loaded.transform(fs.federate(new, sites=np.arange(60) % 2, wire=True))
+    np.testing.assert_allclose(placed.ask(own_rows)["1"]["X"], model.transform(new[1::2]), atol=1e-6)
+    if share == "centers":
+        np.testing.assert_allclose(model.transform(X), model.embedding_, atol=1e-4)
+    clone(loaded).fit(X)
+
+
+@both
+def test_secure_sums_end_to_end(share):
+    X, _ = blobs(90)
+    sites = np.arange(90) % 4
+    settings = {"rounds": 4, "exaggeration_rounds": 2}
+    plain = make(share, sums_settings=settings).fit(fs.federate(X, sites=sites))
+    policy = fs.Policy(secure_sum=True)
+    secure = make(share, sums_settings=settings).fit(fs.federate(X, sites=sites, policy=policy))
+    np.testing.assert_allclose(secure.center_positions_, plain.center_positions_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(secure.density_, plain.density_, atol=1e-5)
+    fed = fs.federate(X, sites=sites, policy=policy)
+    with pytest.raises(PolicyError, match=r"FedTSNE\(post_positions=True\) needs the replies of single sites"):
+        make(share, post_positions=True).fit(fed)
+    with pytest.raises(PolicyError, match=r"FedTSNE\(share='distances'\) needs the replies of single sites"):
+        fs.FedTSNE().fit(fed)
+
+
+def test_a_site_that_drops_out_in_mid_run_is_not_on_the_map():
+    X, y = blobs()
+    sites = np.arange(150) % 5
+    fed = fs.federate(X, sites=sites, seed=1)
+
+    def gone(replies, bad, rng, call):
+        return {
+            site: ({} if call.step.endswith("local_positions") or call.number > 60 else replies[site]) for site in bad
+        }
+
+    with pytest.warns(UserWarning, match="no positions of the rows of these sites, which did not post them: 3"):
+        model = make(post_positions=True, random_state=None).fit(fed.corrupt(gone, ["3"]))
+    assert model.embedding_at("3").shape == (0, 2)
+    assert model.density_.sum() == pytest.approx(120)
+    assert accuracy(model.embedding_, np.concatenate([y[sites == i] for i in (0, 1, 2, 4)])) > 0.97
+
+
+def test_a_site_that_comes_back_goes_on_where_it_was():
+    X, y = blobs()
+    sites = np.arange(150) % 9
+    fed = fs.federate(X, sites=sites, seed=1).with_faults(fs.FaultPlan(seed=1, drop=0.1))
+    model = make(post_positions=True, random_state=None).fit(fed)
+    assert len(model.run_.failures) > 20
+    assert np.isfinite(model.embedding_).all()
+    labels = np.concatenate([y[sites == i] for i in range(9) if len(model.embedding_at(str(i)))])
+    assert accuracy(model.embedding_, labels) > 0.95
+
+
+def test_a_resumed_map_is_the_same_map(tmp_path):
+    X, _ = blobs(60)
+
+    def fit():
+        return make(post_positions=True, random_state=None, sums_settings={"rounds": 8, "exaggeration_rounds": 3}).fit(
+            fs.federate(X, sites=np.arange(60) % 3, seed=5, run_dir=tmp_path)
+        )
+
+    first = fit()
+    journal = tmp_path / "run-000" / "journal"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[: int(0.8 * len(whole))])
+    again = fit()
+    assert any(call.replayed and call.step.endswith("local_move") for call in again.run_.calls)
+    assert any(not call.replayed and call.step.endswith("local_move") for call in again.run_.calls)
+    np.testing.assert_array_equal(again.embedding_, first.embedding_)
+    np.testing.assert_array_equal(again.density_, first.density_)
+
+
+def test_the_journal_grows_by_twenty_bytes_a_row_and_round(tmp_path):
+    X, _ = blobs(400)
+    sizes = []
+    for number, rounds in enumerate((4, 14)):
+        fed = fs.federate(X, sites=np.arange(400) % 2, seed=5, run_dir=tmp_path / str(number))
+        make(sums_settings={"rounds": rounds, "exaggeration_rounds": 2, "grid": 8, "codebooks": 1}).fit(fed)
+        sizes.append((tmp_path / str(number) / "run-000" / "journal").stat().st_size)
+    per_round = (sizes[1] - sizes[0]) / 10
+    assert 20 * 400 < per_round < 20 * 400 + 8 * (64 + 3 * 40) + 3000
+
+
+def test_without_ties_among_rows_the_split_changes_nothing():
+    X, _ = blobs(120)
+    settings = {"own_share": 0.0, "rounds": 6, "exaggeration_rounds": 3}
+    one = make(sums_settings=settings).fit(X)
+    many = make(sums_settings=settings).fit(X, sites=np.arange(120) % 7)
+    np.testing.assert_allclose(many.embedding_, one.embedding_, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(many.center_positions_, one.center_positions_, rtol=1e-5, atol=1e-7)
+
+
+def test_the_map_of_centres_alone_is_the_same_for_any_split():
+    X, _ = blobs(120)
+    one, many = make("centers").fit(X), make("centers").fit(X, sites=np.arange(120) % 7)
+    np.testing.assert_allclose(many.embedding_, one.embedding_, atol=1e-4)
+
+
+def test_rows_far_from_all_others_are_not_flung_out():
+    X, _ = blobs(300)
+    X = np.r_[X, 1e3 * np.eye(6)[:2], np.repeat(X[:1], 40, axis=0)]  # two far ones, and forty copies of one row
+    model = make(sums_settings={"rounds": 150, "exaggeration_rounds": 40}).fit(X, sites=np.arange(342) % 4)
+    radius = np.linalg.norm(model.embedding_ - np.median(model.embedding_, axis=0), axis=1)
+    assert np.isfinite(radius).all()
+    assert radius.max() < 3 * np.quantile(radius, 0.9)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rounds": 40},
+        {"exaggeration_rounds": 10},
+        {"grid": 24},
+        {"neighbours": 10},
+        {"perplexity": 3.0},
+        {"own_neighbours": 3},
+        {"own_perplexity": 3.0},
+        {"own_share": 0.5},
+        {"codebooks": 2},
+        {"rows_per_centre": 20.0},
+        {"least_rows": 8},
+        {"axes": 3},
+        {"k_means_rounds": 1},
+    ],
+    ids=str,
+)
+def test_every_setting_matters(changed):
+    X = np.random.default_rng(0).normal(size=(100, 6)) * [4, 3, 2, 1, 1, 1]
+    few = {"rounds": 12, "exaggeration_rounds": 4}
+    sites = np.arange(100) % 3
+    base = make(sums_settings=few).fit(X, sites=sites).embedding_
+    assert np.abs(make(sums_settings={**few, **changed}).fit(X, sites=sites).embedding_ - base).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_landmarks": 20}, "n_landmarks=20 has no effect with share='sums'"),
+        ({"rounds": 10}, "rounds=10 has no effect with share='sums'"),
+        ({"n_components": 3}, "n_components=3 has no effect"),
+        ({"perplexity": 5.0}, "perplexity=5.0 has no effect"),
+        ({"method": "paper"}, "method='paper' has no effect"),
+        ({"landmark_settings": {"gamma": 1.0}}, "landmark_settings=.* has no effect"),
+        ({"post_positions": 1}, "post_positions=1 must be True or False"),
+        ({"sums_settings": {"width": 2}}, "sums_settings has 'width', and may have rounds, exaggeration_rounds"),
+        ({"sums_settings": {"rounds": 10, "exaggeration_rounds": 20}}, "exaggeration_rounds=20"),
+        ({"sums_settings": {"grid": 4}}, "grid=4"),
+        ({"sums_settings": {"own_share": 2.0}}, "own_share=2.0"),
+        ({"sums_settings": {"least_rows": 30}}, "rows_per_centre=10.0 must be .* at least 30|rows_per_centre=10.0"),
+        ({"sums_settings": {"axes": 1}}, "axes=1"),
+        ({"share": "distances", "post_positions": True}, "post_positions=True goes with share='sums' or 'centers'"),
+        ({"share": "distances"}, "sums_settings=.* goes with share='sums' or 'centers'"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(parameters, message):
+    with pytest.raises(InputError, match=message):
+        make(**parameters).fit(blobs(30)[0])
+
+
+@both
+def test_few_and_thin_rows(share):
+    line = np.linspace(0, 1, 20)[:, None]
+    assert np.isfinite(make(share).fit(line).embedding_).all()
+    assert np.isfinite(make(share).fit(np.ones((20, 3))).embedding_).all()
+    unequal = np.r_[np.zeros(17, dtype=int), 1, 2, 2]
+    assert make(share).fit(line, sites=unequal).embedding_at("2").shape == (2, 2)
+    with pytest.raises(ValueError, match="minimum of 5"):
+        make(share).fit(blobs(4)[0])
+    with pytest.raises(InputError, match="n_samples=4: a map needs at least least_rows=5 rows"):
+        make(share).fit(fs.federate(blobs(4)[0], sites=[0, 0, 1, 1]))
+
+
+def test_another_share_leaves_nothing_of_the_last_fit(monkeypatch):
+    X, _ = blobs(60)
+    model = make().fit(X)
+    model.set_params(share="distances", sums_settings=None, n_landmarks=10, early_exaggeration_iter=5, n_iter=5).fit(X)
+    assert not hasattr(model, "centers_")
+    model.set_params(share="sums", n_landmarks=500, early_exaggeration_iter=250, n_iter=500, sums_settings=QUICK)
+    model.fit(fs.federate(X, sites=np.arange(60) % 2))
+    assert not hasattr(model, "landmarks_")
+    assert not hasattr(model, "embedding_")
+
+
+def test_the_record_follows_the_layout():
+    X, _ = blobs()
+    record = make().fit(X).run_
+    assert record.metric("phase") == ["axes", "codebooks", "layout"]
+    assert len(record.metric("loss")) == 60
+    assert record.metric("loss")[-1] < record.metric("loss")[25]
+    assert record.stopped.startswith("map of 150 rows by ")
+
+
+def test_a_site_that_misses_the_beginning_is_asked_again():
+    X, _ = blobs()
+    tries = []
+
+    def late(replies, bad, rng, call):
+        tries.append(call.step.endswith("local_ties"))
+        return {site: ({} if sum(tries) == 1 and tries[-1] else replies[site]) for site in bad}
+
+    fed = fs.federate(X, sites=np.arange(150) % 5, seed=1).corrupt(late, ["2"])
+    model = make(post_positions=True, random_state=None, sums_settings={"rounds": 5, "exaggeration_rounds": 1}).fit(fed)
+    assert sum(tries) == 2
+    assert len(model.embedding_at("2")) == 30
+    assert model.density_.sum() == pytest.approx(150)
+
+
+def test_a_site_that_missed_the_beginning_says_so():
+    site = fs.Site("a", np.zeros((3, 2))).at_work({}, 0, 0)
+    with pytest.raises(InputError, match="missed the beginning"):
+        protocol.local_view(site, np.zeros((1, 2)), np.zeros(2), 1.0, 8)
+
+
+IN_THE_PLANE = dict.fromkeys(
+    (
+        "check_dont_overwrite_parameters",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_fit2d_predict1d",
+    ),
+    "it sets n_components=1, and this map is one in the plane",
+)
+LAYS_OUT = dict.fromkeys(
+    ("check_transformer_general", "check_transformer_data_not_an_array"),
+    "fit lays rows out, and transform places them by centres: that is not the same",
+)
+
+
+@parametrize_with_checks(
+    [fs.FedTSNE(share="sums", sums_settings={"rounds": 2, "exaggeration_rounds": 1})],
+    expected_failed_checks=lambda _: IN_THE_PLANE | LAYS_OUT,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_the_lines_of_the_page_run(capsys):
+    page = Path(__file__).parents[2] / "docs" / "private-map.md"
+    (lines,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    exec(compile(lines, str(page), "exec"), {})
+    assert capsys.readouterr().out.startswith("(64, 64) (")

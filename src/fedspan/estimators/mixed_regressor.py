@@ -294,7 +294,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             models = self._in_logits(begun.models, centre) if self.loss == "logistic" else begun.models
         grow_to = min(self.max_clusters, len(fed.sites)) if self.n_clusters == "auto" else 0
         first = refined(prepared, models, options)
-        done, who = settled(prepared, first, options, grow_to=grow_to, covered=begun.covered)
+        done, who = settled(prepared, first, options, grow_to=grow_to)
         if not done.converged and self.tol > 0.0:
             warnings.warn(
                 f"max_rounds={self.max_rounds} were over before the models moved by less than tol={self.tol:g} of the "

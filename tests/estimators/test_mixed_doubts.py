@@ -57,7 +57,7 @@ def test_two_halves_of_a_cluster_are_one_and_the_other_is_put_to_use(seed, merge
     away = 0.05 * np.random.default_rng(0).normal(size=5)
     wrong = np.stack([one, models[rest] + away, models[rest] - away])
     options = fs.FedMixedRegressor(3, aggregator=SpectralFilter(), max_rounds=30, tol=1e-3).get_params()
-    options |= {"acceleration": 0}
+    options |= {"acceleration": 0, "origin": None}
 
     def lie(replies, bad, rng, call):
         there = [site for site in bad if "losses" in replies.get(site, {})]

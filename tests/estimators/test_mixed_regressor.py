@@ -242,6 +242,22 @@ def test_a_random_start_that_leaves_a_cluster_out_is_mended():
     assert mended >= 2
 
 
+@pytest.mark.parametrize("options", [{}, {"start": "spectral", "update": "exact"}, {"assignment": "soft"}])
+def test_the_mean_of_the_targets_does_not_change_the_slopes(options):
+    made = mixture(41, sizes=(15,) * 30, k=2, d=4)
+    model = fitted(made, 2, **options)
+    for shift, digits in ((1e5, 1e-7), (1e8, 1e-5)):
+        other = fs.FedMixedRegressor(2, random_state=0, **options).fit(made[0], made[1] + shift, sites=made[2])
+        np.testing.assert_allclose(other.coef_, model.coef_, atol=digits)
+        np.testing.assert_allclose(other.intercept_ - shift, model.intercept_, atol=digits)
+
+
+def test_steps_that_are_too_long_are_said_to_diverge():
+    made = mixture(42, sizes=(15,) * 30, k=2, d=4)
+    with pytest.raises(InputError, match="the models diverged in round"):
+        fitted(made, 2, start="spectral", local_steps=1, step_size=3.0)
+
+
 def test_too_many_clusters_are_told():
     made = mixture(16, sizes=(10,) * 40, k=1, d=3)
     with pytest.warns(UserWarning, match=r"the same model as another one|has no sites"):

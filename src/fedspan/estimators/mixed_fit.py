@@ -47,7 +47,7 @@ def refined(fed: Federation, models: Matrix, options: Mapping[str, Any]) -> Refi
     settings |= {"rate": options["step_size"], "acceleration": options["acceleration"]}
     if options["loss"] == "logistic":
         return logistic_fedx(fed, models=models, **settings)
-    return fedx(fed, models=models, update=options["update"], **settings)
+    return fedx(fed, models=models, update=options["update"], origin=options["origin"], **settings)
 
 
 def _or_spectral(fed: Federation, found: Start, common: Mapping[str, Any]) -> Start:

@@ -285,7 +285,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if k == "auto":
             k = count_clusters(prepared, start=theta0, most=min(self.max_clusters, len(fed.sites)))
         scale = deviation if deviation > 0.0 else 1.0
-        options = self._options(scale)
+        options = self._options(scale) | {"origin": theta0}
         if self.loss == "logistic" and self.start == "random":
             begun = started(prepared, int(k), np.zeros_like(theta0), _LOGITS, options)
             models = begun.models

@@ -20,6 +20,9 @@ Vector = NDArray[np.float64]
 WEIGHTS = ("cluster", "total")
 ASSIGNMENTS = ("hard", "soft")
 _DIVERGED = 1e100
+_GROWN = 1e8  # times the length at first, with the first step: no model that fits is so far
+_ROUNDING = 64.0 * np.finfo(np.float64).eps
+_TINY = np.finfo(np.float64).tiny
 _MOMENTUM = 0.9  # stable for steps that do not overshoot, and ten times as far along a slow direction
 _WORSE = 1.01  # times the smallest loss so far
 _QUIET = 8  # rounds of the same sites after which steps are extrapolated again
@@ -93,6 +96,7 @@ def refine(
     acceleration: int,
     variance: float | None = None,
     cautious: bool = False,
+    origin: Vector | None = None,
 ) -> Refinement:
     """Repeat rounds until the models stay, or `max_rounds` are over. A cluster without sites keeps its model.
 
@@ -100,11 +104,14 @@ def refine(
     Rounds of different sites are different maps, from which nothing can be extrapolated: models have momentum then.
 
     `variance` is that of the noise where it is known; otherwise soft assignments learn it. Where replies are combined
-    by a rule that jumps, `cautious` forgets what was extrapolated as soon as the loss grows.
+    by a rule that jumps, `cautious` forgets what was extrapolated as soon as the loss grows. Lengths of models are
+    those of their difference from `origin` (d,), by default 0: a large mean of the targets is no reason to stop early.
     """
     check(models, weights, assignment, max_rounds, tol, acceleration)
     models = np.array(models, dtype=np.float64)
     k, d = models.shape
+    middle = np.zeros(d) if origin is None else np.asarray(origin, dtype=np.float64)
+    first = _length(models - middle)
     belief = Belief(np.full(k, 1.0 / k))
     faster = [Anderson(acceleration) for _ in range(k)]
     before, heard, converged, number = np.full(k, -1.0), None, False, -1
@@ -126,17 +133,20 @@ def refine(
                 faster[j].forget()
             if moved.rows[j] > 0.0:
                 models[j] = faster[j].next(models[j], steps[j]) if quiet >= _QUIET else models[j] + velocity[j]
-        if not np.abs(models).max() < _DIVERGED:
+        size, step = _length(models - middle), _length(steps)
+        first = first + step if number == 0 else first
+        if not (np.abs(models).max() < _DIVERGED and size <= _GROWN * max(first, _TINY)):
             raise InputError(
                 f"the models diverged in round {number}: use a smaller step, or an aggregator if sites may lie "
                 "(one that is in use was outvoted within a cluster)"
             )
-        size = max(float(np.linalg.norm(models, axis=1).max()), np.finfo(np.float64).tiny)
-        furthest = float(np.linalg.norm(steps, axis=1).max()) / size
+        # Nothing is finer than the rounding of the models themselves.
+        enough = max(tol * size, _ROUNDING * _length(models)) if tol > 0.0 else -1.0
+        furthest = step / max(size, _TINY)
         fed.log(loss=loss, moved=furthest, smallest=float(moved.rows.min()))
         if assignment == "soft":
             belief = _belief(moved, d, variance)
-        if stable and furthest <= tol:
+        if stable and step <= enough:
             converged = True
             fed.stop(f"converged: no model moved by more than {tol:g} of the longest one")
         elif wandering.done(models, others=others) and tol > 0.0:
@@ -149,6 +159,11 @@ def refine(
     return Refinement(
         models, moved.rows, moved.members, moved.loss / max(total, 1.0), number + 1, converged, moved.trust
     )
+
+
+def _length(models: Matrix) -> float:
+    """Return the length of the longest model."""
+    return float(np.linalg.norm(models, axis=1).max())
 
 
 def moved_by(total: Total) -> Moved:

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.aggregation import CoordinateMedian, GeometricMedian, SpectralFilter
+from fedspan.aggregation import (
+    CoordinateMedian,
+    GeometricMedian,
+    Krum,
+    MedianOfMeans,
+    MultiKrum,
+    SpectralFilter,
+    TrimmedMean,
+)
 from fedspan.datasets import make_mixed_regression
 from fedspan.estimators.mixed_fit import refined
 from fedspan.estimators.mixed_mending import settled
@@ -70,7 +78,7 @@ def test_two_halves_of_a_cluster_are_one_and_the_other_is_put_to_use(seed, merge
         with warnings.catch_warnings(), fed.begin("mend") as run:
             warnings.simplefilter("ignore")
             _, who = settled(run, refined(run, wrong, options), options)
-            assert run.record.metric("mended") [-1:] == [1]
+            assert run.record.metric("mended")[-1:] == [1]
         assert matched_share(who.labels[5:], labels[5:]) > 0.95
 
 
@@ -114,3 +122,29 @@ def test_more_clusters_than_the_most_allowed_are_told():
         said = told(model, *made[:2], sites=made[2])
         assert model.n_clusters_ == most
         assert any("max_clusters=2 was reached" in text for text in said) == (most == 2)
+
+
+@pytest.mark.parametrize("update", ["fedavg", "exact"])
+@pytest.mark.parametrize("rule", [TrimmedMean(20), MultiKrum(20, 30), MedianOfMeans(40)])
+def test_a_rule_for_more_liars_than_a_cluster_bears_expects_as_many_as_that(rule, update):
+    made = mixture(37, sizes=(12,) * 60, k=3, d=4)
+    model = fs.FedMixedRegressor(3, start="spectral", update=update, aggregator=rule, random_state=0, tol=1e-3)
+    said = told(model, *made[:2], sites=made[2])
+    assert any(
+        "more liars than single clusters can bear" in text and "in cluster 1 (20 sites)" in text for text in said
+    )
+    assert matched_share(model.labels_, made[3]) == 1.0
+    fine = fs.FedMixedRegressor(3, start="spectral", aggregator=TrimmedMean(2), random_state=0, tol=1e-3)
+    assert not told(fine, *made[:2], sites=made[2])
+
+
+def test_a_cluster_that_a_rule_refuses_is_named():
+    made = mixture(38, sizes=(12,) * 22, k=1, d=3)
+    y = made[1].copy()
+    y[:24] += 5.0 * made[0][:24, 0]  # two sites have a model of their own
+    options = fs.FedMixedRegressor(2, aggregator=Krum(1), max_rounds=5).get_params()
+    options |= {"acceleration": 0, "origin": None}
+    models = np.vstack([made[4], made[4] + [5.1, 0.0, 0.0]])
+    fed = fs.federate(made[0], y, sites=made[2])
+    with pytest.warns(UserWarning, match=r"Krum\(f=1\) refused cluster 1, which"), fed.begin("refused") as run:
+        settled(run, refined(run, models, options), options)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
+from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import QuorumError
 from fedspan.estimators.mixed_fit import Matrix
 from fedspan.federation import Federation
@@ -159,3 +160,26 @@ def _spread(fed: Federation, model: Matrix, sites: list[str], options: Mapping[s
         return spread_over_noise(fed.subset(sites), start=model, robust=options["aggregator"] is not None)
     except QuorumError:  # its sites are silent just now
         return 0.0
+
+
+def tell_of_rule(who: ClusterAssignment, refused: tuple[int, ...], options: Mapping[str, Any]) -> None:
+    """Warn of clusters that are too small for the aggregator, or for the number of liars that it was set up for."""
+    rule = options["aggregator"]
+    if rule is None:
+        return
+    sizes = {j: len(who.sites_of(j)) for j in range(len(who.rows)) if j not in refused}
+    weak = {j: within_a_group(rule, size, len(who.sites)) for j, size in sizes.items() if size}
+    fewer = [f"{other!r} in cluster {j} ({sizes[j]} sites)" for j, other in weak.items() if other != rule]
+    if fewer:
+        warnings.warn(
+            f"{rule!r} is for more liars than single clusters can bear, and was replaced by {', '.join(fewer)}: "
+            "a cluster bears fewer liars than half of its sites, however few they are among all",
+            stacklevel=5,
+        )
+    if refused:
+        names = ", ".join(map(str, refused))
+        warnings.warn(
+            f"{rule!r} refused cluster {names}, which had too few sites, and left its model where it was: take another "
+            "rule, or fewer clusters",
+            stacklevel=5,
+        )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import InputError, QuorumError
 from fedspan.estimators.mixed_doubts import (
     assignment_of,
@@ -16,6 +17,7 @@ from fedspan.estimators.mixed_doubts import (
     fits_better,
     spare_cluster,
     tell,
+    tell_of_rule,
     widest,
 )
 from fedspan.estimators.mixed_fit import Matrix, refined
@@ -40,6 +42,7 @@ def settled(
     if options["loss"] != "squared":
         spare = int(np.argmin(who.rows)) if (who.rows < 0.5).any() else None
         tell(fed, found.models, who, spare, options, 0)
+        tell_of_rule(who, found.refused, options)
         return found, who
     found, who = _agreed(fed, found, who, options)
     spare = spare_cluster(fed, found.models, who, options)
@@ -75,6 +78,7 @@ def settled(
             break
         found, who, spare = again, then, None
     tell(fed, found.models, who, spare, options, limit)
+    tell_of_rule(who, found.refused, options)
     return found, who
 
 
@@ -99,7 +103,7 @@ def _agreed(
             for j in np.union1d(who.labels[apart], fitted[apart]):
                 sites = who.sites_of(j)
                 if sites:
-                    models[j] = refined(fed.subset(sites), models[[j]], options).models[0]
+                    models[j] = refined(fed.subset(sites), models[[j]], _among(sites, fed, options)).models[0]
             then = assignment_of(fed, models, options)
         except QuorumError:  # most sites of a small cluster are silent just now
             break
@@ -137,10 +141,16 @@ def _split(
     sites = who.sites_of(cluster)
     if len(sites) < 4:
         return None
-    d, aggregator = models.shape[1], options["aggregator"]
+    d, aggregator = models.shape[1], _among(sites, fed, options)["aggregator"]
     try:
         return spectral_start(
             fed.subset(sites), n_clusters=2, n_columns=d, start=models[cluster], aggregator=aggregator
         ).models
     except InputError:  # none of them has two rows
         return None
+
+
+def _among(sites: list[str], fed: Federation, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for some sites alone: with a rule that so few values allow."""
+    rule = options["aggregator"]
+    return {**options, "aggregator": rule and within_a_group(rule, len(sites), len(fed.sites))}

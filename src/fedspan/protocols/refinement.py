@@ -47,7 +47,7 @@ class Belief:
 class Moved:
     """What one round did: the clusters' mean `change` (k, d), their `rows` and `members` (k,), and the total `loss`.
 
-    `heard` are the sites that answered.
+    `heard` are the sites that answered, `refused` the clusters that an aggregator refused or that did not answer.
     """
 
     change: Matrix
@@ -56,6 +56,7 @@ class Moved:
     loss: float
     heard: tuple[str, ...]
     trust: Mapping[str, float] = field(default_factory=dict)
+    refused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Refinement:
     converged : bool
     trust : dict of site to weight
         Of the last round: what share an aggregator gave to each site.
+    refused : tuple of int
+        The clusters that the last round left where they were, because the aggregator refused them.
     """
 
     models: Matrix
@@ -82,6 +85,7 @@ class Refinement:
     rounds: int
     converged: bool
     trust: Mapping[str, float]
+    refused: tuple[int, ...] = ()
 
 
 def refine(
@@ -156,9 +160,8 @@ def refine(
             )
     if tol > 0.0:
         models = wandering.middle(models)
-    return Refinement(
-        models, moved.rows, moved.members, moved.loss / max(total, 1.0), number + 1, converged, moved.trust
-    )
+    loss = moved.loss / max(total, 1.0)
+    return Refinement(models, moved.rows, moved.members, loss, number + 1, converged, moved.trust, moved.refused)
 
 
 def _length(models: Matrix) -> float:

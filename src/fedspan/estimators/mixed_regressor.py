@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from fedspan.aggregation import Aggregator
-from fedspan.errors import InputError
+from fedspan.errors import FedspanError, InputError
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.mixed_features import FeatureMap
 from fedspan.estimators.mixed_fit import refined, started
@@ -32,6 +32,8 @@ from fedspan.protocols.target_moments import target_moments
 Array = NDArray[Any]
 _MEMORY = 5  # of Anderson's extrapolation, where nobody says otherwise
 _CLASSES = "loss='logistic' needs the classes 0 and 1 in y, and there are other values: code them as 0 and 1"
+_LARGEST = 1e100  # of rows to assign: squares must not overflow
+_SMALLEST = 1e-120  # of targets: nor vanish
 _LOGITS = 3.0  # length of random models of logits: short ones would all be worse than the shortest
 
 
@@ -75,8 +77,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         deviations one, or not at all. The models are given in the features' own units whatever it is.
     loss : {"squared", "logistic"}, default="squared"
         "logistic": y holds 0 and 1, `predict` gives the probability of 1, and `score` the accuracy. Only with
-        update="fedavg", and with the starts "spectral" and "random", which chooses by the loss on every fourth row,
-        held back.
+        update="fedavg". There are no anchors: the start "moment_descent" is the spectral one then; "random" chooses by
+        the loss on every fourth row, held back.
     step_size : float, optional
         Of the local steps, in units of the scaled features; not for "exact". Default: `fedspan.protocols.fedx.fedx`.
         Where a site takes several steps, its own are at most one over its largest eigenvalue whatever is said here.
@@ -250,9 +252,14 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         Its confidence allows for the noise of the targets and of the models.
         """
         check_is_fitted(self)
-        X = self._validated(X_new)
-        y = self._checked_target(y_new)
-        check_consistent_length(X, y)
+        try:
+            X = self._validated(X_new)
+            y = self._checked_target(y_new)
+            check_consistent_length(X, y)
+        except ValueError as error:
+            raise error if isinstance(error, FedspanError) else InputError(f"X_new, y_new: {error}") from None
+        if not max(np.abs(X).max(), np.abs(y).max()) < _LARGEST:
+            raise InputError(f"X_new and y_new must hold numbers below {_LARGEST:g}")
         features = self._map().transform(X)
         if self.loss == "logistic":
             if not np.isin(y, (0.0, 1.0)).all():
@@ -271,6 +278,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if self.loss == "logistic" and other_classes(fed, robust=self.aggregator is not None):
             raise InputError(_CLASSES)
         centre, deviation = target_moments(fed, aggregator=self.aggregator)
+        if 0.0 < max(abs(centre), deviation) < _SMALLEST:
+            raise InputError(f"the targets are smaller than {_SMALLEST:g}, and their squares vanish: multiply y first")
         found = feature_scaling(
             fed, scaling=self.scaling, center=self.fit_intercept, names=names, aggregator=self.aggregator
         )
@@ -300,6 +309,14 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
                 f"max_rounds={self.max_rounds} were over before the models moved by less than tol={self.tol:g} of the "
                 "longest one: raise max_rounds, or tol if that is near enough",
                 ConvergenceWarning,
+                stacklevel=3,
+            )
+        silent = [name for name, label in zip(who.sites, who.labels, strict=True) if label < 0]
+        if silent:
+            more = f" and {len(silent) - 5} more" if len(silent) > 5 else ""
+            warnings.warn(
+                f"{', '.join(map(repr, silent[:5]))}{more} did not answer in the end, and have no cluster (label -1): "
+                "find it later with assign(X_new, y_new)",
                 stacklevel=3,
             )
         self._keep(done, who)
@@ -350,7 +367,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if name not in self.sites_:
             raise InputError(f"site={name!r} was not in the fit: find its cluster with assign(X_new, y_new)")
         i = self.sites_.index(name)
-        if self.assignment == "soft" or self.labels_[i] < 0:
+        if self.labels_[i] < 0:
+            raise InputError(f"site={name!r} did not answer in the end of the fit: find its cluster with assign")
+        if self.assignment == "soft":
             return cast(NDArray[np.float64], self.proba_[i])
         return np.asarray(np.eye(self.n_clusters_)[self.labels_[i]])
 

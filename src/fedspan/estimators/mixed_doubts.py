@@ -128,7 +128,7 @@ def tell(
     advice += "random starts)"
     more = [] if options["loss"] != "squared" else _too_few(fed, models, who, options, limit)
     if more:
-        advice = "a cluster may be missing (try start='spectral', another random_state, or another n_clusters)"
+        advice = "a cluster may be missing (try start='spectral', another random_state, or more clusters)"
     if what or more:
         warnings.warn(f"{' and '.join(what + more)}: {advice}", stacklevel=5)
 
@@ -151,7 +151,7 @@ def _too_few(
     if options["aggregator"] is not None:
         unfit = int(misfits(who, who.noise).sum())
         if unfit >= max(3, _MANY_UNFIT * len(who.sites)):
-            return [f"{unfit} of {len(who.sites)} sites fit no model (unless they lie, they follow one of their own)"]
+            return [f"{unfit} of {len(who.sites)} sites fit no model (they lie, or follow others)"]
     return []
 
 

@@ -275,10 +275,10 @@ def test_a_site_that_does_not_answer_in_the_end_is_told_and_has_no_cluster():
         return {site: {"losses": "none"} for site in bad} if "local_losses" in call.step else {}
 
     fed = federation(made).corrupt(silent, sites=["0003"])
-    with pytest.warns(UserWarning, match="'0003' did not answer in the end"):
+    with pytest.warns(UserWarning, match="'0003' gave no valid answer in the end"):
         model = fs.FedMixedRegressor(2, start="spectral", update="exact", random_state=0).fit(fed)
     assert model.labels_[3] == -1
-    with pytest.raises(InputError, match="site='0003' did not answer in the end"):
+    with pytest.raises(InputError, match="site='0003' gave no valid answer in the end"):
         model.predict(made[0][:2], site="0003")
 
 

@@ -96,7 +96,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     aggregator : Aggregator, optional
         How replies are combined where some sites may lie, in both phases. Try
         ``fedspan.aggregation.SpectralFilter()``: medians of distances are moved far by sites that push together.
-        Single replies are then needed. Not with n_clusters="auto".
+        Single replies are then needed. Not with n_clusters="auto". A rule with a number of liars is set up for all
+        sites; where a cluster can bear fewer, it expects as many as that there, and a warning says so.
     random_state : int, optional
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
@@ -111,7 +112,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     noise_ : array (k,)
         Standard deviation of the noise in each cluster (NaN for the logistic loss).
     labels_ : array (one per site)
-        The most probable cluster of each site, in the order of ``sites_``; -1 where a site did not answer.
+        The most probable cluster of each site, in the order of ``sites_``; -1 (and a warning) where a site gave no
+        valid answer in the end.
     proba_ : array (sites, k)
     cluster_rows_ : array (k,)
         Number of rows in each cluster.
@@ -313,10 +315,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             )
         silent = [name for name, label in zip(who.sites, who.labels, strict=True) if label < 0]
         if silent:
-            more = f" and {len(silent) - 5} more" if len(silent) > 5 else ""
+            names = ", ".join(map(repr, silent[:5])) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
             warnings.warn(
-                f"{', '.join(map(repr, silent[:5]))}{more} did not answer in the end, and have no cluster (label -1): "
-                "find it later with assign(X_new, y_new)",
+                f"{names} gave no valid answer in the end, and have no cluster (label -1): find it with assign",
                 stacklevel=3,
             )
         self._keep(done, who)
@@ -368,7 +369,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             raise InputError(f"site={name!r} was not in the fit: find its cluster with assign(X_new, y_new)")
         i = self.sites_.index(name)
         if self.labels_[i] < 0:
-            raise InputError(f"site={name!r} did not answer in the end of the fit: find its cluster with assign")
+            raise InputError(f"site={name!r} gave no valid answer in the end: find its cluster with assign")
         if self.assignment == "soft":
             return cast(NDArray[np.float64], self.proba_[i])
         return np.asarray(np.eye(self.n_clusters_)[self.labels_[i]])

@@ -64,7 +64,8 @@ def spread_over_noise(fed: Federation, *, start: Matrix, robust: bool = False, f
     if robust:
         counts = np.minimum(counts, np.median(counts))
         lengths = norms(halves.reshape(-1, halves.shape[-1])).reshape(-1, 2, 1)
-        halves = halves * np.minimum(1.0, np.median(lengths) / np.maximum(lengths, np.finfo(np.float64).tiny))
+        middle = float(np.median(lengths))
+        halves = halves * (middle / np.maximum(lengths, max(middle, np.finfo(np.float64).tiny)))
     refuse_absurd(halves, counts)
     if not (counts > 1.0).any():
         return 0.0

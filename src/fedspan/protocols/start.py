@@ -80,9 +80,9 @@ def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:
     Every site's losses count by how much worse a candidate is than its own best one, from 0 to 1, so that none can say
     more than one vote. A whole vote is the loss of its middle candidate; but where more than half of the candidates are
     of its own cluster that is noise alone, and it takes several times what near candidates differ by at most sites.
-    A few candidates too many are chosen. First those are dropped whose voters lose little by that, which are second
-    ones of a cluster; then those with the fewest voters: a minority that pushes a candidate of its own has fewer of
-    them than a true cluster, unless that is smaller than the minority.
+    A few candidates too many are chosen. First those are dropped whose voters mostly lose little by that, which are
+    second ones of a cluster; then those with the fewest voters: a minority that pushes a candidate of its own has
+    fewer of them than a true cluster, unless that is smaller than the minority.
     """
     candidates = losses.shape[1]
     low, middle = losses.min(axis=1, keepdims=True), np.median(losses, axis=1, keepdims=True)
@@ -96,8 +96,8 @@ def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:
         voted = cost[:, chosen].argmin(axis=1)
         voters = np.bincount(voted, minlength=len(chosen))
         least, second = np.partition(cost[:, chosen], 1, axis=1)[:, :2].T
-        lost = np.bincount(voted, second - least, len(chosen)) / np.maximum(voters, 1)
-        chosen.pop(int(np.argmin(lost if lost.min() < _LITTLE else voters)))
+        lost = [np.median((second - least)[voted == j]) if voters[j] else 0.0 for j in range(len(chosen))]
+        chosen.pop(int(np.argmin(lost if min(lost) < _LITTLE else voters)))
     return np.sort(np.array(chosen, dtype=np.intp))
 
 

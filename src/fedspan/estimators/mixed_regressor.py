@@ -315,9 +315,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             )
         silent = [name for name, label in zip(who.sites, who.labels, strict=True) if label < 0]
         if silent:
-            names = ", ".join(map(repr, silent[:5])) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
+            shown = ", ".join(map(repr, silent[:5])) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
             warnings.warn(
-                f"{names} gave no valid answer in the end, and have no cluster (label -1): find it with assign",
+                f"{shown} gave no valid answer in the end, and have no cluster (label -1): find it with assign",
                 stacklevel=3,
             )
         self._keep(done, who)

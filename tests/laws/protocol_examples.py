@@ -171,6 +171,7 @@ MIXTURES = {
     "target_moments.target_moments": {},
     "cluster_assignment.cluster_assignment": {"models": NEAR},
     "count_clusters.count_clusters": {"start": np.zeros(3), "flips": 5},
+    "count_clusters.spread_over_noise": {"start": np.zeros(3), "flips": 5},
 }
 CLASSES = {"logistic_fedx.logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"}}
 SETTINGS |= MIXTURES | CLASSES

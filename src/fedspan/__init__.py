@@ -56,7 +56,7 @@ _LATER = {
     "LocalPCADetector": "fedspan.estimators",
     "load": "fedspan.estimators",
 }
-_MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "protocols", "report", "wire")
+_MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
 
 __all__ = [
     "FaultPlan",

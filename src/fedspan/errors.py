@@ -46,3 +46,11 @@ class DataMissingError(FedspanError, FileNotFoundError):
 
 class MissingPackageError(FedspanError, ImportError):
     """An optional package is not installed; the message says how to get it."""
+
+
+class BudgetError(FedspanError):
+    """A site refuses to answer, because its privacy budget would be exceeded."""
+
+
+class LedgerError(FedspanError):
+    """A site's ledger is damaged, was tampered with, or cannot be used."""

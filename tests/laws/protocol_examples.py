@@ -12,6 +12,7 @@ import pandas as pd
 import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
+from fedspan.privacy import GaussianData, GaussianGradient
 from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.map_centres import Codebooks
 from fedspan.protocols.private_map import Layout
@@ -142,6 +143,9 @@ SETTINGS = {
     "private_map.private_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
     "one_shot_map.one_shot_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
     "centre_labels.centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
+    # one round from public moments: after other last bits, a secure sum's say, the next question has other noise
+    "private_feddl.private_feddl": {"privacy": GaussianGradient(50.0, 1e-5, 0.0, 2.0), "n_landmarks": 6, "rounds": 1},
+    "private_feddl.seen_with_noise": {"privacy": GaussianData(50.0, 1e-5, 9.0)},
     "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
 }
 

@@ -42,7 +42,7 @@ def test_nearest_are_those_of_all_distances(seed, n, data):
 def test_blocks_of_any_size_give_the_same(n, monkeypatch):
     rows = euclidean(np.random.default_rng(0).normal(size=(n, 4)))
     expected = nearest(rows, 7)
-    monkeypatch.setattr(neighbors, "block_rows", lambda n: 5)
+    monkeypatch.setattr(neighbors, "block_rows", lambda n, device: 5)
     found = nearest(rows, 7)
     assert recall(found[0], expected[0]) == 1.0
     np.testing.assert_allclose(found[1], expected[1], atol=1e-3)

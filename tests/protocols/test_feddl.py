@@ -10,6 +10,7 @@ import fedspan as fs
 from fedspan.errors import InputError, QuorumError
 from fedspan.linalg import mmd2
 from fedspan.protocols import feddl as module
+from fedspan.protocols import landmark_descent, rows_pull
 from fedspan.protocols.feddl import feddl, local_descent, local_pull
 
 
@@ -41,7 +42,7 @@ def test_gradient_agrees_with_finite_differences():
     Y, gamma, rng = X[:7] + 0.5, 0.2, np.random.default_rng(1)
     sites = [fs.Site(str(k), X[labels == k]) for k in range(3)]
     total = fs.LocalFederation(sites).sum(local_pull, Y=Y, gamma=gamma)
-    gradient = module._gradient(total["pull"], total["n"], module._own_pull(Y, gamma)[0], gamma)
+    gradient = landmark_descent.mean_gradient(total["pull"], total["n"], landmark_descent.own_pull(Y, gamma)[0], gamma)
     for _ in range(5):
         direction, h = rng.normal(size=Y.shape), 1e-5
         slope = (discrepancy(X, Y + h * direction, gamma) - discrepancy(X, Y - h * direction, gamma)) / (2 * h)
@@ -116,8 +117,8 @@ def test_precision_is_chosen_by_the_work_of_a_round(monkeypatch):
 def test_rows_that_do_not_fit_are_taken_in_batches(monkeypatch):
     X, labels = blobs()
     expected = run(X, labels, rounds=4)
-    monkeypatch.setattr(module, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(module, "_BATCH_ROWS", 13)
+    monkeypatch.setattr(rows_pull, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(rows_pull, "_BATCH_ROWS", 13)
     np.testing.assert_allclose(run(X, labels, rounds=4).points, expected.points, atol=1e-11)
 
 

@@ -40,6 +40,8 @@ OF_SUMS = {
     "orthogonal_iteration.orthogonal_iteration",
     "power.power",
     "private_map.private_map",
+    "private_feddl.private_feddl",
+    "private_feddl.seen_with_noise",
     "quantiles.quantiles",
     "random_start.random_start",
     "residual.residual",

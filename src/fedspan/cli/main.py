@@ -55,6 +55,17 @@ Written to the output folder: model.fedspan (and one file for each preprocessing
 and for each run its record (record.jsonl) and journal. A run that was interrupted continues with --resume.
 """
 
+AUDIT_HELP = """\
+Attack what the coordinator of a run received, and say what it can rebuild of the rows.
+
+Distances to landmarks, which maps and clusterings post, are turned back into rows (trilateration, with and without
+public rows of the same kind, and as if the sites had turned their rows by a secret rotation). Rebuilt rows are measured
+against the true ones: those of the study if its files are still there, or those of --truth.
+
+Written to the output folder, for its owner alone: leaks.html, with rebuilt rows beside true ones, and leaks.json.
+They are as private as the rows.
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
@@ -105,6 +116,21 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--resume", action="store_true", help="continue in a used output folder where the run stopped")
     run.set_defaults(command=_run)
 
+    audit = commands.add_parser(
+        "audit",
+        help="attack what the coordinator of a run received, and say what it can rebuild",
+        description=AUDIT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    audit.add_argument("run", type=Path, metavar="RUN", help="output folder of 'fedspan run', a run_dir, or a model")
+    audit.add_argument("--model", type=Path, metavar="FILE", help="the run's model, where it is not in the folder")
+    audit.add_argument("--truth", type=Path, metavar="FILE", help="true rows: the study, or a table in site order")
+    audit.add_argument("--public", type=Path, metavar="FILE", help="rows of the same kind that an attacker could have")
+    audit.add_argument("--image", metavar="28x28", help="height and width, where a row is an image")
+    audit.add_argument("--bounds", metavar="0,1", help="least and greatest value of the data, for PSNR")
+    audit.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: audit, in RUN)")
+    audit.set_defaults(command=_audit)
+
     reproduce = commands.add_parser(
         "reproduce",
         help="run a paper's tables and figures, ours beside theirs",
@@ -134,6 +160,14 @@ def _demo(arguments: argparse.Namespace) -> int:
     from fedspan.cli.demo import run_demo
 
     run_demo(arguments.out, arguments.seed)
+    return 0
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    from fedspan.cli.audit import AuditPlan, run_audit
+
+    given = {name: getattr(arguments, name) for name in AuditPlan.__dataclass_fields__}
+    run_audit(AuditPlan(**given))
     return 0
 
 

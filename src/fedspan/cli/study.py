@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedspan import estimators
+from fedspan import estimators, privacy
 from fedspan.errors import InputError, PolicyError
 from fedspan.estimators.base import FedEstimator
 from fedspan.federation import Policy
+
+MECHANISMS = ("GaussianData", "GaussianGradient", "PaperNoise")
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ def read_study(path: Path, output: Path | None = None) -> Study:
     )
 
 
+def read_data_plan(copy: Path, folder: Path) -> DataPlan:
+    """Read where the rows are from the copy of a study whose paths are relative to `folder`."""
+    return _data_plan(_table(_parsed(copy)[1], "data", copy), folder / copy.name)
+
+
 def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
@@ -112,8 +119,28 @@ def _estimator(raw: Mapping[str, Any], path: Path, where: str, method: str) -> F
         raise InputError(f"{path}: {where} name = {name!r} must be one of {', '.join(sorted(known))}")
     allowed = set(inspect.signature(known[name].__init__).parameters) - {"self"}
     _check_keys(raw, allowed | {"name"}, path, f"{where} ")
-    estimator: FedEstimator = known[name](**{key: value for key, value in raw.items() if key != "name"})
+    given = {key: value for key, value in raw.items() if key != "name"}
+    if "privacy" in given:
+        given["privacy"] = _mechanism(given["privacy"], path, where)
+    estimator: FedEstimator = known[name](**given)
     return estimator
+
+
+def _mechanism(raw: Any, path: Path, where: str) -> Any:
+    """Return the privacy mechanism that a table such as ``{ name = "GaussianGradient", epsilon = 8 }`` names."""
+    known = {name: getattr(privacy, name) for name in MECHANISMS}
+    if not isinstance(raw, dict) or raw.get("name") not in known:
+        wanted = ", ".join(sorted(known))
+        raise InputError(f"{path}: {where} privacy must be a table with a name, one of {wanted}, and its parameters")
+    kind = known[raw["name"]]
+    given = {key: value for key, value in raw.items() if key != "name"}
+    _check_keys(given, set(inspect.signature(kind).parameters), path, f"{where} privacy ")
+    try:
+        mechanism = kind(**given)
+        mechanism.check()
+    except (InputError, TypeError) as error:
+        raise InputError(f"{path}: {where} privacy: {error}") from None
+    return mechanism
 
 
 def _policy(raw: Mapping[str, Any], path: Path) -> Policy:

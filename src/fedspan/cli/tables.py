@@ -35,9 +35,9 @@ class SiteTable:
 def read_tables(plan: DataPlan, *, text: bool = False) -> list[SiteTable]:
     """Read and check all tables: the same columns everywhere, of numbers unless there may be `text`."""
     if plan.file is not None:
-        parts = _split(_read(plan.file), plan)
+        parts = _split(read_table(plan.file), plan)
     else:
-        parts = {name: (_read(file), str(file)) for name, file in sorted(plan.files.items())}
+        parts = {name: (read_table(file), str(file)) for name, file in sorted(plan.files.items())}
     columns: list[str] | None = None
     tables = []
     for name, (frame, where) in parts.items():
@@ -64,7 +64,10 @@ def _split(frame: pd.DataFrame, plan: DataPlan) -> dict[str, tuple[pd.DataFrame,
     return {name: (frame.iloc[index], str(plan.file)) for name, index in rows.items()}
 
 
-def _read(file: Path) -> pd.DataFrame:
+def read_table(file: Path) -> pd.DataFrame:
+    """Read one table, or say in a sentence why not."""
+    if not file.is_file():
+        raise InputError(f"the file {file} does not exist")
     try:
         import pandas as pd
     except ImportError:

@@ -22,6 +22,7 @@ from fedspan.federation.secure.sums import check_possible
 from fedspan.federation.site import checked_names
 from fedspan.federation.state import Changes
 from fedspan.federation.view import Root, View
+from fedspan.privacy.simulated import SimulatedLedger
 from fedspan.wire import decode, encode
 
 
@@ -38,7 +39,7 @@ class LocalEngine:
     """
 
     def __init__(self, sites: Iterable[Site], n_jobs: int = 1, wire: bool = False) -> None:
-        hosts = [SiteHost(site) for site in sites]
+        hosts = [SiteHost(site, simulated=SimulatedLedger) for site in sites]
         self.sites = checked_names([host.site.name for host in hosts])
         self.n_jobs = _checked_jobs(n_jobs)
         self.wire = wire

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.checks import one_of, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.landmarks import checked_settings, keep_landmarks
-from fedspan.estimators.neighbor_search import SEARCHES, find_neighbors, packages
+from fedspan.estimators.neighbor_search import check_search, find_neighbors, packages
 from fedspan.estimators.posted_rows import PostedRows, in_order, posted_rows, row_order
+from fedspan.estimators.privacy import seen_by
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.linalg.landmark_form import METHODS, LandmarkForm, landmark_form
@@ -40,6 +41,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
     neighbors: str
     landmark_settings: Mapping[str, Any] | None
     n_jobs: int
+    device: str | None
     #: Packages of the extra "maps" that the layout needs.
     needs: tuple[str, ...] = ()
 
@@ -48,11 +50,9 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         settings = checked_settings(self)
         one_of("method", self.method, METHODS)
         one_of("share", self.share, ("distances",))
-        one_of("neighbors", self.neighbors, SEARCHES)
+        check_search(self.neighbors, self.method, self.device)
         whole_number("n_components", self.n_components, 1)
         whole_number("n_jobs", self.n_jobs, 1)
-        if self.neighbors == "descent" and self.method != "coordinates":
-            raise InputError("neighbors='descent' needs a metric, and goes with method='coordinates' alone")
         self._check_layout()
         packages(*self.needs)
         with self._fitting(X, y, sites, ensure_min_samples=_FEWEST) as fed:
@@ -68,7 +68,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
             coordinates = rows if self.method == "coordinates" else landmark_form(Y).of(B)
             start = principal_positions(coordinates.factor, self.n_components, fed.rng)
             k = self._n_neighbors(n)
-            indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs)
+            indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs, self.device)
             fed.log(phase="layout")
             embedding = self._layout(fed, indices, distances * np.float32(found.scale), start)
             fed.stop(f"landmarks, neighbours and layout of {n} rows done")
@@ -98,7 +98,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         """
         check_is_fitted(self)
         if isinstance(X, Federation):
-            return X.apply(place_on_map, columns=self._names(), **self._lens())
+            return seen_by(self.privacy, X).apply(place_on_map, columns=self._names(), **self._lens())
         X = self._validated(X)
         return place_on_map(X, **self._lens()).astype(X.dtype, copy=False)
 

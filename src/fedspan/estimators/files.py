@@ -192,8 +192,8 @@ def _known_estimators() -> dict[str, Any]:
 
 
 def _known_values() -> dict[str, Any]:
-    """Return the parameter objects that a file may hold: aggregators."""
-    from fedspan import aggregation
+    """Return the parameter objects that a file may hold: aggregators and privacy mechanisms."""
+    from fedspan import aggregation, privacy
 
-    found = {name: getattr(aggregation, name) for name in getattr(aggregation, "__all__", ())}
+    found = {name: getattr(module, name) for module in (aggregation, privacy) for name in module.__all__}
     return {name: kind for name, kind in found.items() if isinstance(kind, type) and is_dataclass(kind)}

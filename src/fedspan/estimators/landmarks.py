@@ -12,13 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.privacy import SpendsPrivacy, check_all, learned_landmarks, seen_by
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
-from fedspan.protocols.feddl import Landmarks, check_settings, feddl
+from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.landmark_distances import distances_to
 
 
-class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
+class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivacy, FedEstimator):
     """Landmarks by FedDL: they minimise the maximum mean discrepancy to all rows, and only sums leave the sites.
 
     Parameters
@@ -27,18 +28,22 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator
     rounds : int, default=50
     gamma : float, default=1.0
         Of the Gaussian kernel, in units of one over the mean squared distance between rows.
-    momentum : float, default=0.9
-        0 is plain gradient descent.
+    momentum : float, optional
+        0 is plain gradient descent. Default: 0.9, and 0 where `privacy` adds noise to gradients.
     step_size : float, optional
-        In units of 1 / L. Default: 2, and 1 without momentum.
+        In units of 1 / L. Default: 2, and 1 without momentum; less where `GaussianGradient` adds much noise.
     local_steps : int, default=1
         Steps at a site between two messages. Above 1 the result depends on how rows are split.
     upload : {"gradient", "landmarks"}, default="gradient"
         What sites send in each round.
     precision : {"auto", "single", "double"}, default="auto"
         Of the products at sites: double, and single where n n_landmarks m is above 2^32.
-    n_frequencies : int, default=1024
-        Random directions by which MMD^2 is followed; 0: not at all.
+    n_frequencies : int, optional
+        Random directions by which MMD^2 is followed; 0: not at all. Default: 1024, and 0 with `GaussianGradient`.
+    device : str, optional
+        Where sites that have it compute, as torch names it: ``"cuda"`` (extra ``gpu``). Default: numpy.
+    privacy : optional
+        Noise that the sites add, `fedspan.privacy.GaussianGradient` or `GaussianData`, see ``docs/privacy.md``.
     random_state : int, optional
         Seed of the run: the start, and those directions.
     verbose : int, default=0
@@ -55,6 +60,8 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator
     centre_, scale_ : array (d,), float
         Mean of all rows, and the root of their summed variances.
     precision_ : str
+    privacy_ : PrivacySpent or None
+        What the fit has spent of the sites' privacy, what that covers and what not.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -77,12 +84,14 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator
         *,
         rounds: int = 50,
         gamma: float = 1.0,
-        momentum: float = 0.9,
+        momentum: float | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
         upload: str = "gradient",
         precision: str = "auto",
-        n_frequencies: int = 1024,
+        n_frequencies: int | None = None,
+        device: str | None = None,
+        privacy: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -95,15 +104,17 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator
         self.upload = upload
         self.precision = precision
         self.n_frequencies = n_frequencies
+        self.device = device
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the landmarks from a table (with ``sites``) or a federation."""
         settings = {name: getattr(self, name) for name in DEFAULTS}
-        check_settings(**settings)
+        check_all(settings, self.privacy)
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            found = feddl(fed, **settings, names=self._names())
+            found = learned_landmarks(fed, self.privacy, settings, self._names())
         keep_landmarks(self, found)
         return self
 
@@ -112,7 +123,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator
         check_is_fitted(self)
         lens = {"landmarks": self.landmarks_, "centre": self.centre_, "scale": self.scale_}
         if isinstance(X, Federation):
-            return X.apply(distances_to, columns=self._names(), **lens)
+            return seen_by(self.privacy, X).apply(distances_to, columns=self._names(), **lens)
         X = self._validated(X)
         found: NDArray[Any] = distances_to(X, **lens)
         return found.astype(X.dtype, copy=False)
@@ -126,19 +137,20 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator
 DEFAULTS = {
     name: parameter.default
     for name, parameter in inspect.signature(FedLandmarks).parameters.items()
-    if name not in ("random_state", "verbose")
+    if name not in ("privacy", "random_state", "verbose")
 }
 
 
 def checked_settings(model: Any) -> dict[str, Any]:
-    """Return FedDL's settings of a model with ``n_landmarks``, ``rounds`` and ``landmark_settings``."""
+    """Return FedDL's settings of a model with ``n_landmarks``, ``rounds``, ``device`` and ``landmark_settings``."""
     more = model.landmark_settings or {}
-    allowed = sorted(DEFAULTS.keys() - {"n_landmarks", "rounds"})
+    own = {name: getattr(model, name) for name in ("n_landmarks", "rounds", "device")}
+    allowed = sorted(DEFAULTS.keys() - own.keys())
     for name in more:
         if name not in allowed:
             raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
-    settings = {**DEFAULTS, "n_landmarks": model.n_landmarks, "rounds": model.rounds, **more}
-    check_settings(**settings)
+    settings = {**DEFAULTS, **own, **more}
+    check_all(settings, model.privacy)
     return settings
 
 

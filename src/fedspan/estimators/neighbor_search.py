@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import one_of
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation
 from fedspan.linalg.landmark_form import LowRankDistances
@@ -35,28 +36,39 @@ def packages(*names: str) -> list[Any]:
         ) from None
 
 
+def check_search(search: str, method: str, device: str | None) -> None:
+    """Refuse a search that cannot work."""
+    one_of("neighbors", search, SEARCHES)
+    if search == "descent" and device is not None:
+        raise InputError(f"neighbors='descent' runs on the processor alone: leave it or device={device!r} out")
+    if search == "descent" and method != "coordinates":
+        raise InputError("neighbors='descent' needs a metric, and goes with method='coordinates' alone")
+
+
 def find_neighbors(
-    fed: Federation, rows: LowRankDistances, k: int, search: str, n_jobs: int = 1
+    fed: Federation, rows: LowRankDistances, k: int, search: str, n_jobs: int = 1, device: str | None = None
 ) -> tuple[NDArray[np.int32], Array]:
     """Return the k nearest neighbours of each row but itself, and their distances; the record says how, and how well.
 
     Parameters
     ----------
     search : {"auto", "exact", "descent"}
-        ``"auto"``: NN-descent for coordinates of more than 100,000 rows.
+        ``"auto"``: NN-descent for coordinates of more than 100,000 rows; exact on a device, which takes seconds there.
+    device : str, optional
+        Where the exact search runs, as torch names it. Default: numpy.
     """
     euclidean = bool(np.all(rows.signs < 0))
     if search == "auto":
-        search = "descent" if euclidean and len(rows) > DESCENT_ABOVE else "exact"
-    if search == "descent" and not euclidean:
-        raise InputError("neighbors='descent' needs a metric, and goes with method='coordinates' alone")
-    fed.log(phase="neighbours", search=search, neighbors=k)
+        search = "descent" if euclidean and len(rows) > DESCENT_ABOVE and device is None else "exact"
+    if search == "descent" and device is not None:
+        raise InputError(f"neighbors='descent' runs on the processor alone: leave it or device={device!r} out")
+    fed.log(phase="neighbours", search=search, neighbors=k, **({} if device is None else {"device": device}))
     if search == "descent":
         return _by_descent(fed, rows, k, n_jobs)
     indices = np.empty((len(rows), k), dtype=np.int32)
     distances = np.empty((len(rows), k), dtype=np.float32)
-    blocks = nearest_in_blocks(rows, k)
-    for _ in fed.rounds(-(-len(rows) // block_rows(len(rows)))):
+    blocks = nearest_in_blocks(rows, k, device=device)
+    for _ in fed.rounds(-(-len(rows) // block_rows(len(rows), device))):
         part, found, far = next(blocks)
         indices[part], distances[part] = found, far
     fed.log(recall=1.0)

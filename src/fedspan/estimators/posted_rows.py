@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from fedspan.engines.local import site_rows
 from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.privacy import SpendsPrivacy, learned_landmarks, posting
 from fedspan.federation import Federation
-from fedspan.protocols.feddl import Landmarks, feddl
+from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.landmark_distances import landmark_distances
 
 Array = NDArray[Any]
 
 
-class PostedRows(FedEstimator):
+class PostedRows(SpendsPrivacy, FedEstimator):
     """Base of estimators with one result per row: fitted on a table in its order, else in site order, then row order.
 
     Attributes
@@ -38,9 +39,9 @@ class PostedRows(FedEstimator):
 def posted_rows(model: PostedRows, fed: Federation, settings: dict[str, Any]) -> tuple[Landmarks, Array]:
     """Return landmarks and the distances (n, n_y) of all rows of all sites to them, in site order, then row order."""
     fed.log(phase="landmarks")
-    found = feddl(fed, **settings, names=model._names())
+    found = learned_landmarks(fed, model.privacy, settings, model._names())
     fed.log(phase="distances")
-    posted = landmark_distances(fed, landmarks=found)
+    posted = landmark_distances(posting(fed, model.privacy), landmarks=found)
     counts = [len(posted.get(name, ())) for name in fed.sites]
     model.row_sites_ = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     return found, np.concatenate(list(posted.values()))

@@ -49,10 +49,12 @@ class ProgressBar(Observer):
             self._phase, self._done, self._of = f", {metrics.values['phase']}", 0, None
 
     def ended(self, record: RunRecord) -> None:
-        """Take the bar away."""
+        """Take the bar away, and say what the run has spent of the sites' privacy, if any."""
         if self._bar is not None:
             self._bar[0].stop()
             self._bar = None
+        if record.privacy is not None:
+            print(f"{self._what}: privacy: {record.privacy.sentence()}", file=sys.stderr)
 
     def _show(self) -> None:
         if self._bar is not None:

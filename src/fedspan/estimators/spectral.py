@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.landmarks import checked_settings, keep_landmarks
-from fedspan.estimators.neighbor_search import SEARCHES, find_neighbors
+from fedspan.estimators.neighbor_search import check_search, find_neighbors
 from fedspan.estimators.posted_rows import PostedRows, in_order, posted_rows, row_order
 from fedspan.federation import Federation
 from fedspan.linalg.gaussian_kernel import kernel_matrix
@@ -36,7 +36,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     Parameters
     ----------
     n_clusters : int, default=8
-    n_landmarks, rounds, landmark_settings, random_state, verbose
+    n_landmarks, rounds, landmark_settings, device, privacy, random_state, verbose
         As in `FedTSNE`.
     affinity : {"neighbors", "kernel"}, default="neighbors"
         The graph of nearest neighbours, or the Gaussian kernel by its Nystrom form: O(n n_landmarks^2).
@@ -55,7 +55,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     labels_ : array (n,)
         Fitted on a table, in the order of its rows; on a federation, in site order, then row order.
     row_sites_ : array (n,)
-    landmarks_, gamma_, mmd2_, centre_, scale_, precision_
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
         Of the landmarks, as in `FedLandmarks`.
     eigenvalues_ : array (n_clusters,)
         Of the normalised affinity, falling from 1: the gap after them says how clear the clusters are.
@@ -86,6 +86,8 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         neighbors: str = "auto",
         share: str = "distances",
         landmark_settings: Mapping[str, Any] | None = None,
+        device: str | None = None,
+        privacy: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -99,6 +101,8 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         self.neighbors = neighbors
         self.share = share
         self.landmark_settings = landmark_settings
+        self.device = device
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
@@ -108,7 +112,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         whole_number("n_clusters", self.n_clusters, 1)
         one_of("affinity", self.affinity, ("neighbors", "kernel"))
         one_of("method", self.method, METHODS)
-        one_of("neighbors", self.neighbors, SEARCHES)
+        check_search(self.neighbors, self.method, self.device)
         one_of("share", self.share, ("distances",))
         whole_number("n_neighbors", self.n_neighbors, 1)
         real_number("gamma", self.gamma, above=0)
@@ -173,7 +177,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         """Return the leading eigenvectors of the normalised graph of nearest neighbours."""
         form = landmark_form(self._reduced(), self.method, None if self.rounds else False)
         rows = form.of(B)
-        indices, _ = find_neighbors(fed, rows, min(self.n_neighbors, len(rows) - 1), self.neighbors)
+        indices, _ = find_neighbors(fed, rows, min(self.n_neighbors, len(rows) - 1), self.neighbors, device=self.device)
         self.residuals_ = form.residuals
         self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
         self.eigenvalues_, vectors = graph_eigenvectors(indices, self.n_clusters, fed.rng)

@@ -58,6 +58,12 @@ class FedTSNE(PrivateMaps):
     landmark_settings : dict, optional
         More of FedDL's settings: ``gamma``, ``momentum``, ``step_size``, ``local_steps``, ``upload``, ``precision``,
         ``n_frequencies``, see `FedLandmarks`.
+    privacy : optional
+        Noise that the sites add: `fedspan.privacy.GaussianData` covers all that is posted, `GaussianGradient` only the
+        landmarks, and not the distances. See ``docs/privacy.md``.
+    device : str, optional
+        Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
+        (extra ``gpu``). Default: numpy.
     n_jobs : int, default=1
         Threads of the layout. With more than one a map may differ in its last digits from run to run.
     random_state : int, optional
@@ -74,7 +80,7 @@ class FedTSNE(PrivateMaps):
     row_sites_ : array (n,)
         Number of each row's site in ``sites_``.
     kl_divergence_ : float
-    landmarks_, gamma_, mmd2_, centre_, scale_, precision_
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
         Of the landmarks, as in `FedLandmarks`.
     factor_, offset_, residuals_ : array (n, r), array (n,), bool
         The rows' low-rank distances, for new rows. They hold what the coordinator knows of the rows: a saved map
@@ -127,6 +133,8 @@ class FedTSNE(PrivateMaps):
         n_iter: int = 500,
         neighbors: str = "auto",
         landmark_settings: Mapping[str, Any] | None = None,
+        privacy: Any = None,
+        device: str | None = None,
         n_jobs: int = 1,
         random_state: Any = None,
         verbose: int = 0,
@@ -143,6 +151,8 @@ class FedTSNE(PrivateMaps):
         self.n_iter = n_iter
         self.neighbors = neighbors
         self.landmark_settings = landmark_settings
+        self.privacy = privacy
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

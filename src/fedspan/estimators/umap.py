@@ -30,7 +30,7 @@ class FedUMAP(FedMap):
 
     Parameters
     ----------
-    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, random_state, verbose
+    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, privacy, random_state, verbose
         As in `FedTSNE`.
     n_neighbors : int, default=15
         Of each row, itself included; at most the number of rows.
@@ -38,13 +38,16 @@ class FedUMAP(FedMap):
         How near rows may get to each other on the map, and its scale.
     n_epochs : int, optional
         Default: 500, and 200 for more than 10,000 rows.
+    device : str, optional
+        Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
+        (extra ``gpu``). Default: numpy.
     n_jobs : int, default=1
         Threads of NN-descent; the layout has one, so that a seed decides it.
 
     Attributes
     ----------
     embedding_, row_sites_, landmarks_, gamma_, mmd2_, centre_, scale_, precision_, factor_, offset_, residuals_, \
-sites_, run_
+privacy_, sites_, run_
         As in `FedTSNE`.
 
     Notes
@@ -77,6 +80,8 @@ sites_, run_
         n_epochs: int | None = None,
         neighbors: str = "auto",
         landmark_settings: Mapping[str, Any] | None = None,
+        privacy: Any = None,
+        device: str | None = None,
         n_jobs: int = 1,
         random_state: Any = None,
         verbose: int = 0,
@@ -92,6 +97,8 @@ sites_, run_
         self.n_epochs = n_epochs
         self.neighbors = neighbors
         self.landmark_settings = landmark_settings
+        self.privacy = privacy
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

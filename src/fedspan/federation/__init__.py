@@ -13,6 +13,7 @@ from fedspan.federation.replies import Replies, Total
 from fedspan.federation.run import Observer
 from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.site import Batch, Site, generator
+from fedspan.federation.spent import PrivacySpent
 from fedspan.federation.step import step
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Metrics",
     "Observer",
     "Policy",
+    "PrivacySpent",
     "Replies",
     "RunRecord",
     "SecureSum",

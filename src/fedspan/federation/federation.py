@@ -22,6 +22,7 @@ from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
 from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.secure.sums import check_possible, secure_total
+from fedspan.federation.spent import PrivacySpent
 from fedspan.federation.state import NO_CHANGES, Changes
 from fedspan.federation.step import dotted_name, find_step
 from fedspan.federation.view import Root, View, as_text
@@ -164,6 +165,13 @@ class Federation:
     def stop(self, reason: str) -> None:
         """Say in words why the run stops, and end the loop over `rounds` with its current turn."""
         self._run.stop(reason)
+
+    def spent(self, privacy: PrivacySpent, *, again: bool = False) -> None:
+        """Put into the record what the run spends of the sites' privacy, beside what it has spent before.
+
+        With `again` it takes the place of all that was there.
+        """
+        self._run.spent(privacy, again)
 
     # What whoever runs a protocol uses.
 

@@ -7,13 +7,17 @@ takes the state back to that call. A repeated call gets the reply that was given
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fedspan.errors import FedspanError, PolicyError
 from fedspan.federation.call import Call, Delivery
+from fedspan.federation.question import SiteLedger
 from fedspan.federation.secure.vault import Vault
 from fedspan.federation.site import Site
 from fedspan.federation.state import Changes
+from fedspan.federation.step import find_step
+from fedspan.federation.work import Asked
 from fedspan.wire import Message, canonical
 
 
@@ -34,10 +38,16 @@ class SiteHost:
     ----------
     vault : Vault, optional
         With the site's own key, where the engine has one for it.
+    simulated : callable, optional
+        Makes the ledger of a site that has none from its name and the run's seed: for embedded sites alone. Others
+        without a ledger refuse what needs one.
     """
 
-    def __init__(self, site: Site, vault: Vault | None = None) -> None:
+    def __init__(
+        self, site: Site, vault: Vault | None = None, simulated: Callable[[str, int], SiteLedger] | None = None
+    ) -> None:
         self.site = site
+        self._simulated = simulated
         self.vault = Vault() if vault is None else vault
         self._runs: dict[str, _Kept] = {}
         self._seen_through: tuple[bytes, Site] = (b"", site)
@@ -58,8 +68,12 @@ class SiteHost:
             kept.pending_number = call.number
         elif call.number != kept.pending_number:
             raise FedspanError(f"this site has not been in call {call.number} from its beginning")
-        site = self._view(call).at_work(kept.state, call.seed, call.number, self.vault)
+        ledger = self._ledger(call.seed)
+        asked = Asked(call.run, call.step.name, payload, tuple(lens.digest for lens in call.lenses))
+        site = self._view(call, ledger).at_work(kept.state, call.seed, call.number, self.vault, ledger, asked)
         reply = canonical(call.step.function(site, **payload), "reply")
+        if ledger is not None and ledger.strict:
+            self._refuse_without_noise(call, site)
         delivery = Delivery(call.number, reply, len(self.site), site.changes())
         kept.pending.append((call, delivery))
         return delivery
@@ -86,14 +100,31 @@ class SiteHost:
             if delivery.changes:
                 kept.state = delivery.changes.applied_to(kept.state)
 
-    def _view(self, call: Call) -> Site:
+    def _ledger(self, seed: int) -> SiteLedger | None:
+        """Return the site's own ledger, or a simulated one."""
+        own = self.site.ledger
+        return own if own is not None or self._simulated is None else self._simulated(self.site.name, seed)
+
+    def _refuse_without_noise(self, call: Call, site: Site) -> None:
+        """Refuse what a strict ledger does not let leave: replies that are not public and carry no noise."""
+        covered = site.said_with_noise or any(lens.private for lens in call.lenses)
+        if not covered and not find_step(site.asked).public:
+            raise PolicyError(
+                f"the strict ledger of site {site.name!r} lets no reply leave that carries no noise, and that of step "
+                f"{site.asked!r} carries none"
+            )
+
+    def _view(self, call: Call, ledger: SiteLedger | None) -> Site:
         """Return the site through the call's lenses; the last such view is kept, with what it has computed."""
         if not call.lenses:
             return self.site
-        key = b"".join(lens.digest for lens in call.lenses)
+        digests = tuple(lens.digest for lens in call.lenses)
+        # Noise that is simulated depends on the run's seed; and what was never charged is charged by looking.
+        private = any(lens.private for lens in call.lenses)
+        key = b"".join(digests) + (repr(call.seed).encode() if private else b"")
         if self._seen_through[0] != key:
             site = self.site
-            for lens in call.lenses:
-                site = lens.applied_to(site)
+            for number, lens in enumerate(call.lenses):
+                site = lens.applied_to(site, ledger, call.run, digests[:number])
             self._seen_through = (key, site)
         return self._seen_through[1]

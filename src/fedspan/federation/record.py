@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fedspan.errors import InputError
+from fedspan.federation.spent import PrivacySpent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +59,8 @@ class RunRecord:
         What the protocol logged.
     stopped : str
         Why the run stopped, in words. Empty while it runs.
+    privacy : PrivacySpent or None
+        What the run has spent of the sites' privacy, where noise protects it.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class RunRecord:
     calls: list[CallRecord] = field(default_factory=list)
     metrics: list[Metrics] = field(default_factory=list)
     stopped: str = ""
+    privacy: PrivacySpent | None = None
 
     @property
     def bytes_down(self) -> int:
@@ -114,7 +118,8 @@ class RunRecord:
             f"{self.bytes_down:,} down, {self.seconds:.2f} s"
         )
         failed = len(self.failures)
-        return f"{line}{f', {failed} failed replies' if failed else ''}; {self.stopped or 'still running'}"
+        spent = f"; privacy: {self.privacy.sentence()}" if self.privacy is not None else ""
+        return f"{line}{f', {failed} failed replies' if failed else ''}; {self.stopped or 'still running'}{spent}"
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per call: who was asked, who failed and why, bytes, seconds, metrics logged after it."""
@@ -154,6 +159,7 @@ class RunRecord:
         entries: list[tuple[str, Any]] = [("run", head)]
         entries += [("call", asdict(call)) for call in self.calls]
         entries += [("metrics", asdict(entry)) for entry in self.metrics]
+        entries += [("privacy", self.privacy.values())] if self.privacy is not None else []
         entries += [("stopped", {"why": self.stopped})] if self.stopped else []
         return [json_line(kind, values) for kind, values in entries]
 
@@ -171,6 +177,8 @@ class RunRecord:
             elif kind == "metrics":
                 values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
                 record.metrics.append(Metrics(entry["call"], entry["round"], values))
+            elif kind == "privacy":
+                record.privacy = PrivacySpent.of(entry)
             elif kind == "stopped":
                 record.stopped = entry["why"]
             elif kind == "refused":

@@ -14,6 +14,7 @@ from fedspan.federation.call import Engine
 from fedspan.federation.journal import Journal
 from fedspan.federation.record import CallRecord, Metrics, RunRecord, json_line
 from fedspan.federation.site import generator
+from fedspan.federation.spent import PrivacySpent
 from fedspan.federation.state import NO_CHANGES
 from fedspan.wire import canonical
 
@@ -114,6 +115,12 @@ class Run:
         """Put into the record that the protocol itself refused replies of the last call."""
         self.record.refuse(self.record.calls[-1].number, reasons)
         self._write("refused", {"number": self.record.calls[-1].number, "failed": dict(reasons)})
+
+    def spent(self, privacy: PrivacySpent, again: bool) -> None:
+        """Put into the record what the run spends of the sites' privacy: more of it, or the same told `again`."""
+        before = self.record.privacy
+        self.record.privacy = privacy if again or before is None else before + privacy
+        self._write("privacy", self.record.privacy.values())
 
     def replay_state(self, number: int, changes: Mapping[str, Any], answered: tuple[str, ...]) -> None:
         """Bring the sites' states to where call `number` of the journal left them."""

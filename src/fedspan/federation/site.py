@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from fedspan.errors import InputError
+from fedspan.federation.question import SiteLedger
 from fedspan.federation.site_data import Array, SiteData, read_only
 from fedspan.federation.state import NO_CHANGES, Changes, State
+from fedspan.federation.work import Asked, Work
 from fedspan.wire import Message
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ class Site:
         One row per sample. Steps see it read-only.
     y, task : array (n,), optional
         Target and task of each row.
+    ledger : fedspan.privacy.Ledger, optional
+        The site's own account of its privacy, with its secret: what is asked under differential privacy is charged to
+        it, and refused where its budget is spent.
 
     Attributes
     ----------
@@ -61,9 +66,11 @@ class Site:
 
     __slots__ = ("_data", "_work")
 
-    def __init__(self, name: str, X: Any, y: Any = None, task: Any = None) -> None:
-        self._data = SiteData(name, X, y, task)
-        self._work: _Work | None = None
+    def __init__(self, name: str, X: Any, y: Any = None, task: Any = None, *, ledger: SiteLedger | None = None) -> None:
+        if ledger is not None and not callable(getattr(ledger, "key", None)):
+            raise InputError(f"site {name!r}: ledger={ledger!r} must be a fedspan.privacy.Ledger, or None")
+        self._data = SiteData(name, X, y, task, ledger)
+        self._work: Work | None = None
 
     def __len__(self) -> int:
         return self._data.shape[0]
@@ -122,6 +129,8 @@ class Site:
         """The generator of this call; not for noise that protects privacy, which the coordinator must not replay."""
         work = self._at_work
         if work.rng is None:
+            if work.charges:
+                raise InputError("a step draws from site.rng before it charges: what it draws is part of the question")
             work.rng = generator(work.seed, self.name, work.call)
         return work.rng
 
@@ -132,6 +141,35 @@ class Site:
         if vault is None:
             raise InputError(f"site {self.name!r} has no vault: its engine carries no secure sums")
         return vault
+
+    @property
+    def ledger(self) -> SiteLedger | None:
+        """The account that this site charges: its own, or in an embedded run without one a simulated one."""
+        return self._data.ledger if self._work is None or self._work.ledger is None else self._work.ledger
+
+    def charged(self, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+        """Charge the site's ledger for what this call is about to say; return the key of its noise.
+
+        The key is the same whenever the same question is asked again, and then nothing is charged: a question is the
+        step and what it was told, the lenses, all of the site's data, and its state. Noise is made of the key by
+        `fedspan.privacy.normal`. The charge is on disk when this returns.
+
+        Parameters
+        ----------
+        mu2 : float
+            Of a Gaussian reply: (sensitivity / deviation of the noise)^2. Infinite where there is no guarantee.
+        rho : float
+            Of any other, in units of zero-concentrated privacy.
+        """
+        work, ledger = self._at_work, self.ledger
+        if ledger is None:
+            raise InputError(
+                f"site {self.name!r} has no ledger, and this step adds noise from a site's own secret: "
+                "give the site one, fedspan.Site(name, X, ledger=fedspan.privacy.Ledger(path, ...))"
+            )
+        key = ledger.key(work.question(self._data.digest()), mu2=mu2, rho=rho)
+        work.charges += 1
+        return key
 
     def batches(self, rows: int) -> Iterator[Batch]:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""
@@ -154,6 +192,15 @@ class Site:
         if key not in computed:
             computed[key] = make()
         return cast(T, computed[key])
+
+    def last_of(self, kind: str, key: object, make: Callable[[], T]) -> T:
+        """Return ``make()`` as it was made for this key, if that was the last of its kind: for what is large."""
+        computed = self._data.computed
+        before = computed.get(f"last {kind}")
+        if before is None or before[0] != key:
+            computed.pop(f"last {kind}", None)
+            before = computed[f"last {kind}"] = (key, make())
+        return cast(T, before[1])
 
     def fingerprint(self) -> str:
         """Describe the data's shape and a digest of up to 1024 rows: tells a journal of other data from this one's."""
@@ -183,9 +230,40 @@ class Site:
         data.computed = {}
         return _site(data, None)
 
-    def at_work(self, base: Message, seed: int, call: int, vault: Vault | None = None) -> Site:
-        """Return this site as one call sees it, with `state` (a working copy of `base`), `rng` and `vault`."""
-        return _site(self._data, _Work(base, seed, call, vault))
+    def with_rows(self, X: Array) -> Site:
+        """Return this site with other rows in the place of its own, the ones that a private lens has made."""
+        return _site(self._data.replaced(X), None)
+
+    def digest(self) -> bytes:
+        """Return a digest of all of the site's data, as they are without any lens."""
+        return self._data.digest()
+
+    def at_work(
+        self,
+        base: Message,
+        seed: int,
+        call: int,
+        vault: Vault | None = None,
+        ledger: SiteLedger | None = None,
+        asked: Asked | None = None,
+    ) -> Site:
+        """Return this site as one call sees it, with `state` (a working copy of `base`), `rng`, `vault`, `ledger`."""
+        return _site(self._data, Work(base, seed, call, vault, ledger, asked or Asked("", "", {})))
+
+    def asked_for(self, what: str, payload: Message) -> None:
+        """Take note that this call is one for another step: a secure sum asks for the step whose replies it adds."""
+        work = self._at_work
+        work.asked = Asked(work.asked.run, what, payload, work.asked.lenses)
+
+    @property
+    def said_with_noise(self) -> bool:
+        """Whether this call has charged the ledger."""
+        return self._at_work.charges > 0
+
+    @property
+    def asked(self) -> str:
+        """The step that this call is for."""
+        return self._at_work.asked.what
 
     def changes(self) -> Changes:
         """Return what the call that this site is at work for did to its state."""
@@ -193,32 +271,17 @@ class Site:
         return NO_CHANGES if state is None else state.changes()
 
     @property
-    def _at_work(self) -> _Work:
+    def _at_work(self) -> Work:
         if self._work is None:
             raise InputError(f"site {self.name!r} has state and rng only inside a step")
         return self._work
 
 
-def _site(data: SiteData, work: _Work | None) -> Site:
+def _site(data: SiteData, work: Work | None) -> Site:
     site = Site.__new__(Site)
     site._data = data
     site._work = work
     return site
-
-
-class _Work:
-    """What a site has during one call only."""
-
-    __slots__ = ("base", "call", "rng", "seed", "state", "vault")
-
-    def __init__(self, base: Message, seed: int, call: int, vault: Vault | None) -> None:
-        self.base = base
-        self.seed = seed
-        self.call = call
-        self.vault = vault
-        # Both are made on first use: most steps need neither.
-        self.state: State | None = None
-        self.rng: np.random.Generator | None = None
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:

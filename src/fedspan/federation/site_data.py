@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
+from fedspan.federation.question import SiteLedger
 from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]
+
+_DIGEST_ROWS = 4096
 
 
 class SiteData:
     """What all copies of a site share; `computed` is what steps keep with `Site.cached`."""
 
-    def __init__(self, name: str, X: Any, y: Any, task: Any) -> None:
+    def __init__(self, name: str, X: Any, y: Any, task: Any, ledger: SiteLedger | None = None) -> None:
         if not isinstance(name, str) or not name or not is_plain_text(name):
             raise InputError(f"a site's name must be a non-empty string of plain text, not {name!r}")
         self.name = name
@@ -32,6 +37,8 @@ class SiteData:
             raise InputError(f"site {name!r}: X must have rows, and is a single value")
         self.y = self._column(y, "y")
         self.task = self._column(task, "task")
+        self.ledger = ledger
+        self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
         self.lens: Callable[[Any], Array] | None = None
         self.lens_takes_frame = False
         self.computed: dict[str, Any] = {}
@@ -50,6 +57,26 @@ class SiteData:
     def rows(self, part: slice) -> Any:
         """Return the rows that the lens is to have: of the data frame, if it takes one, or of the values."""
         return self.frame.iloc[part] if self.lens_takes_frame else self.X[part]
+
+    def digest(self) -> bytes:
+        """Return a digest (32 bytes) of all of the site's data, as they are without any lens."""
+        if not self._digest:
+            digest = blake2b(repr((self.name, self.shape, self.feature_names)).encode(), digest_size=32)
+            for start in range(0, self.shape[0], _DIGEST_ROWS):
+                part = slice(start, start + _DIGEST_ROWS)
+                for values in (self.values(part), *(c[part] for c in (self.y, self.task) if c is not None)):
+                    digest.update(f"{values.dtype} {values.shape};".encode())
+                    digest.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+            self._digest.append(digest.digest())
+        return self._digest[0]
+
+    def replaced(self, X: Array) -> SiteData:
+        """Return these data with other rows in place of all that was there, frame and lens included."""
+        data = copy.copy(self)
+        data._X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
+        data.shape = X.shape
+        data.lens, data.lens_takes_frame, data.computed = None, False, {}
+        return data
 
     def _column(self, values: Any, what: str) -> Array | None:
         if values is None:

@@ -1,28 +1,30 @@
 """Sums of the Gaussian kernel ``k(x, y) = exp(-gamma ||x - y||^2)`` between many rows and a few landmarks.
 
-Two matrix products per block of rows, in the rows' own precision; sums over blocks are in double precision. Rows and
-landmarks must have a common reference subtracted before (`fedspan.protocols.feddl` does): ``|x|^2 + |y|^2 - 2 x'y``
-loses all digits of single precision where a common offset is large.
+Two matrix products per block of rows, in the rows' own precision; sums over blocks are in double precision. Arrays may
+be of numpy or, through the array API, tensors on a graphics card (`fedspan.linalg.devices`). Rows and landmarks must
+have a common reference subtracted before (`fedspan.protocols.feddl` does): ``|x|^2 + |y|^2 - 2 x'y`` loses all digits
+of single precision where a common offset is large.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from fedspan.linalg.devices import Array, namespace, on_processor, to_numpy
+
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 #: Rows of a block: large enough for the matrix products, small enough to stay in a processor's cache.
 BLOCK_ROWS = 1024
+#: Of a graphics card: large enough to keep it busy.
+CARD_BLOCK_ROWS = 65536
 
 
 def squared_norms(X: Array) -> Array:
     """Return ``||x_i||^2`` (n,), in the precision of X."""
-    return np.asarray(np.vecdot(X, X))
+    return namespace(X).vecdot(X, X)
 
 
 def squared_distances(X: Array, Y: Array, norms: Array | None = None) -> Array:
@@ -31,7 +33,7 @@ def squared_distances(X: Array, Y: Array, norms: Array | None = None) -> Array:
     D *= -2
     D += (squared_norms(X) if norms is None else norms)[:, None]
     D += squared_norms(Y)
-    return np.maximum(D, 0, out=D)
+    return np.maximum(D, 0, out=D) if isinstance(D, np.ndarray) else namespace(D).clip(D, min=0)
 
 
 def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) -> tuple[Matrix, float]:
@@ -40,8 +42,9 @@ def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) ->
     Parameters
     ----------
     X : array (n, m)
-        float32 or float64: the precision of the products.
+        float32 or float64: the precision of the products. Of numpy, or a tensor: that is where they are computed.
     Y : array (n_y, m)
+        Of the same kind, at the same place.
     gamma : float
     norms : array (n,), optional
         ``||x_i||^2``, where it is known.
@@ -63,16 +66,19 @@ def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) ->
     >>> pull, total
     (array([[0.5, 0. ]]), 0.5)
     """
-    Y = np.asarray(Y, dtype=X.dtype)
+    xp = namespace(X)
+    Y = xp.asarray(Y, dtype=X.dtype)
     norms = squared_norms(X) if norms is None else norms
-    pull, mass = np.zeros(Y.shape), np.zeros(len(Y))
-    for start in range(0, len(X), BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
+    size = BLOCK_ROWS if on_processor(X) else CARD_BLOCK_ROWS
+    pull = xp.zeros(Y.shape, dtype=xp.float64, device=X.device)
+    mass = xp.zeros(len(Y), dtype=xp.float64, device=X.device)
+    for start in range(0, len(X), size):
+        part = slice(start, start + size)
         K = kernel_matrix(X[part], Y, gamma, norms[part])
         pull += K.T @ X[part]
-        mass += K.sum(axis=0, dtype=np.float64)
+        mass += xp.sum(K, axis=0, dtype=xp.float64)
     pull -= mass[:, None] * Y
-    return pull, float(mass.sum())
+    return to_numpy(pull), float(xp.sum(mass))
 
 
 def kernel_matrix(X: Array, Y: Array, gamma: float, norms: Array | None = None) -> Array:
@@ -86,7 +92,7 @@ def kernel_matrix(X: Array, Y: Array, gamma: float, norms: Array | None = None) 
     """
     K = squared_distances(X, Y, norms)
     K *= -gamma
-    return np.asarray(np.exp(K, out=K))
+    return np.exp(K, out=K) if isinstance(K, np.ndarray) else namespace(K).exp(K)
 
 
 def mmd2(X: Array, Y: Array, gamma: float) -> float:

@@ -1,4 +1,7 @@
-"""Exact nearest neighbours from low-rank distances, in blocks of rows: never an n x n array."""
+"""Exact nearest neighbours from low-rank distances, in blocks of rows: never an n x n array.
+
+On numpy or, through the array API, on a graphics card.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import whole_number
+from fedspan.linalg.devices import namespace, to_device, to_numpy
 from fedspan.linalg.landmark_form import LowRankDistances
 
 Array = NDArray[Any]
@@ -16,9 +20,13 @@ Indices = NDArray[np.int32]
 
 #: Of the distances between one block of rows and all others.
 BLOCK_BYTES = 2**26
+#: The same on a graphics card.
+CARD_BLOCK_BYTES = 2**31
 
 
-def nearest(rows: LowRankDistances, k: int, queries: LowRankDistances | None = None) -> tuple[Indices, Array]:
+def nearest(
+    rows: LowRankDistances, k: int, queries: LowRankDistances | None = None, device: str | None = None
+) -> tuple[Indices, Array]:
     """Return the k nearest `rows` of each of the `queries`, or of each row but itself: indices and distances (n, k).
 
     Parameters
@@ -29,6 +37,8 @@ def nearest(rows: LowRankDistances, k: int, queries: LowRankDistances | None = N
         At most as many as there are to choose from.
     queries : LowRankDistances, optional
         Of the same form.
+    device : str, optional
+        Where it is computed, as torch names it: ``"cuda"``. Default: by numpy.
 
     Returns
     -------
@@ -55,18 +65,20 @@ def nearest(rows: LowRankDistances, k: int, queries: LowRankDistances | None = N
     asked = rows if queries is None else queries
     indices = np.empty((len(asked), k), dtype=np.int32)
     distances = np.empty((len(asked), k), dtype=np.float32)
-    for part, found, far in nearest_in_blocks(rows, k, queries):
+    for part, found, far in nearest_in_blocks(rows, k, queries, device):
         indices[part], distances[part] = found, far
     return indices, distances
 
 
-def block_rows(n: int) -> int:
+def block_rows(n: int, device: str | None = None) -> int:
     """Return how many rows are searched for at once, among n."""
-    return max(16, min(1024, BLOCK_BYTES // (4 * max(1, n))))
+    if device is None or device.startswith("cpu"):
+        return max(16, min(1024, BLOCK_BYTES // (4 * max(1, n))))
+    return max(16, min(16384, CARD_BLOCK_BYTES // (4 * max(1, n))))
 
 
 def nearest_in_blocks(
-    rows: LowRankDistances, k: int, queries: LowRankDistances | None = None
+    rows: LowRankDistances, k: int, queries: LowRankDistances | None = None, device: str | None = None
 ) -> Iterator[tuple[slice, Indices, Array]]:
     """Yield `nearest` block by block: which of the queries, indices and distances."""
     n, asked = len(rows), rows if queries is None else queries
@@ -77,36 +89,48 @@ def nearest_in_blocks(
     np.multiply(rows.factor, rows.signs, out=right[:n])
     offset = np.full(width * group, np.inf, dtype=np.float32)
     offset[:n] = rows.offset
-    size = block_rows(n)
-    values = np.empty((min(size, len(asked)), width * group), dtype=np.float32)
+    right, offset = to_device(right, device), to_device(offset, device)
+    xp = namespace(right)
+    size = block_rows(n, device)
+    values = xp.empty((min(size, len(asked)), width * group), dtype=xp.float32, device=right.device)
     for start in range(0, len(asked), size):
         part = slice(start, min(start + size, len(asked)))
         count = part.stop - part.start
-        block = np.matmul(asked.factor[part], right.T, out=values[:count])
+        block = xp.matmul(to_device(asked.factor[part], device), right.T, out=values[:count])
         block += offset
         if queries is None:
-            block[np.arange(count), np.arange(part.start, part.stop)] = np.inf
+            own = xp.arange(count, device=right.device)
+            block[own, own + part.start] = xp.inf
         indices = _smallest(block, k, group)
-        found = np.take_along_axis(block, indices, axis=1) + asked.offset[part, None]
-        yield part, indices.astype(np.int32), rows.as_distances(found)
+        found = to_numpy(xp.take_along_axis(block, indices, axis=1)) + asked.offset[part, None]
+        yield part, to_numpy(indices).astype(np.int32), rows.as_distances(found)
 
 
-def _smallest(values: Array, k: int, group: int) -> NDArray[np.intp]:
+def _smallest(values: Any, k: int, group: int) -> Any:
     """Return the columns of the k smallest values of each row, smallest first.
 
     The columns j, j + width, j + 2 width, ... form a group. The k smallest values are in those k groups whose smallest
     values are smallest: only these are looked through.
     """
+    xp = namespace(values)
     count, columns = values.shape
     width = columns // group
     if group < 4:
         candidates, some = None, values
     else:
-        smallest = values.reshape(count, group, width).min(axis=1)
-        best = np.argpartition(smallest, k - 1, axis=1)[:, :k]
-        candidates = (best[:, None, :] + width * np.arange(group)[:, None]).reshape(count, -1)
-        some = np.take_along_axis(values, candidates, axis=1)
-    chosen = np.argpartition(some, k - 1, axis=1)[:, :k] if k < some.shape[1] else np.argsort(some, axis=1)[:, :k]
-    order = np.argsort(np.take_along_axis(some, chosen, axis=1), axis=1, kind="stable")
-    chosen = np.take_along_axis(chosen, order, axis=1)
-    return chosen if candidates is None else np.take_along_axis(candidates, chosen, axis=1)
+        smallest = xp.min(xp.reshape(values, (count, group, width)), axis=1)
+        best = _some_smallest(smallest, k)
+        steps = width * xp.arange(group, device=values.device)
+        candidates = xp.reshape(best[:, None, :] + steps[:, None], (count, -1))
+        some = xp.take_along_axis(values, candidates, axis=1)
+    chosen = _some_smallest(some, k)
+    order = xp.argsort(xp.take_along_axis(some, chosen, axis=1), axis=1, stable=True)
+    chosen = xp.take_along_axis(chosen, order, axis=1)
+    return chosen if candidates is None else xp.take_along_axis(candidates, chosen, axis=1)
+
+
+def _some_smallest(values: Any, k: int) -> Any:
+    """Return the columns of the k smallest values of each row, in any order."""
+    if isinstance(values, np.ndarray) and k < values.shape[1]:
+        return np.argpartition(values, k - 1, axis=1)[:, :k]
+    return namespace(values).argsort(values, axis=1)[:, :k]  # the array API has no partition

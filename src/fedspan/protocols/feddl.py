@@ -16,8 +16,8 @@ the data costs digits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,17 @@ from numpy.typing import NDArray
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, Total, lens, step
-from fedspan.linalg.gaussian_kernel import characteristic, frequencies, kernel_pull, squared_norms
-from fedspan.protocols.blocks import n_columns
+from fedspan.linalg.devices import check_device
+from fedspan.linalg.gaussian_kernel import characteristic, frequencies
+from fedspan.protocols.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row
 from fedspan.protocols.moments import Moments, moments
+from fedspan.protocols.rows_pull import rows_and_norms, rows_pull
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: Sites keep rows that were prepared for the products, up to this size; larger ones are prepared anew in every round.
-_KEPT_BYTES = 2**30
-_BATCH_ROWS = 8192
+#: Part of the rows' variance that noise alone may add to landmarks over all rounds: a default step gets no larger.
+_NOISY_PART = 0.1
 #: Kernel evaluations times columns of one round, above which ``precision="auto"`` is single.
 SINGLE_ABOVE = 2**32
 
@@ -55,46 +56,64 @@ class Landmarks:
     precision: str
 
 
+@dataclass(frozen=True)
+class Noise:
+    """What noise changes: the steps, what these are told besides, and what is public (see `private_feddl`).
+
+    `pull` and `descent` stand in for `local_pull` and `local_descent`; with `kernel` their replies have the sum of the
+    kernel values. `moments` are public ones. Landmarks are kept `within` so many times the rows' spread. `deviation` is
+    that of the noise on one site's ``A_p``, as far as it is known: the default step gets no larger than it allows.
+    """
+
+    pull: Callable[..., dict[str, Any]]
+    descent: Callable[..., dict[str, Any]]
+    payload: dict[str, Any] = field(default_factory=dict)
+    kernel: bool = False
+    moments: Callable[[Federation], Moments] | None = None
+    within: float = np.inf
+    deviation: Callable[[int, float, str], float] | None = None
+
+
 @lens
 def reduced(X: Array, centre: Matrix, scale: float, precision: str) -> Array:
     """Return ``(X - centre) / scale``, in single or double precision."""
     D = np.asarray(X, dtype=np.float64) - centre
     D /= scale
-    return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
+    with np.errstate(over="ignore"):  # where no moments were asked for, rows may be beyond single precision
+        return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
 
 
 @step
-def local_pull(site: Site, Y: Array, gamma: float) -> dict[str, Any]:
+def local_pull(site: Site, Y: Array, gamma: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows."""
-    pull, total = np.zeros(Y.shape), 0.0
-    for X, norms in _blocks(site):
-        more, kernel = kernel_pull(X, Y, gamma, norms)
-        pull += more
-        total += kernel
+    pull, total = rows_pull(site, Y, gamma, device)
     return {"pull": pull.astype(Y.dtype, copy=False), "kernel": total, "n": len(site)}
 
 
 @step
-def local_descent(site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str) -> dict[str, Any]:
+def local_descent(
+    site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, device: str = ""
+) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks after some steps of its own, or n_p times its mean gradient on the way.
 
     Also the sum of its kernel values with the landmarks it was given, and its number of rows.
     """
-    moved, kernel = np.asarray(Y, dtype=np.float64), 0.0
-    for number in range(steps):
-        found = local_pull(site, moved.astype(Y.dtype, copy=False), gamma)
-        kernel = kernel if number else found["kernel"]
-        gradient = _gradient(found["pull"], len(site), _own_pull(moved, gamma)[0], gamma)
-        moved = moved - size * gradient
-    sent = moved if upload == "landmarks" else (Y - moved) / (steps * size)
-    return {upload: (len(site) * sent).astype(Y.dtype, copy=False), "kernel": kernel, "n": len(site)}
+    kernels = []
+
+    def pull_at(number: int, moved: Array) -> Array:
+        found = local_pull(site, moved, gamma, device)
+        kernels.append(found["kernel"])
+        return np.asarray(found["pull"])
+
+    sent = descended(pull_at, Y, len(site), gamma, size, steps, upload)
+    return {upload: sent, "kernel": kernels[0], "n": len(site)}
 
 
 @step
 def local_characteristic(site: Site, W: Array) -> dict[str, Any]:
     """Leaves the site: the sums of cos w'x and sin w'x over its rows, for a few random directions w; their number."""
     total = np.zeros((2, len(W)))
-    for X, _ in _blocks(site):
+    for X, _ in rows_and_norms(site):
         total += characteristic(X, W)
     return {"characteristic": total, "n": len(site)}
 
@@ -105,13 +124,15 @@ def feddl(
     n_landmarks: int,
     rounds: int = 50,
     gamma: float = 1.0,
-    momentum: float = 0.9,
+    momentum: float | None = None,
     step_size: float | None = None,
     local_steps: int = 1,
     upload: str = "gradient",
     precision: str = "auto",
-    n_frequencies: int = 1024,
+    n_frequencies: int | None = None,
+    device: str | None = None,
     names: tuple[str, ...] | None = None,
+    noise: Noise | None = None,
 ) -> Landmarks:
     """Return landmarks for all rows.
 
@@ -123,10 +144,12 @@ def feddl(
         S in the paper.
     gamma : float, default=1.0
         In units of one over the mean squared distance between rows, ``1 / (2 sum of variances)``.
-    momentum : float, default=0.9
-        Of the heavy ball; 0 is the paper's plain gradient descent.
+    momentum : float, optional
+        Of the heavy ball; 0 is the paper's plain gradient descent. Default: 0.9, and 0 with noise, which momentum
+        would multiply.
     step_size : float, optional
-        In units of 1 / L; below ``2 (1 + momentum)``, where it gets unstable. Default: 2, and 1 without momentum.
+        In units of 1 / L; below ``2 (1 + momentum)``, where it gets unstable. Default: 2, and 1 without momentum; with
+        noise of a known size less, where otherwise noise alone would carry the landmarks away.
     local_steps : int, default=1
         Q in the paper: steps at a site between two messages. Above 1 sites whose rows differ pull the result apart.
     upload : {"gradient", "landmarks"}, default="gradient"
@@ -134,14 +157,35 @@ def feddl(
     precision : {"auto", "single", "double"}, default="auto"
         Of the products at sites and of the messages. ``"auto"``: double, and single where n n_y m is above 2^32.
         In double precision any split of the rows gives the same landmarks to 1e-10; in single to about 1e-5.
-    n_frequencies : int, default=1024
+    n_frequencies : int, optional
         Random directions by which MMD^2 is estimated in each round, to about ``sqrt(2 / n_frequencies)`` of its value:
-        one more message of 2 n_frequencies numbers per site. 0: not at all.
+        one more message of 2 n_frequencies numbers per site. 0: not at all. Default: 1024, and 0 where the noise is to
+        cover all that leaves the sites, which it does not cover.
+    device : str, optional
+        Where sites that have it compute the products, as torch names it (``"cuda"``); the others use numpy. Default:
+        numpy everywhere. Results are the same to the precision of the products.
     names : tuple of str, optional
         Of the columns, for what is said about values that are not finite.
+    noise : Noise, optional
+        Of `private_feddl`.
     """
-    check_settings(n_landmarks, rounds, gamma, momentum, step_size, local_steps, upload, precision, n_frequencies)
-    found = moments(fed, names)
+    check_settings(
+        n_landmarks,
+        rounds,
+        gamma,
+        momentum,
+        step_size,
+        local_steps,
+        upload,
+        precision,
+        n_frequencies,
+        device,
+        noise is not None,
+    )
+    momentum = (0.9 if noise is None else 0.0) if momentum is None else momentum
+    told = Noise(local_pull, local_descent, kernel=True) if noise is None else noise
+    n_frequencies = (1024 if told.kernel else 0) if n_frequencies is None else n_frequencies
+    found = moments(fed, names) if told.moments is None else told.moments(fed)
     scale = float(np.sqrt(found.variance.sum()))
     if not 0 < scale < np.inf:
         raise InputError(
@@ -154,35 +198,41 @@ def feddl(
     prepared = fed.apply(reduced, centre=found.mean, scale=scale, precision=precision)
     width = 0.5 * gamma  # of the reduced rows, whose mean squared distance is 2
     size = (2.0 if momentum else 1.0) if step_size is None else step_size
-    Y = _start(fed, found, scale, n_landmarks)
+    quiet = np.inf  # the largest step, not in units of 1 / L
+    if step_size is None and told.deviation is not None:
+        sent = told.deviation(n_landmarks, width, precision) * np.sqrt(len(fed.sites))
+        noise_of_gradient = 4 * width / (max(1, found.n) * n_landmarks) * sent
+        quiet = np.sqrt(_NOISY_PART / (max(1, rounds * local_steps) * m)) / noise_of_gradient
+    Y = kept_within(_start(fed, found, scale, n_landmarks), told.within)
     discrepancy = _Discrepancy(prepared, n_frequencies, m, width)
     fed.log(precision=precision, gamma=width / scale**2)
+    told_all = {"gamma": width, **told.payload, **({} if device is None else {"device": device})}
     V = np.zeros_like(Y)
     lipschitz = 0.0
     for _ in fed.rounds(rounds):
-        own, own_mean = _own_pull(Y, width)
+        own, own_mean = own_pull(Y, width)
         message = Y.astype(np.float32 if precision == "single" else np.float64)
-        if local_steps == 1 and upload == "gradient":
-            total = _whole(prepared.sum(local_pull, Y=message, gamma=width), pull=Y.shape)
-            kernel_mean = _mean(total["kernel"], total["n"]) / n_landmarks
+        if (local_steps == 1 and upload == "gradient") or (told.kernel and not lipschitz):
+            # also in the first round of sites that take steps of their own: they must know how large these are
+            total = _whole(prepared.sum(told.pull, Y=message, **told_all), told.kernel, pull=Y.shape)
+            kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
-            move = -size / lipschitz * _gradient(total["pull"], total["n"], own, width)
+        if local_steps == 1 and upload == "gradient":
+            move = -min(size / lipschitz, quiet) * mean_gradient(total["pull"], total["n"], own, width)
         else:
-            if not lipschitz:  # the first round: sites must know their step before they send anything
-                total = _whole(prepared.sum(local_pull, Y=message, gamma=width), pull=Y.shape)
-                kernel_mean = _mean(total["kernel"], total["n"]) / n_landmarks
-                lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
-            total = prepared.sum(
-                local_descent, Y=message, gamma=width, size=size / lipschitz, steps=local_steps, upload=upload
-            )
-            sent = _mean(_whole(total, **{upload: Y.shape})[upload], total["n"])
-            move = sent - message if upload == "landmarks" else -local_steps * size / lipschitz * sent
-            kernel_mean = _mean(total["kernel"], total["n"]) / n_landmarks
+            if not told.kernel:
+                lipschitz = _lipschitz(width, _kernel_mean(None, False, own_mean, n_landmarks), n_landmarks)
+            stride = min(size / lipschitz, quiet)
+            steps = {"size": stride, "steps": local_steps, "upload": upload}
+            total = prepared.sum(told.descent, Y=message, **steps, **told_all)
+            sent = per_row(_whole(total, told.kernel, **{upload: Y.shape})[upload], total["n"])
+            move = sent - message if upload == "landmarks" else -local_steps * stride * sent
+            kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         # MMD^2 less the part that Y has no influence on; and where it was followed, all of it
-        fed.log(objective=own_mean - 2 * kernel_mean, **discrepancy.of(Y))
+        fed.log(**({"objective": own_mean - 2 * kernel_mean} if told.kernel else {}), **discrepancy.of(Y))
         V = momentum * V + move
-        Y = Y + V
+        Y = kept_within(Y + V, told.within)
         if not np.abs(Y).max() < 1e100:
             raise InputError("the landmarks run away: use a smaller step_size, momentum or gamma, or fewer local_steps")
     last = discrepancy.of(Y)
@@ -196,25 +246,29 @@ def check_settings(
     n_landmarks: int,
     rounds: int,
     gamma: float,
-    momentum: float,
+    momentum: float | None,
     step_size: float | None,
     local_steps: int,
     upload: str,
     precision: str,
-    n_frequencies: int,
+    n_frequencies: int | None,
+    device: str | None = None,
+    noise: bool = False,
 ) -> None:
     """Refuse settings that cannot work, before any site is asked."""
     whole_number("n_landmarks", n_landmarks, 2)
     whole_number("rounds", rounds, 0)
     real_number("gamma", gamma, above=0)
-    real_number("momentum", momentum, least=0, below=1)
+    momentum = (0.0 if noise else 0.9) if momentum is None else real_number("momentum", momentum, least=0, below=1)
     if step_size is not None:
         edge = 2 * (1 + momentum)
         real_number("step_size", step_size, above=0, below=edge, why=", twice 1 + momentum: above it is unstable")
     whole_number("local_steps", local_steps, 1)
     one_of("upload", upload, ("gradient", "landmarks"))
     one_of("precision", precision, ("auto", "single", "double"))
-    whole_number("n_frequencies", n_frequencies, 0)
+    if n_frequencies is not None:
+        whole_number("n_frequencies", n_frequencies, 0)
+    check_device(device)
 
 
 class _Discrepancy:
@@ -224,7 +278,7 @@ class _Discrepancy:
         self.W = frequencies(prepared.rng, count, columns, gamma).astype(np.float32)
         if count:
             total = prepared.sum(local_characteristic, W=self.W)
-            self.rows = _mean(_whole(total, kernel=None, characteristic=(2, count))["characteristic"], total["n"])
+            self.rows = per_row(_whole(total, False, characteristic=(2, count))["characteristic"], total["n"])
 
     def of(self, Y: Matrix) -> dict[str, float]:
         if not len(self.W):
@@ -239,21 +293,19 @@ def _start(fed: Federation, found: Moments, scale: float, n_landmarks: int) -> M
     return np.asarray(draws * (np.sqrt(found.variance) / scale))
 
 
-def _own_pull(Y: Matrix, gamma: float) -> tuple[Matrix, float]:
-    """Return the landmarks' pull at one another, and their mean kernel value."""
-    pull, total = kernel_pull(Y, Y, gamma)
-    return pull, total / len(Y) ** 2
+def _kernel_mean(total: Total | None, told: bool, own_mean: float, n_landmarks: int) -> float:
+    """Return the mean kernel value between rows and landmarks, or a bound where no site tells it.
+
+    It is an inner product of two mean embeddings, of which the rows' has at most the norm 1.
+    """
+    if total is None or not told:
+        return float(np.sqrt(own_mean))
+    return float(per_row(total["kernel"], total["n"]) / n_landmarks)
 
 
-def _gradient(pull: Array, n: int, own: Matrix, gamma: float) -> Matrix:
-    n_y = len(own)
-    gradient = 4 * gamma * (own / (n_y * (n_y - 1)) - _mean(pull, n) / n_y)
-    return np.asarray(gradient)
-
-
-def _whole(total: Total, kernel: tuple[int, ...] | None = (), **shapes: tuple[int, ...]) -> Total:
+def _whole(total: Total, kernel: bool, **shapes: tuple[int, ...]) -> Total:
     """Refuse sums that most sites spoilt alike, which no comparison among them can tell."""
-    expected = {**shapes, "n": (), **({} if kernel is None else {"kernel": kernel})}
+    expected: dict[str, tuple[int, ...]] = {**shapes, "n": (), **({"kernel": ()} if kernel else {})}
     for name, shape in expected.items():
         if name not in total or np.shape(total[name]) != shape:
             found = f"the shape {np.shape(total[name])}" if name in total else "nothing"
@@ -261,21 +313,6 @@ def _whole(total: Total, kernel: tuple[int, ...] | None = (), **shapes: tuple[in
     return total
 
 
-def _mean(total: Any, n: int) -> Any:
-    if n < 1:
-        raise InputError("the sites that answered have no rows: there is nothing to learn from")
-    return total / n
-
-
 def _lipschitz(gamma: float, kernel: float, n_landmarks: int) -> float:
     """Return L; where landmarks are so far from all rows that no kernel value is left, that of a tiny one."""
     return 4 * gamma * max(kernel, 1e-12) / n_landmarks
-
-
-def _blocks(site: Site) -> Iterator[tuple[Array, Array | None]]:
-    """Yield the site's rows and their squared norms: at once where they were kept, in batches otherwise."""
-    if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
-        yield site.X, site.cached("squared norms", lambda: squared_norms(site.X))
-    else:
-        for batch in site.batches(_BATCH_ROWS):
-            yield batch.X, None

@@ -18,7 +18,14 @@ from fedspan.report.markup import Html, esc, join
 from fedspan.report.metrics import metrics_section
 from fedspan.report.models import models_section
 from fedspan.report.scatter import Scatter, scatter_section
-from fedspan.report.sections import asked_section, failures_section, header, sites_section, stopped_section
+from fedspan.report.sections import (
+    asked_section,
+    failures_section,
+    header,
+    privacy_section,
+    sites_section,
+    stopped_section,
+)
 from fedspan.report.traffic import traffic_section
 
 
@@ -102,6 +109,8 @@ def render(
         "metrics": metrics_section(records),
         "failures": failures_section(records),
     }
+    if any(record.privacy is not None for record in records):
+        parts["privacy"] = privacy_section(records)
     links = join(Html(f'<a href="#{key}">{_LINKS[key]}</a>') for key in parts)
     script = _part("points.js") + _part("scatter.js") if "map" in parts else ""
     navigation = Html(f'<nav aria-label="Sections">{links}</nav>')
@@ -130,6 +139,7 @@ _LINKS = {
     "stopped": "Why it stopped",
     "metrics": "Metrics",
     "failures": "Failures",
+    "privacy": "Privacy",
     "models": "Models",
     "map": "Map",
 }

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fedspan.federation.record import RunRecord
+from fedspan.federation.spent import PrivacySpent
 from fedspan.report.markup import Html, count, duration, esc, join, note, pairs, panel, plural, section, size, table
 from fedspan.report.tally import SiteTotals, by_reason, by_site, run_names
 
@@ -135,6 +136,43 @@ def stopped_section(records: Sequence[RunRecord]) -> Html:
     rest = note(f"{plural(hidden, 'earlier run')} not shown") if hidden > 0 else Html("")
     body = Html(f'<ul class="stopped">{join(lines)}</ul>') if lines else note("No run was recorded.")
     return section("stopped", "Why it stopped", body, rest)
+
+
+def privacy_section(records: Sequence[RunRecord]) -> Html:
+    """Return what the runs have spent of the sites' privacy, what that covers and what it does not."""
+    parts = []
+    for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
+        spent = record.privacy
+        if spent is None:
+            continue
+        worst = sorted(spent.epsilon, key=lambda site: -spent.epsilon[site])[:MOST_SITES]
+        rows = [
+            [esc(site, 80), f"{spent.epsilon[site]:.4g}", f"{spent.accountant[site]:.4g}" if spent.accountant else "–"]
+            for site in worst
+        ]
+        hidden = len(spent.epsilon) - len(worst)
+        facts = [
+            ("mechanism", spent.mechanism),
+            ("guarantee", _guarantee(spent)),
+            ("delta", f"{spent.delta:g}"),
+            ("unit", spent.unit),
+            ("covers", "; ".join(spent.covers)),
+            ("does not cover", "; ".join(spent.leaves_out) or "–"),
+            ("simulated", f"at {_few(spent.simulated)}: this noise protects nobody" if spent.simulated else "no"),
+        ]
+        more = note(f"and {plural(hidden, 'more site')}, none with a larger epsilon") if hidden > 0 else Html("")
+        shown = table(["site", "epsilon, exact", "epsilon, accountant"], rows)
+        parts += [panel(name, pairs(facts)), shown, more]
+    lead = "Noise was added at the sites. Epsilon is for all that one run asked of a site, the largest first."
+    return section("privacy", "Privacy", *parts, lead=lead)
+
+
+def _guarantee(spent: PrivacySpent) -> str:
+    if not spent.guaranteed:
+        return "none: how large the noise is depends on the rows"
+    if set(spent.simulated) >= set(spent.epsilon):
+        return "none: all noise is simulated, and these are the figures that real noise would have"
+    return "at sites with a ledger of their own" if spent.simulated else "yes"
 
 
 def failures_section(records: Sequence[RunRecord]) -> Html:

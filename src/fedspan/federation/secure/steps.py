@@ -43,6 +43,7 @@ def offer(site: Site, session: str, what: str, largest: float, fraction_bits: in
 
     def begin() -> Session:
         inner = {key.removeprefix(PAYLOAD): value for key, value in payload.items()}
+        site.asked_for(what, inner)
         reply = canonical(find_step(what).function(site, **inner), "reply")
         numbers = FixedPoint(largest, fraction_bits)
         forms.check_range(reply, numbers)

@@ -1,0 +1,58 @@
+"""What the estimators do with ``privacy=...``: landmarks with noise, and who sees noisy rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation, PrivacySpent
+from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, check_mechanism
+from fedspan.privacy.noisy_rows import with_noisy_rows
+from fedspan.protocols.feddl import Landmarks, check_settings, feddl
+from fedspan.protocols.private_feddl import POSTED, private_feddl
+
+
+class SpendsPrivacy:
+    """Base of estimators with a parameter ``privacy``."""
+
+    run_: Any
+    privacy: Any
+
+    @property
+    def privacy_(self) -> PrivacySpent | None:
+        """What the fit has spent of the sites' privacy, what that covers and what not."""
+        spent: PrivacySpent | None = self.run_.privacy
+        return spent
+
+
+def check_all(settings: dict[str, Any], privacy: Any) -> None:
+    """Refuse settings of FedDL and a mechanism that cannot work, before any site is asked."""
+    check_mechanism(privacy)
+    check_settings(**settings, noise=privacy is not None and not isinstance(privacy, GaussianData))
+    if isinstance(privacy, GaussianGradient) and settings["n_frequencies"]:
+        raise InputError(
+            f"n_frequencies={settings['n_frequencies']} must be 0 with GaussianGradient: its noise does not cover the "
+            "sums by which MMD^2 is followed"
+        )
+
+
+def learned_landmarks(
+    fed: Federation, privacy: Any, settings: dict[str, Any], names: tuple[str, ...] | None
+) -> Landmarks:
+    """Return landmarks, with or without noise."""
+    if privacy is None:
+        return feddl(fed, **settings, names=names)
+    return private_feddl(fed, privacy=privacy, **settings, names=names)
+
+
+def posting(fed: Federation, privacy: Any) -> Federation:
+    """Return the federation whose sites post distances; where no noise covers these, the record says so."""
+    spent = fed.record.privacy
+    if spent is not None and not isinstance(privacy, GaussianData):
+        fed.spent(spent.leaving_out(POSTED), again=True)
+    return seen_by(privacy, fed)
+
+
+def seen_by(privacy: Any, fed: Federation) -> Federation:
+    """Return the federation as a mechanism shows it: of noisy rows, where the noise is on them."""
+    return with_noisy_rows(fed, privacy) if isinstance(privacy, GaussianData) else fed

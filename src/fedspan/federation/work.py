@@ -1,0 +1,55 @@
+"""What a site has during one call only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedspan.federation.question import Question, SiteLedger, message_digest, question_digest
+from fedspan.federation.state import State
+from fedspan.wire import Message
+
+if TYPE_CHECKING:
+    from fedspan.federation.secure.vault import Vault
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Step and payload of a call, and the digests of the lenses that the site is seen through."""
+
+    run: str
+    what: str
+    payload: Message
+    lenses: tuple[bytes, ...] = ()
+
+
+class Work:
+    """What a site has during one call: its state as the call began, its generator, its vault and its ledger."""
+
+    __slots__ = ("asked", "base", "call", "charges", "ledger", "rng", "seed", "state", "vault")
+
+    def __init__(
+        self, base: Message, seed: int, call: int, vault: Vault | None, ledger: SiteLedger | None, asked: Asked
+    ) -> None:
+        self.base = base
+        self.seed = seed
+        self.call = call
+        self.vault = vault
+        self.ledger = ledger
+        self.asked = asked
+        self.charges = 0
+        # Both are made on first use: most steps need neither.
+        self.state: State | None = None
+        self.rng: np.random.Generator | None = None
+
+    def question(self, data: bytes) -> Question:
+        """Return the call as a question about data with this digest: all that the reply can depend on.
+
+        What came of the generator may be in the reply, and so may what the site has kept; and a call may charge twice.
+        """
+        drawn = None if self.rng is None else (self.seed, self.call)
+        more = (self.charges, drawn, message_digest(self.base) if self.base else None)
+        digest = question_digest(self.asked.what, self.asked.payload, self.asked.lenses, data, more)
+        return Question(self.asked.run, self.asked.what, digest)

@@ -1,0 +1,33 @@
+"""Differential privacy: noise that sites add to what leaves them, what it costs, and the site's own account of it.
+
+And what can be known without: `audit` attacks what a coordinator received.
+"""
+
+from __future__ import annotations
+
+from fedspan.privacy import audit
+from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon, zcdp_rho
+from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
+from fedspan.privacy.ledger import Charge, Ledger
+from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, Mechanism, PaperNoise
+from fedspan.privacy.noise import normal
+from fedspan.privacy.simulated import SimulatedLedger
+
+__all__ = [
+    "Charge",
+    "Cost",
+    "GaussianData",
+    "GaussianGradient",
+    "Ledger",
+    "Mechanism",
+    "PaperNoise",
+    "SimulatedLedger",
+    "accountant_epsilon",
+    "audit",
+    "epsilon_of",
+    "mu_of",
+    "normal",
+    "sigma_of",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]

@@ -1,0 +1,171 @@
+"""One call that attacks what a coordinator received with everything there is."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.privacy.audit.attacks import ATTACKS, Case
+from fedspan.privacy.audit.card import LeakCard
+from fedspan.privacy.audit.measures import Bounds, check_bounds
+from fedspan.privacy.audit.received import Received, from_model, from_run
+
+Array = NDArray[Any]
+
+
+def audit(
+    source: Any,
+    *,
+    truth: Array | Mapping[str, Array] | None = None,
+    public: Array | None = None,
+    bounds: Bounds | None = None,
+    image_shape: tuple[int, int] | None = None,
+    landmarks: Array | None = None,
+    preprocess: Sequence[Any] = (),
+) -> LeakCard:
+    """Attack what the coordinator of a run received, and return what came of it.
+
+    Parameters
+    ----------
+    source : fitted estimator, folder of a run, or Received
+        A folder as a federation's ``run_dir`` has it: its journal holds what sites posted.
+    truth : array (n, m) or dict of arrays by site, optional
+        The true rows, to measure by: in the order of the model's rows (of a run: in site order, then row order).
+        Without them the card says what the attacker itself knows.
+    public : array (k, m), optional
+        Rows of the same kind that an attacker could have.
+    bounds : (float, float), optional
+        The least and the greatest value that the data may have. Rebuilt values are clipped to them, for PSNR. Default:
+        those of the public rows; of images those of the true rows.
+    image_shape : (int, int), optional
+        Where a row is an image.
+    landmarks : array (n_y, m), optional
+        Of a folder: ``landmarks_`` of the model that the run made.
+    preprocess : sequence of fitted transformers, optional
+        What rows went through before the model. `truth`, `public` and `bounds` are of rows before it. The coordinator
+        knows these steps: where each can be undone, rebuilt rows are given, and PSNR is measured, as before it.
+
+    Returns
+    -------
+    LeakCard
+        Relative error and re-identification are of rows as the model saw them.
+
+    Examples
+    --------
+    >>> import fedspan as fs
+    >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> model = fs.FedSpectralClustering(2, n_landmarks=20, rounds=5, random_state=0).fit(X, sites=np.arange(60) % 3)
+    >>> card = audit(model, truth=X)
+    >>> card.entries[0].attack, card.entries[0].measures["reidentified"]
+    ('trilateration', 1.0)
+    """
+    if isinstance(source, Received):
+        received = source
+    elif isinstance(source, str | os.PathLike):
+        received = from_run(source, landmarks)
+    else:
+        received = from_model(source)
+    case = _case(received, truth, public, bounds, image_shape, preprocess)
+    entries = [entry for attack in ATTACKS if (entry := attack(case)) is not None]
+    return LeakCard(received.what, received.where, tuple(entries), _remarks(case, bounds))
+
+
+def _case(
+    received: Received,
+    truth: Any,
+    public: Any,
+    bounds: Bounds | None,
+    image_shape: tuple[int, int] | None,
+    preprocess: Sequence[Any],
+) -> Case:
+    """Check what is given, and settle the bounds."""
+    undo = _undo(preprocess)
+    if undo is None and preprocess and (bounds is not None or image_shape is not None):
+        raise InputError("bounds and image_shape are of rows before preprocessing, which cannot be undone here")
+    if bounds is not None:
+        bounds = check_bounds(bounds)
+    elif public is not None and np.size(public) and undo is not None:
+        bounds = float(np.min(public)), float(np.max(public))
+    rows = None if truth is None else _true_rows(received, truth, preprocess)
+    if rows is not None and image_shape is not None and bounds is None:
+        raw = rows if undo is None else undo(rows)
+        bounds = float(raw.min()), float(raw.max())
+    if image_shape is not None and received.landmarks is not None:
+        pixels, columns = int(np.prod(image_shape)), received.landmarks.shape[1]
+        if pixels != columns:
+            raise InputError(f"image_shape={tuple(image_shape)} has {pixels} pixels, and rows have {columns} columns")
+    if bounds is not None and not bounds[0] < bounds[1]:
+        bounds = None
+    return Case(received, rows, None if public is None else _seen(public, preprocess), bounds, undo)
+
+
+def _seen(rows: Any, preprocess: Sequence[Any]) -> Array:
+    """Return rows as the model sees them."""
+    with _rows_without_names():
+        for step in preprocess:
+            rows = step.transform(rows)
+    return np.asarray(rows)
+
+
+def _undo(preprocess: Sequence[Any]) -> Callable[[Array], Array] | None:
+    """Return what leads from rows as the model sees them to rows before preprocessing, or None."""
+    if not all(hasattr(step, "inverse_transform") for step in preprocess):
+        return None
+
+    def undo(rows: Array) -> Array:
+        with _rows_without_names():
+            for step in reversed(preprocess):
+                rows = step.inverse_transform(rows)
+        return np.asarray(rows)
+
+    return undo
+
+
+@contextmanager
+def _rows_without_names() -> Iterator[None]:
+    """Say nothing of missing column names: rebuilt rows have none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield
+
+
+def _true_rows(received: Received, truth: Any, preprocess: Sequence[Any]) -> Array:
+    if isinstance(truth, Mapping):
+        truth = {name: _seen(part, preprocess) for name, part in truth.items()}
+    else:
+        truth = _seen(truth, preprocess)
+    rows = received.rows_of(truth)
+    columns = rows.shape[-1] if received.landmarks is None else received.landmarks.shape[1]
+    if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype.kind not in "fiub":
+        raise InputError(f"truth has the shape {rows.shape}, and must have rows of {columns} numbers")
+    rows = np.asarray(rows, dtype=np.float64)
+    if not np.isfinite(rows).all():
+        raise InputError("truth must hold finite numbers only")
+    return rows
+
+
+def _remarks(case: Case, given: Any) -> tuple[str, ...]:
+    found = []
+    received = case.received
+    if received.distances is None:
+        kept = ", and landmarks that were learned from sums" if received.landmarks is not None else ""
+        found.append(
+            f"No distances of rows to landmarks were found in {received.where}{kept}: nothing that this audit knows to "
+            "rebuild rows from. Other messages were not attacked, and this is no proof that they are harmless."
+        )
+    elif case.truth is None:
+        found.append("The true rows were not given: what is said is what the attacker itself can know.")
+    if received.distances is not None and case.public is None:
+        found.append("No public rows were given: an attacker who has some does better where rows are rebuilt in part.")
+    if case.bounds is not None and given is None and case.truth is not None:
+        whose = "public" if case.public is not None else "true"
+        low, high = case.bounds
+        found.append(f"PSNR is for values between {low:g} and {high:g}, the range of the {whose} rows.")
+    return tuple(found)

@@ -1,0 +1,128 @@
+"""The leak card: what was attacked, by whom, and how far the attack came."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.federation.record import strict_json
+
+#: Measures in the order of the card, and how they are shown.
+SHOWN = {
+    "relative_error": ("relative error", "{:.3g}"),
+    "psnr": ("PSNR (dB)", "{:.1f}"),
+    "reidentified": ("re-identified", "{:.1%}"),
+}
+
+
+@dataclass(frozen=True)
+class LeakEntry:
+    """One attack.
+
+    Attributes
+    ----------
+    attack : str
+        Its name.
+    target : str
+        What was attacked.
+    knows : str
+        What the attacker is assumed to know.
+    verdict : str
+        What came of it, in a sentence.
+    measures : dict
+        How near the rebuilt rows are to the true ones; empty where these were not given.
+    baseline : dict
+        The same of guessing the mean row for all.
+    facts : dict
+        What the attacker knows without the truth: rank, residual.
+    rebuilt : array (n, m), optional
+        The rebuilt rows. They are not saved.
+    """
+
+    attack: str
+    target: str
+    knows: str
+    verdict: str
+    measures: dict[str, float] = field(default_factory=dict)
+    baseline: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, float | bool] = field(default_factory=dict)
+    rebuilt: NDArray[Any] | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class LeakCard:
+    """All attacks on what one coordinator received.
+
+    Examples
+    --------
+    >>> entry = LeakEntry("guess", "nothing", "the mean row", "Nothing.", {"relative_error": 1.0})
+    >>> print(LeakCard("FedPCA", "the model", (entry,)))
+    FedPCA, from the model
+    <BLANKLINE>
+    attack  relative error
+    guess   1
+    <BLANKLINE>
+    guess: Nothing.
+    """
+
+    what: str
+    where: str
+    entries: tuple[LeakEntry, ...]
+    remarks: tuple[str, ...] = ()
+
+    def lines(self) -> list[list[str]]:
+        """Return the table of measures: a head, the mean row where it is known, and one line per attack."""
+        known = [key for key in SHOWN if any(key in entry.measures for entry in self.entries)]
+        if not known:
+            return []
+        table = [["attack", *(SHOWN[key][0] for key in known)]]
+        base: dict[str, float] = next((entry.baseline for entry in self.entries if entry.baseline), {})
+        if base:
+            table.append(["(the mean row for all)", *_cells(base, known)])
+        return table + [[entry.attack, *_cells(entry.measures, known)] for entry in self.entries if entry.measures]
+
+    def __str__(self) -> str:
+        table = self.lines()
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        parts = [f"{self.what}, from {self.where}"]
+        if table:
+            lines = ("  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in table)
+            parts.append("\n".join(lines))
+        parts += [fill(f"{entry.attack}: {entry.verdict}", 110) for entry in self.entries]
+        parts += [fill(remark, 110) for remark in self.remarks]
+        return "\n\n".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the card as plain values, without the rebuilt rows."""
+        kept = ("attack", "target", "knows", "verdict", "measures", "baseline", "facts")
+        entries = [{name: getattr(entry, name) for name in kept} for entry in self.entries]
+        values = {"format": 1, "what": self.what, "where": self.where, "entries": entries, "remarks": self.remarks}
+        plain: dict[str, Any] = strict_json(values)
+        return plain
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the card as JSON, whole or not at all, for its owner alone (mode 0600)."""
+        target = Path(path)
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(self.to_dict(), file, indent=2, allow_nan=False)
+        os.replace(temporary, target)
+
+
+def _cells(values: dict[str, float], known: list[str]) -> list[str]:
+    return [
+        SHOWN[key][1].format(values[key]) if np.isfinite(values.get(key, np.nan)) else _odd(values, key)
+        for key in known
+    ]
+
+
+def _odd(values: dict[str, float], key: str) -> str:
+    return "exact" if values.get(key) == np.inf else ""

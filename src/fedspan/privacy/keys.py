@@ -1,0 +1,26 @@
+"""Keys of noise: what a secret makes of a question, the same for the same question and cost."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from fedspan.errors import InputError
+from fedspan.federation.question import Question
+from fedspan.privacy.accounting import Cost
+
+
+def checked_cost(mu2: float, rho: float) -> Cost:
+    """Return a cost, or refuse one that is nothing or less: noise always costs."""
+    if not (mu2 >= 0 and rho >= 0 and mu2 + rho > 0):
+        raise InputError(f"mu2={mu2!r} and rho={rho!r}: what noise costs must be above 0")
+    return Cost(float(mu2), float(rho))
+
+
+def noise_digest(question: Question, cost: Cost) -> bytes:
+    """Return the digest of a question and of how much noise it gets."""
+    return blake2b(question.digest + repr((cost.mu2, cost.rho)).encode(), digest_size=32).digest()
+
+
+def noise_key(secret: bytes, digest: bytes) -> bytes:
+    """Return the key of the noise for one question."""
+    return blake2b(b"fedspan noise key\0" + digest, key=secret, digest_size=32).digest()

@@ -1,0 +1,179 @@
+"""Where noise goes: on the rows, on the gradients, or where the paper puts it.
+
+Each of these is a parameter ``privacy=...`` of the estimators that learn landmarks. They hold what is public, and do
+nothing by themselves: the noise is made at the sites, from secrets that only these have.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.checks import real_number
+from fedspan.errors import InputError
+from fedspan.privacy.gaussian import check_budget, mu_of
+
+Vector = NDArray[np.float64]
+Numbers = float | tuple[float, ...]
+
+
+class Mechanism:
+    """Base of the mechanisms. Numbers per column are kept as tuples, so that mechanisms can be compared."""
+
+    def _freeze(self, *names: str) -> None:
+        for name in names:
+            object.__setattr__(self, name, _plain(name, getattr(self, name)))
+
+    def __repr__(self) -> str:
+        parts = [f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self)]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianGradient(Mechanism):
+    """Normal noise on what the sites send in each round of FedDL: covers the landmarks, not distances posted later.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        For all rounds of one fit together, when one row of one site is replaced by any other.
+    center, scale : float or array (m,), optional
+        A public guess of the mean and the standard deviation of each column, for kernel width and start. Without
+        them the sites are asked for the sums of their columns and squares, which **no noise covers**: the record says
+        so. Rows further than 32 times the root of the summed squares of `scale` from `center` are left out.
+
+    Examples
+    --------
+    >>> GaussianGradient(8.0, 1e-5)
+    GaussianGradient(epsilon=8.0, delta=1e-05, center=None, scale=None)
+    """
+
+    epsilon: float
+    delta: float
+    center: Any = None
+    scale: Any = None
+
+    def __post_init__(self) -> None:
+        self._freeze("center", "scale")
+
+    def check(self) -> None:
+        """Refuse numbers that cannot work."""
+        check_budget(self.epsilon, self.delta)
+        if (self.center is None) != (self.scale is None):
+            raise InputError("GaussianGradient: center and scale go together, give both or neither")
+        if self.scale is not None and not (np.min(self.scale) >= 0 and np.max(self.scale) > 0):
+            raise InputError("GaussianGradient: scale must be standard deviations, at least 0 and not all 0")
+
+    def multiplier(self, events: int) -> float:
+        """Return the noise's deviation over the sensitivity, for `events` replies."""
+        return math.sqrt(events) / mu_of(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianData(Mechanism):
+    """Normal noise on the rows themselves, once: covers all that is ever made of them, posted distances included.
+
+    The noise is as large as the guarantee needs it, and maps at a small epsilon show nothing else.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of the noisy rows, when one row of one site is replaced by any other.
+    clip : float
+        Public radius: rows further from `center` are drawn in to it. The noise is proportional to it.
+    center : float or array (m,), default=0.0
+        Public. The nearer to the rows' mean, the smaller `clip` can be.
+
+    Examples
+    --------
+    >>> GaussianData(100.0, 1e-5, clip=5.0)
+    GaussianData(epsilon=100.0, delta=1e-05, clip=5.0, center=0.0)
+    """
+
+    epsilon: float
+    delta: float
+    clip: float
+    center: Any = 0.0
+
+    def __post_init__(self) -> None:
+        self._freeze("center")
+
+    def check(self) -> None:
+        """Refuse numbers that cannot work."""
+        check_budget(self.epsilon, self.delta)
+        real_number("clip", self.clip, above=0)
+        if self.center is None:
+            raise InputError("GaussianData: center=None must be a number, or one for each column")
+
+    @property
+    def sigma(self) -> float:
+        """The noise's deviation in every column: two rows within `clip` of the centre are up to 2 `clip` apart."""
+        return 2 * self.clip / mu_of(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, repr=False)
+class PaperNoise(Mechanism):
+    """The noise of Qiao, Ding and Fan (2025), Section 6: on each gradient, `beta` times the deviation of its entries.
+
+    For reproduction only: how large the noise is depends on the rows, so that **there is no guarantee**. The epsilon
+    that noise of this size would have is worked out and reported. A site with a ledger of its own refuses it.
+
+    Parameters
+    ----------
+    beta : float, default=1.0
+    delta : float, default=1e-5
+        Of the epsilon that is reported.
+    """
+
+    beta: float = 1.0
+    delta: float = 1e-5
+
+    def check(self) -> None:
+        """Refuse numbers that cannot work."""
+        real_number("beta", self.beta, above=0)
+        check_budget(1.0, self.delta)
+
+
+def check_mechanism(privacy: Any) -> None:
+    """Refuse what is not a mechanism, and mechanisms with numbers that cannot work."""
+    if privacy is None:
+        return
+    if not isinstance(privacy, GaussianGradient | GaussianData | PaperNoise):
+        raise InputError(
+            f"privacy={privacy!r} must be None, or fedspan.privacy.GaussianGradient(epsilon, delta), "
+            "GaussianData(epsilon, delta, clip) or PaperNoise(beta)"
+        )
+    privacy.check()
+
+
+def per_column(name: str, value: Numbers, columns: int) -> Vector:
+    """Return one number for each column."""
+    found = np.asarray(value, dtype=np.float64)
+    if found.ndim and found.shape != (columns,):
+        raise InputError(f"{name} has {len(found)} numbers, and must have one, or one for each of {columns} columns")
+    return np.broadcast_to(found, (columns,)).copy()
+
+
+def _plain(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, int | float):
+        found: float | tuple[float, ...] | None = None if value is None else float(value)
+    else:
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"{name}={value!r} must be a number, or one for each column") from None
+        found = float(array) if array.ndim == 0 else tuple(array.ravel().tolist())
+    if found is not None and not np.isfinite(found).all():
+        raise InputError(f"{name} must be finite, and holds NaN or infinity")
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) > 8:
+        return f"<{len(value)} numbers #{blake2b(np.asarray(value).tobytes(), digest_size=8).hexdigest()}>"
+    return repr(value)

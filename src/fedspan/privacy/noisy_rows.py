@@ -1,0 +1,42 @@
+"""Noise on the rows themselves (Section 5.1 of the paper): a lens through which all later steps look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation, lens
+from fedspan.privacy.mechanisms import GaussianData
+from fedspan.privacy.noise import normal
+
+Array = NDArray[Any]
+
+
+def _mu2(clip: float, sigma: float, **_: object) -> float:
+    """Return the cost of one row: by how much it can move over the noise, squared."""
+    return (2 * clip / sigma) ** 2
+
+
+@lens(mu2=_mu2)
+def noisy_rows(X: Array, key: bytes, center: Array, clip: float, sigma: float) -> Array:
+    """Return rows drawn in to a ball, plus noise. What is not a number stands at the centre: no reply tells of it."""
+    if X.ndim != 2 or np.shape(center) not in ((), (1,), X.shape[1:]):
+        raise InputError(
+            f"rows with noise must be a table, and the center one number or one for each column: X has the shape "
+            f"{X.shape}, center {np.shape(center)}"
+        )
+    D = np.asarray(X, dtype=np.float64) - center
+    D[~np.isfinite(D).all(axis=1)] = 0.0
+    largest = np.maximum(np.abs(D).max(axis=1, keepdims=True, initial=0.0), 1e-300)  # no square overflows
+    norms = largest * np.linalg.norm(D / largest, axis=1, keepdims=True)
+    D *= np.minimum(1.0, clip * (1 - 1e-9) / np.maximum(norms, 1e-300))
+    return np.asarray(center + D + sigma * normal(key, D.shape))
+
+
+def with_noisy_rows(fed: Federation, privacy: GaussianData) -> Federation:
+    """Return the federation whose sites show noisy rows to every step."""
+    center = np.asarray(privacy.center, dtype=np.float64)
+    return fed.apply(noisy_rows, center=center, clip=float(privacy.clip), sigma=privacy.sigma)

@@ -1,0 +1,172 @@
+"""FedDL under differential privacy: noise on the rows, on what is sent in each round, or where the paper puts it.
+
+The record of the run says what was spent, what the noise covers and what it does not (`RunRecord.privacy`).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from fedspan.errors import InputError, MissingPackageError
+from fedspan.federation import Federation, PrivacySpent
+from fedspan.privacy.accounting import accountant_epsilon
+from fedspan.privacy.gaussian import epsilon_of
+from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, PaperNoise, check_mechanism, per_column
+from fedspan.privacy.noisy_rows import with_noisy_rows
+from fedspan.protocols.columns import agree_on_columns
+from fedspan.protocols.feddl import Landmarks, Noise, feddl
+from fedspan.protocols.moments import Moments
+from fedspan.protocols.noisy_pull import (
+    LANDMARKS_WITHIN,
+    local_ledger,
+    local_noisy_descent,
+    local_noisy_pull,
+    local_paper_cost,
+    local_paper_descent,
+    local_paper_pull,
+    local_rows,
+    pull_sensitivity,
+)
+
+Mechanism = GaussianData | GaussianGradient | PaperNoise
+
+MOMENTS = "the sums and squares of the columns, which kernel width and start are made of"
+POSTED = "the posted distances of every row to every landmark, from which rows can be rebuilt"
+
+
+def private_feddl(fed: Federation, *, privacy: Mechanism, **settings: Any) -> Landmarks:
+    """Return landmarks for all rows, by `feddl` with noise.
+
+    Parameters
+    ----------
+    privacy : GaussianData, GaussianGradient or PaperNoise
+    **settings
+        Of `feddl`.
+    """
+    check_mechanism(privacy)
+    if isinstance(privacy, GaussianData):
+        return feddl(seen_with_noise(fed, privacy), **settings)
+    if isinstance(privacy, GaussianGradient):
+        return _with_noisy_gradients(fed, privacy, settings)
+    return _with_paper_noise(fed, privacy, settings)
+
+
+def seen_with_noise(fed: Federation, privacy: GaussianData) -> Federation:
+    """Return the federation of noisy rows, and put into the record what it costs to look at it."""
+    spent = _spent_by(fed, privacy, {1 / _mu(privacy): 1}, ("everything that is made of the rows",))
+    fed.spent(spent)
+    return with_noisy_rows(fed, privacy)
+
+
+def _mu(privacy: GaussianData) -> float:
+    return 2 * privacy.clip / privacy.sigma
+
+
+def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: dict[str, Any]) -> Landmarks:
+    """Sites add noise to their sums; kernel sums and MMD^2 are not asked for."""
+    if settings.get("n_frequencies"):
+        raise InputError(
+            f"n_frequencies={settings['n_frequencies']} must be 0 with GaussianGradient: its noise does not cover the "
+            "sums by which MMD^2 is followed"
+        )
+    rounds, steps = settings.get("rounds", 50), settings.get("local_steps", 1)
+    events = max(1, rounds * steps)
+    multiplier = privacy.multiplier(events)
+    public = privacy.center is not None
+    covers = ("what is sent in each round, and so the landmarks",)
+    spent = _spent_by(fed, privacy, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
+    fed.spent(spent)
+
+    def moments(fed: Federation) -> Moments:
+        columns, fed = agree_on_columns(fed)
+        center, scale = (per_column(name, getattr(privacy, name), columns.count) for name in ("center", "scale"))
+        return Moments(int(fed.sum(local_rows)["n"]), center, scale**2)
+
+    noise = Noise(
+        local_noisy_pull,
+        local_noisy_descent,
+        {"multiplier": multiplier},
+        moments=moments if public else None,
+        within=LANDMARKS_WITHIN,
+        deviation=lambda n_landmarks, gamma, precision: (
+            multiplier * pull_sensitivity(n_landmarks, gamma, np.float32 if precision == "single" else np.float64)
+        ),
+    )
+    return feddl(fed, **settings, noise=noise)
+
+
+def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, Any]) -> Landmarks:
+    """Sites add noise of the size of their own gradients, and tell at the end what that was worth."""
+    fed.need_single_replies("PaperNoise, whose worth each site tells for itself,")
+    noise = Noise(local_paper_pull, local_paper_descent, {"beta": float(privacy.beta)}, kernel=True)
+    found = feddl(fed, **settings, noise=noise)
+    worth = {site: float(reply["mu2"]) for site, reply in fed.ask(local_paper_cost).ok.items()}
+    epsilon = {site: epsilon_of(math.sqrt(mu2), privacy.delta) for site, mu2 in worth.items()}
+    accountant: dict[str, float] = {}
+    with suppress(MissingPackageError):
+        accountant = {
+            site: accountant_epsilon({_figures(1 / math.sqrt(mu2)): 1}, privacy.delta) if mu2 else 0.0
+            for site, mu2 in worth.items()
+        }
+    leaves_out = (MOMENTS, "the kernel sums that the step is made of", "the sums by which MMD^2 is followed")
+    fed.spent(
+        PrivacySpent(
+            repr(privacy),
+            epsilon,
+            privacy.delta,
+            accountant,
+            ("what is sent in each round, and so the landmarks",),
+            leaves_out if settings.get("n_frequencies") != 0 else leaves_out[:2],
+            _simulated(fed),
+            guaranteed=False,
+        )
+    )
+    return found
+
+
+def _spent_by(
+    fed: Federation,
+    privacy: GaussianData | GaussianGradient,
+    events: dict[float, int],
+    covers: tuple[str, ...],
+    leaves_out: tuple[str, ...] = (),
+) -> PrivacySpent:
+    """Return what Gaussian replies (by noise over sensitivity, how many) spend at every site, exactly and counted."""
+    mu2 = sum(count / z**2 for z, count in events.items())
+    exact = epsilon_of(math.sqrt(mu2), privacy.delta)
+    try:
+        counted = dict.fromkeys(fed.sites, accountant_epsilon(events, privacy.delta))
+    except MissingPackageError:
+        counted = {}
+    return PrivacySpent(
+        repr(privacy),
+        dict.fromkeys(fed.sites, exact),
+        privacy.delta,
+        counted,
+        covers,
+        leaves_out,
+        _simulated(fed, mu2),
+    )
+
+
+def _simulated(fed: Federation, mu2: float = 0.0) -> tuple[str, ...]:
+    """Return the sites whose noise is simulated; warn where budgets do not last for what is coming."""
+    replies = fed.ask(local_ledger, mu2=mu2).ok
+    short = [site for site, reply in replies.items() if reply.get("lasts") is False]
+    if short:
+        warnings.warn(
+            f"the privacy budget of {', '.join(short[:10])} does not last for this run: unless it repeats questions "
+            "that were answered before, these sites will refuse before its end",
+            stacklevel=2,
+        )
+    return tuple(site for site, reply in replies.items() if reply.get("simulated") is not False)
+
+
+def _figures(value: float) -> float:
+    """Return a number to six figures, so that sites that are alike are counted once."""
+    return float(np.format_float_positional(value, precision=6, fractional=False))

@@ -1,0 +1,307 @@
+"""Audits of models and runs: what is found, in which order, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.errors import InputError, JournalError
+from fedspan.estimators.replayed_landmarks import replayed_landmarks
+from fedspan.federation.journal_reading import read_journal
+from fedspan.privacy.audit import LeakCard, Received, audit, from_model, from_run, psnr, relative_error, trilaterate
+from fedspan.protocols.feddl import feddl
+from fedspan.protocols.landmark_distances import landmark_distances
+from tests.real_data import real_file
+
+SITES = np.array(["b", "a", "c"])
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    return rng.gamma(1.0, size=(60, 5)) @ rng.normal(size=(5, 5)), SITES[np.arange(60) % 3]
+
+
+@pytest.fixture(scope="module")
+def run(table, tmp_path_factory):
+    """A model, and the folder of its run."""
+    X, sites = table
+    folder = tmp_path_factory.mktemp("run")
+    with fs.federate(X, sites=sites, run_dir=folder) as fed:
+        fs.FedStandardScaler().fit(fed)
+        model = fs.FedSpectralClustering(2, n_landmarks=30, rounds=5, random_state=0).fit(fed)
+    return model, folder
+
+
+def test_a_run_is_attacked_through_its_journal(table, run):
+    X, sites = table
+    model, folder = run
+    truth = {name: X[sites == name] for name in SITES}
+    card = audit(folder, truth=truth, landmarks=model.landmarks_)
+    first = card.entries[0]
+    assert (card.what, card.where, first.attack) == ("FedSpectralClustering", "run-001/journal", "trilateration")
+    assert first.measures["relative_error"] < 1e-4
+    assert first.measures["reidentified"] == 1.0
+    assert first.baseline["relative_error"] == pytest.approx(1.0)
+    assert first.facts["determined"] is True
+    assert "the coordinator has the data" in first.verdict
+    # In site order, then row order.
+    in_order = np.concatenate([X[sites == name] for name in sorted(SITES)])
+    np.testing.assert_allclose(first.rebuilt, in_order, atol=1e-3)
+    assert audit(folder, truth=in_order, landmarks=model.landmarks_) == card
+    assert audit(folder / "run-001", truth=truth, landmarks=model.landmarks_).entries == card.entries
+
+
+@pytest.mark.parametrize("method", ["coordinates", "squared", "paper"])
+def test_a_model_holds_the_rows_whatever_its_method(table, method, tmp_path):
+    X, sites = table
+    model = fs.FedSpectralClustering(2, n_landmarks=30, rounds=5, method=method, random_state=0).fit(X, sites=sites)
+    card = audit(model, truth=X)  # fitted on a table: in its order
+    assert card.entries[0].measures["relative_error"] < 2e-2
+    assert card.entries[0].measures["reidentified"] == 1.0
+    model.save(tmp_path / "m.fedspan")
+    assert audit(fs.load(tmp_path / "m.fedspan"), truth=X) == card
+    by_site = {name: X[sites == name] for name in SITES}
+    assert audit(model, truth=by_site).entries == card.entries
+
+
+def test_without_the_truth_the_card_says_what_the_attacker_knows(run):
+    model, _ = run
+    card = audit(model)
+    (entry,) = card.entries
+    assert entry.measures == {}
+    assert entry.rebuilt.shape == (60, 5)
+    assert "fix every row" in entry.verdict
+    assert any("true rows were not given" in remark for remark in card.remarks)
+    few = Received("x", "y", ("a",), np.zeros(60, dtype=int), model.landmarks_[:4], from_model(model).distances[:, :4])
+    said = audit(few).entries[0]
+    assert said.facts["determined"] is False
+    assert "3 of at most 5 directions" in said.verdict
+
+
+def test_public_rows_and_single_sums_have_entries_of_their_own(table):
+    X, sites = table
+    model = fs.FedSpectralClustering(2, n_landmarks=4, rounds=5, random_state=0).fit(X, sites=sites)
+    card = audit(model, truth=X, public=X[::-1] + 0.01)
+    names = [entry.attack for entry in card.entries]
+    assert names == [
+        "trilateration",
+        "trilateration, filled from public rows",
+        "had the sites turned their rows by a secret rotation",
+        "sums of single sites",
+    ]
+    means = np.stack([X[sites == name].mean(axis=0) for name in sites])
+    np.testing.assert_allclose(card.entries[3].rebuilt, means)
+    assert card.entries[3].measures["relative_error"] == pytest.approx(relative_error(means, X))
+    assert "smallest site has 20 rows" in card.entries[3].verdict
+    lonely = audit(Received("x", "y", ("a", "b"), np.array([0] + [1] * 59), None, None), truth=X)
+    assert "A site of one row has no secret left" in lonely.entries[0].verdict
+
+
+def test_preprocessing_is_undone_and_bounds_are_of_the_data_before_it(table):
+    X, sites = table
+    scaler = fs.FedStandardScaler().fit(X, sites=sites)
+    seen = scaler.transform(X)
+    model = fs.FedSpectralClustering(2, n_landmarks=30, rounds=5, random_state=0).fit(seen, sites=sites)
+    card = audit(model, truth=X, preprocess=[scaler], bounds=(X.min(), X.max()))
+    np.testing.assert_allclose(card.entries[0].rebuilt, X, atol=1e-3)
+    plain = audit(model, truth=seen)
+    assert card.entries[0].measures["relative_error"] == plain.entries[0].measures["relative_error"]
+    rebuilt = card.entries[0].rebuilt
+    assert card.entries[0].measures["psnr"] == pytest.approx(psnr(rebuilt, X, (X.min(), X.max())), abs=0.1)
+
+
+class OneWay:
+    def transform(self, X):
+        return X
+
+
+def test_what_cannot_be_undone_has_no_pixels(run, table):
+    model, _ = run
+    with pytest.raises(InputError, match="cannot be undone"):
+        audit(model, preprocess=[OneWay()], bounds=(0, 1))
+    in_order = np.concatenate([table[0][table[1] == name] for name in sorted(SITES)])
+    assert "psnr" not in audit(model, truth=in_order, preprocess=[OneWay()]).entries[0].measures
+
+
+def test_models_that_posted_no_rows_say_so(table, tmp_path):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        pca = fs.FedPCA(2).fit(fed)
+    for source in (pca, tmp_path, fs.FedLandmarks(5, rounds=2).fit(X, sites=sites)):
+        card = audit(source, truth={name: X[sites == name] for name in SITES})
+        assert card.entries == ()
+        assert "No distances of rows to landmarks were found" in card.remarks[0]
+        assert "no proof" in str(card)
+
+
+def below_zero_at_first(replies, bad, rng, call):
+    if call.number:
+        return {site: replies[site] for site in bad}
+    return {site: {**replies[site], "distances": -replies[site]["distances"]} for site in bad}
+
+
+def test_a_reply_that_was_refused_is_not_taken_for_rows(table, tmp_path):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        found = fed.run(feddl, n_landmarks=10, rounds=1)
+        posted = fed.corrupt(below_zero_at_first, sites=["b"]).run(landmark_distances, landmarks=found)
+    assert len(list(read_journal(tmp_path / "run-001" / "journal")[1])) == 2  # asked again
+    received = from_run(tmp_path, found.points)
+    np.testing.assert_array_equal(received.distances, np.concatenate([posted[name] for name in received.sites]))
+
+
+def test_distances_in_several_messages_are_put_together(table, tmp_path):
+    X, sites = table
+    found = fs.federate(X, sites=sites).run(feddl, n_landmarks=40, rounds=1)
+    with fs.federate(X, sites=sites, run_dir=tmp_path, policy=fs.Policy(max_bytes=4096)) as fed:
+        posted = fed.run(landmark_distances, landmarks=found)
+    assert len(list(read_journal(tmp_path / "run-000" / "journal")[1])) > 1
+    received = from_run(tmp_path, found.points)
+    np.testing.assert_array_equal(received.distances, np.concatenate([posted[name] for name in received.sites]))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"landmark_settings": {"local_steps": 2, "upload": "landmarks", "momentum": 0.0, "gamma": 2.0}},
+        {"random_state": 7, "landmark_settings": {"n_frequencies": 0, "precision": "single"}},
+        {"gamma": 3.0, "affinity": "kernel"},
+    ],
+)
+def test_landmarks_are_computed_again_from_the_sums_of_a_journal(table, tmp_path, settings):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path, seed=3) as fed:
+        model = fs.FedSpectralClustering(2, n_landmarks=12, rounds=4, **settings).fit(fed)
+    np.testing.assert_array_equal(replayed_landmarks(tmp_path / "run-000" / "journal"), model.landmarks_)
+    card = audit(tmp_path, landmarks=replayed_landmarks, truth={name: X[sites == name] for name in SITES})
+    assert card.entries[0].measures["relative_error"] < 1e-4
+
+
+def test_landmarks_of_a_run_without_any_are_refused(table, tmp_path):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        fs.FedPCA(2).fit(fed)
+    with pytest.raises(InputError, match="name the model that the run made"):
+        replayed_landmarks(tmp_path / "run-000" / "journal")
+
+
+def test_reading_a_journal_changes_nothing_and_stops_at_a_torn_frame(run, tmp_path):
+    path = run[1] / "run-001" / "journal"
+    before = path.read_bytes()
+    head, entries = read_journal(path)
+    assert head["what"] == "FedSpectralClustering"
+    numbers = [entry.number for entry in entries]
+    assert numbers == list(range(len(numbers)))
+    assert path.read_bytes() == before
+    torn = tmp_path / "journal"
+    torn.write_bytes(before[:-5])
+    assert [entry.number for entry in read_journal(torn)[1]] == numbers  # the last frame says why the run stopped
+    torn.write_bytes(before[: len(before) // 2])
+    assert len(list(read_journal(torn)[1])) < len(numbers)
+    assert torn.stat().st_size == len(before) // 2
+    torn.write_bytes(b"something else")
+    with pytest.raises(JournalError, match="is no journal"):
+        read_journal(torn)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_journal(tmp_path / "none")
+
+
+def test_refusals(run, table, tmp_path):
+    model, folder = run
+    X, _ = table
+    cases = [
+        (lambda: audit(folder), "landmarks=model.landmarks_"),
+        (lambda: audit(folder, landmarks=model.landmarks_[:7]), "distances to 30 landmarks"),
+        (lambda: audit(tmp_path), "there is no journal in it"),
+        (lambda: audit(3), "neither a fitted estimator nor"),
+        (lambda: audit(model, truth=X[:5]), "truth has 5 rows, and 60 were received"),
+        (lambda: audit(model, truth=X[:, :3]), "rows of 5 numbers"),
+        (lambda: audit(model, truth={"a": X}), "for site 'a', which posted 20 rows"),
+        (lambda: audit(model, truth={"a": X[:20], "b": X[:20]}), "has nothing for site 'c'"),
+        (lambda: audit(model, truth=np.full_like(X, np.nan)), "finite"),
+        (lambda: audit(model, image_shape=(2, 3)), "has 6 pixels, and rows have 5 columns"),
+        (lambda: audit(model, bounds=(1, 0)), "bounds="),
+        (lambda: audit(model, public=X[:3]), "at least 20 rows of 5 numbers"),
+    ]
+    digits = [f"{value:.6f}" for value in X.ravel()]
+    for call, sentence in cases:
+        with pytest.raises(InputError) as error:
+            call()
+        assert sentence in str(error.value)
+        assert not any(number in str(error.value) for number in digits)
+
+
+def test_a_saved_card_has_no_rows_and_is_its_owners(run, table, tmp_path):
+    model, _ = run
+    in_order = np.concatenate([table[0][table[1] == name] for name in sorted(SITES)])
+    card = audit(model, truth=in_order, image_shape=(1, 5))
+    path = tmp_path / "card.json"
+    card.save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    kept = json.loads(path.read_text())
+    assert kept == card.to_dict()
+    assert "rebuilt" not in kept["entries"][0]
+    assert kept["entries"][0]["measures"] == card.entries[0].measures
+    assert "PSNR is for values between" in str(card)
+    exact = LeakCard("x", "y", (card.entries[0].__class__("a", "t", "k", "v", {"psnr": float("inf")}),))
+    assert "exact" in str(exact)
+    exact.save(path)
+    assert json.loads(path.read_text())["entries"][0]["measures"]["psnr"] == {"float": "inf"}
+
+
+def test_digits_are_rebuilt_to_the_last_places():
+    from fedspan.datasets import load_digits
+
+    digits = load_digits()
+    X = digits.data[:600].astype(float)
+    fed = fs.federate(X, sites=digits.target[:600])
+    found = fed.run(feddl, n_landmarks=100, rounds=20)
+    order = np.concatenate([np.flatnonzero(digits.target[:600] == digit) for digit in range(10)])
+    errors = {}
+    for precision in ("double", "single"):
+        posted = fed.run(landmark_distances, landmarks=found, precision=precision)
+        rebuilt = trilaterate(np.concatenate(list(posted.values())), found.points)
+        errors[precision] = relative_error(rebuilt.rows, X[order])
+        np.testing.assert_array_equal(np.rint(rebuilt.rows), X[order])  # grey values are whole numbers: every one
+    assert errors["double"] < 1e-8
+    assert errors["single"] < 1e-3
+
+
+@pytest.mark.slow
+def test_mnist_images_come_back_from_500_landmarks_and_a_rotation_does_not_hide_them():
+    from fedspan.datasets import load_mnist
+
+    real_file("mnist.npz")
+    mnist = load_mnist()
+    chosen = np.random.default_rng(0).permutation(len(mnist.data))[:2800]
+    X, public = mnist.data[chosen[:800]] / 255.0, mnist.data[chosen[800:]] / 255.0
+    sites = mnist.target[chosen[:800]].astype(str)
+    fed = fs.federate(X, sites=sites)
+    found = fed.run(feddl, n_landmarks=500, rounds=20, n_frequencies=0)
+    posted = fed.run(landmark_distances, landmarks=found)
+    received = Received(
+        "feddl",
+        "replies",
+        tuple(posted),
+        np.repeat(range(10), [len(B) for B in posted.values()]),
+        found.points,
+        np.concatenate(list(posted.values())),
+    )
+    truth = {name: X[sites == name] for name in posted}
+    plain, filled, turned, sums = audit(received, truth=truth, public=public, bounds=(0, 1)).entries
+    assert plain.measures["psnr"] >= 34
+    assert filled.measures["psnr"] > plain.measures["psnr"]
+    assert turned.measures["psnr"] > 19
+    assert turned.measures["reidentified"] > 0.98
+    assert sums.measures["psnr"] < 14
+    # Eight bits a distance: plain inversion looks safe, and is not.
+    B = received.distances.astype(float)
+    eight = np.rint((B - B.min()) / np.ptp(B) * 255) / 255 * np.ptp(B) + B.min()
+    rows = received.rows_of(truth)
+    assert psnr(trilaterate(eight, found.points, cut=0).rows, rows, (0, 1)) < 16
+    assert psnr(trilaterate(eight, found.points).rows, rows, (0, 1)) > 24

@@ -1,0 +1,200 @@
+"""The site's ledger: a budget that holds, the same noise for the same question, and a file that survives."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fedspan.errors import BudgetError, InputError, LedgerError
+from fedspan.federation.question import Question
+from fedspan.privacy import Ledger, SimulatedLedger, epsilon_of
+
+
+def question(number=0):
+    return Question("run", "some.step", b"%032d" % number)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "site.ledger"
+
+
+def test_charges_add_up_to_the_budget_and_not_beyond(path):
+    ledger = Ledger(path, epsilon=epsilon_of(2.0, 1e-5), delta=1e-5)
+    for number in range(4):
+        ledger.key(question(number), mu2=1.0)
+    assert ledger.spent == pytest.approx(ledger.epsilon)
+    with pytest.raises(BudgetError, match=r"refuses: its privacy budget is epsilon=.*spent.*would make it"):
+        ledger.key(question(4), mu2=1e-3)
+    assert len(ledger.charges) == 4  # a refusal costs nothing
+    assert [charge.epsilon for charge in ledger.charges] == sorted(charge.epsilon for charge in ledger.charges)
+
+
+def test_a_repeated_question_has_the_same_key_and_is_free(path):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-5)
+    key = ledger.key(question(), mu2=0.01)
+    assert ledger.key(question(), mu2=0.01) == key
+    assert Ledger(path).key(question(), mu2=0.01) == key
+    assert len(Ledger(path).charges) == 1
+
+
+def test_another_question_or_less_noise_is_another_key(path):
+    ledger = Ledger(path, epsilon=5.0, delta=1e-5)
+    keys = {ledger.key(question(), mu2=0.01), ledger.key(question(1), mu2=0.01), ledger.key(question(), mu2=0.02)}
+    keys.add(ledger.key(question(), rho=0.01))
+    assert len(keys) == 4
+    assert len(ledger.charges) == 4
+
+
+def test_two_sites_have_two_secrets(tmp_path):
+    a, b = (Ledger(tmp_path / name, epsilon=1.0, delta=1e-5) for name in "ab")
+    assert a.key(question(), mu2=0.01) != b.key(question(), mu2=0.01)
+
+
+def test_the_file_is_the_owners_alone(path):
+    Ledger(path, epsilon=1.0, delta=1e-5)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    with pytest.raises(LedgerError, match="chmod 600"):
+        Ledger(path)
+
+
+def test_a_new_process_goes_on(path):
+    first = Ledger(path, epsilon=1.0, delta=1e-5)
+    code = (
+        "import sys; from fedspan.privacy import Ledger; from fedspan.federation.question import Question\n"
+        "l = Ledger(sys.argv[1]); q = [Question('run', 'some.step', b'%032d' % i) for i in (0, 1)]\n"
+        "print(l.key(q[0], mu2=0.01).hex()); l.key(q[1], mu2=0.02)"
+    )
+    key = first.key(question(), mu2=0.01)
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == key.hex()
+    # and this one sees what the other has charged, before it charges itself
+    with pytest.raises(BudgetError):
+        first.key(question(2), mu2=first.cost.mu2 + 10.0)
+    assert first.cost.mu2 == pytest.approx(0.03)
+
+
+def test_two_that_charge_at_once_stay_within_the_budget(path):
+    budget = epsilon_of(math.sqrt(20.0), 1e-5)
+    ledgers = [Ledger(path, epsilon=budget, delta=1e-5) for _ in range(3)]
+    refused = []
+
+    def spend(ledger, first):
+        for number in range(first, first + 10):
+            try:
+                ledger.key(question(number), mu2=1.0)
+            except BudgetError:
+                refused.append(number)
+
+    threads = [threading.Thread(target=spend, args=(ledger, 10 * k)) for k, ledger in enumerate(ledgers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 10
+    assert len(Ledger(path).charges) == 20
+
+
+@pytest.mark.parametrize("cut", [1, 10, 60])
+def test_a_line_that_a_crash_cut_off_is_dropped(path, cut):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-5)
+    key = ledger.key(question(), mu2=0.01)
+    ledger.key(question(1), mu2=0.02)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - cut)
+    again = Ledger(path)
+    assert [charge.cost.mu2 for charge in again.charges] == [0.01]
+    assert again.key(question(), mu2=0.01) == key
+    again.key(question(2), mu2=0.03)
+    assert [charge.cost.mu2 for charge in Ledger(path).charges] == [0.01, 0.03]
+
+
+def _changed(lines):
+    lines[2] = lines[2].replace(b"0.25", b"0.05")
+
+
+def _taken_out(lines):
+    del lines[2]
+
+
+def _swapped(lines):
+    lines[2], lines[3] = lines[3], lines[2]
+
+
+def _more_budget(lines):
+    lines[1] = lines[1].replace(b'"epsilon": 9.0', b'"epsilon": 99.0')
+
+
+def _garbage(lines):
+    lines[2] = b"\x00\xff not a line"
+
+
+@pytest.mark.parametrize("tamper", [_changed, _taken_out, _swapped, _more_budget, _garbage])
+def test_a_ledger_that_was_tampered_with_is_refused(path, tamper):
+    ledger = Ledger(path, epsilon=9.0, delta=1e-5)
+    for number in range(3):
+        ledger.key(question(number), mu2=0.25)
+    lines = path.read_bytes().splitlines()
+    tamper(lines)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    with pytest.raises(LedgerError, match="damaged or was tampered with"):
+        Ledger(path)
+
+
+def test_lines_taken_off_the_end_while_a_process_runs_are_noticed(path):
+    ledger = Ledger(path, epsilon=9.0, delta=1e-5)
+    ledger.key(question(), mu2=0.25)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    with pytest.raises(LedgerError, match="shorter"):
+        ledger.key(question(1), mu2=0.25)
+
+
+def test_the_charge_is_on_disk_before_the_key_is_given(path, monkeypatch):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-5)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        ledger.key(question(), mu2=0.01)
+
+
+def test_the_owner_may_change_the_budget_and_that_is_written_down(path):
+    Ledger(path, epsilon=1.0, delta=1e-5)
+    assert Ledger(path, epsilon=2.0, delta=1e-6).epsilon == 2.0
+    assert Ledger(path).delta == 1e-6
+    entries = [json.loads(line.rpartition(" ")[0]) for line in path.read_text().splitlines()]
+    assert [entry["epsilon"] for entry in entries if entry["kind"] == "budget"] == [1.0, 2.0]
+
+
+def test_noise_without_a_guarantee_is_refused(path):
+    with pytest.raises(BudgetError, match="no guarantee"):
+        Ledger(path, epsilon=1e6, delta=0.1).key(question(), mu2=math.inf)
+    SimulatedLedger("a", 0).key(question(), mu2=math.inf)
+
+
+def test_bad_input_gets_a_sentence(path, tmp_path):
+    with pytest.raises(LedgerError, match="needs epsilon and delta"):
+        Ledger(path)
+    with pytest.raises(InputError, match="go together"):
+        Ledger(path, epsilon=1.0)
+    with pytest.raises(InputError, match="epsilon=0"):
+        Ledger(path, epsilon=0, delta=1e-5)
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        Ledger(tmp_path / "nowhere" / "x", epsilon=1.0, delta=1e-5)
+    with pytest.raises(InputError, match="above 0"):
+        Ledger(path, epsilon=1.0, delta=1e-5).key(question(), mu2=0.0)
+
+
+def test_simulated_ledgers_follow_from_the_seed():
+    keys = {(n, s): SimulatedLedger(n, s).key(question(), mu2=1.0) for n in "ab" for s in (0, 1)}
+    assert len(set(keys.values())) == 4
+    assert SimulatedLedger("a", 0).key(question(), mu2=1.0) == keys["a", 0]

@@ -1,0 +1,252 @@
+"""A site with a ledger in a federation: what is charged, what is refused, and which noise it gets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.errors import InputError, QuorumError
+from fedspan.privacy import Ledger, epsilon_of, normal
+from fedspan.protocols.moments import local_sums
+from fedspan.protocols.noisy_pull import bounded_pull, local_noisy_descent, local_noisy_pull, pull_sensitivity
+
+GAMMA, MULTIPLIER = 0.5, 2.0
+Y = np.random.default_rng(9).normal(size=(40, 5)) / 3
+
+
+def rows(seed=0, n=30):
+    return np.random.default_rng(seed).normal(size=(n, 5)) / 2
+
+
+def ledger_at(tmp_path, name="a", epsilon=50.0, **options):
+    return Ledger(tmp_path / f"{name}.ledger", epsilon=epsilon, delta=1e-5, **options)
+
+
+def asked(site, Y=Y, multiplier=MULTIPLIER, step=local_noisy_pull, key="pull", **options):
+    """Return what the coordinator gets from one site."""
+    more = options.pop("payload", {})
+    fed = fs.LocalFederation([site], **options)
+    return fed.ask(step, Y=Y, gamma=GAMMA, multiplier=multiplier, **more)[site.name][key]
+
+
+def noise(site, Y=Y, **options):
+    """Return the noise of a reply, in units of its deviation."""
+    exact = bounded_pull(site, Y, GAMMA)
+    return (asked(site, Y, **options) - exact) / (MULTIPLIER * pull_sensitivity(len(Y), GAMMA))
+
+
+def test_the_noise_has_the_size_that_was_promised(tmp_path):
+    found = noise(fs.Site("a", rows(), ledger=ledger_at(tmp_path)))
+    assert abs(found.mean()) < 5 / np.sqrt(found.size)
+    assert abs(found.std() - 1) < 5 / np.sqrt(2 * found.size)
+
+
+def test_a_charge_is_what_the_reply_costs(tmp_path):
+    ledger = ledger_at(tmp_path)
+    asked(fs.Site("a", rows(), ledger=ledger))
+    (charge,) = ledger.charges
+    assert charge.cost.mu2 == MULTIPLIER**-2
+    assert charge.what == "fedspan.protocols.noisy_pull.local_noisy_pull"
+    assert ledger.spent == pytest.approx(epsilon_of(1 / MULTIPLIER, 1e-5))
+
+
+def test_a_question_that_is_refused_costs_nothing(tmp_path):
+    ledger = ledger_at(tmp_path)
+    with pytest.raises(QuorumError, match="landmarks beyond"):
+        asked(fs.Site("a", rows(), ledger=ledger), Y + 100.0)
+    assert not ledger.charges
+
+
+def test_local_steps_are_charged_each(tmp_path):
+    ledger = ledger_at(tmp_path)
+    payload = {"size": 1.0, "steps": 3, "upload": "landmarks"}
+    asked(fs.Site("a", rows(), ledger=ledger), step=local_noisy_descent, key="landmarks", payload=payload)
+    assert ledger.cost.mu2 == pytest.approx(3 * MULTIPLIER**-2)
+
+
+def test_seeds_runs_and_restarts_change_nothing_with_a_real_ledger(tmp_path):
+    found = []
+    for seed in (0, 1):
+        site = fs.Site("a", rows(), ledger=ledger_at(tmp_path))
+        found.append(asked(site, seed=seed, wire=bool(seed)))
+        fed = fs.LocalFederation([site], seed=seed)
+        fed.ask(local_sums)  # another call number
+        found.append(fed.ask(local_noisy_pull, Y=Y, gamma=GAMMA, multiplier=MULTIPLIER)["a"]["pull"])
+    assert len({array.tobytes() for array in found}) == 1
+    assert len(ledger_at(tmp_path).charges) == 1
+
+
+def test_simulated_noise_follows_from_the_seed():
+    site = fs.Site("a", rows())
+    assert asked(site, seed=0).tobytes() == asked(site, seed=0).tobytes()
+    assert asked(site, seed=0).tobytes() != asked(site, seed=1).tobytes()
+
+
+def test_other_data_other_questions_and_other_sites_have_other_noise(tmp_path):
+    changed = rows()
+    changed[-1, -1] += 1e-9  # far beyond what a sample of the rows would see
+    ledger = ledger_at(tmp_path)
+    sites = [
+        fs.Site("a", rows(), ledger=ledger),
+        fs.Site("a", changed, ledger=ledger),
+        fs.Site("b", rows(), ledger=ledger),
+        fs.Site("a", rows(), y=np.zeros(30), ledger=ledger),
+    ]
+    all_ = [noise(site).ravel() for site in sites] + [noise(sites[0], Y + 1e-9).ravel()]
+    apart = np.abs(np.corrcoef(all_))[np.triu_indices(len(all_), 1)]
+    assert apart.max() < 5 / np.sqrt(Y.size)
+    assert len(ledger.charges) == len(all_)
+
+
+def test_what_a_site_keeps_is_part_of_the_question():
+    site = fs.Site("a", rows())
+    fed = fs.LocalFederation([site])
+    first = fed.ask(count_with_noise)["a"]
+    second = fed.ask(count_with_noise)["a"]
+    assert first["exact"] == 1
+    assert second["exact"] == 2
+    assert second["noisy"] - 2 != first["noisy"] - 1  # the same noise on two answers would give their difference away
+
+
+def test_what_a_site_drew_is_part_of_the_question(tmp_path):
+    site = fs.Site("a", rows(), ledger=ledger_at(tmp_path))
+    first, second = (fs.LocalFederation([site], seed=seed).ask(draw_with_noise)["a"] for seed in (0, 1))
+    assert first["noisy"] - first["exact"] != second["noisy"] - second["exact"]
+
+
+def test_two_draws_of_one_call_differ(tmp_path):
+    site = fs.Site("a", rows(), ledger=ledger_at(tmp_path))
+    reply = fs.LocalFederation([site]).ask(twice)["a"]
+    assert reply["one"] != reply["other"]
+
+
+@fs.step
+def count_with_noise(site):
+    site.state["calls"] = site.state.get("calls", 0) + 1
+    noisy = site.state["calls"] + float(normal(site.charged(mu2=1.0), ()))
+    return {"noisy": noisy, "exact": site.state["calls"]}
+
+
+@fs.step
+def draw_with_noise(site):
+    exact = float(site.rng.normal())
+    return {"exact": exact, "noisy": exact + float(normal(site.charged(mu2=1.0), ()))}
+
+
+def test_a_draw_after_the_charge_is_refused(tmp_path):
+    with pytest.raises(QuorumError, match="before it charges"):
+        fs.LocalFederation([fs.Site("a", rows())]).ask(draw_too_late)
+
+
+@fs.step
+def draw_too_late(site):
+    return {"noisy": float(normal(site.charged(mu2=1.0), ())) + site.rng.normal()}
+
+
+@pytest.mark.parametrize("faults", [{"drop": 0.4}, {"duplicate": 0.5, "stale": 0.4}, {"delay": 0.4, "error": 0.2}])
+def test_lost_late_and_repeated_replies_are_charged_once(faults, tmp_path):
+    sites = [fs.Site(name, rows(k), ledger=ledger_at(tmp_path, name)) for k, name in enumerate("abcdef")]
+    fed = fs.LocalFederation(sites, policy=fs.Policy(quorum=1)).with_faults(fs.FaultPlan(seed=3, **faults))
+    privacy = fs.privacy.GaussianGradient(20.0, 1e-5, center=0.0, scale=0.5)
+    fs.FedLandmarks(5, rounds=8, privacy=privacy, random_state=0).fit(fed)
+    for site in sites:
+        assert 0 < len(site.ledger.charges) <= 8
+        assert site.ledger.spent <= 20.0 + 1e-6
+
+
+def test_what_an_adversary_can_tell_is_what_the_charge_says(tmp_path):
+    """The worst pair of tables, told apart by the best test, from replies of 600 sites with secrets of their own."""
+    here = np.zeros((40, 5))
+    reach = np.array([1 / np.sqrt(2 * GAMMA), 0, 0, 0, 0])
+    tables = [np.vstack([rows(), side * reach]) for side in (1, -1)]
+    exact = [bounded_pull(fs.Site("a", X), here, GAMMA) for X in tables]
+    direction = (exact[0] - exact[1]) / np.linalg.norm(exact[0] - exact[1])
+    scores = np.array(
+        [
+            [np.vdot(direction, asked(fs.Site("a", X), here, seed=seed + 1000 * k)) for seed in range(300)]
+            for k, X in enumerate(tables)
+        ]
+    )
+    told = (scores[0].mean() - scores[1].mean()) / np.sqrt((scores.var(axis=1, ddof=1)).mean())
+    assert told == pytest.approx(1 / MULTIPLIER, abs=5 * np.sqrt(2 / 300))
+
+
+@fs.step
+def twice(site):
+    return {"one": float(normal(site.charged(mu2=1.0), ())), "other": float(normal(site.charged(mu2=1.0), ()))}
+
+
+def test_a_site_whose_budget_is_spent_fails_and_the_others_go_on(tmp_path):
+    poor = ledger_at(tmp_path, "b", epsilon=epsilon_of(1.5 / MULTIPLIER, 1e-5))
+    sites = [fs.Site("a", rows()), fs.Site("b", rows(1), ledger=poor), fs.Site("c", rows(2))]
+    fed = fs.LocalFederation(sites)
+    told = {"gamma": GAMMA, "multiplier": MULTIPLIER}
+    first = fed.ask(local_noisy_pull, Y=Y, **told)
+    for more in (0.1, 0.2):
+        replies = fed.ask(local_noisy_pull, Y=Y + more, **told)
+    assert not first.failed
+    assert list(replies.ok) == ["a", "c"]
+    assert "this site refuses: its privacy budget is epsilon=" in replies.failed["b"]
+    assert fed.ask(local_noisy_pull, Y=Y, **told)["b"]["pull"].tobytes() == first["b"]["pull"].tobytes()
+
+
+def test_if_all_refuse_the_run_ends_with_that_sentence(tmp_path):
+    sites = [fs.Site(name, rows(), ledger=ledger_at(tmp_path, name, epsilon=0.5)) for name in "abc"]
+    model = fs.FedLandmarks(5, rounds=3, privacy=fs.privacy.GaussianGradient(8.0, 1e-5))
+    refused = pytest.raises(QuorumError, match=r"this site refuses: its privacy budget is epsilon=0\.5")
+    with pytest.warns(UserWarning, match="budget of a, b, c does not last for this run"), refused:
+        model.fit(fs.LocalFederation(sites))
+
+
+def test_every_view_of_a_site_keeps_its_ledger(tmp_path):
+    ledger = ledger_at(tmp_path)
+    site = fs.Site("a", rows(), ledger=ledger)
+    assert site.through(lambda X: X).ledger is ledger
+    assert site.with_rows(rows(1)).ledger is ledger
+    assert site.at_work({}, 0, 0).ledger is ledger
+    assert fs.Site("a", rows()).ledger is None
+    with pytest.raises(InputError, match=r"ledger=.* must be a fedspan.privacy.Ledger"):
+        fs.Site("a", rows(), ledger="a.ledger")
+
+
+def test_a_strict_ledger_lets_nothing_leave_without_noise(tmp_path):
+    site = fs.Site("a", rows(), ledger=ledger_at(tmp_path, strict=True))
+    fed = fs.LocalFederation([site])
+    with pytest.raises(QuorumError, match=r"strict ledger of site 'a' lets no reply leave.*local_sums"):
+        fed.ask(local_sums)
+    fed.ask(local_noisy_pull, Y=Y, gamma=GAMMA, multiplier=MULTIPLIER)
+    noisy = fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)
+    from fedspan.privacy.noisy_rows import with_noisy_rows
+
+    with_noisy_rows(fed, noisy).ask(local_sums)  # made of rows with noise
+
+
+def test_a_strict_site_takes_part_where_all_is_covered(tmp_path):
+    sites = [fs.Site(name, rows(k), ledger=ledger_at(tmp_path, name, strict=True)) for k, name in enumerate("abc")]
+    fed = fs.LocalFederation(sites)
+    covered = fs.privacy.GaussianGradient(20.0, 1e-5, center=0.0, scale=0.5)
+    assert fs.FedLandmarks(5, rounds=2, privacy=covered).fit(fed).privacy_.leaves_out == ()
+    with pytest.raises(QuorumError, match="local_sums"):  # moments
+        fs.FedLandmarks(5, rounds=2, privacy=fs.privacy.GaussianGradient(20.0, 1e-5)).fit(fed)
+    with pytest.raises(QuorumError, match="local_distances"):
+        fs.FedSpectralClustering(2, n_landmarks=5, rounds=2, privacy=covered).fit(fed)
+
+
+def test_a_strict_site_in_a_secure_sum(tmp_path):
+    pytest.importorskip("cryptography")
+    sites = [fs.Site(name, rows(k), ledger=ledger_at(tmp_path, name, strict=True)) for k, name in enumerate("abc")]
+    fed = fs.LocalFederation(sites, policy=fs.Policy(secure_sum=True))
+    with pytest.raises(QuorumError, match="strict ledger"):
+        fed.sum(local_sums)
+    fed.sum(local_noisy_pull, Y=Y, gamma=GAMMA, multiplier=MULTIPLIER)
+
+
+def test_a_site_of_another_engine_needs_a_ledger():
+    from fedspan.federation.call import Call
+    from fedspan.federation.host import SiteHost
+    from fedspan.federation.step import find_step
+
+    call = Call("r", 0, 0, find_step(local_noisy_pull), {}, ("a",))
+    with pytest.raises(InputError, match="has no ledger"):
+        SiteHost(fs.Site("a", rows())).perform(call, {"Y": Y, "gamma": GAMMA, "multiplier": 1.0}, -1)

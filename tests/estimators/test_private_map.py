@@ -318,3 +318,12 @@ def test_a_site_that_missed_the_beginning_says_so():
     site = fs.Site("a", np.zeros((3, 2))).at_work({}, 0, 0)
     with pytest.raises(InputError, match="missed the beginning"):
         protocol.local_view(site, np.zeros((1, 2)), np.zeros(2), 1.0, 8)
+
+
+@both
+def test_a_map_of_few_centres_does_not_shrink_to_a_point(share):
+    X = np.random.default_rng(0).normal(size=(400, 6))  # no groups, and every row is tied to every centre
+    settings = {"rows_per_centre": 40.0, "codebooks": 1, "exaggeration_rounds": 50, "rounds": 80, "own_share": 0.0}
+    model = make(share, sums_settings=settings).fit(fs.federate(X, sites=np.arange(400) % 3))
+    left, right, _, _ = model.density_extent_
+    assert right - left > 0.1

@@ -160,7 +160,8 @@ def _print(card: LeakCard, page: Path) -> None:
     if lines:
         table = Table(box=SIMPLE_HEAD, padding=(0, 1))
         for number, column in enumerate(lines[0]):
-            table.add_column(column, justify="right" if number else "left")
+            widest = min(max(len(line[number]) for line in lines), 36)  # names of attacks stay on one line
+            table.add_column(column, justify="right" if number else "left", min_width=None if number else widest)
         for line in lines[1:]:
             table.add_row(*line)
         console.print(table)

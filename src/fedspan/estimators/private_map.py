@@ -74,8 +74,8 @@ class PrivateMaps(FedMap):
                 if unused:
                     raise InputError(f"{name}={unused!r} goes with share='sums' or 'centers', and has no effect here")
             return super().fit(X, y, sites=sites)
-        layout, books = self._settings()
         self._check_privacy()
+        layout, books = self._settings()
         mine = not isinstance(X, Federation)  # rows of a table are the user's own, wherever they are shown
         make = private_map if self.share == "sums" else partial(one_shot_map, privacy=self.privacy)
         with self._fitting(X, y, sites, ensure_min_samples=books.least_rows) as fed:

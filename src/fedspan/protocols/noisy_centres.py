@@ -160,7 +160,7 @@ def noisy_centres(
     covers = "the sums that axes and centres are made of, and so the map"
     if sharers > 1:
         least = sharers + privacy.colluding
-        covers += f", as secure sums over {least} or more sites, {privacy.colluding} of which tell their noise, show it"
+        covers += f", by secure sums of {least} or more sites, at most {privacy.colluding} of which may tell its noise"
     events = {once: 1, each: rounds} if once != each else {once: 1 + rounds}
     spent = gaussian_spent(privacy, fed, events, (covers,), (POSITIONS,) if post_positions else (), ROW_ADDED)
     fed.spent(spent)

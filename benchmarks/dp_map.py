@@ -6,8 +6,8 @@ it. Rows are within a ball of radius 7 around grey .13 (values in [0, 1]; public
 Seeds are of the sample, the split, the start and the noise.
 
 ``FEDSPAN_MAP_SEEDS=100,101,102``, ``FEDSPAN_DP_CASES=60000:8:secure,60000:2:secure,60000:8:plain,5000:8:secure`` (rows,
-epsilon, and how sums are carried; epsilon ``none`` is the map of epsilon 8 with next to no noise). Needs the data folder
-(FEDSPAN_DATA).
+epsilon, and how sums are carried; epsilon ``none`` is the map of epsilon 8 with next to no noise). Needs the data
+folder (FEDSPAN_DATA).
 """
 
 from __future__ import annotations

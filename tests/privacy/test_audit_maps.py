@@ -74,9 +74,7 @@ def test_no_attack_uses_the_truth_of_what_it_guesses():
 
 def test_membership_is_seen_where_centres_are_rows():
     received, truth, public = toy(80, positions=False)
-    own = ReceivedMap(
-        truth, np.ones(80), truth[:, :2], np.zeros(3), np.eye(3), lambda rows: rows[:, :2]
-    )
+    own = ReceivedMap(truth, np.ones(80), truth[:, :2], np.zeros(3), np.eye(3), lambda rows: rows[:, :2])
     found = by_name(audit(Received("toy", "nowhere", map=own), truth=truth, public=public))
     assert found["centres: membership"].measures["auc"] == 1.0
     assert found["centres: the nearest one, given away"].measures["reidentified"] == 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from typing import Any, Self
@@ -77,7 +77,8 @@ class PrivateMaps(FedMap):
         self._check_privacy()
         layout, books = self._settings()
         mine = not isinstance(X, Federation)  # rows of a table are the user's own, wherever they are shown
-        make = private_map if self.share == "sums" else partial(one_shot_map, privacy=self.privacy)
+        one_shot = partial(one_shot_map, privacy=self.privacy)
+        make: Callable[..., PrivateMap] = private_map if self.share == "sums" else one_shot
         with self._fitting(X, y, sites, ensure_min_samples=books.least_rows) as fed:
             found = make(
                 fed, layout=layout, books=books, post_positions=mine or self.post_positions, names=self._names()

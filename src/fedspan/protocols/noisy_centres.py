@@ -17,7 +17,6 @@ variance sigma^2 / (t - c): whoever drops out, the sum has at least sigma^2 that
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,29 +25,30 @@ from numpy.typing import NDArray
 
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
-from fedspan.federation import Federation, SecureSum, Site, step
+from fedspan.federation import Federation, SecureSum
 from fedspan.federation.spent import ROW_ADDED
-from fedspan.linalg.closest import closest
 from fedspan.privacy.mechanisms import GaussianCenters, per_column
-from fedspan.privacy.noise import normal
 from fedspan.protocols.columns import agree_on_columns
 from fedspan.protocols.map_centres import MapCentres
+from fedspan.protocols.noisy_sums import (
+    CELLS_SENSITIVITY,
+    WEIGHT,
+    in_unit_ball,
+    local_noisy_cells,
+    local_noisy_scatter,
+    share_of,
+)
 from fedspan.protocols.privacy_spent import gaussian_spent
 from fedspan.protocols.whole_totals import whole
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: Of a row's sum, and of its count, beside its products or its sum: more of them is more noise on the rest.
-WEIGHT = 0.5
-SCATTER_SENSITIVITY = math.sqrt(1 + 2 * WEIGHT**2)
-CELLS_SENSITIVITY = math.sqrt(1 + WEIGHT**2)
 _AXES_SHARE = 0.25
 #: With more columns the products are not made.
 MOST_COLUMNS = 4096
 #: Centres need so many rows, in deviations of their noise; new ones are so far from others, in deviations of rows.
 _CLEAR, _START, _NUDGE = 2.0, 0.5, 0.2
-_BLOCK_ROWS = 1024
 POSITIONS = "the posted positions of the rows on the map"
 
 
@@ -93,48 +93,6 @@ class NoisyBook:
         return max(centres, 1), min(max(axes, 2), columns)
 
 
-@step
-def local_noisy_scatter(
-    site: Site, center: Matrix, clip: float, multiplier: float, sharers: int, colluding: int
-) -> dict[str, Any]:
-    """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
-    key = _noise_key(site, multiplier, sharers, colluding)
-    d = len(center)
-    S, sums, rows = np.zeros((d, d)), np.zeros(d), 0
-    for U in _in_ball(site, center, clip):
-        S += U.T @ U
-        sums += U.sum(axis=0)
-        rows += len(U)
-    upper = np.triu_indices(d)
-    products = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)) * S[upper]
-    exact = np.concatenate([products, WEIGHT * sums, [WEIGHT * rows]])
-    noisy = exact + SCATTER_SENSITIVITY * _share(multiplier, sharers) * normal(key, exact.shape)
-    return {"products": noisy[: -d - 1], "sums": noisy[-d - 1 : -1], "rows": float(noisy[-1])}
-
-
-@step
-def local_noisy_cells(
-    site: Site,
-    center: Matrix,
-    clip: float,
-    axes: Matrix,
-    centres: Matrix,
-    multiplier: float,
-    sharers: int,
-    colluding: int,
-) -> dict[str, Any]:
-    """Leaves the site: for each centre the sums of z and 1 / 2 over the rows closest to it, with noise; charged."""
-    key = _noise_key(site, multiplier, sharers, colluding)
-    k, r = centres.shape
-    exact = np.zeros((k, r + 1))
-    for U in _in_ball(site, center, clip):
-        Z = _shrunk(U @ axes.T)  # whatever the axes are
-        terms = np.column_stack([Z, np.full(len(Z), WEIGHT)])
-        np.add.at(exact, closest(Z, centres[None])[:, 0], terms)
-    noisy = exact + CELLS_SENSITIVITY * _share(multiplier, sharers) * normal(key, exact.shape)
-    return {"sums": noisy[:, :r], "rows": noisy[:, r]}
-
-
 def noisy_centres(
     fed: Federation, *, privacy: GaussianCenters, book: NoisyBook | None = None, post_positions: bool = False
 ) -> MapCentres:
@@ -159,13 +117,14 @@ def noisy_centres(
     each = 1.0 / math.sqrt((1.0 - _AXES_SHARE) * privacy.mu**2 / rounds)
     covers = "the sums that axes and centres are made of, and so the map"
     if sharers > 1:
-        least = sharers + privacy.colluding
-        covers += f", by secure sums of {least} or more sites, at most {privacy.colluding} of which may tell its noise"
+        parts = sharers + privacy.colluding
+        covers += f", by secure sums of {parts} or more sites, at most {privacy.colluding} of which may tell its noise"
     events = {once: 1, each: rounds} if once != each else {once: 1 + rounds}
     spent = gaussian_spent(privacy, fed, events, (covers,), (POSITIONS,) if post_positions else (), ROW_ADDED)
     fed.spent(spent)
-    told = {
-        "center": per_column("center", privacy.center, d),
+    center = per_column("center", privacy.center, d)
+    told: dict[str, Any] = {
+        "center": center,
         "clip": float(privacy.clip),
         "sharers": sharers,
         "colluding": int(privacy.colluding) if sharers > 1 else 0,
@@ -175,14 +134,14 @@ def noisy_centres(
     shapes = {"products": (d * (d + 1) // 2,), "sums": (d,), "rows": ()}
     total = whole(fed.sum(local_noisy_scatter, multiplier=once, **told), **shapes)
     n = max(total["rows"] / WEIGHT, 1.0)
-    mean = _shrunk(total["sums"][None] / WEIGHT / n)[0]
+    mean = in_unit_ball(total["sums"][None] / WEIGHT / n)[0]
     k, r = book.sizes(n, privacy.mu, d)
     variances, W = _axes(total["products"] / n, mean, r)
 
     fed.log(phase="codebooks", rows=n, centres=k, axes=r)
     C = W @ mean + _START * np.sqrt(variances) * fed.rng.standard_normal((k, r))
     # What is in a sum of all sites: each part has its share, or all of it.
-    deviation = CELLS_SENSITIVITY * _share(each, sharers) * math.sqrt(len(fed.sites)) / WEIGHT
+    deviation = CELLS_SENSITIVITY * share_of(each, sharers) * math.sqrt(len(fed.sites)) / WEIGHT
     least = max(book.least_rows, _CLEAR * deviation)
     counts = np.full(k, n / k)
     for number in fed.rounds(rounds):
@@ -192,7 +151,7 @@ def noisy_centres(
         cells = whole(cells, sums=(k, r), rows=(k,))
         counts = cells["rows"] / WEIGHT
         enough = counts >= least
-        means = _shrunk(cells["sums"] / np.maximum(counts, 1.0)[:, None])
+        means = in_unit_ball(cells["sums"] / np.maximum(counts, 1.0)[:, None])
         C = np.where(enough[:, None], means, C)
         fed.log(small_centres=int((~enough).sum()))
     if not enough.any():
@@ -200,7 +159,7 @@ def noisy_centres(
             f"no centre has more rows than its noise, {least:.0f}: there are too few rows for a map at "
             f"epsilon={privacy.epsilon:g}"
         )
-    return _as_seen(told["center"], float(privacy.clip), mean, W, variances, C[enough], counts[enough], n)
+    return _as_seen(center, float(privacy.clip), mean, W, variances, C[enough], counts[enough], n)
 
 
 def _as_seen(
@@ -264,33 +223,3 @@ def _replaced(rng: np.random.Generator, C: Matrix, counts: Matrix, least: float,
     moved = C.copy()
     moved[few] = C[parents] + _NUDGE * deviations * rng.standard_normal((len(parents), C.shape[1]))
     return moved
-
-
-def _noise_key(site: Site, multiplier: float, sharers: int, colluding: int) -> bytes:
-    """Charge for noise of `multiplier` times the sensitivity, of which this site adds one of so many shares."""
-    if not (math.isfinite(multiplier) and multiplier > 0 and sharers >= 1 and colluding >= 0):
-        raise InputError(f"multiplier={multiplier!r}, sharers={sharers!r} and colluding={colluding!r} are no noise")
-    if sharers > 1:
-        site.hidden_among(sharers + colluding)
-    return site.charged(mu2=multiplier**-2, anew=sharers > 1)
-
-
-def _share(multiplier: float, sharers: int) -> float:
-    return multiplier / math.sqrt(sharers)
-
-
-def _in_ball(site: Site, center: Matrix, clip: float) -> Iterator[Matrix]:
-    """Yield blocks of rows drawn in to the unit ball; what is not a number stands at its centre: no reply tells."""
-    if center.shape != (site.X.shape[1],) or not clip > 0:
-        raise InputError(f"center must be {site.X.shape[1]} numbers, one for each column, and clip={clip!r} above 0")
-    for batch in site.batches(_BLOCK_ROWS):
-        with np.errstate(over="ignore", invalid="ignore"):
-            yield _shrunk((np.asarray(batch.X, dtype=np.float64) - center) / clip)
-
-
-def _shrunk(U: Matrix) -> Matrix:
-    """Return rows drawn in to the unit ball, with room for rounding."""
-    U = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0.0)
-    largest = np.maximum(np.abs(U).max(axis=1, keepdims=True, initial=0.0), 1e-300)  # no square overflows
-    norms = largest * np.linalg.norm(U / largest, axis=1, keepdims=True)
-    return np.asarray(U * np.minimum(1.0, (1 - 1e-9) / np.maximum(norms, 1e-300)))

@@ -69,7 +69,7 @@ def positions_by_both(case: Case) -> LeakEntry | None:
         middle + np.tensordot(weights, told, 1),
         "positions: public rows and centres",
         f"posted positions of {told.shape[1]} rows",
-        f"the map with its {len(found.centres)} centres, and {len(public)} public rows, which it places as the sites do",
+        f"the map with its {len(found.centres)} centres, and {len(public)} public rows, which it places likewise",
         averaged_rows=k,
         averaged_centres=c,
     )
@@ -152,8 +152,8 @@ def rows_in_histograms(case: Case) -> LeakEntry | None:
     long = int((lengths >= _ROUNDS).sum())
     last = int(lengths.max(initial=0))
     said = (
-        f"Of {n:.0f} rows {len(lengths)} are alone in their cell in the last round, {long} of them for {_ROUNDS} rounds "
-        f"or more, one for {last}: their positions are known, as if they were posted, but not whose they are."
+        f"Of {n:.0f} rows {len(lengths)} are alone in their cell in the last round, {long} of them for {_ROUNDS} "
+        f"rounds or more, one for {last}: their positions are known, as if they were posted, but not whose they are."
     )
     facts = {"rounds": len(histograms), "alone_at_the_end": len(lengths), "followed": long, "longest": last}
     return LeakEntry(
@@ -188,7 +188,7 @@ def _best(near: Array, rows: Array, values: Array) -> int:
     tried = np.arange(0, len(rows), -(-len(rows) // 1000))
     sizes = sorted({min(k, near.shape[1]) for k in _NEIGHBOURS})
     errors = [float(np.mean((values[near[tried, :k]].mean(axis=1) - rows[tried]) ** 2)) for k in sizes]
-    return sizes[int(np.argmin(errors))]
+    return int(sizes[int(np.argmin(errors))])
 
 
 def _learned(placed: Array, public: Array, positions: Array) -> Array:

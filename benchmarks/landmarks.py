@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from threadpoolctl import threadpool_limits
 
 import fedspan as fs
 from fedspan import datasets
 from fedspan.errors import DataMissingError
+from fedspan.estimators.spectral import spectral_clusters
 from fedspan.linalg import kernel_matrix, landmark_form, mmd2, nearest
 from fedspan.linalg.landmark_form import METHODS
 from fedspan.protocols.feddl import feddl
@@ -117,9 +117,7 @@ def _clusters(name: str, X: np.ndarray, y: np.ndarray, n_y: int) -> dict[str, fl
 
 def _pooled(A: np.ndarray, k: int) -> np.ndarray:
     root = A.sum(axis=1) ** -0.5
-    vectors = np.linalg.eigh(root[:, None] * A * root)[1][:, -k:]
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
-    return KMeans(k, n_init=10, random_state=0).fit(vectors).labels_
+    return spectral_clusters(np.linalg.eigh(root[:, None] * A * root)[1][:, -k:], k, 0).labels_
 
 
 if __name__ == "__main__":

@@ -264,3 +264,14 @@ def test_few_and_thin_rows():
             make(name).fit(blobs(3)[0])
         with pytest.raises(InputError, match="n_samples=3: a map needs at least 4 rows"):
             make(name).fit(fs.federate(blobs(3)[0], sites=[0, 0, 1]))
+
+
+def test_record_says_how_many_neighbours_the_map_keeps():
+    X = np.random.default_rng(3).normal(size=(80, 4))
+    model = fs.FedUMAP(30, rounds=3, n_epochs=30, random_state=0).fit(fs.federate(X, sites=np.arange(80) % 2))
+    ten = [np.argsort(((model.factor_ - row) ** 2).sum(axis=1)) for row in model.factor_]
+    near = [np.argsort(((model.embedding_ - row) ** 2).sum(axis=1)) for row in model.embedding_]
+    kept = np.mean([len(set(a[1:11]) & set(b[1:11])) / 10 for a, b in zip(ten, near, strict=True)])
+    logged = {name: value for entry in model.run_.metrics for name, value in entry.values.items()}
+    assert logged["preserved"] == pytest.approx(kept, abs=0.01)  # residuals may decide a tie or two
+    assert (logged["preserved_neighbors"], logged["preserved_sample"]) == (10, 80)

@@ -15,7 +15,7 @@ import fedspan as fs
 from fedspan.aggregation import GeometricMedian, SpectralFilter
 from fedspan.attacks import ALittleIsEnough, RandomNoise, ScaledReverse
 from fedspan.datasets import load_mice_protein
-from fedspan.errors import DataMissingError, InputError
+from fedspan.errors import DataMissingError, FedspanError, InputError
 from fedspan.linalg import bottleneck_distance, matched_share
 
 from ..protocols.mixtures import federation, mixture
@@ -242,6 +242,64 @@ def test_a_random_start_that_leaves_a_cluster_out_is_mended():
     assert mended >= 2
 
 
+@pytest.mark.parametrize("options", [{}, {"start": "spectral", "update": "exact"}, {"assignment": "soft"}])
+def test_the_mean_of_the_targets_does_not_change_the_slopes(options):
+    made = mixture(41, sizes=(15,) * 30, k=2, d=4)
+    model = fitted(made, 2, **options)
+    for shift, digits in ((1e5, 1e-7), (1e8, 1e-5)):
+        other = fs.FedMixedRegressor(2, random_state=0, **options).fit(made[0], made[1] + shift, sites=made[2])
+        np.testing.assert_allclose(other.coef_, model.coef_, atol=digits)
+        np.testing.assert_allclose(other.intercept_ - shift, model.intercept_, atol=digits)
+
+
+def test_new_rows_that_cannot_be_judged_get_a_sentence():
+    made = mixture(43, sizes=(15,) * 20, k=2, d=4)
+    model = fitted(made, 2, start="spectral", update="exact")
+    X, y = made[0][:3], made[1][:3]
+    for rows, targets in ((X[:0], y[:0]), (X * np.nan, y), (X, y * np.nan), (X, y[:2]), (X * 1e200, y), (X, y * 1e200)):
+        with pytest.raises(FedspanError, match="X_new"):
+            model.assign(rows, targets)
+    assert np.isfinite(model.assign(X * 1e90, y * 1e90).proba).all()
+
+
+def test_targets_whose_squares_vanish_are_refused():
+    made = mixture(43, sizes=(15,) * 20, k=2, d=4)
+    with pytest.raises(InputError, match="their squares vanish"):
+        fs.FedMixedRegressor(2).fit(made[0], 1e-200 * made[1], sites=made[2])
+
+
+def test_a_site_that_does_not_answer_in_the_end_is_told_and_has_no_cluster():
+    made = mixture(44, sizes=(15,) * 20, k=2, d=4)
+
+    def silent(replies, bad, rng, call):
+        return {site: {"losses": "none"} for site in bad} if "local_losses" in call.step else {}
+
+    fed = federation(made).corrupt(silent, sites=["0003"])
+    with pytest.warns(UserWarning, match="'0003' gave no valid answer in the end"):
+        model = fs.FedMixedRegressor(2, start="spectral", update="exact", random_state=0).fit(fed)
+    assert model.labels_[3] == -1
+    with pytest.raises(InputError, match="site='0003' gave no valid answer in the end"):
+        model.predict(made[0][:2], site="0003")
+
+
+def test_the_default_start_of_classes_is_the_spectral_one():
+    made = mixture(45, sizes=(30,) * 20, k=2, d=3)
+    y = (made[1] > 0.0).astype(float)
+    one, other = (
+        fs.FedMixedRegressor(2, loss="logistic", random_state=0, max_rounds=20, tol=0.0, **options).fit(
+            made[0], y, sites=made[2]
+        )
+        for options in ({}, {"start": "spectral"})
+    )
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+
+
+def test_steps_that_are_too_long_are_said_to_diverge():
+    made = mixture(42, sizes=(15,) * 30, k=2, d=4)
+    with pytest.raises(InputError, match="the models diverged in round"):
+        fitted(made, 2, start="spectral", local_steps=1, step_size=3.0)
+
+
 def test_too_many_clusters_are_told():
     made = mixture(16, sizes=(10,) * 40, k=1, d=3)
     with pytest.warns(UserWarning, match=r"the same model as another one|has no sites"):
@@ -393,7 +451,9 @@ def test_parameters_are_saved_and_anchors_can_be_perturbed(tmp_path):
         ({"aggregator": "median"}, "aggregator='median'"),
         ({"n_clusters": "auto", "aggregator": GeometricMedian()}, "believes all sites"),
         ({"n_starts": 3}, "goes with start='random'"),
-        ({"loss": "logistic"}, "goes with update='fedavg', and with start='spectral' or 'random'"),
+        ({"loss": "logistic", "update": "exact"}, "goes with update='fedavg', not with 'exact'"),
+        ({"loss": "logistic", "p_min": 0.1}, "p_min=... is for the anchors"),
+        ({"p_min": 0.6}, "p_min=0.6 must be a finite number above 0 and at most 0.5"),
         ({"start": "spectral", "p_min": 0.1}, "p_min=... is for the anchors"),
         ({"start": "random", "perturbation": 0.1}, "perturbation=... is for the anchors"),
         ({"features": "polynomial", "degree": 0}, "degree=0"),

@@ -298,14 +298,17 @@ def test_a_cluster_that_may_be_missing_is_told():
     """The only start that is tried lies in one of three clusters, and nothing is allowed to mend it, then all."""
     made = mixture(3, sizes=(8,) * 60, k=3, d=4)
     fed = federation(made)
-    options = fs.FedMixedRegressor(3, update="exact", max_rounds=1).get_params(deep=False) | {"acceleration": 0}
+    options = fs.FedMixedRegressor(3, update="exact", max_rounds=1).get_params(deep=False) | {
+        "acceleration": 0,
+        "origin": None,
+    }
     models = np.vstack([made[4][:1], made[4][1:].mean(axis=0), made[4][1:].mean(axis=0)])
     found = Refinement(models, np.ones(3), np.ones(3), 1.0, 1, True, {})
     silent = options | {"assignment": "soft"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixed_mending, "_put_to_use", lambda *given: None)
         with pytest.warns(UserWarning, match="a cluster may be missing"):
-            mixed_mending.settled(fed, found, silent, covered=False)
+            mixed_mending.settled(fed, found, silent)
     who = mixed_mending.settled(fed, found, options)[1]
     assert matched_share(who.labels, made[3]) > 0.95
 

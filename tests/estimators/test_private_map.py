@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
@@ -327,3 +331,38 @@ def test_a_map_of_few_centres_does_not_shrink_to_a_point(share):
     model = make(share, sums_settings=settings).fit(fs.federate(X, sites=np.arange(400) % 3))
     left, right, _, _ = model.density_extent_
     assert right - left > 0.1
+
+
+IN_THE_PLANE = dict.fromkeys(
+    (
+        "check_dont_overwrite_parameters",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_fit2d_predict1d",
+    ),
+    "it sets n_components=1, and this map is one in the plane",
+)
+LAYS_OUT = dict.fromkeys(
+    ("check_transformer_general", "check_transformer_data_not_an_array"),
+    "fit lays rows out, and transform places them by centres: that is not the same",
+)
+
+
+@parametrize_with_checks(
+    [fs.FedTSNE(share="sums", sums_settings={"rounds": 2, "exaggeration_rounds": 1})],
+    expected_failed_checks=lambda _: IN_THE_PLANE | LAYS_OUT,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_the_lines_of_the_page_run(capsys):
+    page = Path(__file__).parents[2] / "docs" / "private-map.md"
+    names: dict[str, object] = {}
+    for lines in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+        exec(compile(lines, str(page), "exec"), names)
+    said = capsys.readouterr().out
+    assert said.startswith("(64, 64) (")
+    assert "epsilon 8 (accountant: 8) at delta 1e-05 for one row of one site added or removed" in said

@@ -139,6 +139,9 @@ SETTINGS = {
     "orthogonal_iteration.orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
     "feature_scaling.feature_scaling": {},
     "feddl.feddl": {"n_landmarks": 6, "rounds": 3, "n_frequencies": 8},
+    # one round from public moments: after other last bits, a secure sum's say, the next question has other noise
+    "private_feddl.private_feddl": {"privacy": GaussianGradient(50.0, 1e-5, 0.0, 2.0), "n_landmarks": 6, "rounds": 1},
+    "private_feddl.seen_with_noise": {"privacy": GaussianData(50.0, 1e-5, 9.0)},
     "federated_k_means.federated_k_means": {"n_clusters": 6, "n_init": 2, "max_iter": 4},
     "map_centres.map_centres": {"books": BOOKS},
     "private_map.private_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
@@ -148,9 +151,6 @@ SETTINGS = {
         "book": NoisyBook(centres=5, axes=3, k_means_rounds=2),
     },
     "centre_labels.centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
-    # one round from public moments: after other last bits, a secure sum's say, the next question has other noise
-    "private_feddl.private_feddl": {"privacy": GaussianGradient(50.0, 1e-5, 0.0, 2.0), "n_landmarks": 6, "rounds": 1},
-    "private_feddl.seen_with_noise": {"privacy": GaussianData(50.0, 1e-5, 9.0)},
     "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
 }
 
@@ -176,6 +176,7 @@ MIXTURES = {
     "target_moments.target_moments": {},
     "cluster_assignment.cluster_assignment": {"models": NEAR},
     "count_clusters.count_clusters": {"start": np.zeros(3), "flips": 5},
+    "count_clusters.spread_over_noise": {"start": np.zeros(3), "flips": 5},
 }
 CLASSES = {"logistic_fedx.logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"}}
 SETTINGS |= MIXTURES | CLASSES

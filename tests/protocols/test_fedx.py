@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedspan as fs
-from fedspan.aggregation import CoordinateMedian, GeometricMedian, Mean, TrimmedMean
+from fedspan.aggregation import CoordinateMedian, GeometricMedian, Krum, Mean, TrimmedMean
 from fedspan.errors import InputError
 from fedspan.linalg import SiteStack, bottleneck_distance
 from fedspan.protocols.fedx import fedx
@@ -173,8 +173,12 @@ def test_a_rule_that_refuses_a_small_cluster_leaves_its_model_and_refuses_when_a
     y[first:] = X[first:] @ models[0]
     models[1] = -3 * models[1] + 0.1
     fed = fs.federate(X, y, sites=made[2])
-    found = fedx(fed, models=models, aggregator=TrimmedMean(2), max_rounds=3)
+    found = fedx(fed, models=models, aggregator=Krum(2), max_rounds=3)
     np.testing.assert_array_equal(found.models[1], models[1])
+    assert found.refused == (1,)
+    lowered = fedx(fed, models=models, aggregator=TrimmedMean(2), max_rounds=3)  # nobody is trimmed of one value
+    assert np.linalg.norm(lowered.models[1] - models[1]) > 0.0
+    assert not lowered.refused
     with pytest.raises(InputError, match="f=9 is too many"):
         fedx(fed, models=models, aggregator=TrimmedMean(9), max_rounds=3)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.aggregation import GeometricMedian, SpectralFilter, TrimmedMean
+from fedspan.aggregation import GeometricMedian, Krum, SpectralFilter, TrimmedMean
 from fedspan.attacks import Ones
 from fedspan.errors import FedspanError, InputError
 from fedspan.linalg import bottleneck_distance, matched_share
@@ -134,8 +134,10 @@ def test_a_rule_that_refuses_a_small_cluster_leaves_its_model_in_exact_rounds_to
     X, y = made[0], made[0] @ made[4][0]
     y[:8] = X[:8] @ made[4][1]
     fed, near = fs.federate(X, y, sites=made[2]), made[4] + 0.01
-    found = fedx(fed, models=near, update="exact", aggregator=TrimmedMean(2), max_rounds=3)
-    np.testing.assert_array_equal(found.models[1], near[1])
+    for update in ("exact", "fedavg"):
+        found = fedx(fed, models=near, update=update, aggregator=Krum(2), max_rounds=3)
+        np.testing.assert_array_equal(found.models[1], near[1])
+        assert found.refused == (1,)
     with pytest.raises(InputError, match="f=9 is too many"):
         fedx(fed, models=near, update="exact", aggregator=TrimmedMean(9), max_rounds=3)
 

@@ -202,6 +202,15 @@ def test_votes_of_a_minority_do_not_buy_a_candidate():
     assert sorted(chosen % 3) == [0, 1, 2]
 
 
+def test_votes_find_a_small_cluster_beside_one_of_most_sites():
+    """What candidates of its own cluster differ by is noise to a site, also where most candidates are such."""
+    rng = np.random.default_rng(1)
+    labels = np.repeat([0, 1, 2], [13, 32, 75])
+    points = np.array([[0.0, 3.0], [3.0, 0.0], [0.0, 0.0]])[labels] + 0.5 * rng.normal(size=(120, 2))
+    losses = np.sum((points[:, None] - points[None]) ** 2, axis=2)
+    assert sorted(labels[chosen_by_votes(losses, 3)]) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(("find", "options"), [(moment_descent, {"miss": 0.1}), (spectral_start, {})])
 def test_starts_with_a_filter_survive_sites_that_push_together(find, options):
     made = mixture(10, sizes=(10,) * 80, k=2, d=12)

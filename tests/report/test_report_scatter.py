@@ -193,3 +193,33 @@ def test_script_blends_by_opacity():
 
 def test_script_has_round_ticks():
     assert run_points("return Points.ticks(-0.6, 1.1, 4)") == [[-0.5, "−0.5"], [0, "0"], [0.5, "0.5"], [1, "1.0"]]
+
+
+def test_script_thins_the_same_points_wherever_a_stretch_begins():
+    drawn = run_points(
+        "const at = (span, every) => {"
+        "  const data = new Int32Array(22).fill(-1);"
+        "  const stamp = { places: Int32Array.of(0), opacities: Int32Array.of(128) };"
+        "  const points = Float32Array.from({ length: 40 }, (_, i) => (i % 2 ? 0 : i / 2 + 1));"
+        "  const order = Array.from({ length: 20 }, (_, i) => i);"
+        "  const target = { data, stride: 22, pad: 0, right: 22, bottom: 1 };"
+        "  const place = { ax: 1, bx: 0, ay: 1, by: 0 };"
+        "  Points.paint(target, points, order, span, new Uint8Array(20), place, [0], [stamp], every);"
+        "  return Array.from(data).flatMap((v, i) => (v === -1 ? [] : [i - 1])) };"
+        "return [at([0, 20], 1), at([0, 20], 3), at([4, 14], 3)]"
+    )
+    assert drawn == [list(range(20)), list(range(0, 20, 3)), [6, 9, 12]]
+
+
+def test_clusters_come_first_and_a_map_has_no_axes():
+    n = 150
+    points = np.random.default_rng(0).normal(size=(n, 2))
+    drawn = page_of(points, labels=np.arange(n) % 3, clusters=np.arange(n) % 5, x_label="", y_label="")
+    data = drawn.map_data()
+    assert list(data["ways"]) == ["cluster", "site", "label", "density"]
+    assert np.array_equal(unpacked(data["ways"]["cluster"]["codes"]), np.arange(n) % 5)
+    assert data["axes"] == ["", ""]
+    assert "the axes mean nothing by themselves" in drawn.text
+    density = data["ways"]["density"]
+    assert density["ordered"]
+    assert np.bincount(unpacked(density["codes"])).max() <= n / 8 + 2

@@ -78,3 +78,9 @@ def test_all_parts_are_printed_and_saved(tmp_path, capsys):
     assert "1 [0.3]" in printed  # brackets are not markup
     saved = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert saved["parts"][1]["values"] == {"normal": 3.0, "dos": 5.0}
+
+
+def test_small_values_of_logarithmic_curves_are_told_from_zero():
+    given = {"a": ([0.0, 1.0], [1e-2, 2e-5])}
+    assert Curves("t", "x", given, "r", at=[0.0, 1.0], log=True).printed()[1] == [["0", "0.0100"], ["1", "2.0e-05"]]
+    assert Curves("t", "x", given, "r", at=[1.0]).printed()[1] == [["1", "0.0000"]]

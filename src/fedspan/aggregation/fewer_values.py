@@ -15,9 +15,10 @@ from fedspan.aggregation.trimmed_mean import TrimmedMean
 def for_fewer_values(aggregator: Aggregator, count: int) -> Aggregator:
     """Return the rule nearest to `aggregator` that `count` values allow; the same one, if they allow it.
 
-    For sites that drop out in the middle of a run, never for a rule that does not fit the federation. `MedianOfMeans`
-    gets as many groups as values, `Krum`, `MultiKrum` and `TrimmedMean` assume as many bad sites as they can among
-    those that are left. Each is the strictest that is defined, and tolerates fewer liars than it was set up for.
+    For sites that drop out in the middle of a run and for groups of them, never for a rule that does not fit the
+    federation. `MedianOfMeans` gets as many groups as values, `Krum`, `MultiKrum` and `TrimmedMean` assume as many bad
+    sites as they can among those that are left. Each is the strictest that is defined, and tolerates fewer liars than
+    it was set up for.
 
     Examples
     --------
@@ -39,3 +40,18 @@ def for_fewer_values(aggregator: Aggregator, count: int) -> Aggregator:
             return aggregator if fitting is inner else replace(aggregator, aggregator=fitting)
         case _:
             return aggregator
+
+
+def within_a_group(aggregator: Aggregator, count: int, everybody: int) -> Aggregator:
+    """Return the rule for `count` of `everybody`, who are said to be a group of their own: a cluster, for example.
+
+    All the liars that a rule was set up for may be in one group, which bears fewer than half of its own size. A rule
+    that does not fit everybody is left as it is, and says so itself.
+
+    Examples
+    --------
+    >>> within_a_group(Krum(20), 25, 100), within_a_group(Krum(60), 25, 100)
+    (Krum(f=11), Krum(f=60))
+    """
+    fits = for_fewer_values(aggregator, everybody) is aggregator
+    return for_fewer_values(aggregator, count) if fits else aggregator

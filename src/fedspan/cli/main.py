@@ -13,6 +13,7 @@ from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
 PAPERS = {
+    "fed-tsne": "fedspan.reproduce.fed_tsne",
     "fedpca": "fedspan.reproduce.fedpca",
     "few-shot": "fedspan.reproduce.few_shot",
     "mixed-regression": "fedspan.reproduce.mixed_regression",

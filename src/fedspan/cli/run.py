@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -24,9 +25,7 @@ from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.progress import ProgressBar
 from fedspan.federation import Federation, RunRecord
 from fedspan.report import Scatter, write_report
-
-#: Most points that a report's scatter shows.
-MOST_POINTS = 100_000
+from fedspan.report.maps import MOST_POINTS, map_of
 
 
 def run_study(study: Study, *, resume: bool = False) -> Path:
@@ -106,7 +105,12 @@ def finish(
 
 
 def scatter_of(models: Sequence[Any], tables: Sequence[SiteTable]) -> Scatter | None:
-    """Return the first two coordinates of the rows, where the last model gives any; at most `MOST_POINTS` of them."""
+    """Return the map that the last model has, or the rows' first two coordinates where it gives any."""
+    labelled = all(table.labels is not None for table in tables)
+    if hasattr(models[-1], "row_sites_"):
+        posted = np.bincount(models[-1].row_sites_, minlength=len(tables)) > 0  # the others are on no map
+        labels = [_labels(table) for table, there in zip(tables, posted, strict=True) if there]
+        return map_of(models[-1], np.concatenate(labels) if labelled else None)
     if not hasattr(models[-1], "transform"):
         return None
     total = sum(len(table.frame) for table in tables)
@@ -121,8 +125,7 @@ def scatter_of(models: Sequence[Any], tables: Sequence[SiteTable]) -> Scatter | 
         points.append(coordinates[:, :2])
         names.append(np.full(len(coordinates), table.name))
         rows.append(np.arange(0, len(table.frame), step))
-        labels.append(table.labels[::step] if table.labels is not None else np.full(len(coordinates), ""))
-    labelled = all(table.labels is not None for table in tables)
+        labels.append(_labels(table)[::step])
     return Scatter(
         np.concatenate(points),
         np.concatenate(names),
@@ -131,6 +134,10 @@ def scatter_of(models: Sequence[Any], tables: Sequence[SiteTable]) -> Scatter | 
         x_label="component 1",
         y_label="component 2",
     )
+
+
+def _labels(table: SiteTable) -> NDArray[Any]:
+    return table.labels if table.labels is not None else np.full(len(table.frame), "")
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from fedspan.estimators.privacy import seen_by
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.linalg.landmark_form import METHODS, LandmarkForm, landmark_form
+from fedspan.linalg.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.subspaces import with_fixed_signs
 from fedspan.protocols.map_placement import place_on_map
 
@@ -28,6 +29,9 @@ Matrix = NDArray[np.float64]
 
 #: A map of fewer rows says nothing.
 _FEWEST = 4
+#: Rows whose neighbourhoods are compared with those on the map, and how many neighbours of each.
+_SAMPLE = 1000
+_COMPARED = 10
 
 
 class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
@@ -71,6 +75,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
             indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs, self.device)
             fed.log(phase="layout")
             embedding = self._layout(fed, indices, distances * np.float32(found.scale), start)
+            _log_preserved(fed, np.asarray(embedding), indices)
             fed.stop(f"landmarks, neighbours and layout of {n} rows done")
         order = row_order(X, sites, n)
         self.row_sites_ = in_order(order, self.row_sites_)
@@ -132,6 +137,16 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
             "offset": self.offset_,
             "embedding": self.embedding_,
         }
+
+
+def _log_preserved(fed: Federation, positions: Array, indices: Array) -> None:
+    """Log which share of the nearest rows, by landmark distances, are also nearest on the map, for a sample of rows."""
+    if not np.isfinite(positions).all():
+        return
+    k = min(_COMPARED, indices.shape[1])
+    some = np.sort(fed.rng.choice(len(positions), min(_SAMPLE, len(positions)), replace=False))
+    share = shared_neighbors(map_neighbors(positions, k, some), indices[some, :k])
+    fed.log(preserved=share, preserved_neighbors=k, preserved_sample=len(some))
 
 
 def principal_positions(C: Array, n_components: int, rng: np.random.Generator) -> Matrix:

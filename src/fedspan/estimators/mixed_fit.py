@@ -27,12 +27,14 @@ def started(fed: Federation, k: int, theta0: Matrix, scale: float, options: Mapp
     """Run the start that was asked for, about the model `theta0` (d,)."""
     common: dict[str, Any] = {"n_clusters": k, "n_columns": len(theta0), "start": theta0}
     aggregator = options["aggregator"]
-    if options["start"] == "moment_descent":
+    # Anchors solve least squares: models of classes begin with the spectral start instead.
+    chosen = "spectral" if options["loss"] == "logistic" and options["start"] != "random" else options["start"]
+    if chosen == "moment_descent":
         found = moment_descent(
             fed, **common, aggregator=aggregator, p_min=options["p_min"], perturbation=options["perturbation"]
         )
         return found if found.covered or aggregator is not None else _or_spectral(fed, found, common)
-    if options["start"] == "spectral":
+    if chosen == "spectral":
         return spectral_start(fed, **common, aggregator=aggregator)
     if options["n_starts"] > 1:
         loss, starts = options["loss"], options["n_starts"]
@@ -47,7 +49,7 @@ def refined(fed: Federation, models: Matrix, options: Mapping[str, Any]) -> Refi
     settings |= {"rate": options["step_size"], "acceleration": options["acceleration"]}
     if options["loss"] == "logistic":
         return logistic_fedx(fed, models=models, **settings)
-    return fedx(fed, models=models, update=options["update"], **settings)
+    return fedx(fed, models=models, update=options["update"], origin=options["origin"], **settings)
 
 
 def _or_spectral(fed: Federation, found: Start, common: Mapping[str, Any]) -> Start:

@@ -47,9 +47,11 @@ def check_parameters(model: Any) -> None:
             whole_number(name, value, least, why=", or 'auto'")
     for name in ("tol", "perturbation"):
         real_number(name, getattr(model, name), least=0)
-    for name in ("step_size", "p_min"):
-        if getattr(model, name) is not None:
-            real_number(name, getattr(model, name), above=0)
+    if model.step_size is not None:
+        real_number("step_size", model.step_size, above=0)
+    if model.p_min is not None:
+        most = 1.0 if isinstance(model.n_clusters, str) else 1.0 / model.n_clusters
+        real_number("p_min", model.p_min, above=0, most=most * (1.0 + 1e-9), why=", the smallest cluster's share")
     _check_combinations(model)
 
 
@@ -74,8 +76,8 @@ def _check_combinations(model: Any) -> None:
         raise InputError("n_clusters='auto' believes all sites: give a number where an aggregator is needed")
     if model.n_starts > 1 and model.start != "random":
         raise InputError(f"n_starts={model.n_starts} goes with start='random', not with {model.start!r}")
-    if model.loss == "logistic" and (model.update != "fedavg" or model.start == "moment_descent"):
-        raise InputError("loss='logistic' goes with update='fedavg', and with start='spectral' or 'random'")
+    if model.loss == "logistic" and model.update != "fedavg":
+        raise InputError(f"loss='logistic' goes with update='fedavg', not with {model.update!r}")
     for name, used in (("perturbation", model.perturbation), ("p_min", model.p_min is not None)):
-        if used and model.start != "moment_descent":
-            raise InputError(f"{name}=... is for the anchors of start='moment_descent'")
+        if used and (model.start != "moment_descent" or model.loss == "logistic"):
+            raise InputError(f"{name}=... is for the anchors of start='moment_descent' and squared losses")

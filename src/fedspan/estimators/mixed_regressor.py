@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from fedspan.aggregation import Aggregator
-from fedspan.errors import InputError
+from fedspan.errors import FedspanError, InputError
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.mixed_features import FeatureMap
 from fedspan.estimators.mixed_fit import refined, started
@@ -32,6 +32,8 @@ from fedspan.protocols.target_moments import target_moments
 Array = NDArray[Any]
 _MEMORY = 5  # of Anderson's extrapolation, where nobody says otherwise
 _CLASSES = "loss='logistic' needs the classes 0 and 1 in y, and there are other values: code them as 0 and 1"
+_LARGEST = 1e100  # of rows to assign: squares must not overflow
+_SMALLEST = 1e-120  # of targets: nor vanish
 _LOGITS = 3.0  # length of random models of logits: short ones would all be worse than the shortest
 
 
@@ -75,8 +77,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         deviations one, or not at all. The models are given in the features' own units whatever it is.
     loss : {"squared", "logistic"}, default="squared"
         "logistic": y holds 0 and 1, `predict` gives the probability of 1, and `score` the accuracy. Only with
-        update="fedavg", and with the starts "spectral" and "random", which chooses by the loss on every fourth row,
-        held back.
+        update="fedavg". There are no anchors: the start "moment_descent" is the spectral one then; "random" chooses by
+        the loss on every fourth row, held back.
     step_size : float, optional
         Of the local steps, in units of the scaled features; not for "exact". Default: `fedspan.protocols.fedx.fedx`.
         Where a site takes several steps, its own are at most one over its largest eigenvalue whatever is said here.
@@ -94,7 +96,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     aggregator : Aggregator, optional
         How replies are combined where some sites may lie, in both phases. Try
         ``fedspan.aggregation.SpectralFilter()``: medians of distances are moved far by sites that push together.
-        Single replies are then needed. Not with n_clusters="auto".
+        Single replies are then needed. Not with n_clusters="auto". A rule with a number of liars is set up for all
+        sites; where a cluster can bear fewer, it expects as many as that there, and a warning says so.
     random_state : int, optional
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
@@ -109,7 +112,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     noise_ : array (k,)
         Standard deviation of the noise in each cluster (NaN for the logistic loss).
     labels_ : array (one per site)
-        The most probable cluster of each site, in the order of ``sites_``; -1 where a site did not answer.
+        The most probable cluster of each site, in the order of ``sites_``; -1 (and a warning) where a site gave no
+        valid answer in the end.
     proba_ : array (sites, k)
     cluster_rows_ : array (k,)
         Number of rows in each cluster.
@@ -250,9 +254,14 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         Its confidence allows for the noise of the targets and of the models.
         """
         check_is_fitted(self)
-        X = self._validated(X_new)
-        y = self._checked_target(y_new)
-        check_consistent_length(X, y)
+        try:
+            X = self._validated(X_new)
+            y = self._checked_target(y_new)
+            check_consistent_length(X, y)
+        except ValueError as error:
+            raise error if isinstance(error, FedspanError) else InputError(f"X_new, y_new: {error}") from None
+        if not max(np.abs(X).max(), np.abs(y).max()) < _LARGEST:
+            raise InputError(f"X_new and y_new must hold numbers below {_LARGEST:g}")
         features = self._map().transform(X)
         if self.loss == "logistic":
             if not np.isin(y, (0.0, 1.0)).all():
@@ -271,6 +280,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if self.loss == "logistic" and other_classes(fed, robust=self.aggregator is not None):
             raise InputError(_CLASSES)
         centre, deviation = target_moments(fed, aggregator=self.aggregator)
+        if 0.0 < max(abs(centre), deviation) < _SMALLEST:
+            raise InputError(f"the targets are smaller than {_SMALLEST:g}, and their squares vanish: multiply y first")
         found = feature_scaling(
             fed, scaling=self.scaling, center=self.fit_intercept, names=names, aggregator=self.aggregator
         )
@@ -285,7 +296,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if k == "auto":
             k = count_clusters(prepared, start=theta0, most=min(self.max_clusters, len(fed.sites)))
         scale = deviation if deviation > 0.0 else 1.0
-        options = self._options(scale)
+        options = self._options(scale) | {"origin": theta0}
         if self.loss == "logistic" and self.start == "random":
             begun = started(prepared, int(k), np.zeros_like(theta0), _LOGITS, options)
             models = begun.models
@@ -294,12 +305,19 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             models = self._in_logits(begun.models, centre) if self.loss == "logistic" else begun.models
         grow_to = min(self.max_clusters, len(fed.sites)) if self.n_clusters == "auto" else 0
         first = refined(prepared, models, options)
-        done, who = settled(prepared, first, options, grow_to=grow_to, covered=begun.covered)
+        done, who = settled(prepared, first, options, grow_to=grow_to)
         if not done.converged and self.tol > 0.0:
             warnings.warn(
                 f"max_rounds={self.max_rounds} were over before the models moved by less than tol={self.tol:g} of the "
                 "longest one: raise max_rounds, or tol if that is near enough",
                 ConvergenceWarning,
+                stacklevel=3,
+            )
+        silent = [name for name, label in zip(who.sites, who.labels, strict=True) if label < 0]
+        if silent:
+            shown = ", ".join(map(repr, silent[:5])) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
+            warnings.warn(
+                f"{shown} gave no valid answer in the end, and have no cluster (label -1): find it with assign",
                 stacklevel=3,
             )
         self._keep(done, who)
@@ -350,7 +368,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if name not in self.sites_:
             raise InputError(f"site={name!r} was not in the fit: find its cluster with assign(X_new, y_new)")
         i = self.sites_.index(name)
-        if self.assignment == "soft" or self.labels_[i] < 0:
+        if self.labels_[i] < 0:
+            raise InputError(f"site={name!r} gave no valid answer in the end: find its cluster with assign")
+        if self.assignment == "soft":
             return cast(NDArray[np.float64], self.proba_[i])
         return np.asarray(np.eye(self.n_clusters_)[self.labels_[i]])
 

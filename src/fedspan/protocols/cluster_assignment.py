@@ -47,6 +47,8 @@ class ClusterAssignment:
         Standard deviation of the noise in each cluster.
     log_likelihood : float
         Of all rows of the sites that answered, with the clusters' shares as prior.
+    losses : array (M, k), counts : array (M,)
+        Every site's loss under each model, and its number of rows, as it says; 0 and 1 for silent sites.
     """
 
     sites: tuple[str, ...]
@@ -57,6 +59,12 @@ class ClusterAssignment:
     rows: Vector
     noise: Vector
     log_likelihood: float
+    losses: Matrix
+    counts: Vector
+
+    def sites_of(self, cluster: int) -> list[str]:
+        """Return the sites of a cluster."""
+        return [name for name, label in zip(self.sites, self.labels, strict=True) if label == cluster]
 
 
 def cluster_assignment(
@@ -89,7 +97,7 @@ def cluster_assignment(
     likelihood = float(logsumexp(score, axis=1).sum())
     if parameters is not None:
         likelihood -= 0.5 * float(np.log(2.0 * np.pi)) * float(counts[known].sum())
-    return ClusterAssignment(fed.sites, labels, nearest, everybody, shares, rows, noise, likelihood)
+    return ClusterAssignment(fed.sites, labels, nearest, everybody, shares, rows, noise, likelihood, losses, counts)
 
 
 def _scores(losses: Matrix, counts: Vector, shares: Vector, noise: Vector) -> Matrix:

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
+from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies
 from fedspan.protocols.refinement import Moved, Vector
@@ -17,35 +18,37 @@ _TINY = np.finfo(np.float64).tiny
 def combined_changes(federation: Federation, replies: Replies, shape: tuple[int, ...], aggregator: Aggregator) -> Moved:
     """Combine the `change` of every cluster's sites; a site counts in a cluster by the `part` of it that it says.
 
-    Parts are at most 1 in all, so that a liar counts no more than an honest site. Where the rule refuses a cluster,
-    because too few sites are in it, its model stays for now.
+    Parts are at most 1 in all, so that a liar counts no more than an honest site. A rule for more liars than a cluster
+    can bear expects as many as that; where it refuses a cluster all the same, because too few sites are in it, its
+    model stays for now.
     """
     k = shape[0]
     replies = federation.accept(replies, lambda reply: _checked(reply, k))
     part, change, counts = replies.stack("part"), replies.stack("change"), replies.stack("n")
     known = believed(aggregator, counts)
     moved, trust, names = np.zeros(shape), dict.fromkeys(replies, 0.0), list(replies)
-    refusals: list[InputError] = []
+    refusals: dict[int, InputError] = {}
     for j in range(k):
         there = np.flatnonzero(part[:, j] > 0.0)
         if not there.size:
             continue
         values = change[there] if change.ndim == 2 else change[there, j]
         try:
-            combined = aggregator(values, part[there, j] * (1.0 if known is None else known[there]))
+            rule = within_a_group(aggregator, there.size, len(federation.sites))
+            combined = rule(values, part[there, j] * (1.0 if known is None else known[there]))
         except InputError as error:
-            refusals.append(error)
+            refusals[j] = error
             continue
         moved[j] = combined.value
         share = float(part[:, j].sum() / max(part.sum(), _TINY))
         for i, weight in zip(there, combined.weights, strict=True):
             trust[names[i]] += share * float(weight)
     if len(refusals) == np.count_nonzero(part.sum(axis=0)):
-        raise refusals[0]
+        raise next(iter(refusals.values()))
     # Reported numbers of rows are not believed unless the rule believes them: then all sites are as large as most.
     size = np.full(len(names), float(np.median(counts))) if known is None else counts.astype(np.float64)
     loss = _total_loss(replies, size, believe=known is not None)
-    return Moved(moved, size @ part, part.sum(axis=0), loss, tuple(names), trust)
+    return Moved(moved, size @ part, part.sum(axis=0), loss, tuple(names), trust, tuple(refusals))
 
 
 def _total_loss(replies: Replies, size: Vector, *, believe: bool) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigvalsh
 
+from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.absurd_numbers import refuse_absurd
@@ -44,9 +45,37 @@ def count_clusters(fed: Federation, *, start: Matrix, most: int = 10, flips: int
     replies = fed.ask(local_halves, start=start)
     halves, counts = replies.stack("halves"), replies.stack("n").astype(np.float64)
     refuse_absurd(halves, counts)
-    paired = counts > 1.0
-    if not paired.any():
+    if not (counts > 1.0).any():
         raise InputError("no site has two rows, and clusters are counted by pairs of rows: give n_clusters a number")
+    values, noise = _spectra(halves, counts, flips, fed.rng)
+    found = int(np.count_nonzero(values > noise))
+    fed.log(eigenvalue=float(values[min(max(found, 1), len(values)) - 1]), noise=noise, clusters=found)
+    return int(np.clip(found, 1, most))
+
+
+def spread_over_noise(fed: Federation, *, start: Matrix, robust: bool = False, flips: int = 50) -> float:
+    """Return how far sites differ from one model `start` (d,): the leading eigenvalue over the largest of noise alone.
+
+    About 1 or less where all of them have that model; 0 where no site has two rows. `robust`: no site counts more than
+    most do, whatever it says.
+    """
+    replies = fed.ask(local_halves, start=start)
+    halves, counts = replies.stack("halves"), replies.stack("n").astype(np.float64)
+    if robust:
+        counts = np.minimum(counts, np.median(counts))
+        lengths = norms(halves.reshape(-1, halves.shape[-1])).reshape(-1, 2, 1)
+        middle = float(np.median(lengths))
+        halves = halves * (middle / np.maximum(lengths, max(middle, np.finfo(np.float64).tiny)))
+    refuse_absurd(halves, counts)
+    if not (counts > 1.0).any():
+        return 0.0
+    values, noise = _spectra(halves, counts, flips, fed.rng)
+    return float(values[0]) / max(noise, np.finfo(np.float64).tiny)
+
+
+def _spectra(halves: Matrix, counts: Matrix, flips: int, rng: np.random.Generator) -> tuple[Matrix, float]:
+    """Return the eigenvalues, falling, and the largest one of several draws of noise alone."""
+    paired = counts > 1.0
     first, second = halves[paired, 0], halves[paired, 1]
     weights = counts[paired] / counts[paired].sum()
 
@@ -54,8 +83,5 @@ def count_clusters(fed: Federation, *, start: Matrix, most: int = 10, flips: int
         Y = (first * (weights * signs)[:, None]).T @ second
         return np.asarray(eigvalsh((Y + Y.T) / 2.0)[::-1])
 
-    values = spectrum(np.ones(len(first)))
-    noise = max(float(spectrum(fed.rng.choice([-1.0, 1.0], len(first)))[0]) for _ in range(flips))
-    found = int(np.count_nonzero(values > noise))
-    fed.log(eigenvalue=float(values[min(max(found, 1), len(values)) - 1]), noise=noise, clusters=found)
-    return int(np.clip(found, 1, most))
+    noise = max(float(spectrum(rng.choice([-1.0, 1.0], len(first)))[0]) for _ in range(flips))
+    return spectrum(np.ones(len(first))), noise

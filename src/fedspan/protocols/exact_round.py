@@ -14,6 +14,7 @@ import scipy.linalg
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
+from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.absurd_numbers import refuse_absurd
@@ -82,7 +83,7 @@ def exact_round(
     change, loss = np.zeros((k, d)), 0.0
     trust: dict[str, float] = {}
     silent: set[str] = set()
-    refusals: list[FedspanError] = []
+    refusals: dict[int, FedspanError] = {}
     if not soft:
         replies = fed.accept(fed.ask(local_label, models=models), lambda reply: _checked(reply, k))
         labels, counts = replies.stack("label"), replies.stack("n").astype(np.float64)
@@ -109,28 +110,31 @@ def exact_round(
                 change[j] = _solution(unpacked(summed["gram"]), summed["moment"], _FLAT)
                 memory[j], total, heard = summed.sites, dict(summed), set(summed.sites)
             else:
-                total, change[j], shares = _aggregated(group, j, payload, aggregator)
-                heard = set(shares)
-                for name, share in shares.items():
+                total, change[j], trusted = _aggregated(
+                    group, j, payload, within_a_group(aggregator, len(members[j]), len(fed.sites))
+                )
+                heard = set(trusted)
+                for name, share in trusted.items():
                     trust[name] = trust.get(name, 0.0) + share * float(total["counts"][1])
             silent |= set(members[j]) - heard
         except (QuorumError, MessageError) as error:  # a small cluster that mostly failed to answer keeps its model
-            refusals.append(error)
+            refusals[j] = error
             silent |= set(members[j])
             continue
         except InputError as error:  # so does one that is too small for the aggregator
             if aggregator is None:
                 raise
-            refusals.append(error)
+            refusals[j] = error
             continue
         if soft:
             rows[j], sites[j] = total["counts"]
             loss += float(total["loss"])
     if refusals and len(refusals) == sum(1 for names in members.values() if names):
-        raise refusals[0]
+        raise next(iter(refusals.values()))
     everybody = max(sum(trust.values()), np.finfo(np.float64).tiny)
     answered = tuple(name for name in fed.sites if name not in silent)
-    return Moved(change, rows, sites, loss, answered, {name: weight / everybody for name, weight in trust.items()})
+    shares = {name: weight / everybody for name, weight in trust.items()}
+    return Moved(change, rows, sites, loss, answered, shares, tuple(refusals))
 
 
 def _aggregated(

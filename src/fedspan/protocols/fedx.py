@@ -81,6 +81,7 @@ def fedx(
     tol: float = 0.0,
     acceleration: int = 0,
     aggregator: Aggregator | None = None,
+    origin: Vector | None = None,
 ) -> Refinement:
     """Refine `models` (k, d) from a start near enough.
 
@@ -102,6 +103,8 @@ def fedx(
         Memory of Anderson's extrapolation at the coordinator, which needs no further messages; 0: none.
     aggregator : Aggregator, optional
         How the changes of a cluster's sites are combined. Single replies are then needed.
+    origin : array (d,), optional
+        Models are as long as they are away from it. Default: 0. With an intercept, the targets' mean belongs here.
     """
     one_of("update", update, UPDATES)
     check_steps(local_steps, rate)
@@ -127,6 +130,7 @@ def fedx(
         tol=tol,
         acceleration=acceleration,
         cautious=aggregator is not None,
+        origin=origin,
     )
 
 

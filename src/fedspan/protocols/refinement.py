@@ -20,6 +20,9 @@ Vector = NDArray[np.float64]
 WEIGHTS = ("cluster", "total")
 ASSIGNMENTS = ("hard", "soft")
 _DIVERGED = 1e100
+_GROWN = 1e8  # times the length at first, with the first step: no model that fits is so far
+_ROUNDING = 64.0 * np.finfo(np.float64).eps
+_TINY = np.finfo(np.float64).tiny
 _MOMENTUM = 0.9  # stable for steps that do not overshoot, and ten times as far along a slow direction
 _WORSE = 1.01  # times the smallest loss so far
 _QUIET = 8  # rounds of the same sites after which steps are extrapolated again
@@ -44,7 +47,7 @@ class Belief:
 class Moved:
     """What one round did: the clusters' mean `change` (k, d), their `rows` and `members` (k,), and the total `loss`.
 
-    `heard` are the sites that answered.
+    `heard` are the sites that answered, `refused` the clusters that an aggregator refused or that did not answer.
     """
 
     change: Matrix
@@ -53,6 +56,7 @@ class Moved:
     loss: float
     heard: tuple[str, ...]
     trust: Mapping[str, float] = field(default_factory=dict)
+    refused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Refinement:
     converged : bool
     trust : dict of site to weight
         Of the last round: what share an aggregator gave to each site.
+    refused : tuple of int
+        The clusters that the last round left where they were, because the aggregator refused them.
     """
 
     models: Matrix
@@ -79,6 +85,7 @@ class Refinement:
     rounds: int
     converged: bool
     trust: Mapping[str, float]
+    refused: tuple[int, ...] = ()
 
 
 def refine(
@@ -93,6 +100,7 @@ def refine(
     acceleration: int,
     variance: float | None = None,
     cautious: bool = False,
+    origin: Vector | None = None,
 ) -> Refinement:
     """Repeat rounds until the models stay, or `max_rounds` are over. A cluster without sites keeps its model.
 
@@ -100,11 +108,14 @@ def refine(
     Rounds of different sites are different maps, from which nothing can be extrapolated: models have momentum then.
 
     `variance` is that of the noise where it is known; otherwise soft assignments learn it. Where replies are combined
-    by a rule that jumps, `cautious` forgets what was extrapolated as soon as the loss grows.
+    by a rule that jumps, `cautious` forgets what was extrapolated as soon as the loss grows. Lengths of models are
+    those of their difference from `origin` (d,), by default 0: a large mean of the targets is no reason to stop early.
     """
     check(models, weights, assignment, max_rounds, tol, acceleration)
     models = np.array(models, dtype=np.float64)
     k, d = models.shape
+    middle = np.zeros(d) if origin is None else np.asarray(origin, dtype=np.float64)
+    first = _length(models - middle)
     belief = Belief(np.full(k, 1.0 / k))
     faster = [Anderson(acceleration) for _ in range(k)]
     before, heard, converged, number = np.full(k, -1.0), None, False, -1
@@ -126,17 +137,20 @@ def refine(
                 faster[j].forget()
             if moved.rows[j] > 0.0:
                 models[j] = faster[j].next(models[j], steps[j]) if quiet >= _QUIET else models[j] + velocity[j]
-        if not np.abs(models).max() < _DIVERGED:
+        size, step = _length(models - middle), _length(steps)
+        first = first + step if number == 0 else first
+        if not (np.abs(models).max() < _DIVERGED and size <= _GROWN * max(first, _TINY)):
             raise InputError(
                 f"the models diverged in round {number}: use a smaller step, or an aggregator if sites may lie "
                 "(one that is in use was outvoted within a cluster)"
             )
-        size = max(float(np.linalg.norm(models, axis=1).max()), np.finfo(np.float64).tiny)
-        furthest = float(np.linalg.norm(steps, axis=1).max()) / size
+        # Nothing is finer than the rounding of the models themselves.
+        enough = max(tol * size, _ROUNDING * _length(models)) if tol > 0.0 else -1.0
+        furthest = step / max(size, _TINY)
         fed.log(loss=loss, moved=furthest, smallest=float(moved.rows.min()))
         if assignment == "soft":
             belief = _belief(moved, d, variance)
-        if stable and furthest <= tol:
+        if stable and step <= enough:
             converged = True
             fed.stop(f"converged: no model moved by more than {tol:g} of the longest one")
         elif wandering.done(models, others=others) and tol > 0.0:
@@ -146,9 +160,13 @@ def refine(
             )
     if tol > 0.0:
         models = wandering.middle(models)
-    return Refinement(
-        models, moved.rows, moved.members, moved.loss / max(total, 1.0), number + 1, converged, moved.trust
-    )
+    loss = moved.loss / max(total, 1.0)
+    return Refinement(models, moved.rows, moved.members, loss, number + 1, converged, moved.trust, moved.refused)
+
+
+def _length(models: Matrix) -> float:
+    """Return the length of the longest model."""
+    return float(np.linalg.norm(models, axis=1).max())
 
 
 def moved_by(total: Total) -> Moved:

@@ -17,6 +17,10 @@ from fedspan.wire import Message
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
+_NEAR = 8.0  # times what near candidates differ by: hardly any candidate of a site's own cluster is so much worse
+_EXTRA = 2  # candidates too many
+_LITTLE = 0.25  # of a vote
+
 
 @dataclass(frozen=True)
 class Start:
@@ -73,16 +77,28 @@ def starting_point(start: Matrix | None, n_columns: int) -> Vector:
 def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:
     """Choose k of A candidates by losses (L, A) of which a part may be lies.
 
-    Every site's losses count by how much better a candidate is than its own middle one, from 0 to 1, so that none can
-    say more than one vote. One candidate too many is chosen, and the one with the fewest voters dropped: a minority
-    that pushes a candidate of its own has fewer of them than a true cluster, unless that is smaller than the minority.
+    Every site's losses count by how much worse a candidate is than its own best one, from 0 to 1, so that none can say
+    more than one vote. A whole vote is the loss of its middle candidate; but where more than half of the candidates are
+    of its own cluster that is noise alone, and it takes several times what near candidates differ by at most sites.
+    A few candidates too many are chosen. First those are dropped whose voters mostly lose little by that, which are
+    second ones of a cluster; then those with the fewest voters: a minority that pushes a candidate of its own has
+    fewer of them than a true cluster, unless that is smaller than the minority.
     """
+    candidates = losses.shape[1]
     low, middle = losses.min(axis=1, keepdims=True), np.median(losses, axis=1, keepdims=True)
-    cost = np.clip((losses - low) / np.maximum(middle - low, np.finfo(np.float64).tiny), 0.0, 1.0)
-    extra = min(k + 1, losses.shape[1])
-    chosen = k_medoids(cost, extra)
-    votes = np.bincount(cost[:, chosen].argmin(axis=1), minlength=extra)
-    return np.sort(chosen[np.argsort(-votes, kind="stable")[:k]])
+    # Most sites are in clusters of at least 1 / (2 k) of all, and have so many candidates of their own.
+    rank = min(max(candidates // (2 * k) - 1, 1), candidates - 1)
+    near = np.partition(losses, rank, axis=1)[:, [rank]] - low
+    vote = np.maximum(middle - low, _NEAR * np.median(near))
+    cost = np.clip((losses - low) / np.maximum(vote, np.finfo(np.float64).tiny), 0.0, 1.0)
+    chosen = k_medoids(cost, min(k + _EXTRA, candidates)).tolist()
+    while len(chosen) > k:
+        voted = cost[:, chosen].argmin(axis=1)
+        voters = np.bincount(voted, minlength=len(chosen))
+        least, second = np.partition(cost[:, chosen], 1, axis=1)[:, :2].T
+        lost = [np.median((second - least)[voted == j]) if voters[j] else 0.0 for j in range(len(chosen))]
+        chosen.pop(int(np.argmin(lost if min(lost) < _LITTLE else voters)))
+    return np.sort(np.array(chosen, dtype=np.intp))
 
 
 def ask_losses(fed: Federation, *, models: Matrix) -> tuple[tuple[str, ...], Matrix, Vector]:

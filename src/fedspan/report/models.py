@@ -7,15 +7,17 @@ where these are known, to a picture, or to None where the model is of another ki
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.report.blocks import heat_map
 from fedspan.report.charts import bar_chart
-from fedspan.report.density import density_of
+from fedspan.report.maps import cluster_sizes, landmark_mmd2, neighbourhoods
 from fedspan.report.markup import Html, count, note, number, section, table
+from fedspan.report.picture import Names, Picture
+from fedspan.report.private_maps import density_of
 from fedspan.report.svg import charts, figure
 
 MOST_BARS = 40
@@ -24,24 +26,12 @@ MOST_LOADINGS = 12
 MOST_FEATURES = 12
 
 
-Names = Sequence[str] | None
-
-
-class Picture(NamedTuple):
-    """A picture with its title, a remark and what its colours mean."""
-
-    title: str
-    body: Html
-    remark: str = ""
-    key: Sequence[tuple[int, str]] = ()
-
-
 def models_section(models: Sequence[Any]) -> Html:
     """Return the pictures of every model; of a pipeline, those of its steps."""
     figures: list[Html] = []
     without: list[str] = []
     names: Names = None
-    for model in (step for given in models for step in _steps(given)):
+    for model in (step for given in models for step in steps_of(given)):
         name = type(model).__name__
         names = _names_in(model, names)
         found = [drawn for picture in PICTURES if (drawn := picture(model, names)) is not None]
@@ -137,11 +127,15 @@ PICTURES: list[Callable[[Any, Names], Picture | None]] = [
     loadings,
     centre_and_scale,
     threshold,
+    landmark_mmd2,
+    neighbourhoods,
+    cluster_sizes,
     map_density,
 ]
 
 
-def _steps(model: Any) -> list[Any]:
+def steps_of(model: Any) -> list[Any]:
+    """Return the steps of a pipeline, or a model that is none."""
     named = getattr(model, "named_steps", None)
     if named is None:
         return [model]

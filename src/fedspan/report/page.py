@@ -14,9 +14,10 @@ from typing import Any
 
 from fedspan.errors import InputError
 from fedspan.federation.record import RunRecord
+from fedspan.report.maps import map_of
 from fedspan.report.markup import Html, esc, join
 from fedspan.report.metrics import metrics_section
-from fedspan.report.models import models_section
+from fedspan.report.models import models_section, steps_of
 from fedspan.report.scatter import Scatter, scatter_section
 from fedspan.report.sections import (
     asked_section,
@@ -55,7 +56,7 @@ def write_report(
         Fitted models, or pipelines of them, whose pictures are drawn.
     sites : mapping of site name to dict(rows=int, columns=int), optional
     scatter : Scatter, optional
-        The map of rows.
+        The map of rows. Default: that of the last model that has one.
     settings : mapping of name to text, optional
         What was asked: files, seed, anything to be kept beside the result.
 
@@ -82,6 +83,9 @@ def write_report(
             raise InputError(f"records must be RunRecord objects (an estimator's run_), not a {type(record).__name__}")
     if scatter is not None and not isinstance(scatter, Scatter):
         raise InputError(f"scatter must be a fedspan.report.Scatter, not a {type(scatter).__name__}")
+    if scatter is None:
+        maps = [map_of(step) for model in models for step in steps_of(model)]
+        scatter = next((found for found in reversed(maps) if found is not None), None)
     page = render(title, records, list(models), _checked(sites), scatter, settings)
     write_page(path, page)
     return path

@@ -77,10 +77,11 @@ const Points = (() => {
   // Blend a stamp for each point order[start] to order[end - 1] into the pixels {data: Int32Array, stride, pad, right,
   // bottom}, which reach `pad` beyond what is shown, so that no stamp has to be cut. Point i lies at (x * ax + bx,
   // y * ay + by) and has the colour colours[codes[i]] and the stamp stamps[codes[i]], or none where that is null. A stamp is
-  // places relative to the middle, and opacities of seven bits: then two colour channels at once fit into 31 bits.
-  function paint(target, points, order, [start, end], codes, { ax, bx, ay, by }, colours, stamps) {
+  // places relative to the middle, and opacities of seven bits: then two colour channels at once fit into 31 bits. Of every
+  // so many places in `order` one is drawn, the same ones wherever a stretch begins, so that nothing flickers on the move.
+  function paint(target, points, order, [start, end], codes, { ax, bx, ay, by }, colours, stamps, every = 1) {
     const { data, stride, pad, right, bottom } = target;
-    for (let m = start; m < end; m++) {
+    for (let m = Math.ceil(start / every) * every; m < end; m += every) {
       const i = order[m], stamp = stamps[codes[i]];
       const px = points[2 * i] * ax + bx, py = points[2 * i + 1] * ay + by;
       if (stamp === null || !(px >= pad && px < right && py >= pad && py < bottom)) continue;

@@ -10,7 +10,7 @@
   for (const [name, way] of Object.entries(data.ways)) ways[name] = { ...way, codes: Points.unpack(way.codes) };
   const context = canvas.getContext("2d"), ring = el("map-ring"), tip = el("map-tip"), legend = el("map-legend");
   const { order, spans, nearest } = Points.grid(points), [x0, x1, y0, y1] = Points.extent(points);
-  let way = ways.site, alone = -1, looked = -1, frame = 0;
+  let way = Object.values(ways)[0], alone = -1, looked = -1, frame = 0;
 
   // ---- Colours and markers: ten colours, then the next shape.
   const SHAPES = [
@@ -45,7 +45,8 @@
   };
 
   // ---- The view: the data's point in the middle, and pixels per unit along each axis.
-  const LEFT = 58, RIGHT = 12, TOP = 12, BOTTOM = 44, PAD = 40;
+  const named = data.axes.some(Boolean); // the axes of a map mean nothing, and get no numbers
+  const LEFT = named ? 58 : 8, RIGHT = named ? 12 : 8, TOP = named ? 12 : 8, BOTTOM = named ? 44 : 8, PAD = 40;
   let wide = 0, tall = 0, image = null;
   const view = { x: (x0 + x1) / 2, y: (y0 + y1) / 2, kx: 1, ky: 1, zoom: 1, fitX: 1, fitY: 1 };
   const toX = (x) => LEFT + wide / 2 + (x - view.x) * view.kx, toY = (y) => TOP + tall / 2 - (y - view.y) * view.ky;
@@ -77,19 +78,25 @@
     request();
   };
 
-  // ---- Drawing. Where it takes too long for smooth moves, moves are drawn coarsely and the rest follows.
-  let slow = false, settled = 0;
+  // ---- Drawing. Where it takes too long for smooth moves, moves show coarser pixels and one point of several, and all
+  // points follow when the map is at rest.
+  let took = 0, settled = 0;
   function draw() {
     frame = 0;
     if (!wide) return;
-    const fine = Math.min(2, window.devicePixelRatio || 1);
-    const began = performance.now();
-    drawAt(slow ? Math.min(1, fine) : fine);
+    const fine = Math.min(2, window.devicePixelRatio || 1), slow = took > 16;
     clearTimeout(settled);
-    if (slow) settled = setTimeout(() => requestAnimationFrame(() => drawAt(fine)), 180);
-    else slow = fine > 1 && performance.now() - began > 24;
+    if (slow) {
+      drawAt(Math.min(1, fine), Math.min(4, Math.ceil(took / 16)));
+      settled = setTimeout(() => requestAnimationFrame(() => drawWhole(fine)), 180);
+    } else drawWhole(fine);
   }
-  function drawAt(dpr) {
+  function drawWhole(fine) {
+    const began = performance.now();
+    drawAt(fine, 1);
+    took = performance.now() - began;
+  }
+  function drawAt(dpr, every) {
     const width = Math.round((LEFT + wide + RIGHT) * dpr), height = Math.round((TOP + tall + BOTTOM) * dpr);
     if (canvas.width !== width || canvas.height !== height) {
       canvas.width = width;
@@ -108,7 +115,7 @@
     const inView = spans([fromX(LEFT), fromX(LEFT + wide), fromY(TOP + tall), fromY(TOP)]);
     const paint = (tones, shown) => {
       const stamps = way.names.map((_, code) => (shown(code) ? drawn[shape(code)] : null));
-      for (const span of inView) Points.paint(pixels, points, order, span, way.codes, place, tones, stamps);
+      for (const span of inView) Points.paint(pixels, points, order, span, way.codes, place, tones, stamps, every);
     };
     pixels.data.fill(colour("--panel"));
     if (alone >= 0) paint(Array(colours.length).fill(colour("--line")), (code) => code !== alone);
@@ -120,6 +127,7 @@
     axes();
   }
   function axes() {
+    if (!named) return;
     const right = LEFT + wide, bottom = TOP + tall;
     context.strokeStyle = variable("--line");
     context.fillStyle = variable("--soft");
@@ -162,7 +170,8 @@
     if (i === looked) return;
     looked = i;
     const name = (which) => which.names[which.codes[i]].replace(/^(.{79}).{2,}$/s, "$1\u2026");
-    tip.textContent = `${name(ways.site)}\nrow ${rows[i]}` + (ways.label ? `\nlabel ${name(ways.label)}` : "");
+    const more = ["label", "cluster"].filter((kind) => ways[kind]).map((kind) => `\n${kind} ${name(ways[kind])}`);
+    tip.textContent = `${name(ways.site)}\nrow ${rows[i]}${more.join("")}`;
     ring.hidden = tip.hidden = false;
     const x = toX(points[2 * i]), y = toY(points[2 * i + 1]);
     ring.style.left = `${x}px`;

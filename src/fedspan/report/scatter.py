@@ -1,4 +1,4 @@
-"""The map of rows: points by site or label, packed into the page for the canvas that draws them."""
+"""The map of rows: points by site, label, cluster or density, packed into the page for the canvas that draws them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
+from fedspan.report.density import local_density
 from fedspan.report.markup import Html, count, esc, number, plural, script_json, section
 
 MOST_LABELS = 20  # more different real numbers than that are a quantity, shown in steps
 STEPS = 8
+FEWEST_FOR_DENSITY = 100
 FLATTEST = 4.0  # a cloud longer than that gets a scale for each axis
 
 
@@ -34,7 +36,9 @@ class Scatter:
         A second way to colour the points. More than 20 different real numbers are taken as a quantity
         and shown in 8 steps with as many points in each.
     x_label, y_label : str
-        What the axes are.
+        What the axes are. Both empty: a map, whose axes mean nothing and get no numbers.
+    clusters : array of shape (n,), optional
+        One more way to colour the points, and the first one.
 
     Examples
     --------
@@ -48,13 +52,16 @@ class Scatter:
     labels: NDArray[Any] | None = None
     x_label: str = "first component"
     y_label: str = "second component"
+    clusters: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         points = np.asarray(self.points)
         if points.ndim != 2 or points.shape[1] != 2 or points.dtype.kind not in "fiu":
             raise InputError(f"points has the shape {points.shape}, but must be real numbers of shape (n, 2)")
         object.__setattr__(self, "points", points)
-        for name in ("sites", "rows") if self.labels is None else ("sites", "rows", "labels"):
+        for name in ("sites", "rows", "labels", "clusters"):
+            if getattr(self, name) is None:
+                continue
             values = np.asarray(getattr(self, name))
             if values.shape != (len(points),):
                 raise InputError(f"{name} has the shape {values.shape}, but there are {len(points)} points")
@@ -76,10 +83,18 @@ def scatter_section(scatter: Scatter) -> Html:
         return section("map", "Map", lead="There is no point to draw.")
     extent = np.ptp(points.astype(np.float64), axis=0)
     equal = bool(FLATTEST * extent.min() >= extent.max())
-    lead += " Both axes have the same scale." if equal else " Each axis has its own scale."
-    ways = {"site": _categories(scatter.sites[drawn].astype(str))}
+    unnamed = not (scatter.x_label or scatter.y_label)
+    if unnamed:
+        lead += " Near rows are alike; the axes mean nothing by themselves."
+    else:
+        lead += " Both axes have the same scale." if equal else " Each axis has its own scale."
+    ways = {"cluster": _categories(scatter.clusters[drawn])} if scatter.clusters is not None else {}
+    ways["site"] = _categories(scatter.sites[drawn].astype(str))
     if scatter.labels is not None:
         ways["label"] = _categories(scatter.labels[drawn])
+    crowded = len(points) >= FEWEST_FOR_DENSITY
+    if crowded:
+        ways["density"] = _steps(local_density(points))
     data = {
         "points": packed(points.ravel()),
         "rows": packed(scatter.rows[drawn].astype(np.uint32)),
@@ -91,7 +106,9 @@ def scatter_section(scatter: Scatter) -> Html:
     choice = (
         f'<label>Colour by <select id="map-colour">{options}</select></label>' if len(ways) > 1 else "<span></span>"
     )
-    what = esc(f"{scatter.y_label} against {scatter.x_label}, {plural(len(points), 'point')}")
+    shown = "map" if unnamed else f"{scatter.y_label} against {scatter.x_label}"
+    what = esc(f"{shown}, {plural(len(points), 'point')}")
+    crowds = " Density is in units of its median over the rows." if crowded else ""
     frame = Html(
         f'<div class="map" id="map-box"><div class="tools">{choice}<span class="buttons">'
         '<button type="button" id="map-in" aria-label="Zoom in">+</button>'
@@ -101,7 +118,7 @@ def scatter_section(scatter: Scatter) -> Html:
         '<div class="ring" id="map-ring" hidden></div><div class="tip" id="map-tip" hidden></div></div>'
         '<ul class="legend" id="map-legend" tabindex="0" aria-label="Legend: choose one to show it alone"></ul></div>'
         '<p class="note">Drag to move and turn the wheel to zoom, or use two fingers. Point at a dot to see its site '
-        "and row. Choose a name in the legend to see it alone.</p>"
+        f"and row. Choose a name in the legend to see it alone.{crowds}</p>"
         "<noscript><p>This map needs JavaScript, which is part of this file.</p></noscript>"
         f'<script type="application/json" id="map-data">{script_json(data)}</script>'
     )

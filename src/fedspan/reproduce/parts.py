@@ -83,7 +83,7 @@ class Curves:
 
     def printed(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
         """Return a row for each x of `at`; nothing where a curve has ended."""
-        rows = [[f"{x:g}", *(_between(x, *line) for line in self.lines.values())] for x in self.at]
+        rows = [[f"{x:g}", *(_between(x, *line, log=self.log) for line in self.lines.values())] for x in self.at]
         return [self.x_label, *self.lines], rows
 
     def drawn(self) -> Html:
@@ -172,5 +172,8 @@ def _shown(value: float) -> str:
     return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.4f}"
 
 
-def _between(x: float, xs: Values, ys: Values) -> str:
-    return f"{np.interp(x, xs, ys):.4f}" if min(xs) <= x <= max(xs) else ""
+def _between(x: float, xs: Values, ys: Values, *, log: bool) -> str:
+    if not min(xs) <= x <= max(xs):
+        return ""
+    value = float(np.interp(x, xs, ys))
+    return _shown(value) if log else f"{value:.4f}"

@@ -1,0 +1,109 @@
+"""Federated t-SNE, UMAP and spectral clustering: the paper's tables and figures, ours beside them.
+
+D. Qiao, X. Ding and J. Fan, "Federated t-SNE and UMAP for distributed data visualization", AAAI 2025.
+
+The paper maps 40,000 rows of MNIST and of Fashion-MNIST; of the latter the 10,000 rows of the test file are used here.
+Centralised maps have the same libraries and settings. "Paper's form" is the distance of its Algorithm 2, "ours" that
+by landmark coordinates; landmarks are learned in the same way for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fedspan.reproduce.fed_tsne.clusters import clusters_table
+from fedspan.reproduce.fed_tsne.convergence import convergence
+from fedspan.reproduce.fed_tsne.layouts import Pooled
+from fedspan.reproduce.fed_tsne.rows import LOADERS
+from fedspan.reproduce.fed_tsne.sweeps import by_landmarks, by_noise, by_sites
+from fedspan.reproduce.fed_tsne.tables import (
+    NOISY,
+    NOISY_IID,
+    PLAIN,
+    PLAIN_IID,
+    PRIVATE,
+    Found,
+    Setting,
+    map_tables,
+    measured,
+)
+from fedspan.reproduce.fed_tsne.words import words
+from fedspan.reproduce.results import Results
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is run: rows by data set, and the settings that are compared."""
+
+    maps: Mapping[str, tuple[int, Sequence[Setting]]]
+    clusters: Mapping[str, int]
+    convergence: tuple[str, int]
+    swept: tuple[str, int]
+    sites: Mapping[str, Sequence[int]]
+    landmarks: Sequence[int]
+    betas: Sequence[float]
+    #: Landmarks where numbers of sites and noises are compared: noise for 100 sites and 500 landmarks takes long.
+    landmarks_of_noise: int = 100
+    rounds: int = 50
+    faces: Sequence[str] = field(default=("t-SNE", "UMAP"))
+
+
+FULL = Plan(
+    maps={
+        "MNIST": (40_000, (PLAIN, NOISY_IID.only("paper").by("t-SNE"), NOISY.only("paper"))),
+        "Fashion-MNIST": (
+            40_000,
+            (PLAIN, NOISY_IID.only("paper").by("t-SNE"), NOISY.only("paper"), PRIVATE.by("t-SNE")),
+        ),
+        "COIL-20": (1440, (PLAIN,)),
+        "mice": (1080, (PLAIN_IID, PLAIN, NOISY_IID, NOISY, PRIVATE)),
+    },
+    clusters={"MNIST": 2500, "COIL-20": 1440, "mice": 1080},
+    convergence=("MNIST", 3000),
+    swept=("MNIST", 3000),
+    sites={"by class": (5, 10), "IID": (5, 10, 20, 50, 100)},
+    landmarks=(20, 50, 100, 200, 500),
+    betas=(0.5, 1.0, 2.0, 5.0),
+)
+QUICK = Plan(
+    maps={
+        "MNIST": (5000, (PLAIN,)),
+        "mice": (1080, (PLAIN, NOISY.by("t-SNE"), PRIVATE.by("t-SNE"))),
+    },
+    clusters={"mice": 1080},
+    convergence=("mice", 1080),
+    swept=("mice", 1080),
+    sites={"by class": (8,), "IID": (20,)},
+    landmarks=(20, 100),
+    betas=(1.0, 5.0),
+)
+
+
+def run(quick: bool = False) -> Results:
+    """Run tables and figures; `quick` means fewer rows and settings."""
+    return run_plan(QUICK if quick else FULL)
+
+
+def run_plan(plan: Plan) -> Results:
+    """Run what a plan says."""
+    results = Results(
+        "Federated t-SNE, UMAP and spectral clustering",
+        "FedDL, Fed-tSNE, Fed-UMAP and Fed-SpeClust (Qiao, Ding and Fan, 2025) beside centralised maps, with the "
+        "epsilon that each noisy row really has, and what the coordinator can rebuild of the rows.",
+    )
+    found: dict[str, Found] = {}
+    for data, (n, settings) in plan.maps.items():
+        rows = LOADERS[data](n)
+        found[data] = measured(rows, settings, plan.faces, plan.rounds)
+        results.parts.extend(map_tables(data, rows, found[data], plan.rounds))
+    swept = LOADERS[plan.swept[0]](plan.swept[1])
+    few, pooled = swept.with_landmarks(plan.landmarks_of_noise), Pooled(swept.X)
+    results.parts.append(by_sites(few, pooled, plan.sites, plan.rounds))
+    results.parts.append(by_noise(few, pooled, plan.betas, plan.rounds))
+    results.parts.append(by_landmarks(swept, pooled, plan.landmarks, plan.rounds))
+    few = LOADERS[plan.convergence[0]](plan.convergence[1]).with_landmarks(plan.landmarks_of_noise)
+    results.parts.append(convergence(few, plan.rounds))
+    results.parts.append(clusters_table({name: LOADERS[name](n) for name, n in plan.clusters.items()}, plan.rounds))
+    results.parts.append(words(found))
+    return results

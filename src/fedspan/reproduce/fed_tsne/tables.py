@@ -1,0 +1,131 @@
+"""Tables 1 and 2: maps of a data set, centralised, by the paper's form of distances and by ours, with noise or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from rich.progress import track
+
+from fedspan.privacy.mechanisms import Mechanism
+from fedspan.reproduce.fed_tsne.layouts import Pooled
+from fedspan.reproduce.fed_tsne.leak import HEADS, Leak, leak
+from fedspan.reproduce.fed_tsne.measures import NAMES, Quality, quality
+from fedspan.reproduce.fed_tsne.paper import MAPS, beside
+from fedspan.reproduce.fed_tsne.rows import Rows
+from fedspan.reproduce.fed_tsne.variants import DELTA, GUARANTEED, PAPER_NOISE, epsilon_words, learned, noise_words
+from fedspan.reproduce.parts import Table
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way of learning landmarks (`split` and `privacy`), and the forms of distance that are made of it."""
+
+    split: str
+    privacy: Mechanism | None
+    methods: Sequence[str]
+    faces: Sequence[str] = ("t-SNE", "UMAP")
+
+    def only(self, *methods: str) -> Setting:
+        """Return this with some forms of distance alone."""
+        return replace(self, methods=methods)
+
+    def by(self, *faces: str) -> Setting:
+        """Return this with some faces alone."""
+        return replace(self, faces=faces)
+
+
+#: Without noise and with one local step any split has the same landmarks, and so the same maps.
+PLAIN = Setting("one class", None, ("paper", "coordinates"))
+PLAIN_IID = Setting("IID", None, ("paper", "coordinates"))
+NOISY_IID = Setting("IID", PAPER_NOISE, ("paper", "coordinates"))
+NOISY = Setting("one class", PAPER_NOISE, ("paper", "coordinates"))
+PRIVATE = Setting("one class", GUARANTEED, ("coordinates",))
+
+_WAYS = {"paper": "paper's form", "coordinates": "ours"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table: how the map was made, and how good it is."""
+
+    setting: Setting | None
+    method: str
+    quality: Quality
+    epsilon: float = np.inf
+    leak: Leak | None = None
+
+    def name(self) -> str:
+        """Say how the map was made."""
+        if self.setting is None:
+            return "centralised"
+        return f"{_WAYS[self.method]}, {self.setting.split}{noise_words(self.setting.privacy)}"
+
+    def cells(self, theirs: Sequence[float] | None) -> list[str]:
+        """Return the line as text, the paper's numbers in brackets."""
+        values = self.quality.values()
+        shown = [beside(v, None if theirs is None else theirs[i]) for i, v in enumerate(values)]
+        epsilon = "" if self.setting is None else epsilon_words(self.epsilon)
+        return [self.name(), *shown, epsilon, *(["", ""] if self.leak is None else self.leak.cells())]
+
+    def theirs(self, data: str, face: str) -> tuple[float, ...] | None:
+        """Return the paper's numbers for the same thing, which it has for its own form of distance."""
+        if self.setting is None:
+            return MAPS.get((data, face), {}).get((None, False))
+        if self.method != "paper":
+            return None
+        return MAPS.get((data, face), {}).get((self.setting.split, self.setting.privacy is not None))
+
+
+Found = dict[str, list[Line]]
+
+
+def measured(rows: Rows, settings: Sequence[Setting], faces: Sequence[str], rounds: int = 50) -> Found:
+    """Make and measure all maps of a data set: lines by face."""
+    pooled = Pooled(rows.X)
+    found: Found = {face: [] for face in faces}
+    for face, Z in pooled.maps(faces).items():
+        found[face].append(Line(None, "", quality(Z, rows.y, pooled.indices)))
+    for setting in track(settings, description=f"maps of {rows.name}"):
+        sites = rows.iid() if setting.split == "IID" else rows.by_class()
+        fitted = learned(rows, sites, setting.privacy, rounds=rounds)
+        leaked = leak(fitted)
+        for method in setting.methods:
+            for face, Z in fitted.maps(method, [face for face in setting.faces if face in faces]).items():
+                line = Line(setting, method, quality(Z, rows.y, pooled.indices), fitted.epsilon, leaked)
+                found[face].append(line)
+    return found
+
+
+def map_tables(data: str, rows: Rows, found: Found, rounds: int = 50) -> list[Table]:
+    """Return a table for each face."""
+    columns = ["", *NAMES, "epsilon", *HEADS]
+    return [
+        Table(
+            f"{rows.name}, {len(rows.X):,} rows: {face}",
+            columns,
+            [line.cells(line.theirs(data, face)) for line in lines],
+            _remark(rows, rounds, bool(MAPS.get((data, face)))),
+        )
+        for face, lines in found.items()
+    ]
+
+
+def _remark(rows: Rows, rounds: int, compared: bool) -> str:
+    theirs = " In brackets: the paper's values, of 40,000 rows and over its runs." if compared else ""
+    return (
+        f"{rows.n_landmarks} landmarks, {rounds} rounds, ten sites where rows are split at random (IID) and one for "
+        f"each class otherwise; one run, seed 0.{theirs} CA: leave-one-out accuracy on the map; NPA: share of the "
+        "true neighbours kept; NMI, SC: of k-means on the map (SC of at most 4,000 rows). Epsilon: of the landmarks "
+        f"alone, worst site, delta {DELTA:g}; it does not cover the posted distances. Leak: rows rebuilt from these."
+    )
+
+
+def differences(found: Found, face: str, method: str) -> tuple[float, float]:
+    """Return by how much CA10 and NPA10 of a form without noise are below the centralised map's."""
+    lines = found[face]
+    ours: Any = next(line for line in lines if line.setting and line.method == method and line.setting.privacy is None)
+    top = lines[0].quality
+    return top.accuracy[1] - ours.quality.accuracy[1], top.preserved[1] - ours.quality.preserved[1]

@@ -1,0 +1,148 @@
+"""Maps and clusters on the page: the rows of a fitted model, and the pictures beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from report_reading import Page, logging, unpacked
+from sklearn.pipeline import make_pipeline
+
+import fedspan as fs
+from fedspan.errors import InputError
+from fedspan.report import maps, write_report
+from fedspan.report.density import local_density
+from fedspan.report.maps import map_of, numbers_within
+from fedspan.report.models import models_section
+
+
+class Fitted:
+    """A model with whatever attributes it is given."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+def a_map(n=6, **more) -> Fitted:
+    points = np.arange(2.0 * n).reshape(n, 2)
+    return Fitted(embedding_=points, row_sites_=np.arange(n, dtype=np.int32) % 2, sites_=("north", "south"), **more)
+
+
+def words_of(model) -> str:
+    return Page(models_section([model])).text
+
+
+def test_row_is_named_by_site_and_its_number_there():
+    scatter = map_of(a_map(5), np.array(list("vwxyz")))
+    assert scatter.sites.tolist() == ["north", "south", "north", "south", "north"]
+    assert scatter.rows.tolist() == [0, 0, 1, 1, 2]
+    assert scatter.labels.tolist() == list("vwxyz")
+    assert np.array_equal(scatter.points, np.arange(10.0).reshape(5, 2))
+    assert (scatter.x_label, scatter.y_label) == ("", "")
+
+
+def test_numbers_within_count_each_group_by_itself():
+    groups = np.random.default_rng(0).integers(0, 5, 200)
+    numbers = numbers_within(groups)
+    for group in range(5):
+        assert np.array_equal(numbers[groups == group], np.arange(np.count_nonzero(groups == group)))
+
+
+def test_many_rows_are_thinned_with_their_names(monkeypatch):
+    monkeypatch.setattr(maps, "MOST_POINTS", 4)
+    scatter = map_of(a_map(9), np.arange(9))
+    assert scatter.labels.tolist() == [0, 3, 6]
+    assert scatter.sites.tolist() == ["north", "south", "north"]
+    assert scatter.rows.tolist() == [0, 1, 3]
+
+
+def test_third_dimension_is_left_out_and_a_line_is_no_map():
+    wide = a_map(4)
+    wide.embedding_ = np.ones((4, 3))
+    assert map_of(wide).points.shape == (4, 2)
+    wide.embedding_ = np.ones((4, 1))
+    assert map_of(wide) is None
+    assert map_of(Fitted(embedding_=np.ones((4, 2)))) is None
+
+
+def test_labels_of_another_length_are_refused():
+    with pytest.raises(InputError, match="labels has 3 entries, but the map has 6 rows"):
+        map_of(a_map(6), np.zeros(3))
+
+
+def test_clusters_colour_the_landmark_coordinates():
+    rng = np.random.default_rng(0)
+    factor = np.concatenate([rng.normal(size=(20, 3)) * [5, 1, 0.1]]).astype(np.float32)
+    model = Fitted(
+        factor_=factor, method="coordinates", labels_=np.arange(20) % 3, row_sites_=np.zeros(20, int), sites_=("a",)
+    )
+    scatter = map_of(model)
+    assert scatter.clusters.tolist() == (np.arange(20) % 3).tolist()
+    middle = factor - factor.mean(axis=0)
+    spread = np.linalg.svd(middle)[1]
+    assert np.linalg.norm(scatter.points, axis=0) == pytest.approx(spread[:2], rel=1e-5)
+    model.method = "paper"  # whose factors are no coordinates
+    assert map_of(model) is None
+
+
+def test_report_shows_the_map_of_a_model_by_itself(tmp_path):
+    X = np.random.default_rng(0).normal(size=(120, 4))
+    fed = fs.federate(X, sites=np.arange(120) % 3)
+    tsne = fs.FedTSNE(30, rounds=3, early_exaggeration_iter=10, n_iter=10, random_state=0)
+    model = make_pipeline(fs.FedStandardScaler(), tsne).fit(fed)[-1]
+    page = Page(write_report(tmp_path / "report.html", title="a map", records=model.run_, models=[model]).read_text())
+    data = page.map_data()
+    assert np.array_equal(unpacked(data["points"]).reshape(-1, 2), model.embedding_.astype(np.float32))
+    assert np.array_equal(unpacked(data["rows"]), np.tile(np.arange(40), 3))
+    assert data["axes"] == ["", ""]
+    assert list(data["ways"]) == ["site", "density"]
+    assert "MMD² per round" in page.text
+    assert "kept on the map, of the 10 nearest (120 rows)" in page.text
+    assert "found by the search 100 %" in page.text
+
+
+def test_mmd2_is_drawn_by_round_to_its_end():
+    model = Fitted(landmarks_=np.zeros((7, 2)), run_=logging([{"mmd2": v} for v in (0.1, 0.01, 0.0, 0.002)]))
+    page = Page(models_section([model]))
+    (line,) = page.all("polyline")
+    assert len(line["points"].split()) == 3  # nothing is nothing on a logarithmic axis
+    assert "0.002 at the end, of 7 landmarks" in page.text
+    assert "No picture" in words_of(Fitted(landmarks_=np.zeros((7, 2)), run_=logging([{"other": 1.0}])))
+
+
+def test_descent_is_told_with_its_recall_and_sample():
+    run = logging([{"search": "descent", "neighbors": 90}, {"recall": 0.9871, "recall_sample": 500}])
+    told = words_of(a_map(run_=run))
+    assert "NN-descent" in told
+    assert "found by the search (500 rows) 98.7 %" in told
+
+
+def test_clusters_are_counted_by_site():
+    model = Fitted(labels_=np.array([0, 0, 1, 2, 2]), row_sites_=np.array([0, 0, 0, 1, 1]), sites_=("a", "b"))
+    page = Page(models_section([model]))
+    assert "Clusters by site" in page.text
+    assert [float(a["width"]) for a in page.all("rect")] == pytest.approx([240, 120, 0, 0, 0, 240], abs=0.02)
+
+
+def test_more_clusters_than_colours_are_added_up():
+    labels = np.arange(13)
+    model = Fitted(labels_=labels, row_sites_=np.zeros(13, int), sites_=("a",))
+    page = Page(models_section([model]))
+    widths = [float(a["width"]) for a in page.all("rect")]
+    assert len(widths) == 10
+    assert widths[-1] == pytest.approx(4 * widths[0], abs=0.05)
+    assert "9 to 12" in page.text
+
+
+def test_density_follows_the_crowd():
+    rng = np.random.default_rng(0)
+    crowd, few = rng.normal(size=(2000, 2)), rng.normal(size=(100, 2)) + 20
+    density = local_density(np.concatenate([crowd, few]))
+    assert np.median(density) == pytest.approx(1)
+    assert np.median(density[2000:]) < 0.3
+    near, far = (np.linalg.norm(crowd, axis=1) < 0.5), (np.linalg.norm(crowd, axis=1) > 2.5)
+    assert density[:2000][near].min() > density[:2000][far].max()
+
+
+@pytest.mark.parametrize("points", [np.ones((150, 2)), np.column_stack([np.arange(150.0), np.zeros(150)])])
+def test_density_of_a_point_or_a_line_is_finite(points):
+    assert np.isfinite(local_density(points)).all()

@@ -251,3 +251,13 @@ def test_a_policy_error_is_for_steps_outside_of_sums():
     site = fs.Site("a", np.zeros((2, 2))).at_work({}, 0, 0)
     with pytest.raises(PolicyError, match="this call is none"):
         site.hidden_among(3)
+
+
+def test_shares_are_sized_by_the_sites_that_take_part():
+    """A site with other columns is left out, and the others' secure sums need fewer sites."""
+    sites = [fs.Site(f"s{i}", groups(300, i)[0]) for i in range(5)] + [fs.Site("odd", np.zeros((9, 2)))]
+    fed = fs.LocalFederation(sites, policy=SECURE)
+    with fed.begin("test") as run, pytest.warns(UserWarning, match="odd"):
+        found = noisy_centres(run, privacy=GaussianCenters(20.0, 1e-5, clip=9.0), book=NoisyBook(centres=4, axes=2))
+    assert "secure sums of 4 or more sites" in run.record.privacy.sentence()
+    assert found.n == pytest.approx(1500, abs=30)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+#: Of what is written to a file or handed on: all measures of an attack fit beside its name.
+_WIDTH = 120
+
+
 @dataclass(frozen=True)
 class AuditPlan:
     """What the command line asks for."""
@@ -155,13 +159,14 @@ def _pair(text: str | None, between: str, option: str, example: str, kind: type)
 
 def _print(card: LeakCard, page: Path) -> None:
     console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=_WIDTH)
     lines = card.lines()
     console.print(f"{card.what}, from {card.where}", highlight=False)
     if lines:
         table = Table(box=SIMPLE_HEAD, padding=(0, 1))
         for number, column in enumerate(lines[0]):
-            widest = min(max(len(line[number]) for line in lines), 36)  # names of attacks stay on one line
-            table.add_column(column, justify="right" if number else "left", min_width=None if number else widest)
+            table.add_column(column, justify="right" if number else "left")
         for line in lines[1:]:
             table.add_row(*line)
         console.print(table)

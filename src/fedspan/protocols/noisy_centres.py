@@ -107,9 +107,9 @@ def noisy_centres(
     """
     privacy.check()
     book = book or NoisyBook()
-    sharers = _sharers(fed, privacy)
+    _sharers(fed, privacy)  # refuses before any site is asked
     columns, fed = agree_on_columns(fed)
-    d = columns.count
+    sharers, d = _sharers(fed, privacy), columns.count
     if d > MOST_COLUMNS:
         raise InputError(f"{d} columns are more than the {MOST_COLUMNS} of which products with noise are summed")
     rounds = book.k_means_rounds

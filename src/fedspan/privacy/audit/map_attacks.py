@@ -154,6 +154,8 @@ def rows_in_histograms(case: Case) -> LeakEntry | None:
     said = (
         f"Of {n:.0f} rows {len(lengths)} are alone in their cell in the last round, {long} of them for {_ROUNDS} "
         f"rounds or more, one for {last}: their positions are known, as if they were posted, but not whose they are."
+        if len(lengths)
+        else f"Of {n:.0f} rows none is alone in its cell in the last round: none was followed to the end."
     )
     facts = {"rounds": len(histograms), "alone_at_the_end": len(lengths), "followed": long, "longest": last}
     return LeakEntry(

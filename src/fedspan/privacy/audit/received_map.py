@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -56,9 +57,16 @@ def map_of(model: Any) -> ReceivedMap | None:
         np.asarray(model.center_positions_),
         np.asarray(model.mean_),
         np.asarray(model.axes_),
-        lambda rows: np.asarray(model.transform(np.asarray(rows, dtype=np.float64))),
+        lambda rows: _placed(model, rows),
         np.asarray(model.embedding_) if "embedding_" in vars(model) else None,
     )
+
+
+def _placed(model: Any, rows: Array) -> Array:
+    """Return the positions of rows, which have no names here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        return np.asarray(model.transform(np.asarray(rows, dtype=np.float64)))
 
 
 def map_messages(entries: Iterable[Any]) -> tuple[dict[str, Array], tuple[Array, ...]]:

@@ -166,3 +166,27 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
     assert sentence in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_two_maps_are_compared_in_one_card(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4)) + 6 * np.eye(2, 4)[rng.integers(0, 2, 120)]
+    fed = fs.federate(X[:60], sites=np.arange(60) % 3)
+    settings = {"rounds": 10, "exaggeration_rounds": 5, "codebooks": 2}
+    fs.FedTSNE(share="centers", post_positions=True, sums_settings=settings, random_state=0).fit(fed).save(
+        tmp_path / "private.fedspan"
+    )
+    fs.FedSpectralClustering(2, n_landmarks=12, rounds=3, random_state=0).fit(fed).save(tmp_path / "posted.fedspan")
+    in_order = np.concatenate([X[:60][np.arange(60) % 3 == site] for site in range(3)])
+    for name, rows in (("truth", in_order), ("public", X[60:])):
+        pd.DataFrame(rows, columns=COLUMNS).to_csv(tmp_path / f"{name}.csv", index=False)
+    asked = ["audit", str(tmp_path / "private.fedspan"), "--compare", str(tmp_path / "posted.fedspan")]
+    asked += ["--truth", str(tmp_path / "truth.csv"), "--public", str(tmp_path / "public.csv")]
+    assert main([*asked, "--out", str(tmp_path / "audit")]) == 0
+    shown = capsys.readouterr().out
+    for word in ("FedTSNE(share='centers')", "FedSpectralClustering", "trilateration", "positions: nearest centres"):
+        assert word in shown
+    card = card_of(tmp_path / "audit")
+    posted = card["beside"][0]["entries"][0]["measures"]["relative_error"]
+    assert posted < 1e-3 < min(entry["measures"].get("relative_error", 1) for entry in card["entries"])
+    assert "trilateration" in (tmp_path / "audit" / "leaks.html").read_text()

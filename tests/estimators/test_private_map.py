@@ -324,6 +324,15 @@ def test_a_site_that_missed_the_beginning_says_so():
         protocol.local_view(site, np.zeros((1, 2)), np.zeros(2), 1.0, 8)
 
 
+@both
+def test_a_map_of_few_centres_does_not_shrink_to_a_point(share):
+    X = np.random.default_rng(0).normal(size=(400, 6))  # no groups, and every row is tied to every centre
+    settings = {"rows_per_centre": 40.0, "codebooks": 1, "exaggeration_rounds": 50, "rounds": 80, "own_share": 0.0}
+    model = make(share, sums_settings=settings).fit(fs.federate(X, sites=np.arange(400) % 3))
+    left, right, _, _ = model.density_extent_
+    assert right - left > 0.1
+
+
 IN_THE_PLANE = dict.fromkeys(
     (
         "check_dont_overwrite_parameters",
@@ -351,6 +360,9 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_the_lines_of_the_page_run(capsys):
     page = Path(__file__).parents[2] / "docs" / "private-map.md"
-    (lines,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
-    exec(compile(lines, str(page), "exec"), {})
-    assert capsys.readouterr().out.startswith("(64, 64) (")
+    names: dict[str, object] = {}
+    for lines in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+        exec(compile(lines, str(page), "exec"), names)
+    said = capsys.readouterr().out
+    assert said.startswith("(64, 64) (")
+    assert "epsilon 8 (accountant: 8) at delta 1e-05 for one row of one site added or removed" in said

@@ -12,9 +12,10 @@ import pandas as pd
 import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
-from fedspan.privacy import GaussianData, GaussianGradient
+from fedspan.privacy import GaussianCenters, GaussianData, GaussianGradient
 from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.map_centres import Codebooks
+from fedspan.protocols.noisy_centres import NoisyBook
 from fedspan.protocols.private_map import Layout
 from fedspan.protocols.refinement import Belief
 from fedspan.protocols.subspace_iteration import local_product
@@ -145,6 +146,10 @@ SETTINGS = {
     "map_centres.map_centres": {"books": BOOKS},
     "private_map.private_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
     "one_shot_map.one_shot_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
+    "noisy_centres.noisy_centres": {
+        "privacy": GaussianCenters(50.0, 1e-5, 12.0),
+        "book": NoisyBook(centres=5, axes=3, k_means_rounds=2),
+    },
     "centre_labels.centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
 }

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+#: Of what is written to a file or handed on: all measures of an attack fit beside its name.
+_WIDTH = 120
+
+
 @dataclass(frozen=True)
 class AuditPlan:
     """What the command line asks for."""
@@ -36,6 +40,7 @@ class AuditPlan:
     image: str | None = None
     bounds: str | None = None
     out: Path | None = None
+    compare: Path | None = None
 
 
 def run_audit(plan: AuditPlan) -> Path:
@@ -49,6 +54,8 @@ def run_audit(plan: AuditPlan) -> Path:
     public = None if plan.public is None else _chosen(read_table(plan.public), names, plan.public)
     card = audit(received, truth=truth, public=public, bounds=bounds, image_shape=image, preprocess=preprocess)
     card = replace(card, remarks=(*card.remarks, *remarks))
+    if plan.compare is not None:
+        card = replace(card, beside=(_other(plan, public, bounds, image),))
     out = plan.out or (plan.run / "audit" if plan.run.is_dir() else plan.run.with_name(f"{plan.run.stem}-audit"))
     make_folder(out)
     card.save(out / "leaks.json")
@@ -71,11 +78,20 @@ def _received(plan: AuditPlan) -> tuple[Any, list[Any], Received]:
     preprocess = [load(file) for file in sorted(run.glob("preprocess-*.fedspan"))]
     landmarks = getattr(model, "landmarks_", None)
     if (run / "journal").is_file() or any(run.glob("run-*/journal")):
-        found = from_run(run, replayed_landmarks if landmarks is None else landmarks)
+        found = from_run(run, replayed_landmarks if landmarks is None else landmarks, model)
         return model, preprocess, found if landmarks is None else replace(found, landmarks=np.asarray(landmarks))
     if model is None:
         raise InputError(f"{run} is no folder of a run: it has neither a journal nor a model.fedspan")
     return model, preprocess, from_model(model)
+
+
+def _other(plan: AuditPlan, public: Any, bounds: Any, image: Any) -> LeakCard:
+    """Return the card of the run or model to compare with: of the same public rows, and its own true ones."""
+    assert plan.compare is not None
+    other = replace(plan, run=plan.compare, model=None, compare=None)
+    model, preprocess, received = _received(other)
+    truth, _ = _truth(other, received, _columns((*preprocess, *([] if model is None else [model]))))
+    return audit(received, truth=truth, public=public, bounds=bounds, image_shape=image, preprocess=preprocess)
 
 
 def _truth(plan: AuditPlan, received: Received, names: list[str] | None) -> tuple[Any, list[str]]:
@@ -143,6 +159,8 @@ def _pair(text: str | None, between: str, option: str, example: str, kind: type)
 
 def _print(card: LeakCard, page: Path) -> None:
     console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=_WIDTH)
     lines = card.lines()
     console.print(f"{card.what}, from {card.where}", highlight=False)
     if lines:

@@ -129,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--public", type=Path, metavar="FILE", help="rows of the same kind that an attacker could have")
     audit.add_argument("--image", metavar="28x28", help="height and width, where a row is an image")
     audit.add_argument("--bounds", metavar="0,1", help="least and greatest value of the data, for PSNR")
+    audit.add_argument(
+        "--compare", type=Path, metavar="RUN", help="another run or model, whose figures stand beside in the card"
+    )
     audit.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: audit, in RUN)")
     audit.set_defaults(command=_audit)
 

@@ -14,7 +14,7 @@ from fedspan.errors import InputError, PolicyError
 from fedspan.estimators.base import FedEstimator
 from fedspan.federation import Policy
 
-MECHANISMS = ("GaussianData", "GaussianGradient", "PaperNoise")
+MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "PaperNoise")
 
 
 @dataclass(frozen=True)

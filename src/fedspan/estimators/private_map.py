@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,9 @@ from fedspan.errors import InputError
 from fedspan.estimators.fed_map import FedMap
 from fedspan.estimators.posted_rows import in_order, row_order
 from fedspan.federation import Federation
+from fedspan.privacy.mechanisms import GaussianCenters
 from fedspan.protocols.map_centres import Codebooks, MapCentres
+from fedspan.protocols.noisy_centres import NoisyBook
 from fedspan.protocols.one_shot_map import one_shot_map, place_by_centres, placing
 from fedspan.protocols.private_map import Layout, PrivateMap, private_map
 
@@ -35,6 +38,7 @@ _OF_DISTANCES = (
     "n_iter",
     "neighbors",
     "landmark_settings",
+    "device",
     "n_jobs",
 )
 #: What a fit leaves behind.
@@ -70,9 +74,11 @@ class PrivateMaps(FedMap):
                 if unused:
                     raise InputError(f"{name}={unused!r} goes with share='sums' or 'centers', and has no effect here")
             return super().fit(X, y, sites=sites)
+        self._check_privacy()
         layout, books = self._settings()
         mine = not isinstance(X, Federation)  # rows of a table are the user's own, wherever they are shown
-        make = private_map if self.share == "sums" else one_shot_map
+        one_shot = partial(one_shot_map, privacy=self.privacy)
+        make: Callable[..., PrivateMap] = private_map if self.share == "sums" else one_shot
         with self._fitting(X, y, sites, ensure_min_samples=books.least_rows) as fed:
             found = make(
                 fed, layout=layout, books=books, post_positions=mine or self.post_positions, names=self._names()
@@ -110,7 +116,22 @@ class PrivateMaps(FedMap):
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _settings(self) -> tuple[Layout, Codebooks]:
+    def _check_privacy(self) -> None:
+        if self.privacy is None:
+            return
+        if self.share == "sums":
+            raise InputError(
+                f"privacy={self.privacy!r} goes with share='centers' or 'distances': no noise covers the sums of every "
+                "round of share='sums'"
+            )
+        if not isinstance(self.privacy, GaussianCenters):
+            raise InputError(
+                f"privacy={self.privacy!r} must be None or fedspan.privacy.GaussianCenters(epsilon, delta, clip) with "
+                "share='centers'"
+            )
+        self.privacy.check()
+
+    def _settings(self) -> tuple[Layout, Codebooks | NoisyBook]:
         """Return the settings of a map of sums; what has no effect on it is refused."""
         defaults = inspect.signature(type(self).__init__).parameters
         for name in _OF_DISTANCES:
@@ -121,13 +142,14 @@ class PrivateMaps(FedMap):
                     "sums_settings"
                 )
         given = dict(self.sums_settings or {})
-        names = {kind: [field.name for field in fields(kind)] for kind in (Layout, Codebooks)}
+        book: type[Codebooks | NoisyBook] = Codebooks if self.privacy is None else NoisyBook
+        names = {kind: [field.name for field in fields(kind)] for kind in (Layout, book)}
         for name in given:
-            if name not in names[Layout] + names[Codebooks]:
-                allowed = ", ".join(names[Layout] + names[Codebooks])
+            if name not in names[Layout] + names[book]:
+                allowed = ", ".join(names[Layout] + names[book])
                 raise InputError(f"sums_settings has {name!r}, and may have {allowed}")
         parts = {kind: {name: given[name] for name in names[kind] if name in given} for kind in names}
-        return Layout(**parts[Layout]), Codebooks(**parts[Codebooks])
+        return Layout(**parts[Layout]), book(**parts[book])
 
     def _single_replies(self) -> str | None:
         if self.share == "distances":

@@ -22,9 +22,17 @@ from fedspan.protocols.feddl import feddl
 def replayed_landmarks(journal: Path) -> NDArray[np.float64]:
     """Return the landmarks (n_y, m) that FedDL learned in the run of a journal.
 
-    The random start follows from the seed in the journal's head, and each round from the sum that was received.
+    The random start follows from the seed in the journal's head, and each round from the sum that was received: also
+    where rows had noise, or sites computed on a device, of which the coordinator knows nothing. Runs with noise on
+    gradients go by other steps, and are refused.
     """
     head, entries = read_journal(journal)
+    privacy = str(head["settings"].get("privacy", None))
+    if privacy != "None" and not privacy.startswith("GaussianData("):
+        raise InputError(
+            f"the landmarks cannot be computed from {journal}, whose rounds have noise on what was sent "
+            f"(privacy={privacy}): name the model that the run made (--model, landmarks=)"
+        )
     totals = (Total(entry.replies[""], entry.answered, entry.failed) for entry in entries if "" in entry.replies)
     try:
         settings = {name: _value(text) for name, text in head["settings"].items() if name in _USED}
@@ -38,7 +46,7 @@ def replayed_landmarks(journal: Path) -> NDArray[np.float64]:
 
 
 #: ``gamma`` is FedDL's own in `FedLandmarks`, and that of the affinity in `FedSpectralClustering`.
-_USED = {*DEFAULTS, "landmark_settings"} - {"gamma"}
+_USED = {*DEFAULTS, "landmark_settings"} - {"gamma", "device"}
 
 
 def _value(text: str) -> Any:

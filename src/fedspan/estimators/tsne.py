@@ -47,7 +47,9 @@ class FedTSNE(PrivateMaps):
         Settings of maps of sums: ``rounds=300``, ``exaggeration_rounds=75``, ``grid=64``, ``neighbours=30``,
         ``perplexity=10.0``, ``own_neighbours=15``, ``own_perplexity=10.0``, ``own_share=0.25`` (see
         `fedspan.protocols.private_map.Layout`), ``codebooks=6``, ``rows_per_centre=17.0``, ``least_rows=5``,
-        ``axes=50``, ``k_means_rounds=15`` (see `fedspan.protocols.map_centres.Codebooks`).
+        ``axes=50``, ``k_means_rounds=15`` (see `fedspan.protocols.map_centres.Codebooks`). With `privacy` the latter
+        are ``centres`` and ``axes`` (default: by the number of rows and the budget), ``k_means_rounds=5`` and
+        ``least_rows=5`` (see `fedspan.protocols.noisy_centres.NoisyBook`).
     n_components : int, default=2
     perplexity : float, default=30.0
         At most a third of the number of other rows; where it is more, that.
@@ -60,7 +62,8 @@ class FedTSNE(PrivateMaps):
         ``n_frequencies``, see `FedLandmarks`.
     privacy : optional
         Noise that the sites add: `fedspan.privacy.GaussianData` covers all that is posted, `GaussianGradient` only the
-        landmarks, and not the distances. See ``docs/privacy.md``.
+        landmarks, and not the distances. With ``share="centers"`` `fedspan.privacy.GaussianCenters` covers all sums,
+        but not posted positions. See ``docs/privacy.md``.
     device : str, optional
         Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
         (extra ``gpu``). Default: numpy.

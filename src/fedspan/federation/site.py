@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from fedspan.errors import InputError
+from fedspan.errors import InputError, PolicyError
 from fedspan.federation.question import SiteLedger
 from fedspan.federation.site_data import Array, SiteData, read_only
 from fedspan.federation.state import NO_CHANGES, Changes, State
@@ -147,7 +148,7 @@ class Site:
         """The account that this site charges: its own, or in an embedded run without one a simulated one."""
         return self._data.ledger if self._work is None or self._work.ledger is None else self._work.ledger
 
-    def charged(self, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+    def charged(self, *, mu2: float = 0.0, rho: float = 0.0, anew: bool = False) -> bytes:
         """Charge the site's ledger for what this call is about to say; return the key of its noise.
 
         The key is the same whenever the same question is asked again, and then nothing is charged: a question is the
@@ -160,6 +161,9 @@ class Site:
             Of a Gaussian reply: (sensitivity / deviation of the noise)^2. Infinite where there is no guarantee.
         rho : float
             Of any other, in units of zero-concentrated privacy.
+        anew : bool, default=False
+            Charge, and make other noise, also where the same was asked before: for a part of the noise of a sum
+            (`hidden_among`), which would be bared by the difference of that sum over two sets of sites.
         """
         work, ledger = self._at_work, self.ledger
         if ledger is None:
@@ -167,9 +171,25 @@ class Site:
                 f"site {self.name!r} has no ledger, and this step adds noise from a site's own secret: "
                 "give the site one, fedspan.Site(name, X, ledger=fedspan.privacy.Ledger(path, ...))"
             )
-        key = ledger.key(work.question(self._data.digest()), mu2=mu2, rho=rho)
+        # Simulated noise can be computed again, and a run with it, so that there the call's number must do.
+        mark = f"call {work.seed} {work.call}" if ledger.simulated else secrets.token_hex(16)
+        key = ledger.key(work.question(self._data.digest(), mark if anew else ""), mu2=mu2, rho=rho)
         work.charges += 1
         return key
+
+    def hidden_among(self, sites: int) -> None:
+        """Demand that this reply leaves only within a secure sum over at least so many sites.
+
+        For noise of which each site adds a share. The site holds on to it: it takes part in no sum that fewer sites
+        can uncover, whatever the coordinator says.
+        """
+        work = self._at_work
+        if not work.hidden:
+            raise PolicyError(
+                f"site {self.name!r} adds a share of the noise only where a secure sum hides its part "
+                "(Policy(secure_sum=True)), and this call is none"
+            )
+        work.least = max(work.least, sites)
 
     def batches(self, rows: int) -> Iterator[Batch]:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""
@@ -254,6 +274,12 @@ class Site:
         """Take note that this call is one for another step: a secure sum asks for the step whose replies it adds."""
         work = self._at_work
         work.asked = Asked(work.asked.run, what, payload, work.asked.lenses)
+        work.hidden = True
+
+    @property
+    def least_in_sum(self) -> int:
+        """The fewest sites that this call's reply may be added up with, as its step demands."""
+        return self._at_work.least
 
     @property
     def said_with_noise(self) -> bool:

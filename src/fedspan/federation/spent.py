@@ -8,6 +8,8 @@ from typing import Any
 
 #: What one guarantee protects: whoever sees the replies can hardly tell which of two such tables a site has.
 UNIT = "one row of one site replaced by any other; the numbers of rows are public"
+#: The same where the numbers of rows are not public.
+ROW_ADDED = "one row of one site added or removed"
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,11 @@ class PrivacySpent:
             tuple(dict.fromkeys(self.leaves_out + other.leaves_out)),
             tuple(sorted({*self.simulated, *other.simulated})),
             self.guaranteed and other.guaranteed,
+            self.unit if self.unit == other.unit else f"{self.unit}; and {other.unit}",
         )
 
     def sentence(self) -> str:
-        """Say it in one line: epsilon and delta, what is covered and what is not.
+        """Say it in one line: epsilon and delta, for what (where that is not `UNIT`), what is covered and what is not.
 
         Examples
         --------
@@ -88,7 +91,8 @@ class PrivacySpent:
         'epsilon 2 (accountant: 2.01) at delta 1e-05, simulated; covers sums; does not cover means'
         """
         beside = f" (accountant: {max(self.accountant.values()):.4g})" if self.accountant else ""
-        marks = "" if self.guaranteed else ", no guarantee: the noise depends on the rows"
+        marks = "" if self.unit == UNIT else f" for {self.unit}"
+        marks += "" if self.guaranteed else ", no guarantee: the noise depends on the rows"
         if self.simulated:
             some = f" at {len(self.simulated)} of {len(self.epsilon)} sites"
             marks += f", simulated{some if len(self.simulated) < len(self.epsilon) else ''}"

@@ -28,7 +28,7 @@ class Asked:
 class Work:
     """What a site has during one call: its state as the call began, its generator, its vault and its ledger."""
 
-    __slots__ = ("asked", "base", "call", "charges", "ledger", "rng", "seed", "state", "vault")
+    __slots__ = ("asked", "base", "call", "charges", "hidden", "least", "ledger", "rng", "seed", "state", "vault")
 
     def __init__(
         self, base: Message, seed: int, call: int, vault: Vault | None, ledger: SiteLedger | None, asked: Asked
@@ -40,16 +40,20 @@ class Work:
         self.ledger = ledger
         self.asked = asked
         self.charges = 0
+        # Whether the reply goes into a secure sum, and the fewest parts that it must be added up with.
+        self.hidden, self.least = False, 0
         # Both are made on first use: most steps need neither.
         self.state: State | None = None
         self.rng: np.random.Generator | None = None
 
-    def question(self, data: bytes) -> Question:
+    def question(self, data: bytes, anew: str = "") -> Question:
         """Return the call as a question about data with this digest: all that the reply can depend on.
 
         What came of the generator may be in the reply, and so may what the site has kept; and a call may charge twice.
+        What `anew` says makes it another question.
         """
         drawn = None if self.rng is None else (self.seed, self.call)
-        more = (self.charges, drawn, message_digest(self.base) if self.base else None)
+        more: tuple[object, ...] = (self.charges, drawn, message_digest(self.base) if self.base else None)
+        more += (anew,) if anew else ()
         digest = question_digest(self.asked.what, self.asked.payload, self.asked.lenses, data, more)
         return Question(self.asked.run, self.asked.what, digest)

@@ -9,13 +9,14 @@ from fedspan.privacy import audit
 from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon, zcdp_rho
 from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
 from fedspan.privacy.ledger import Charge, Ledger
-from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, Mechanism, PaperNoise
+from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGradient, Mechanism, PaperNoise
 from fedspan.privacy.noise import normal
 from fedspan.privacy.simulated import SimulatedLedger
 
 __all__ = [
     "Charge",
     "Cost",
+    "GaussianCenters",
     "GaussianData",
     "GaussianGradient",
     "Ledger",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import real_number
+from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.privacy.gaussian import check_budget, mu_of
 
@@ -117,6 +117,53 @@ class GaussianData(Mechanism):
 
 
 @dataclass(frozen=True, repr=False)
+class GaussianCenters(Mechanism):
+    """Normal noise on the sums that ``FedTSNE(share="centers")`` is made of: covers the map, not posted positions.
+
+    Under a secure sum each site adds a share of the noise, and the sum over the fewest sites that it can be uncovered
+    for has all of it. Without one each site adds all of it, as anybody may see its part.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of all that one fit asks for, when one row of one site is added or removed.
+    clip : float
+        Public radius: rows further from `center` are drawn in to it. The noise is proportional to it.
+    center : float or array (m,), default=0.0
+        Public. The nearer to the rows' mean, the smaller `clip` can be.
+    colluding : int, default=0
+        So many sites of a secure sum may tell the coordinator their shares of the noise, and the rest suffices.
+
+    Examples
+    --------
+    >>> GaussianCenters(8.0, 1e-5, clip=7.0, center=0.13)
+    GaussianCenters(epsilon=8.0, delta=1e-05, clip=7.0, center=0.13, colluding=0)
+    """
+
+    epsilon: float
+    delta: float
+    clip: float
+    center: Any = 0.0
+    colluding: int = 0
+
+    def __post_init__(self) -> None:
+        self._freeze("center")
+
+    def check(self) -> None:
+        """Refuse numbers that cannot work."""
+        check_budget(self.epsilon, self.delta)
+        real_number("clip", self.clip, above=0)
+        whole_number("colluding", self.colluding, 0)
+        if self.center is None:
+            raise InputError("GaussianCenters: center=None must be a number, or one for each column")
+
+    @property
+    def mu(self) -> float:
+        """What can be spent: sensitivity over deviation of all noise, the root of the sum of squares."""
+        return mu_of(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, repr=False)
 class PaperNoise(Mechanism):
     """The noise of Qiao, Ding and Fan (2025), Section 6: on each gradient, `beta` times the deviation of its entries.
 
@@ -143,6 +190,8 @@ def check_mechanism(privacy: Any) -> None:
     """Refuse what is not a mechanism, and mechanisms with numbers that cannot work."""
     if privacy is None:
         return
+    if isinstance(privacy, GaussianCenters):
+        raise InputError(f"privacy={privacy!r} goes with FedTSNE(share='centers') alone")
     if not isinstance(privacy, GaussianGradient | GaussianData | PaperNoise):
         raise InputError(
             f"privacy={privacy!r} must be None, or fedspan.privacy.GaussianGradient(epsilon, delta), "

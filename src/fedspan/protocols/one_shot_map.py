@@ -15,7 +15,9 @@ from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg.grid_repulsion import Grid
 from fedspan.linalg.map_descent import Motion, moved, pulls
 from fedspan.linalg.map_graph import map_graph
+from fedspan.privacy.mechanisms import GaussianCenters
 from fedspan.protocols.map_centres import Codebooks, MapCentres, along_axes, map_centres
+from fedspan.protocols.noisy_centres import NoisyBook, noisy_centres
 from fedspan.protocols.posted_values import posted
 from fedspan.protocols.private_map import Layout, PrivateMap, checked_positions, laid_out
 
@@ -77,15 +79,24 @@ def one_shot_map(
     fed: Federation,
     *,
     layout: Layout | None = None,
-    books: Codebooks | None = None,
+    books: Codebooks | NoisyBook | None = None,
+    privacy: GaussianCenters | None = None,
     post_positions: bool = False,
     names: tuple[str, ...] | None = None,
 ) -> PrivateMap:
-    """Make a map of all rows from their centres alone; parameters as in `private_map`."""
+    """Make a map of all rows from their centres alone; parameters as in `private_map`.
+
+    With `privacy` all sums have noise, `books` is a `NoisyBook`, and nobody is told about values that are not finite.
+    """
     if post_positions:
         fed.need_single_replies("post_positions=True")
-    layout, books = layout or Layout(), books or Codebooks()
-    found, _ = map_centres(fed, books=books, names=names)
+    layout = layout or Layout()
+    if privacy is not None:
+        books = books if isinstance(books, NoisyBook) else NoisyBook()
+        found = noisy_centres(fed, privacy=privacy, book=books, post_positions=post_positions)
+    else:
+        books = books if isinstance(books, Codebooks) else Codebooks()
+        found, _ = map_centres(fed, books=books, names=names)
     fed.log(phase="layout", centres=len(found.centres))
     drawn = Site("drawn rows", draws(found, fed.rng)).at_work({}, 0, 0)
     C, histogram, grid = laid_out(lambda run, **payload: run(drawn, **payload), fed, found, layout, books.least_rows)

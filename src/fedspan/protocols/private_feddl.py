@@ -6,7 +6,6 @@ The record of the run says what was spent, what the noise covers and what it doe
 from __future__ import annotations
 
 import math
-import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +22,6 @@ from fedspan.protocols.feddl import Landmarks, Noise, feddl
 from fedspan.protocols.moments import Moments
 from fedspan.protocols.noisy_pull import (
     LANDMARKS_WITHIN,
-    local_ledger,
     local_noisy_descent,
     local_noisy_pull,
     local_paper_cost,
@@ -32,6 +30,7 @@ from fedspan.protocols.noisy_pull import (
     local_rows,
     pull_sensitivity,
 )
+from fedspan.protocols.privacy_spent import gaussian_spent, simulated_sites
 
 Mechanism = GaussianData | GaussianGradient | PaperNoise
 
@@ -58,7 +57,7 @@ def private_feddl(fed: Federation, *, privacy: Mechanism, **settings: Any) -> La
 
 def seen_with_noise(fed: Federation, privacy: GaussianData) -> Federation:
     """Return the federation of noisy rows, and put into the record what it costs to look at it."""
-    spent = _spent_by(fed, privacy, {1 / _mu(privacy): 1}, ("everything that is made of the rows",))
+    spent = gaussian_spent(privacy, fed, {1 / _mu(privacy): 1}, ("everything that is made of the rows",))
     fed.spent(spent)
     return with_noisy_rows(fed, privacy)
 
@@ -79,7 +78,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
     multiplier = privacy.multiplier(events)
     public = privacy.center is not None
     covers = ("what is sent in each round, and so the landmarks",)
-    spent = _spent_by(fed, privacy, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
+    spent = gaussian_spent(privacy, fed, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
     fed.spent(spent)
 
     def moments(fed: Federation) -> Moments:
@@ -122,49 +121,11 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
             accountant,
             ("what is sent in each round, and so the landmarks",),
             leaves_out if settings.get("n_frequencies") != 0 else leaves_out[:2],
-            _simulated(fed),
+            simulated_sites(0.0, fed),
             guaranteed=False,
         )
     )
     return found
-
-
-def _spent_by(
-    fed: Federation,
-    privacy: GaussianData | GaussianGradient,
-    events: dict[float, int],
-    covers: tuple[str, ...],
-    leaves_out: tuple[str, ...] = (),
-) -> PrivacySpent:
-    """Return what Gaussian replies (by noise over sensitivity, how many) spend at every site, exactly and counted."""
-    mu2 = sum(count / z**2 for z, count in events.items())
-    exact = epsilon_of(math.sqrt(mu2), privacy.delta)
-    try:
-        counted = dict.fromkeys(fed.sites, accountant_epsilon(events, privacy.delta))
-    except MissingPackageError:
-        counted = {}
-    return PrivacySpent(
-        repr(privacy),
-        dict.fromkeys(fed.sites, exact),
-        privacy.delta,
-        counted,
-        covers,
-        leaves_out,
-        _simulated(fed, mu2),
-    )
-
-
-def _simulated(fed: Federation, mu2: float = 0.0) -> tuple[str, ...]:
-    """Return the sites whose noise is simulated; warn where budgets do not last for what is coming."""
-    replies = fed.ask(local_ledger, mu2=mu2).ok
-    short = [site for site, reply in replies.items() if reply.get("lasts") is False]
-    if short:
-        warnings.warn(
-            f"the privacy budget of {', '.join(short[:10])} does not last for this run: unless it repeats questions "
-            "that were answered before, these sites will refuse before its end",
-            stacklevel=2,
-        )
-    return tuple(site for site, reply in replies.items() if reply.get("simulated") is not False)
 
 
 def _figures(value: float) -> float:

@@ -46,6 +46,8 @@ _TRIES = 3
 _FARTHEST = 5.0
 #: The next grid is at least, and at most, so many times as wide as the positions extend.
 _LEAST_ROOM, _MOST_ROOM = 1.06, 1.5
+#: Exaggeration ends where it has made the map smaller than this part of its first width.
+_SMALLEST = 0.05
 _GRAPH = tuple(field.name for field in fields(MapGraph))
 
 
@@ -245,12 +247,14 @@ def laid_out(
     C = _first_positions(found.centres, shrink)
     width = _FIRST_WIDTH * _FIRST_DEVIATION
     last = now = Grid(np.full(2, -width), 2 * width / (size - 1), size)
+    first, early = now.cell, True
     total = _whole(summed(local_view, positions=C, low=now.low, cell=now.cell, size=size), size, len(C))
     for number in fed.rounds(layout.rounds):
         C = _centre_positions(total["centres"], C)
         Q = now.repulsion(total["histogram"])
         Z = max(float(np.vdot(Q[0], total["histogram"])) - total["own"], np.finfo(float).tiny)
-        early = number < layout.exaggeration_rounds
+        # A map of few centres, all of which are tied to each other, would shrink to a point that no repulsion opens.
+        early = early and number < layout.exaggeration_rounds and now.cell > _SMALLEST * first
         room = float(np.clip(1.1 * now.cell / last.cell, _LEAST_ROOM, _MOST_ROOM))
         after = grid_around(total["histogram"], now, room, few)
         moves = summed(

@@ -27,6 +27,12 @@ _FACTS = {
     "cut": "directions damped below",
     "estimated_relative_error": "relative error, as the attacker knows it",
     "misfit": "misfit of the equations",
+    "averaged_rows": "public rows averaged",
+    "averaged_centres": "centres averaged",
+    "rounds": "rounds",
+    "alone_at_the_end": "rows alone in their cell in the last round",
+    "followed": "of these for 10 rounds or more",
+    "longest": "rounds that one was followed for",
 }
 _MEANING = (
     "Whoever runs the coordinator, or reads its files, can do what is shown here. Relative error is that of the "
@@ -88,11 +94,18 @@ def _tiles(card: LeakCard) -> Html:
     attacks = [entry.measures for entry in card.entries if entry.measures]
     tiles: list[tuple[str, str]] = []
     if attacks:
-        tiles.append(("least relative error", number(min(found["relative_error"] for found in attacks), 2)))
+        errors = [found["relative_error"] for found in attacks if "relative_error" in found]
+        if errors:
+            tiles.append(("least relative error", number(min(errors), 2)))
         best = [found["psnr"] for found in attacks if "psnr" in found]
         if best:
             tiles.append(("best PSNR", "exact" if max(best) == np.inf else f"{max(best):.1f} dB"))
-        tiles.append(("re-identified", f"{100 * max(found['reidentified'] for found in attacks):.3g} %"))
+        named = [found["reidentified"] for found in attacks if "reidentified" in found]
+        if named:
+            tiles.append(("re-identified", f"{100 * max(named):.3g} %"))
+        aucs = [found["auc"] for found in attacks if "auc" in found]
+        if aucs:
+            tiles.append(("membership AUC", f"{max(aucs):.3f}"))
     rows = next((entry.rebuilt for entry in card.entries if entry.rebuilt is not None), None)
     if rows is not None:
         tiles += [("rows", count(rows.shape[0])), ("columns", count(rows.shape[1]))]

@@ -47,7 +47,7 @@ def offer(site: Site, session: str, what: str, largest: float, fraction_bits: in
         reply = canonical(find_step(what).function(site, **inner), "reply")
         numbers = FixedPoint(largest, fraction_bits)
         forms.check_range(reply, numbers)
-        return Session(reply, numbers, KeyPair())
+        return Session(reply, numbers, KeyPair(), site.least_in_sum)
 
     def answer() -> dict[str, Any]:
         assert begun.reply is not None
@@ -68,7 +68,8 @@ def share(site: Site, session: str, names: str, keys: Bytes, threshold: int, for
 
     def answer() -> dict[str, Any]:
         assert known.key is not None
-        group = checked_group(question, session, known.numbers, site.name, known.key.public, vault.least)
+        least = max(vault.least, known.least)
+        group = checked_group(question, session, known.numbers, site.name, known.key.public, least)
         known.seed = secrets.token_bytes(KEY_BYTES)
         n = len(group.names)
         of_key, of_seed = (split(secret, threshold, n) for secret in (known.key.secret, known.seed))

@@ -27,6 +27,7 @@ class Session:
     reply: Message | None  # the site's part of the sum; forgotten when it is over
     numbers: FixedPoint
     key: KeyPair | None  # for the pairwise masks
+    least: int = 0  # the fewest sites that the reply may be added up with, by its noise
     seed: bytes = b""  # of the self mask
     group: Group | None = None
     alive: tuple[bool, ...] = ()  # who of the group has shared its secrets

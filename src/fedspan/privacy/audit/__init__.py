@@ -11,6 +11,7 @@ from fedspan.privacy.audit.auditing import audit
 from fedspan.privacy.audit.card import LeakCard, LeakEntry
 from fedspan.privacy.audit.measures import psnr, reidentified, relative_error
 from fedspan.privacy.audit.received import Received, from_model, from_run
+from fedspan.privacy.audit.received_map import ReceivedMap
 from fedspan.privacy.audit.trilaterate import Rebuilt, trilaterate
 from fedspan.privacy.audit.with_public import fill, unrotate
 
@@ -21,6 +22,7 @@ __all__ = [
     "LeakEntry",
     "Rebuilt",
     "Received",
+    "ReceivedMap",
     "audit",
     "fill",
     "from_model",

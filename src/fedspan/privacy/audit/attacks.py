@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.privacy.audit.card import LeakEntry
+from fedspan.privacy.audit.map_attacks import MAP_ATTACKS
 from fedspan.privacy.audit.measures import Bounds, psnr, reidentified, relative_error
 from fedspan.privacy.audit.received import Received
 from fedspan.privacy.audit.trilaterate import Rebuilt, trilaterate
@@ -136,19 +137,28 @@ def site_means(case: Case) -> LeakEntry | None:
         mine = received.row_sites == number
         rows[mine] = case.truth[mine].mean(axis=0)
     fewest = int(np.bincount(received.row_sites)[np.unique(received.row_sites)].min())
+    made, about = ("landmarks", "kernel-weighted, about the landmarks")
+    if received.map is not None:
+        made, about = ("centres", "of the rows closest to each centre")
     said = "A site of one row has no secret left." if fewest == 1 else f"The smallest site has {fewest} rows."
     return case.entry(
         rows,
         "sums of single sites",
-        "the sums by which landmarks are learned, if the coordinator sees each site's part",
+        f"the sums by which {made} are learned, if the coordinator sees each site's part",
         "each site's number of rows and sum of rows; with a secure sum it knows their totals alone",
         f"A site's sum over its number of rows is its mean row, and that is all that is guessed here. {said} "
-        "The sums of each round (kernel-weighted, about the landmarks) say more, and were not attacked.",
+        f"The sums of each round ({about}) say more, and were not attacked.",
     )
 
 
 #: All attacks, in the order of the card.
-ATTACKS: tuple[Callable[[Case], LeakEntry | None], ...] = (trilateration, public_rows, secret_rotation, site_means)
+ATTACKS: tuple[Callable[[Case], LeakEntry | None], ...] = (
+    trilateration,
+    public_rows,
+    secret_rotation,
+    site_means,
+    *MAP_ATTACKS,
+)
 
 
 def _verdict(found: dict[str, float], facts: dict[str, Any]) -> str:

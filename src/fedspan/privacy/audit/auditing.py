@@ -28,6 +28,7 @@ def audit(
     bounds: Bounds | None = None,
     image_shape: tuple[int, int] | None = None,
     landmarks: Array | None = None,
+    model: Any = None,
     preprocess: Sequence[Any] = (),
 ) -> LeakCard:
     """Attack what the coordinator of a run received, and return what came of it.
@@ -48,6 +49,8 @@ def audit(
         Where a row is an image.
     landmarks : array (n_y, m), optional
         Of a folder: ``landmarks_`` of the model that the run made.
+    model : fitted estimator, optional
+        Of the folder of a map of centres: the model that the run made, which has them.
     preprocess : sequence of fitted transformers, optional
         What rows went through before the model. `truth`, `public` and `bounds` are of rows before it. The coordinator
         knows these steps: where each can be undone, rebuilt rows are given, and PSNR is measured, as before it.
@@ -69,7 +72,7 @@ def audit(
     if isinstance(source, Received):
         received = source
     elif isinstance(source, str | os.PathLike):
-        received = from_run(source, landmarks)
+        received = from_run(source, landmarks, model)
     else:
         received = from_model(source)
     case = _case(received, truth, public, bounds, image_shape, preprocess)
@@ -97,8 +100,8 @@ def _case(
     if rows is not None and image_shape is not None and bounds is None:
         raw = rows if undo is None else undo(rows)
         bounds = float(raw.min()), float(raw.max())
-    if image_shape is not None and received.landmarks is not None:
-        pixels, columns = int(np.prod(image_shape)), received.landmarks.shape[1]
+    if image_shape is not None and received.columns is not None:
+        pixels, columns = int(np.prod(image_shape)), received.columns
         if pixels != columns:
             raise InputError(f"image_shape={tuple(image_shape)} has {pixels} pixels, and rows have {columns} columns")
     if bounds is not None and not bounds[0] < bounds[1]:
@@ -142,7 +145,7 @@ def _true_rows(received: Received, truth: Any, preprocess: Sequence[Any]) -> Arr
     else:
         truth = _seen(truth, preprocess)
     rows = received.rows_of(truth)
-    columns = rows.shape[-1] if received.landmarks is None else received.landmarks.shape[1]
+    columns = rows.shape[-1] if received.columns is None else received.columns
     if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype.kind not in "fiub":
         raise InputError(f"truth has the shape {rows.shape}, and must have rows of {columns} numbers")
     rows = np.asarray(rows, dtype=np.float64)
@@ -151,10 +154,28 @@ def _true_rows(received: Received, truth: Any, preprocess: Sequence[Any]) -> Arr
     return rows
 
 
+def _of_maps(case: Case) -> list[str]:
+    received = case.received
+    found = []
+    if received.map is None:
+        found.append(
+            "The centres are not in the journal, which has sums alone: name the model that the run made (--model, "
+            "model=), and they are attacked, too."
+        )
+    elif received.map.positions is None:
+        found.append("No positions were posted: what is attacked are centres, and histograms where there are any.")
+    if case.truth is None or case.public is None:
+        missing = [name for name, rows in (("true", case.truth), ("public", case.public)) if rows is None]
+        found.append(f"No {' and no '.join(missing)} rows were given: attacks that need them were left out.")
+    return found
+
+
 def _remarks(case: Case, given: Any) -> tuple[str, ...]:
     found = []
     received = case.received
-    if received.distances is None:
+    if received.map is not None or received.histograms:
+        found += _of_maps(case)
+    elif received.distances is None:
         kept = ", and landmarks that were learned from sums" if received.landmarks is not None else ""
         found.append(
             f"No distances of rows to landmarks were found in {received.where}{kept}: nothing that this audit knows to "

@@ -20,6 +20,8 @@ SHOWN = {
     "relative_error": ("relative error", "{:.3g}"),
     "psnr": ("PSNR (dB)", "{:.1f}"),
     "reidentified": ("re-identified", "{:.1%}"),
+    "auc": ("membership AUC", "{:.3f}"),
+    "followed": ("rows followed", "{:.2%}"),
 }
 
 
@@ -59,7 +61,7 @@ class LeakEntry:
 
 @dataclass(frozen=True)
 class LeakCard:
-    """All attacks on what one coordinator received.
+    """All attacks on what one coordinator received; cards `beside` it, to compare with, have their lines in its table.
 
     Examples
     --------
@@ -77,17 +79,22 @@ class LeakCard:
     where: str
     entries: tuple[LeakEntry, ...]
     remarks: tuple[str, ...] = ()
+    beside: tuple[LeakCard, ...] = ()
 
     def lines(self) -> list[list[str]]:
         """Return the table of measures: a head, the mean row where it is known, and one line per attack."""
-        known = [key for key in SHOWN if any(key in entry.measures for entry in self.entries)]
+        cards = (self, *self.beside)
+        known = [key for key in SHOWN if any(key in entry.measures for card in cards for entry in card.entries)]
         if not known:
             return []
         table = [["attack", *(SHOWN[key][0] for key in known)]]
         base: dict[str, float] = next((entry.baseline for entry in self.entries if entry.baseline), {})
         if base:
             table.append(["(the mean row for all)", *_cells(base, known)])
-        return table + [[entry.attack, *_cells(entry.measures, known)] for entry in self.entries if entry.measures]
+        for card in cards:
+            table += [[card.what, *[""] * len(known)]] if self.beside else []
+            table += [[entry.attack, *_cells(entry.measures, known)] for entry in card.entries if entry.measures]
+        return table
 
     def __str__(self) -> str:
         table = self.lines()
@@ -105,6 +112,7 @@ class LeakCard:
         kept = ("attack", "target", "knows", "verdict", "measures", "baseline", "facts")
         entries = [{name: getattr(entry, name) for name in kept} for entry in self.entries]
         values = {"format": 1, "what": self.what, "where": self.where, "entries": entries, "remarks": self.remarks}
+        values |= {"beside": [card.to_dict() for card in self.beside]} if self.beside else {}
         plain: dict[str, Any] = strict_json(values)
         return plain
 

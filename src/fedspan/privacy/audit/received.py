@@ -6,6 +6,7 @@ a field here, and where that is found.
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation.journal_reading import read_journal
 from fedspan.linalg.landmark_form import landmark_form
+from fedspan.privacy.audit.received_map import ReceivedMap, map_messages, map_of
 
 Array = NDArray[Any]
 
@@ -38,6 +40,10 @@ class Received:
     landmarks : array (n_y, m), optional
     distances : array (n, n_y), optional
         Of rows to landmarks.
+    map : ReceivedMap, optional
+        Of centres.
+    histograms : tuple of arrays (g, g)
+        Of the positions of all rows, one for each round.
     """
 
     what: str
@@ -46,6 +52,19 @@ class Received:
     row_sites: Array = field(default_factory=lambda: np.empty(0, dtype=np.int32), repr=False)
     landmarks: Array | None = field(default=None, repr=False)
     distances: Array | None = field(default=None, repr=False)
+    map: ReceivedMap | None = field(default=None, repr=False)
+    histograms: tuple[Array, ...] = field(default=(), repr=False)
+
+    @property
+    def columns(self) -> int | None:
+        """How many columns rows have, as far as it is known."""
+        known = self.landmarks if self.landmarks is not None else None if self.map is None else self.map.centres
+        return None if known is None else int(known.shape[1])
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether an attack has anything to begin with."""
+        return self.distances is not None or self.map is not None or len(self.histograms) > 0
 
     def rows_of(self, truth: Array | Mapping[str, Array]) -> Array:
         """Return true rows in the order of those received; `truth` is in that order, or has the rows of each site."""
@@ -53,12 +72,12 @@ class Received:
         if isinstance(truth, Mapping):
             return self._rows_by_site({name: np.asarray(rows) for name, rows in truth.items()})
         rows = np.asarray(truth)
-        if self.distances is not None and rows.shape[:1] != (n,):
+        if n and rows.shape[:1] != (n,):
             raise InputError(f"truth has {len(rows)} rows, and {n} were received: give them by site, or in their order")
         return rows
 
     def _rows_by_site(self, truth: Mapping[str, Array]) -> Array:
-        if self.distances is None:
+        if not len(self.row_sites):
             return np.concatenate([truth[name] for name in sorted(truth)])
         columns = next((rows.shape[1] for rows in truth.values() if rows.ndim == 2), 0)
         found = np.empty((len(self.row_sites), columns))
@@ -84,6 +103,10 @@ def from_model(model: Any) -> Received:
     if sites is None:
         raise InputError(f"{name} is neither a fitted estimator nor the folder of a run")
     what = Received(name, "the model", tuple(sites))
+    found = map_of(model)
+    if found is not None:
+        rows = np.empty(0, dtype=np.int32) if found.positions is None else np.asarray(model.row_sites_)
+        return Received(_named(name, model.share), "the model", tuple(sites), rows, map=found)
     if not hasattr(model, "landmarks_"):
         return what
     row_sites = np.asarray(getattr(model, "row_sites_", np.empty(0, dtype=np.int32)))
@@ -105,18 +128,22 @@ def _distances(model: Any) -> Array:
     return np.asarray((np.sqrt(np.maximum(back, 0)) if model.method == "squared" else back) * model.scale_)
 
 
-def from_run(folder: str | os.PathLike[str], landmarks: Array | Callable[[Path], Array] | None = None) -> Received:
+def from_run(
+    folder: str | os.PathLike[str], landmarks: Array | Callable[[Path], Array] | None = None, model: Any = None
+) -> Received:
     """Return what the journal of a run holds; `folder` has it, or has folders of runs (the last that posted counts).
 
     Distances are in the journal, landmarks are not: the coordinator computed them. They are in the model that the
-    run made, and given as `landmarks`; or that is a function which finds them for the journal that it is told.
+    run made, and given as `landmarks`; or that is a function which finds them for the journal that it is told. Of a map
+    of centres positions and histograms are in the journal, and the centres in the `model`.
     """
     folder = Path(folder)
     journals = [folder / "journal"] if (folder / "journal").is_file() else sorted(folder.glob("run-*/journal"))
     if not journals:
         raise InputError(f"{folder} is no folder of a run: there is no journal in it")
-    found = {path: _from_journal(path) for path in journals}
-    path = next((path for path in reversed(journals) if found[path].distances is not None), journals[-1])
+    known = None if model is None else map_of(model)
+    found = {path: _from_journal(path, known) for path in journals}
+    path = next((path for path in reversed(journals) if found[path].says_anything), journals[-1])
     last = found[path]
     if last.distances is None:
         return last
@@ -135,9 +162,23 @@ def from_run(folder: str | os.PathLike[str], landmarks: Array | Callable[[Path],
     return Received(last.what, last.where, last.sites, last.row_sites, Y, last.distances)
 
 
-def _from_journal(path: Path) -> Received:
-    """Return the distances in a journal, of each site in the order of its rows."""
+def _named(what: str, share: str) -> str:
+    """Return what ran, with what its sites shared."""
+    return f"{what}(share={share!r})"
+
+
+def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
+    """Return the distances in a journal, of each site in the order of its rows; or the positions and histograms."""
     head, entries = read_journal(path)
+    if head["settings"].get("share") in ("'sums'", "'centers'"):
+        posted, histograms = map_messages(entries)
+        what = _named(head["what"], ast.literal_eval(head["settings"]["share"]))
+        rows = np.repeat(np.arange(len(posted), dtype=np.int32), [len(Y) for Y in posted.values()])
+        positions = np.concatenate(list(posted.values())) if posted else None
+        found = None if known is None else known.posted(positions)
+        rows = rows if found is not None else rows[:0]
+        where = f"{path.parent.name}/{path.name}"
+        return Received(what, where, tuple(posted or head["sites"]), rows, map=found, histograms=histograms)
     parts: dict[str, list[Array]] = {}
     for entry in entries:
         for site, reply in entry.replies.items():

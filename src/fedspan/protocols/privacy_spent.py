@@ -1,0 +1,60 @@
+"""What a run with Gaussian noise spends, for its record; and which sites have ledgers of their own."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Protocol
+
+from fedspan.errors import MissingPackageError
+from fedspan.federation import Federation, PrivacySpent
+from fedspan.federation.spent import UNIT
+from fedspan.privacy.accounting import accountant_epsilon
+from fedspan.privacy.gaussian import epsilon_of
+from fedspan.protocols.noisy_pull import local_ledger
+
+
+class _Budgeted(Protocol):
+    @property
+    def delta(self) -> float: ...
+
+
+def gaussian_spent(
+    privacy: _Budgeted,
+    fed: Federation,
+    events: Mapping[float, int],
+    covers: tuple[str, ...],
+    leaves_out: tuple[str, ...] = (),
+    unit: str = UNIT,
+) -> PrivacySpent:
+    """Return what Gaussian replies (by noise over sensitivity, how many) spend at every site, exactly and counted."""
+    mu2 = sum(count / z**2 for z, count in events.items())
+    exact = epsilon_of(math.sqrt(mu2), privacy.delta)
+    try:
+        counted = dict.fromkeys(fed.sites, accountant_epsilon(events, privacy.delta))
+    except MissingPackageError:
+        counted = {}
+    return PrivacySpent(
+        repr(privacy),
+        dict.fromkeys(fed.sites, exact),
+        privacy.delta,
+        counted,
+        covers,
+        leaves_out,
+        simulated_sites(mu2, fed),
+        unit=unit,
+    )
+
+
+def simulated_sites(mu2: float, fed: Federation) -> tuple[str, ...]:
+    """Return the sites whose noise is simulated; warn where budgets do not last for `mu2`, which is coming."""
+    replies = fed.ask(local_ledger, mu2=mu2).ok
+    short = [site for site, reply in replies.items() if reply.get("lasts") is False]
+    if short:
+        warnings.warn(
+            f"the privacy budget of {', '.join(short[:10])} does not last for this run: unless it repeats questions "
+            "that were answered before, these sites will refuse before its end",
+            stacklevel=2,
+        )
+    return tuple(site for site, reply in replies.items() if reply.get("simulated") is not False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -46,7 +45,8 @@ class Site:
         Target and task of each row.
     ledger : fedspan.privacy.Ledger, optional
         The site's own account of its privacy, with its secret: what is asked under differential privacy is charged to
-        it, and refused where its budget is spent.
+        it, and refused where its budget is spent. Such a site copies its data: what is later written to the arrays it
+        was made of does not reach it (a memory-mapped file above 1 GiB is not copied, and digested for every charge).
 
     Attributes
     ----------
@@ -224,10 +224,9 @@ class Site:
         takes_frame = self._data.lens_takes_frame if inner else frames and hasattr(self._data.frame, "iloc")
         if not takes_frame:
             _ = self._data.X  # made here if it is yet to be made: all views share it
-        data = copy.copy(self._data)
+        data = self._data.seen()
         data.lens = (lambda rows: lens(inner(rows))) if inner else lens
         data.lens_takes_frame = takes_frame
-        data.computed = {}
         return _site(data, None)
 
     def with_rows(self, X: Array) -> Site:

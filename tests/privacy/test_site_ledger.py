@@ -8,6 +8,7 @@ import pytest
 import fedspan as fs
 from fedspan.errors import InputError, QuorumError
 from fedspan.privacy import Ledger, epsilon_of, normal
+from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.protocols.moments import local_sums
 from fedspan.protocols.noisy_pull import bounded_pull, local_noisy_descent, local_noisy_pull, pull_sensitivity
 
@@ -217,9 +218,71 @@ def test_a_strict_ledger_lets_nothing_leave_without_noise(tmp_path):
         fed.ask(local_sums)
     fed.ask(local_noisy_pull, Y=Y, gamma=GAMMA, multiplier=MULTIPLIER)
     noisy = fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)
-    from fedspan.privacy.noisy_rows import with_noisy_rows
-
     with_noisy_rows(fed, noisy).ask(local_sums)  # made of rows with noise
+
+
+@pytest.mark.parametrize("what", ["y", "task"])
+@pytest.mark.parametrize("strict", [False, True, None])
+def test_noise_on_the_rows_does_not_let_targets_and_tasks_pass(what, strict, tmp_path):
+    ledger = None if strict is None else ledger_at(tmp_path, strict=strict)
+    site = fs.Site("a", rows(), np.arange(30.0), np.arange(30) % 2, ledger=ledger)
+    noisy = with_noisy_rows(fs.LocalFederation([site]), fs.privacy.GaussianData(30.0, 1e-5, clip=2.0))
+    with pytest.raises(QuorumError, match=f"site 'a' does not show its {what} beside noisy rows"):
+        noisy.ask(raw_column, what=what)
+    with pytest.raises(QuorumError, match="does not show its"):  # nor through a second lens
+        noisy.apply(doubled).ask(raw_column, what=what)
+    assert noisy.ask(batch_columns)["a"]["seen"] == 0
+    with pytest.raises(QuorumError, match="does not show its"):
+        fs.FedFewShotRegressor(1, random_state=0).fit(noisy)
+    assert site.y is not None  # the site itself has it as before
+
+
+def test_a_site_that_has_no_target_says_nothing_new_beside_noisy_rows():
+    noisy = fs.Site("a", rows()).with_rows(rows(1))
+    assert noisy.y is None
+    assert noisy.task is None
+
+
+@fs.step
+def raw_column(site, what):
+    return {"values": getattr(site, what)}
+
+
+@fs.step
+def batch_columns(site):
+    return {"seen": sum((batch.y is not None) + (batch.task is not None) for batch in site.batches(10))}
+
+
+@fs.lens
+def doubled(X):
+    return 2 * X
+
+
+def test_a_journal_has_no_digest_that_rows_can_be_tried_at(tmp_path):
+    X = np.array([[3.0, 1.0, 4.0]])
+    here, there = (ledger_at(tmp_path, name) for name in "ab")
+    prints = [fs.Site("a", X, ledger=ledger).fingerprint() for ledger in (None, here, there)]
+    assert len(set(prints)) == 3
+    assert {text.partition("#")[0] for text in prints} == {"1x3 float64 "}
+    assert fs.Site("a", X, ledger=ledger_at(tmp_path)).fingerprint() == prints[1]  # the same site knows its data again
+    assert fs.Site("a", X + 1, ledger=here).fingerprint() != prints[1]
+
+
+def test_a_run_with_ledgers_is_resumed_by_the_same_site_alone(tmp_path):
+    privacy = fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)
+
+    def fitted(name, change=0.0):
+        site = fs.Site("a", rows() + change, ledger=ledger_at(tmp_path, name))
+        fed = fs.LocalFederation([site], run_dir=tmp_path / "run")
+        return fs.FedLandmarks(5, rounds=2, privacy=privacy, random_state=0).fit(fed).landmarks_.tobytes()
+
+    first = fitted("a")
+    plain = fs.Site("a", rows()).fingerprint().partition("#")[2]
+    assert plain.encode() not in (tmp_path / "run" / "run-000" / "journal").read_bytes()
+    assert fitted("a") == first
+    for other in ({"name": "b"}, {"name": "a", "change": 1e-3}):
+        with pytest.raises(fs.errors.JournalError):
+            fitted(**other)
 
 
 def test_a_strict_site_takes_part_where_all_is_covered(tmp_path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from fedspan.errors import InputError
+from fedspan.errors import InputError, PolicyError
 from fedspan.federation.question import SiteLedger
 from fedspan.federation.site_data import Array, SiteData, read_only
 from fedspan.federation.state import NO_CHANGES, Changes, State
@@ -86,12 +86,12 @@ class Site:
     @property
     def y(self) -> Array | None:
         """The target of each row."""
-        return self._data.y
+        return self._shown("y", self._data.y)
 
     @property
     def task(self) -> Array | None:
         """The task of each row."""
-        return self._data.task
+        return self._shown("task", self._data.task)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -203,9 +203,13 @@ class Site:
         return cast(T, before[1])
 
     def fingerprint(self) -> str:
-        """Describe the data's shape and a digest of up to 1024 rows: tells a journal of other data from this one's."""
-        digest = blake2b(digest_size=8)
+        """Describe the data's shape and a digest of up to 1024 rows: tells a journal of other data from this one's.
+
+        A journal is the coordinator's: where the site has a ledger, the digest is keyed by its secret, so that nobody
+        else can find rows by trying.
+        """
         data = self._data
+        digest = blake2b(digest_size=8, key=b"" if data.ledger is None else data.ledger.fingerprint_key())
         some = slice(None, None, max(1, len(self) // 1024))
         samples = [(data.shape, data.values(some))]
         samples += [(column.shape, column[some]) for column in (data.y, data.task) if column is not None]
@@ -230,7 +234,10 @@ class Site:
         return _site(data, None)
 
     def with_rows(self, X: Array) -> Site:
-        """Return this site with other rows in the place of its own, the ones that a private lens has made."""
+        """Return this site with other rows in the place of its own, the ones that a private lens has made.
+
+        Target and task are hidden: what noise on the rows does not cover is not to be seen beside them.
+        """
         return _site(self._data.replaced(X), None)
 
     def digest(self) -> bytes:
@@ -268,6 +275,14 @@ class Site:
         """Return what the call that this site is at work for did to its state."""
         state = self._at_work.state
         return NO_CHANGES if state is None else state.changes()
+
+    def _shown(self, what: str, column: Array | None) -> Array | None:
+        if what in self._data.hidden:
+            raise PolicyError(
+                f"site {self.name!r} does not show its {what} beside noisy rows: the noise is on X alone, and would "
+                f"not cover it; use the federation as it is without noise where {what} may leave the sites"
+            )
+        return column
 
     @property
     def _at_work(self) -> Work:

@@ -54,6 +54,7 @@ class SiteData:
         self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
         self.lens: Callable[[Any], Array] | None = None
         self.lens_takes_frame = False
+        self.hidden: tuple[str, ...] = ()  # what noise on the rows does not cover, and nobody sees who sees noisy rows
         self._computed: tuple[bytes, dict[str, Any]] = (b"", {})
 
     @property
@@ -92,12 +93,14 @@ class SiteData:
         return self._digest[0]
 
     def replaced(self, X: Array) -> SiteData:
-        """Return these data with other rows in place of all that was there, frame and lens included."""
+        """Return these data with other rows in place of all that was there: frame, lens, target and task included."""
         data = self.seen()
         data._digest, data._rewritable = self._digest[:1] or [self.digest()], False  # of what these rows were made of
         data._X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
         data.shape = X.shape
         data.lens, data.lens_takes_frame = None, False
+        data.hidden = tuple(what for what in ("y", "task") if getattr(self, what) is not None) + self.hidden
+        data.y = data.task = None
         return data
 
     def seen(self) -> SiteData:

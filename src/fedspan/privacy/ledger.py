@@ -20,7 +20,7 @@ from fedspan.errors import BudgetError, InputError, LedgerError
 from fedspan.federation.question import Question
 from fedspan.privacy.accounting import Cost
 from fedspan.privacy.gaussian import check_budget
-from fedspan.privacy.keys import checked_cost, noise_digest, noise_key
+from fedspan.privacy.keys import checked_cost, fingerprint_key, noise_digest, noise_key
 
 _FORMAT = 1
 
@@ -153,6 +153,10 @@ class Ledger:
             if digest.hex() not in self._known:
                 self._charge(file, question, digest.hex(), cost)
         return noise_key(self._secret, digest)
+
+    def fingerprint_key(self) -> bytes:
+        """Return the key by which a journal's digest of the site's data is made: nobody else can try rows at it."""
+        return fingerprint_key(self._secret)
 
     def _charge(self, file: Any, question: Question, digest: str, cost: Cost) -> None:
         before = self.cost

@@ -93,9 +93,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
         {"multiplier": multiplier},
         moments=moments if public else None,
         within=LANDMARKS_WITHIN,
-        deviation=lambda n_landmarks, gamma, precision: (
-            multiplier * pull_sensitivity(n_landmarks, gamma, np.float32 if precision == "single" else np.float64)
-        ),
+        deviation=lambda n_landmarks, gamma: multiplier * pull_sensitivity(n_landmarks, gamma),
     )
     return feddl(fed, **settings, noise=noise)
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from fedspan.checks import frames_inside
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.privacy.accounting import accountant_epsilon
@@ -36,6 +38,7 @@ from fedspan.protocols.noisy_pull import (
 Mechanism = GaussianData | GaussianGradient | PaperNoise
 
 MOMENTS = "the sums and squares of the columns, which kernel width and start are made of"
+FRONT = "what was learned before from the rows as they are (the transforms in front)"
 POSTED = "the posted distances of every row to every landmark, from which rows can be rebuilt"
 
 
@@ -49,11 +52,21 @@ def private_feddl(fed: Federation, *, privacy: Mechanism, **settings: Any) -> La
         Of `feddl`.
     """
     check_mechanism(privacy)
+    check_frequencies(privacy, settings.get("n_frequencies"))
     if isinstance(privacy, GaussianData):
         return feddl(seen_with_noise(fed, privacy), **settings)
     if isinstance(privacy, GaussianGradient):
         return _with_noisy_gradients(fed, privacy, settings)
     return _with_paper_noise(fed, privacy, settings)
+
+
+def check_frequencies(privacy: Any, n_frequencies: int | None) -> None:
+    """Refuse to follow MMD^2 by sums that the noise does not cover."""
+    if isinstance(privacy, GaussianGradient) and n_frequencies:
+        raise InputError(
+            f"n_frequencies={n_frequencies} must be 0 with GaussianGradient: its noise does not cover the sums by "
+            "which MMD^2 is followed"
+        )
 
 
 def seen_with_noise(fed: Federation, privacy: GaussianData) -> Federation:
@@ -69,11 +82,6 @@ def _mu(privacy: GaussianData) -> float:
 
 def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: dict[str, Any]) -> Landmarks:
     """Sites add noise to their sums; kernel sums and MMD^2 are not asked for."""
-    if settings.get("n_frequencies"):
-        raise InputError(
-            f"n_frequencies={settings['n_frequencies']} must be 0 with GaussianGradient: its noise does not cover the "
-            "sums by which MMD^2 is followed"
-        )
     rounds, steps = settings.get("rounds", 50), settings.get("local_steps", 1)
     events = max(1, rounds * steps)
     multiplier = privacy.multiplier(events)
@@ -103,7 +111,8 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
     fed.need_single_replies("PaperNoise, whose worth each site tells for itself,")
     noise = Noise(local_paper_pull, local_paper_descent, {"beta": float(privacy.beta)}, kernel=True)
     found = feddl(fed, **settings, noise=noise)
-    worth = {site: float(reply["mu2"]) for site, reply in fed.ask(local_paper_cost).ok.items()}
+    replies = fed.ask(local_paper_cost).ok
+    worth = {site: _told_mu2(replies.get(site, {})) for site in fed.sites}
     epsilon = {site: epsilon_of(math.sqrt(mu2), privacy.delta) for site, mu2 in worth.items()}
     accountant: dict[str, float] = {}
     with suppress(MissingPackageError):
@@ -119,7 +128,7 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
             privacy.delta,
             accountant,
             ("what is sent in each round, and so the landmarks",),
-            leaves_out if settings.get("n_frequencies") != 0 else leaves_out[:2],
+            (leaves_out if settings.get("n_frequencies") != 0 else leaves_out[:2]) + _in_front(fed),
             _simulated(fed),
             guaranteed=False,
         )
@@ -147,22 +156,32 @@ def _spent_by(
         privacy.delta,
         counted,
         covers,
-        leaves_out,
+        leaves_out + _in_front(fed),
         _simulated(fed, mu2),
     )
 
 
+def _in_front(fed: Federation) -> tuple[str, ...]:
+    return (FRONT,) if fed.plain_lenses else ()
+
+
+def _told_mu2(reply: Mapping[str, Any]) -> float:
+    """Return what a site says that its noise was worth; infinite where it says nothing that can be true."""
+    mu2 = reply.get("mu2")
+    return float(mu2) if isinstance(mu2, int | float) and mu2 >= 0 else math.inf
+
+
 def _simulated(fed: Federation, mu2: float = 0.0) -> tuple[str, ...]:
-    """Return the sites whose noise is simulated; warn where budgets do not last for what is coming."""
+    """Return the sites whose noise is simulated, and those that do not say; warn where budgets do not last."""
     replies = fed.ask(local_ledger, mu2=mu2).ok
     short = [site for site, reply in replies.items() if reply.get("lasts") is False]
     if short:
         warnings.warn(
             f"the privacy budget of {', '.join(short[:10])} does not last for this run: unless it repeats questions "
             "that were answered before, these sites will refuse before its end",
-            stacklevel=2,
+            stacklevel=frames_inside(),
         )
-    return tuple(site for site, reply in replies.items() if reply.get("simulated") is not False)
+    return tuple(site for site in fed.sites if replies.get(site, {}).get("simulated") is not False)
 
 
 def _figures(value: float) -> float:

@@ -285,6 +285,67 @@ def test_a_run_with_ledgers_is_resumed_by_the_same_site_alone(tmp_path):
             fitted(**other)
 
 
+@pytest.mark.parametrize("step", ["raise_rows", "charge_and_raise_rows", "not_a_reply"])
+def test_no_error_text_made_of_rows_passes_a_strict_ledger(step, tmp_path):
+    def text(strict, lens=None):
+        site = fs.Site("a", rows() + 777.0, ledger=ledger_at(tmp_path, strict=strict))
+        fed = fs.LocalFederation([site])
+        fed = fed.apply(lens) if lens else fed
+        with pytest.raises(QuorumError) as caught:
+            fed.ask(globals()[step])
+        return str(caught.value)
+
+    assert "777" in text(strict=False)
+    assert "777" not in text(strict=True)
+    assert "777" in text(strict=False, lens=raising_lens)
+    assert "777" not in text(strict=True, lens=raising_lens)
+
+
+def test_a_step_that_may_not_answer_says_the_same_whether_it_failed_or_not(tmp_path):
+    fed = fs.LocalFederation([fs.Site("a", rows(), ledger=ledger_at(tmp_path, strict=True))])
+    for step in (raise_rows, local_sums):
+        with pytest.raises(QuorumError, match=rf"strict ledger of site 'a' lets no reply leave.*{step.__name__}"):
+            fed.ask(step)
+    with pytest.raises(QuorumError, match=r"charge_and_raise_rows' failed at site 'a'.*keeps the reason at the site"):
+        fed.ask(charge_and_raise_rows)
+
+
+def test_lenses_before_noise_keep_their_errors_at_a_strict_site(tmp_path):
+    site = fs.Site("a", rows() + 777.0, ledger=ledger_at(tmp_path, strict=True))
+    fed = fs.LocalFederation([site]).apply(raising_lens)
+    with pytest.raises(QuorumError, match="keeps the reason at the site") as caught:
+        with_noisy_rows(fed, fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)).ask(local_sums)
+    assert "777" not in str(caught.value)
+
+
+def test_a_strict_site_says_that_its_budget_is_spent(tmp_path):
+    site = fs.Site("a", rows(), ledger=ledger_at(tmp_path, epsilon=0.1, strict=True))
+    with pytest.raises(QuorumError, match=r"its privacy budget is epsilon=0\.1"):
+        asked(site)
+
+
+@fs.step
+def raise_rows(site):
+    raise ValueError(f"row 0 is {site.X[0].astype(int)}")
+
+
+@fs.step
+def charge_and_raise_rows(site):
+    site.charged(mu2=1e-3)
+    raise ValueError(f"row 0 is {site.X[0].astype(int)}")
+
+
+@fs.step
+def not_a_reply(site):
+    site.charged(mu2=1e-3)
+    return {f"row 0 is {site.X[0].astype(int)}": object()}
+
+
+@fs.lens
+def raising_lens(X):
+    raise ValueError(f"row 0 is {X[0].astype(int)}")
+
+
 def test_a_strict_site_takes_part_where_all_is_covered(tmp_path):
     sites = [fs.Site(name, rows(k), ledger=ledger_at(tmp_path, name, strict=True)) for k, name in enumerate("abc")]
     fed = fs.LocalFederation(sites)

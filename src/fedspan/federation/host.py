@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fedspan.errors import FedspanError, PolicyError
+from fedspan.errors import BudgetError, FedspanError, LedgerError, PolicyError, UnknownStepError
 from fedspan.federation.call import Call, Delivery
 from fedspan.federation.question import SiteLedger
 from fedspan.federation.secure.vault import Vault
@@ -19,6 +19,9 @@ from fedspan.federation.state import Changes
 from fedspan.federation.step import find_step
 from fedspan.federation.work import Asked
 from fedspan.wire import Message, canonical
+
+#: Their sentences are about calls and accounts, and pass a strict ledger.
+_WITHOUT_ROWS = (BudgetError, LedgerError, PolicyError, UnknownStepError)
 
 
 @dataclass
@@ -70,8 +73,19 @@ class SiteHost:
             raise FedspanError(f"this site has not been in call {call.number} from its beginning")
         ledger = self._ledger(call.seed)
         asked = Asked(call.run, call.step.name, payload, tuple(lens.digest for lens in call.lenses))
-        site = self._view(call, ledger).at_work(kept.state, call.seed, call.number, self.vault, ledger, asked)
-        reply = canonical(call.step.function(site, **payload), "reply")
+        work = (kept.state, call.seed, call.number, self.vault, ledger, asked)
+        site = self.site.at_work(*work)
+        try:
+            site = self._view(call, ledger).at_work(*work)
+            reply = canonical(call.step.function(site, **payload), "reply")
+        except Exception as error:
+            if ledger is None or not ledger.strict or isinstance(error, _WITHOUT_ROWS):
+                raise
+            # The text may be made of rows; and that a step failed says something of them where its reply may not leave.
+            self._refuse_without_noise(call, site)
+            raise FedspanError(
+                f"step {site.asked!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
+            ) from None
         if ledger is not None and ledger.strict:
             self._refuse_without_noise(call, site)
         delivery = Delivery(call.number, reply, len(self.site), site.changes())

@@ -310,6 +310,41 @@ def test_a_step_that_may_not_answer_says_the_same_whether_it_failed_or_not(tmp_p
         fed.ask(charge_and_raise_rows)
 
 
+READERS = {
+    "X": lambda site: site.X,
+    "y": lambda site: site.y,
+    "task": lambda site: site.task,
+    "frame": lambda site: site.frame,
+    "batches": lambda site: next(site.batches(2)),
+    "cached": lambda site: site.cached("kept", lambda: 1),
+    "last_of": lambda site: site.last_of("kept", 1, lambda: 1),
+    "digest": lambda site: site.digest(),
+    "fingerprint": lambda site: site.fingerprint(),
+    "through": lambda site: site.through(lambda X: X).X,
+    "with_rows": lambda site: site.with_rows(np.zeros((30, 5))).X,
+}
+
+
+@pytest.mark.parametrize("how", READERS)
+def test_a_strict_site_shows_its_data_to_no_step_that_has_not_charged(how, tmp_path):
+    read = []
+
+    @fs.step
+    def reader(site, charge):
+        if charge:
+            site.charged(mu2=1e-3)
+        READERS[how](site)
+        read.append(charge)
+        return {"n": len(site)}
+
+    site = fs.Site("a", rows(), np.zeros(30), np.zeros(30), ledger=ledger_at(tmp_path, strict=True))
+    with pytest.raises(QuorumError, match="strict ledger of site 'a' lets no reply leave"):
+        fs.LocalFederation([site]).ask(reader, charge=False)
+    assert not read
+    assert fs.LocalFederation([site]).ask(reader, charge=True)["a"]["n"] == 30
+    assert read == [True]
+
+
 def test_lenses_before_noise_keep_their_errors_at_a_strict_site(tmp_path):
     site = fs.Site("a", rows() + 777.0, ledger=ledger_at(tmp_path, strict=True))
     fed = fs.LocalFederation([site]).apply(raising_lens)

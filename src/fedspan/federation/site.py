@@ -86,12 +86,12 @@ class Site:
     @property
     def y(self) -> Array | None:
         """The target of each row."""
-        return self._shown("y", self._data.y)
+        return self._shown("y", self._open.y)
 
     @property
     def task(self) -> Array | None:
         """The task of each row."""
-        return self._shown("task", self._data.task)
+        return self._shown("task", self._open.task)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -104,13 +104,13 @@ class Site:
 
         ``None`` as well where a transform stands before it.
         """
-        data = self._data
+        data = self._open
         return None if data.frame is None or data.lens is not None else data.frame.copy(deep=False)
 
     @property
     def X(self) -> Array:
         """The data, seen through the federation's transforms if there are any."""
-        data = self._data
+        data = self._open
         lens = data.lens
         if lens is None:
             return data.X
@@ -152,7 +152,8 @@ class Site:
 
         The key is the same whenever the same question is asked again, and then nothing is charged: a question is the
         step and what it was told, the lenses, all of the site's data, and its state. Noise is made of the key by
-        `fedspan.privacy.normal`. The charge is on disk when this returns.
+        `fedspan.privacy.normal`. The charge is on disk when this returns. Charge before the data are read: a strict
+        ledger shows them to no step that has not.
 
         Parameters
         ----------
@@ -175,7 +176,7 @@ class Site:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""
         if rows < 1:
             raise InputError(f"rows={rows} must be at least 1")
-        data = self._data
+        data = self._open
         # A frame is in memory anyway: what a lens makes of it is made once. Of arrays it is made block by block.
         lens = None if data.lens_takes_frame else data.lens
         for start in range(0, len(self), rows):
@@ -188,14 +189,14 @@ class Site:
 
         Unlike `state` it is not recorded: after a restart it is computed again.
         """
-        computed = self._data.computed
+        computed = self._open.computed
         if key not in computed:
             computed[key] = make()
         return cast(T, computed[key])
 
     def last_of(self, kind: str, key: object, make: Callable[[], T]) -> T:
         """Return ``make()`` as it was made for this key, if that was the last of its kind: for what is large."""
-        computed = self._data.computed
+        computed = self._open.computed
         before = computed.get(f"last {kind}")
         if before is None or before[0] != key:
             computed.pop(f"last {kind}", None)
@@ -208,7 +209,7 @@ class Site:
         A journal is the coordinator's: where the site has a ledger, the digest is keyed by its secret, so that nobody
         else can find rows by trying.
         """
-        data = self._data
+        data = self._open
         digest = blake2b(digest_size=8, key=b"" if data.ledger is None else data.ledger.fingerprint_key())
         some = slice(None, None, max(1, len(self) // 1024))
         samples = [(data.shape, data.values(some))]
@@ -224,7 +225,7 @@ class Site:
 
         With `frames` a lens gets rows as a data frame where the site was made of one and no lens stands before it.
         """
-        inner = self._data.lens
+        inner = self._open.lens
         takes_frame = self._data.lens_takes_frame if inner else frames and hasattr(self._data.frame, "iloc")
         if not takes_frame:
             _ = self._data.X  # made here if it is yet to be made: all views share it
@@ -238,11 +239,11 @@ class Site:
 
         Target and task are hidden: what noise on the rows does not cover is not to be seen beside them.
         """
-        return _site(self._data.replaced(X), None)
+        return _site(self._open.replaced(X), None)
 
     def digest(self) -> bytes:
         """Return a digest of all of the site's data, as they are without any lens."""
-        return self._data.digest()
+        return self._open.digest()
 
     def at_work(
         self,
@@ -252,9 +253,13 @@ class Site:
         vault: Vault | None = None,
         ledger: SiteLedger | None = None,
         asked: Asked | None = None,
+        gate: Callable[[Site], None] | None = None,
     ) -> Site:
-        """Return this site as one call sees it, with `state` (a working copy of `base`), `rng`, `vault`, `ledger`."""
-        return _site(self._data, Work(base, seed, call, vault, ledger, asked or Asked("", "", {})))
+        """Return this site as one call sees it, with `state` (a working copy of `base`), `rng`, `vault`, `ledger`.
+
+        A `gate` is called before the data are read, and may refuse.
+        """
+        return _site(self._data, Work(base, seed, call, vault, ledger, asked or Asked("", "", {}), gate))
 
     def asked_for(self, what: str, payload: Message) -> None:
         """Take note that this call is one for another step: a secure sum asks for the step whose replies it adds."""
@@ -275,6 +280,13 @@ class Site:
         """Return what the call that this site is at work for did to its state."""
         state = self._at_work.state
         return NO_CHANGES if state is None else state.changes()
+
+    @property
+    def _open(self) -> SiteData:
+        """The data, to be read: not before a step of which a strict ledger wants noise has charged."""
+        if self._work is not None and self._work.gate is not None:
+            self._work.gate(self)
+        return self._data
 
     def _shown(self, what: str, column: Array | None) -> Array | None:
         if what in self._data.hidden:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral, Real
@@ -86,3 +87,11 @@ def true_or_false(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}={value!r} must be True or False")
     return bool(value)
+
+
+def frames_inside() -> int:
+    """Return the `stacklevel` at which a warning of the caller names the line that called fedspan."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_globals.get("__name__", "").partition(".")[0] == "fedspan" and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    return level

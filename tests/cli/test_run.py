@@ -79,11 +79,24 @@ def test_a_study_runs_and_leaves_everything(study, table, capsys):
     assert model.sites_ == ("east", "north", "south")
     summary = json.loads((results / "summary.json").read_text())
     assert [run["what"] for run in summary] == ["FedStandardScaler", "FedPCA"]
+    assert [run["privacy"] for run in summary] == [None, None]
     shown = capsys.readouterr().out
     assert "FedPCA" in shown
     assert str(results / "report.html") in shown
     page = (results / "report.html").read_text()
     assert all(name in page for name in ("north", "south", "east"))
+
+
+def test_the_summary_says_what_was_spent_of_privacy(study):
+    private = '{ name = "GaussianData", epsilon = 8.0, delta = 1e-5, clip = 2 }'
+    model = f'name = "FedLandmarks"\nn_landmarks = 5\nrounds = 1\nprivacy = {private}\n'
+    study.write_text(STUDY.replace('name = "FedPCA"\nn_components = 2\n', model))
+    assert main(["run", str(study)]) == 0
+    plain, spent = (run["privacy"] for run in json.loads((study.parent / "results" / "summary.json").read_text()))
+    assert plain is None
+    assert spent["epsilon"] == pytest.approx({"east": 8.0, "north": 8.0, "south": 8.0})
+    assert spent["simulated"] == ["east", "north", "south"]
+    assert any("transforms in front" in what for what in spent["leaves_out"])
 
 
 def test_one_file_per_site_in_every_format(study, table, tmp_path):

@@ -175,6 +175,23 @@ def test_the_owner_may_change_the_budget_and_that_is_written_down(path):
     assert [entry["epsilon"] for entry in entries if entry["kind"] == "budget"] == [1.0, 2.0]
 
 
+def test_what_another_process_wrote_is_known_at_once(path):
+    here, there = Ledger(path, epsilon=5.0, delta=1e-5), Ledger(path)
+    there.key(question(), mu2=0.5)
+    assert here.cost.mu2 == 0.5
+    assert here.spent == there.spent > 0
+    assert len(here.charges) == 1
+    assert here.lasts(mu2=0.1)
+    Ledger(path, epsilon=1.0, delta=1e-6)
+    assert not here.lasts(mu2=0.1)
+    assert (here.epsilon, here.delta) == (1.0, 1e-6)
+    assert repr(here) == repr(there) == repr(Ledger(path))
+    path.unlink()
+    assert "epsilon=1 " in repr(here)
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        here.lasts(mu2=0.1)
+
+
 def test_noise_without_a_guarantee_is_refused(path):
     with pytest.raises(BudgetError, match="no guarantee"):
         Ledger(path, epsilon=1e6, delta=0.1).key(question(), mu2=math.inf)

@@ -11,7 +11,7 @@ from fedspan.cli.study import read_study
 from fedspan.errors import InputError, PolicyError, QuorumError
 from fedspan.federation import PrivacySpent, RunRecord
 from fedspan.privacy import GaussianData, GaussianGradient, Ledger, PaperNoise, epsilon_of
-from fedspan.protocols.private_feddl import MOMENTS, POSTED
+from fedspan.protocols.private_feddl import FRONT, MOMENTS, POSTED
 from fedspan.report import write_report
 
 COVERED = GaussianGradient(40.0, 1e-5, center=0.5, scale=(2.0, 1.0, 1.0, 0.5))
@@ -228,6 +228,65 @@ def test_rows_are_drawn_in_and_what_is_no_number_is_hidden():
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0.3, 0.4], [0, 0], [0, 0], [s, s], [-s, s]], atol=1e-8)
 
 
+def test_a_center_far_out_is_added_to_noisy_rows_and_cannot_move_them_before():
+    """Were it added before the noise, its rounding would take rows beyond `clip`: 64 columns by 256 each."""
+    from fedspan.privacy.noisy_rows import noisy_rows
+
+    center, apart = 2.0**60, 256.0
+    told = {"clip": 0.51 * apart * 8, "sigma": 1000.0}
+    for side in (1, -1):
+        rows = noisy_rows(np.full((1, 64), center + side * apart), b"key", center=np.asarray(center), **told)
+        near = noisy_rows(np.full((1, 64), side * apart), b"key", center=np.asarray(0.0), **told)
+        assert np.array_equal(rows, center + near)
+
+
+def test_sites_that_do_not_say_that_their_noise_is_real_count_as_simulated(tmp_path):
+    def silent(replies, bad, rng, call):
+        return {site: None if call.step.endswith("local_ledger") else replies[site] for site in bad}
+
+    for privacy in (COVERED, DATA):
+        fed = fs.LocalFederation(sites_with_ledgers(tmp_path)).corrupt(silent, sites=["1"])
+        spent = landmarks(privacy, fed).privacy_
+        assert spent.simulated == ("1",)
+        assert "simulated at 1 of 3 sites" in spent.sentence()
+
+
+@pytest.mark.parametrize("told", [None, {"mu2": -1.0}, {"mu2": "none"}])
+def test_sites_that_do_not_say_what_the_paper_noise_was_worth_have_no_bound(told):
+    def silent(replies, bad, rng, call):
+        return {site: told if call.step.endswith("local_paper_cost") else replies[site] for site in bad}
+
+    X, labels = table()
+    spent = landmarks(PaperNoise(), fs.federate(X, sites=labels).corrupt(silent, sites=["1"])).privacy_
+    assert spent.epsilon["1"] == spent.worst == np.inf
+    assert 0 < spent.epsilon["0"] < np.inf
+
+
+@pytest.mark.parametrize("privacy", MECHANISMS, ids=lambda p: type(p).__name__)
+def test_transforms_in_front_are_not_covered_and_that_is_said(privacy):
+    X, labels = table()
+    fed = fs.federate(X, sites=labels)
+    scaled = fs.FedStandardScaler().fit(fed).transform(fed)
+    spent = landmarks(privacy, scaled).privacy_
+    assert FRONT in spent.leaves_out
+    assert "does not cover" in spent.sentence()
+    assert "the transforms in front" in spent.sentence()
+    assert FRONT not in landmarks(privacy, fed).privacy_.leaves_out
+
+
+def test_transforms_of_noisy_rows_are_covered():
+    X, labels = table()
+    noisy = landmarks(DATA, fs.federate(X, sites=labels)).transform(fs.federate(X, sites=labels))
+    assert FRONT not in landmarks(GaussianData(200.0, 1e-5, clip=6.0), noisy).privacy_.leaves_out
+
+
+def test_a_budget_that_does_not_last_is_a_warning_at_the_callers_line(tmp_path):
+    fed = fs.LocalFederation(sites_with_ledgers(tmp_path, epsilon=0.5))
+    with pytest.warns(UserWarning, match="does not last") as caught, pytest.raises(QuorumError):
+        landmarks(COVERED, fed)
+    assert {warning.filename for warning in caught} == {__file__}
+
+
 @pytest.mark.parametrize(
     "told",
     [
@@ -299,6 +358,7 @@ def test_settings_that_cannot_work_are_refused_before_any_site_is_asked():
         ({"privacy": GaussianGradient(1, 1e-5, center=0.0)}, "go together"),
         ({"privacy": GaussianGradient(1, 1e-5, center=0.0, scale=-1.0)}, "standard deviations"),
         ({"privacy": GaussianData(1, 1e-5, clip=0)}, "clip=0"),
+        ({"privacy": GaussianData(1, 1e-5, clip=1, center=[0.0, -(2.0**60)])}, "center has 1.15.*rounded away"),
         ({"privacy": PaperNoise(0)}, "beta=0"),
         ({"privacy": GRADIENT, "n_frequencies": 10}, "n_frequencies=10 must be 0"),
         ({"privacy": GRADIENT, "step_size": 2.5}, "step_size"),

@@ -8,6 +8,7 @@ import pytest
 import fedspan as fs
 from fedspan.errors import InputError, QuorumError
 from fedspan.privacy import Ledger, epsilon_of, normal
+from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.protocols.moments import local_sums
 from fedspan.protocols.noisy_pull import bounded_pull, local_noisy_descent, local_noisy_pull, pull_sensitivity
 
@@ -217,9 +218,167 @@ def test_a_strict_ledger_lets_nothing_leave_without_noise(tmp_path):
         fed.ask(local_sums)
     fed.ask(local_noisy_pull, Y=Y, gamma=GAMMA, multiplier=MULTIPLIER)
     noisy = fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)
-    from fedspan.privacy.noisy_rows import with_noisy_rows
-
     with_noisy_rows(fed, noisy).ask(local_sums)  # made of rows with noise
+
+
+@pytest.mark.parametrize("what", ["y", "task"])
+@pytest.mark.parametrize("strict", [False, True, None])
+def test_noise_on_the_rows_does_not_let_targets_and_tasks_pass(what, strict, tmp_path):
+    ledger = None if strict is None else ledger_at(tmp_path, strict=strict)
+    site = fs.Site("a", rows(), np.arange(30.0), np.arange(30) % 2, ledger=ledger)
+    noisy = with_noisy_rows(fs.LocalFederation([site]), fs.privacy.GaussianData(30.0, 1e-5, clip=2.0))
+    with pytest.raises(QuorumError, match=f"site 'a' does not show its {what} beside noisy rows"):
+        noisy.ask(raw_column, what=what)
+    with pytest.raises(QuorumError, match="does not show its"):  # nor through a second lens
+        noisy.apply(doubled).ask(raw_column, what=what)
+    assert noisy.ask(batch_columns)["a"]["seen"] == 0
+    with pytest.raises(QuorumError, match="does not show its"):
+        fs.FedFewShotRegressor(1, random_state=0).fit(noisy)
+    assert site.y is not None  # the site itself has it as before
+
+
+def test_a_site_that_has_no_target_says_nothing_new_beside_noisy_rows():
+    noisy = fs.Site("a", rows()).with_rows(rows(1))
+    assert noisy.y is None
+    assert noisy.task is None
+
+
+@fs.step
+def raw_column(site, what):
+    return {"values": getattr(site, what)}
+
+
+@fs.step
+def batch_columns(site):
+    return {"seen": sum((batch.y is not None) + (batch.task is not None) for batch in site.batches(10))}
+
+
+@fs.lens
+def doubled(X):
+    return 2 * X
+
+
+def test_a_journal_has_no_digest_that_rows_can_be_tried_at(tmp_path):
+    X = np.array([[3.0, 1.0, 4.0]])
+    here, there = (ledger_at(tmp_path, name) for name in "ab")
+    prints = [fs.Site("a", X, ledger=ledger).fingerprint() for ledger in (None, here, there)]
+    assert len(set(prints)) == 3
+    assert {text.partition("#")[0] for text in prints} == {"1x3 float64 "}
+    assert fs.Site("a", X, ledger=ledger_at(tmp_path)).fingerprint() == prints[1]  # the same site knows its data again
+    assert fs.Site("a", X + 1, ledger=here).fingerprint() != prints[1]
+
+
+def test_a_run_with_ledgers_is_resumed_by_the_same_site_alone(tmp_path):
+    privacy = fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)
+
+    def fitted(name, change=0.0):
+        site = fs.Site("a", rows() + change, ledger=ledger_at(tmp_path, name))
+        fed = fs.LocalFederation([site], run_dir=tmp_path / "run")
+        return fs.FedLandmarks(5, rounds=2, privacy=privacy, random_state=0).fit(fed).landmarks_.tobytes()
+
+    first = fitted("a")
+    plain = fs.Site("a", rows()).fingerprint().partition("#")[2]
+    assert plain.encode() not in (tmp_path / "run" / "run-000" / "journal").read_bytes()
+    assert fitted("a") == first
+    for other in ({"name": "b"}, {"name": "a", "change": 1e-3}):
+        with pytest.raises(fs.errors.JournalError):
+            fitted(**other)
+
+
+@pytest.mark.parametrize("step", ["raise_rows", "charge_and_raise_rows", "not_a_reply"])
+def test_no_error_text_made_of_rows_passes_a_strict_ledger(step, tmp_path):
+    def text(strict, lens=None):
+        site = fs.Site("a", rows() + 777.0, ledger=ledger_at(tmp_path, strict=strict))
+        fed = fs.LocalFederation([site])
+        fed = fed.apply(lens) if lens else fed
+        with pytest.raises(QuorumError) as caught:
+            fed.ask(globals()[step])
+        return str(caught.value)
+
+    assert "777" in text(strict=False)
+    assert "777" not in text(strict=True)
+    assert "777" in text(strict=False, lens=raising_lens)
+    assert "777" not in text(strict=True, lens=raising_lens)
+
+
+def test_a_step_that_may_not_answer_says_the_same_whether_it_failed_or_not(tmp_path):
+    fed = fs.LocalFederation([fs.Site("a", rows(), ledger=ledger_at(tmp_path, strict=True))])
+    for step in (raise_rows, local_sums):
+        with pytest.raises(QuorumError, match=rf"strict ledger of site 'a' lets no reply leave.*{step.__name__}"):
+            fed.ask(step)
+    with pytest.raises(QuorumError, match=r"charge_and_raise_rows' failed at site 'a'.*keeps the reason at the site"):
+        fed.ask(charge_and_raise_rows)
+
+
+READERS = {
+    "X": lambda site: site.X,
+    "y": lambda site: site.y,
+    "task": lambda site: site.task,
+    "frame": lambda site: site.frame,
+    "batches": lambda site: next(site.batches(2)),
+    "cached": lambda site: site.cached("kept", lambda: 1),
+    "last_of": lambda site: site.last_of("kept", 1, lambda: 1),
+    "digest": lambda site: site.digest(),
+    "fingerprint": lambda site: site.fingerprint(),
+    "through": lambda site: site.through(lambda X: X).X,
+    "with_rows": lambda site: site.with_rows(np.zeros((30, 5))).X,
+}
+
+
+@pytest.mark.parametrize("how", READERS)
+def test_a_strict_site_shows_its_data_to_no_step_that_has_not_charged(how, tmp_path):
+    read = []
+
+    @fs.step
+    def reader(site, charge):
+        if charge:
+            site.charged(mu2=1e-3)
+        READERS[how](site)
+        read.append(charge)
+        return {"n": len(site)}
+
+    site = fs.Site("a", rows(), np.zeros(30), np.zeros(30), ledger=ledger_at(tmp_path, strict=True))
+    with pytest.raises(QuorumError, match="strict ledger of site 'a' lets no reply leave"):
+        fs.LocalFederation([site]).ask(reader, charge=False)
+    assert not read
+    assert fs.LocalFederation([site]).ask(reader, charge=True)["a"]["n"] == 30
+    assert read == [True]
+
+
+def test_lenses_before_noise_keep_their_errors_at_a_strict_site(tmp_path):
+    site = fs.Site("a", rows() + 777.0, ledger=ledger_at(tmp_path, strict=True))
+    fed = fs.LocalFederation([site]).apply(raising_lens)
+    with pytest.raises(QuorumError, match="keeps the reason at the site") as caught:
+        with_noisy_rows(fed, fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)).ask(local_sums)
+    assert "777" not in str(caught.value)
+
+
+def test_a_strict_site_says_that_its_budget_is_spent(tmp_path):
+    site = fs.Site("a", rows(), ledger=ledger_at(tmp_path, epsilon=0.1, strict=True))
+    with pytest.raises(QuorumError, match=r"its privacy budget is epsilon=0\.1"):
+        asked(site)
+
+
+@fs.step
+def raise_rows(site):
+    raise ValueError(f"row 0 is {site.X[0].astype(int)}")
+
+
+@fs.step
+def charge_and_raise_rows(site):
+    site.charged(mu2=1e-3)
+    raise ValueError(f"row 0 is {site.X[0].astype(int)}")
+
+
+@fs.step
+def not_a_reply(site):
+    site.charged(mu2=1e-3)
+    return {f"row 0 is {site.X[0].astype(int)}": object()}
+
+
+@fs.lens
+def raising_lens(X):
+    raise ValueError(f"row 0 is {X[0].astype(int)}")
 
 
 def test_a_strict_site_takes_part_where_all_is_covered(tmp_path):

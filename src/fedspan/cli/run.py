@@ -24,6 +24,7 @@ from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.progress import ProgressBar
 from fedspan.federation import Federation, RunRecord
+from fedspan.federation.record import strict_json
 from fedspan.report import Scatter, write_report
 from fedspan.report.maps import MOST_POINTS, map_of
 
@@ -151,6 +152,7 @@ def _summary(record: RunRecord) -> dict[str, Any]:
         "bytes_down": record.bytes_down,
         "failed_replies": len(record.failures),
         "stopped": record.stopped,
+        "privacy": None if record.privacy is None else strict_json(record.privacy.values()),
     }
 
 

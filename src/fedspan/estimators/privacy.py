@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedspan.errors import InputError
 from fedspan.federation import Federation, PrivacySpent
-from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, check_mechanism
+from fedspan.privacy.mechanisms import GaussianData, check_mechanism
 from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.protocols.feddl import Landmarks, check_settings, feddl
-from fedspan.protocols.private_feddl import POSTED, private_feddl
+from fedspan.protocols.private_feddl import POSTED, check_frequencies, private_feddl
 
 
 class SpendsPrivacy:
@@ -29,11 +28,7 @@ def check_all(settings: dict[str, Any], privacy: Any) -> None:
     """Refuse settings of FedDL and a mechanism that cannot work, before any site is asked."""
     check_mechanism(privacy)
     check_settings(**settings, noise=privacy is not None and not isinstance(privacy, GaussianData))
-    if isinstance(privacy, GaussianGradient) and settings["n_frequencies"]:
-        raise InputError(
-            f"n_frequencies={settings['n_frequencies']} must be 0 with GaussianGradient: its noise does not cover the "
-            "sums by which MMD^2 is followed"
-        )
+    check_frequencies(privacy, settings["n_frequencies"])
 
 
 def learned_landmarks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, Self
 
 import numpy as np
@@ -58,6 +59,11 @@ class Federation:
     def rng(self) -> np.random.Generator:
         """The coordinator's generator in this run."""
         return self._run.rng
+
+    @property
+    def plain_lenses(self) -> tuple[str, ...]:
+        """Names of the transforms that see the rows as they are, without noise."""
+        return tuple(lens.name for lens in takewhile(lambda lens: not lens.private, self._view.lenses))
 
     @property
     def policy(self) -> Policy:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from fedspan.errors import FedspanError, PolicyError
+from fedspan.errors import BudgetError, FedspanError, LedgerError, PolicyError, UnknownStepError
 from fedspan.federation.call import Call, Delivery
 from fedspan.federation.question import SiteLedger
 from fedspan.federation.secure.vault import Vault
@@ -19,6 +20,9 @@ from fedspan.federation.state import Changes
 from fedspan.federation.step import find_step
 from fedspan.federation.work import Asked
 from fedspan.wire import Message, canonical
+
+#: Their sentences are about calls and accounts, and pass a strict ledger.
+_WITHOUT_ROWS = (BudgetError, LedgerError, PolicyError, UnknownStepError)
 
 
 @dataclass
@@ -70,10 +74,21 @@ class SiteHost:
             raise FedspanError(f"this site has not been in call {call.number} from its beginning")
         ledger = self._ledger(call.seed)
         asked = Asked(call.run, call.step.name, payload, tuple(lens.digest for lens in call.lenses))
-        site = self._view(call, ledger).at_work(kept.state, call.seed, call.number, self.vault, ledger, asked)
-        reply = canonical(call.step.function(site, **payload), "reply")
-        if ledger is not None and ledger.strict:
-            self._refuse_without_noise(call, site)
+        gate = partial(self._refuse_without_noise, call) if ledger is not None and ledger.strict else None
+        work = (kept.state, call.seed, call.number, self.vault, ledger, asked, gate)
+        site = self.site.at_work(*work)
+        try:
+            site = self._view(call, ledger).at_work(*work)
+            reply = canonical(call.step.function(site, **payload), "reply")
+        except Exception as error:
+            if gate is None or isinstance(error, _WITHOUT_ROWS):
+                raise
+            gate(site)  # a step that may not answer is refused in the same words whether it failed or not
+            raise FedspanError(
+                f"step {site.asked!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
+            ) from None
+        if gate is not None:
+            gate(site)
         delivery = Delivery(call.number, reply, len(self.site), site.changes())
         kept.pending.append((call, delivery))
         return delivery
@@ -106,7 +121,10 @@ class SiteHost:
         return own if own is not None or self._simulated is None else self._simulated(self.site.name, seed)
 
     def _refuse_without_noise(self, call: Call, site: Site) -> None:
-        """Refuse what a strict ledger does not let leave: replies that are not public and carry no noise."""
+        """Refuse what a strict ledger does not let leave: replies that are not public and carry no noise.
+
+        Asked whenever a step is about to read data, and before its reply leaves.
+        """
         covered = site.said_with_noise or any(lens.private for lens in call.lenses)
         if not covered and not find_step(site.asked).public:
             raise PolicyError(

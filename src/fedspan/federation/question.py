@@ -37,6 +37,9 @@ class SiteLedger(Protocol):
     def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
         """Whether the budget lasts for a charge that was not made before."""
 
+    def fingerprint_key(self) -> bytes:
+        """Return the secret (32 bytes) by which the site's data are known again in a journal, and by nobody else."""
+
     def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Charge a question that was not charged before; return the key of its noise, or refuse."""
 

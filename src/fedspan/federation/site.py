@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +46,8 @@ class Site:
         Target and task of each row.
     ledger : fedspan.privacy.Ledger, optional
         The site's own account of its privacy, with its secret: what is asked under differential privacy is charged to
-        it, and refused where its budget is spent.
+        it, and refused where its budget is spent. Such a site copies its data: what is later written to the arrays it
+        was made of does not reach it (a memory-mapped file above 1 GiB is not copied, and digested for every charge).
 
     Attributes
     ----------
@@ -87,12 +87,12 @@ class Site:
     @property
     def y(self) -> Array | None:
         """The target of each row."""
-        return self._data.y
+        return self._shown("y", self._open.y)
 
     @property
     def task(self) -> Array | None:
         """The task of each row."""
-        return self._data.task
+        return self._shown("task", self._open.task)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -105,13 +105,13 @@ class Site:
 
         ``None`` as well where a transform stands before it.
         """
-        data = self._data
+        data = self._open
         return None if data.frame is None or data.lens is not None else data.frame.copy(deep=False)
 
     @property
     def X(self) -> Array:
         """The data, seen through the federation's transforms if there are any."""
-        data = self._data
+        data = self._open
         lens = data.lens
         if lens is None:
             return data.X
@@ -153,7 +153,8 @@ class Site:
 
         The key is the same whenever the same question is asked again, and then nothing is charged: a question is the
         step and what it was told, the lenses, all of the site's data, and its state. Noise is made of the key by
-        `fedspan.privacy.normal`. The charge is on disk when this returns.
+        `fedspan.privacy.normal`. The charge is on disk when this returns. Charge before the data are read: a strict
+        ledger shows them to no step that has not.
 
         Parameters
         ----------
@@ -195,7 +196,7 @@ class Site:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""
         if rows < 1:
             raise InputError(f"rows={rows} must be at least 1")
-        data = self._data
+        data = self._open
         # A frame is in memory anyway: what a lens makes of it is made once. Of arrays it is made block by block.
         lens = None if data.lens_takes_frame else data.lens
         for start in range(0, len(self), rows):
@@ -208,14 +209,14 @@ class Site:
 
         Unlike `state` it is not recorded: after a restart it is computed again.
         """
-        computed = self._data.computed
+        computed = self._open.computed
         if key not in computed:
             computed[key] = make()
         return cast(T, computed[key])
 
     def last_of(self, kind: str, key: object, make: Callable[[], T]) -> T:
         """Return ``make()`` as it was made for this key, if that was the last of its kind: for what is large."""
-        computed = self._data.computed
+        computed = self._open.computed
         before = computed.get(f"last {kind}")
         if before is None or before[0] != key:
             computed.pop(f"last {kind}", None)
@@ -223,9 +224,13 @@ class Site:
         return cast(T, before[1])
 
     def fingerprint(self) -> str:
-        """Describe the data's shape and a digest of up to 1024 rows: tells a journal of other data from this one's."""
-        digest = blake2b(digest_size=8)
-        data = self._data
+        """Describe the data's shape and a digest of up to 1024 rows: tells a journal of other data from this one's.
+
+        A journal is the coordinator's: where the site has a ledger, the digest is keyed by its secret, so that nobody
+        else can find rows by trying.
+        """
+        data = self._open
+        digest = blake2b(digest_size=8, key=b"" if data.ledger is None else data.ledger.fingerprint_key())
         some = slice(None, None, max(1, len(self) // 1024))
         samples = [(data.shape, data.values(some))]
         samples += [(column.shape, column[some]) for column in (data.y, data.task) if column is not None]
@@ -240,23 +245,25 @@ class Site:
 
         With `frames` a lens gets rows as a data frame where the site was made of one and no lens stands before it.
         """
-        inner = self._data.lens
+        inner = self._open.lens
         takes_frame = self._data.lens_takes_frame if inner else frames and hasattr(self._data.frame, "iloc")
         if not takes_frame:
             _ = self._data.X  # made here if it is yet to be made: all views share it
-        data = copy.copy(self._data)
+        data = self._data.seen()
         data.lens = (lambda rows: lens(inner(rows))) if inner else lens
         data.lens_takes_frame = takes_frame
-        data.computed = {}
         return _site(data, None)
 
     def with_rows(self, X: Array) -> Site:
-        """Return this site with other rows in the place of its own, the ones that a private lens has made."""
-        return _site(self._data.replaced(X), None)
+        """Return this site with other rows in the place of its own, the ones that a private lens has made.
+
+        Target and task are hidden: what noise on the rows does not cover is not to be seen beside them.
+        """
+        return _site(self._open.replaced(X), None)
 
     def digest(self) -> bytes:
         """Return a digest of all of the site's data, as they are without any lens."""
-        return self._data.digest()
+        return self._open.digest()
 
     def at_work(
         self,
@@ -266,9 +273,13 @@ class Site:
         vault: Vault | None = None,
         ledger: SiteLedger | None = None,
         asked: Asked | None = None,
+        gate: Callable[[Site], None] | None = None,
     ) -> Site:
-        """Return this site as one call sees it, with `state` (a working copy of `base`), `rng`, `vault`, `ledger`."""
-        return _site(self._data, Work(base, seed, call, vault, ledger, asked or Asked("", "", {})))
+        """Return this site as one call sees it, with `state` (a working copy of `base`), `rng`, `vault`, `ledger`.
+
+        A `gate` is called before the data are read, and may refuse.
+        """
+        return _site(self._data, Work(base, seed, call, vault, ledger, asked or Asked("", "", {}), gate))
 
     def asked_for(self, what: str, payload: Message) -> None:
         """Take note that this call is one for another step: a secure sum asks for the step whose replies it adds."""
@@ -295,6 +306,21 @@ class Site:
         """Return what the call that this site is at work for did to its state."""
         state = self._at_work.state
         return NO_CHANGES if state is None else state.changes()
+
+    @property
+    def _open(self) -> SiteData:
+        """The data, to be read: not before a step of which a strict ledger wants noise has charged."""
+        if self._work is not None and self._work.gate is not None:
+            self._work.gate(self)
+        return self._data
+
+    def _shown(self, what: str, column: Array | None) -> Array | None:
+        if what in self._data.hidden:
+            raise PolicyError(
+                f"site {self.name!r} does not show its {what} beside noisy rows: the noise is on X alone, and would "
+                f"not cover it; use the federation as it is without noise where {what} may leave the sites"
+            )
+        return column
 
     @property
     def _at_work(self) -> Work:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from hashlib import blake2b
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,18 @@ from fedspan.wire import is_plain_text
 Array = NDArray[Any]
 
 _DIGEST_ROWS = 4096
+#: A site with a ledger copies what it is given, and memory-mapped files up to this size.
+_COPIED_BYTES = 2**30
 
 
 class SiteData:
-    """What all copies of a site share; `computed` is what steps keep with `Site.cached`."""
+    """What all copies of a site share; `computed` is what steps keep with `Site.cached`.
+
+    The noise of a reply is made of a digest of the data: were they changed behind the digest's back, two replies with
+    one noise would give the difference away. So a site with a ledger has a copy of its own of all that it is given.
+    Memory-mapped files above 1 GiB are not copied, and are digested anew for every question that is charged, which
+    takes some 2 to 4 seconds for each GiB; they must not be rewritten while a question is being answered.
+    """
 
     def __init__(self, name: str, X: Any, y: Any, task: Any, ledger: SiteLedger | None = None) -> None:
         if not isinstance(name, str) or not name or not is_plain_text(name):
@@ -28,20 +37,25 @@ class SiteData:
         self.name = name
         self.frame: Any = X if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
         if hasattr(self.frame, "iloc"):
-            self.frame = X.copy(deep=False)  # what is later written to the caller's own does not reach the site
+            # What is later written to the caller's own frame does not reach the site, nor with a ledger to its arrays.
+            self.frame = X.copy(deep=ledger is not None)
         names = None if self.frame is None else [str(column) for column in self.frame.columns]
         self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
-        self._X = None if self.frame is not None else read_only(X, name, "X")
+        self.ledger = ledger
+        self._rewritable = False  # whether the data are a file that others may write to
+        if self.frame is not None and ledger is not None and not hasattr(X, "iloc"):
+            self.frame, X = None, _frame_values(X)  # such a frame cannot be copied in parts
+        self._X = None if self.frame is not None else self._own(X, "X")
         self.shape: tuple[int, ...] = X.shape if self._X is None else self._X.shape
         if not self.shape:
             raise InputError(f"site {name!r}: X must have rows, and is a single value")
         self.y = self._column(y, "y")
         self.task = self._column(task, "task")
-        self.ledger = ledger
         self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
         self.lens: Callable[[Any], Array] | None = None
         self.lens_takes_frame = False
-        self.computed: dict[str, Any] = {}
+        self.hidden: tuple[str, ...] = ()  # what noise on the rows does not cover, and nobody sees who sees noisy rows
+        self._computed: tuple[bytes, dict[str, Any]] = (b"", {})
 
     @property
     def X(self) -> Array:
@@ -58,33 +72,67 @@ class SiteData:
         """Return the rows that the lens is to have: of the data frame, if it takes one, or of the values."""
         return self.frame.iloc[part] if self.lens_takes_frame else self.X[part]
 
+    @property
+    def computed(self) -> dict[str, Any]:
+        """What was computed of the data: of a file that was rewritten nothing is kept."""
+        digest = self._digest[0] if self._rewritable and self._digest else b""
+        if self._computed[0] != digest:
+            self._computed = (digest, {})
+        return self._computed[1]
+
     def digest(self) -> bytes:
         """Return a digest (32 bytes) of all of the site's data, as they are without any lens."""
-        if not self._digest:
+        if self._rewritable or not self._digest:
             digest = blake2b(repr((self.name, self.shape, self.feature_names)).encode(), digest_size=32)
             for start in range(0, self.shape[0], _DIGEST_ROWS):
                 part = slice(start, start + _DIGEST_ROWS)
                 for values in (self.values(part), *(c[part] for c in (self.y, self.task) if c is not None)):
                     digest.update(f"{values.dtype} {values.shape};".encode())
                     digest.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
-            self._digest.append(digest.digest())
+            self._digest[:] = [digest.digest()]
         return self._digest[0]
 
     def replaced(self, X: Array) -> SiteData:
-        """Return these data with other rows in place of all that was there, frame and lens included."""
-        data = copy.copy(self)
+        """Return these data with other rows in place of all that was there: frame, lens, target and task included."""
+        data = self.seen()
+        data._digest, data._rewritable = self._digest[:1] or [self.digest()], False  # of what these rows were made of
         data._X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
         data.shape = X.shape
-        data.lens, data.lens_takes_frame, data.computed = None, False, {}
+        data.lens, data.lens_takes_frame = None, False
+        data.hidden = tuple(what for what in ("y", "task") if getattr(self, what) is not None) + self.hidden
+        data.y = data.task = None
         return data
+
+    def seen(self) -> SiteData:
+        """Return these data for another view of them, which computes for itself."""
+        data = copy.copy(self)
+        data._computed = (b"", {})
+        return data
+
+    def _own(self, values: Any, what: str) -> Array:
+        """Return values as an array that cannot be written to, at a site with a ledger by nobody."""
+        array = read_only(values, self.name, what)
+        if self.ledger is None:
+            return array
+        if array.nbytes > _COPIED_BYTES and _is_mapped(values):
+            self._rewritable = True
+            return array
+        return read_only(np.array(array), self.name, what)
 
     def _column(self, values: Any, what: str) -> Array | None:
         if values is None:
             return None
-        column = read_only(values, self.name, what)
+        column = self._own(values, what)
         if column.ndim == 0 or len(column) != self.shape[0]:
             raise InputError(f"site {self.name!r}: {what} has shape {column.shape}, but X has {self.shape[0]} rows")
         return column
+
+
+def _is_mapped(values: Any) -> bool:
+    """Tell whether an array lies in a memory-mapped file."""
+    while isinstance(values, np.ndarray):
+        values = values.base
+    return isinstance(values, mmap)
 
 
 def _frame_values(frame: Any) -> Array:

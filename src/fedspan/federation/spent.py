@@ -21,7 +21,8 @@ class PrivacySpent:
     mechanism : str
         With its parameters.
     epsilon : dict
-        By site: exact, for all that the run asked of it, and at most that where replies were lost.
+        By site: exact, for all that the run asked of it, and at most that where replies were lost; infinite where a
+        site alone knows it and did not say.
     accountant : dict
         By site: the same by the accountant of dp-accounting; empty where that package is not installed.
     delta : float
@@ -30,7 +31,8 @@ class PrivacySpent:
     covers, leaves_out : tuple of str
         What of the sites' replies the noise covers, and what it does not.
     simulated : tuple of str
-        Sites whose noise follows from the run's seed, because they have no ledger: nothing of them is protected.
+        Sites whose noise follows from the run's seed, because they have no ledger: nothing of them is protected. So
+        are those counted that did not say that they have one.
     guaranteed : bool
         False where the noise depends on the rows, so that the figures are no guarantee.
     """

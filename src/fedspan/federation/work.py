@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from fedspan.wire import Message
 
 if TYPE_CHECKING:
     from fedspan.federation.secure.vault import Vault
+    from fedspan.federation.site import Site
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,30 @@ class Asked:
 class Work:
     """What a site has during one call: its state as the call began, its generator, its vault and its ledger."""
 
-    __slots__ = ("asked", "base", "call", "charges", "hidden", "least", "ledger", "rng", "seed", "state", "vault")
+    __slots__ = (
+        "asked",
+        "base",
+        "call",
+        "charges",
+        "gate",
+        "hidden",
+        "least",
+        "ledger",
+        "rng",
+        "seed",
+        "state",
+        "vault",
+    )
 
     def __init__(
-        self, base: Message, seed: int, call: int, vault: Vault | None, ledger: SiteLedger | None, asked: Asked
+        self,
+        base: Message,
+        seed: int,
+        call: int,
+        vault: Vault | None,
+        ledger: SiteLedger | None,
+        asked: Asked,
+        gate: Callable[[Site], None] | None = None,
     ) -> None:
         self.base = base
         self.seed = seed
@@ -39,6 +61,7 @@ class Work:
         self.vault = vault
         self.ledger = ledger
         self.asked = asked
+        self.gate = gate
         self.charges = 0
         # Whether the reply goes into a secure sum, and the fewest parts that it must be added up with.
         self.hidden, self.least = False, 0

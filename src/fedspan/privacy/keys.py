@@ -24,3 +24,8 @@ def noise_digest(question: Question, cost: Cost) -> bytes:
 def noise_key(secret: bytes, digest: bytes) -> bytes:
     """Return the key of the noise for one question."""
     return blake2b(b"fedspan noise key\0" + digest, key=secret, digest_size=32).digest()
+
+
+def fingerprint_key(secret: bytes) -> bytes:
+    """Return the key of the fingerprints of a site's data, which tells nothing of the keys of noise."""
+    return blake2b(b"fedspan fingerprint key", key=secret, digest_size=32).digest()

@@ -9,7 +9,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -20,7 +20,7 @@ from fedspan.errors import BudgetError, InputError, LedgerError
 from fedspan.federation.question import Question
 from fedspan.privacy.accounting import Cost
 from fedspan.privacy.gaussian import check_budget
-from fedspan.privacy.keys import checked_cost, noise_digest, noise_key
+from fedspan.privacy.keys import checked_cost, fingerprint_key, noise_digest, noise_key
 
 _FORMAT = 1
 
@@ -105,39 +105,43 @@ class Ledger:
             raise LedgerError(f"the ledger {self.path} has no budget: give epsilon and delta")
 
     def __repr__(self) -> str:
-        return f"Ledger(epsilon={self.epsilon:g} at delta={self.delta:g}, spent {self.spent:.4g})"
+        with suppress(LedgerError):  # a file that is gone is shown as it was
+            self._look()
+        epsilon, delta = self._known_budget
+        return f"Ledger(epsilon={epsilon:g} at delta={delta:g}, spent {self._known_cost().epsilon(delta):.4g})"
 
     @property
     def epsilon(self) -> float:
-        """The budget."""
-        return self._of_budget(0)
+        """The budget, as the file has it now: another process may have changed it."""
+        self._look()
+        return self._known_budget[0]
 
     @property
     def delta(self) -> float:
-        """The delta of the budget."""
-        return self._of_budget(1)
+        """The delta of the budget, as the file has it now."""
+        self._look()
+        return self._known_budget[1]
 
     @property
     def cost(self) -> Cost:
-        """What has been spent, as far as this process knows."""
-        total = Cost()
-        for charge in self._charges:
-            total += charge.cost
-        return total
+        """What has been spent, by all processes."""
+        self._look()
+        return self._known_cost()
 
     @property
     def spent(self) -> float:
         """The epsilon, at the budget's delta, of all that has been spent."""
-        return self.cost.epsilon(self.delta)
+        return self.cost.epsilon(self._known_budget[1])
 
     @property
     def charges(self) -> tuple[Charge, ...]:
         """Every charge, the oldest first."""
+        self._look()
         return tuple(self._charges)
 
     def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
-        """Whether the budget lasts for one more charge, as far as this process knows what was spent."""
-        return (self.cost + Cost(mu2, rho)).within(self.epsilon, self.delta)
+        """Whether the budget lasts for one more charge."""
+        return (self.cost + Cost(mu2, rho)).within(*self._known_budget)
 
     def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of a question's noise, charged if this is the first time that it is asked.
@@ -154,19 +158,22 @@ class Ledger:
                 self._charge(file, question, digest.hex(), cost)
         return noise_key(self._secret, digest)
 
+    def fingerprint_key(self) -> bytes:
+        """Return the key by which a journal's digest of the site's data is made: nobody else can try rows at it."""
+        return fingerprint_key(self._secret)
+
     def _charge(self, file: Any, question: Question, digest: str, cost: Cost) -> None:
-        before = self.cost
+        before, (epsilon, delta) = self._known_cost(), self._known_budget
         if not math.isfinite(cost.mu2 + cost.rho):
             raise BudgetError(
                 "this site refuses: the noise that is asked for has no guarantee, and its ledger gives none away"
             )
-        if not (before + cost).within(self.epsilon, self.delta):
+        if not (before + cost).within(epsilon, delta):
             raise BudgetError(
-                f"this site refuses: its privacy budget is epsilon={self.epsilon:g} at delta={self.delta:g}, it has "
-                f"spent {before.epsilon(self.delta):.4g}, and this call would make it "
-                f"{(before + cost).epsilon(self.delta):.4g}"
+                f"this site refuses: its privacy budget is epsilon={epsilon:g} at delta={delta:g}, it has spent "
+                f"{before.epsilon(delta):.4g}, and this call would make it {(before + cost).epsilon(delta):.4g}"
             )
-        after = (before + cost).epsilon(self.delta)
+        after = (before + cost).epsilon(delta)
         run, what = question.run[:200], question.what[:200]
         values = {"run": run, "what": what, "question": digest, "mu2": cost.mu2, "rho": cost.rho, "epsilon": after}
         self._append(file, "charge", values)
@@ -250,9 +257,21 @@ class Ledger:
                 "backup of the same age, or take its budget for spent and begin a new one"
             ) from None
 
-    def _of_budget(self, number: int) -> float:
+    def _look(self) -> None:
+        """Take in what other processes have written."""
+        with self._locked():
+            pass
+
+    def _known_cost(self) -> Cost:
+        total = Cost()
+        for charge in self._charges:
+            total += charge.cost
+        return total
+
+    @property
+    def _known_budget(self) -> tuple[float, float]:
         assert self._budget is not None
-        return self._budget[number]
+        return self._budget
 
 
 def _link(secret: bytes, before: bytes, body: bytes) -> bytes:

@@ -21,6 +21,9 @@ from fedspan.privacy.gaussian import check_budget, mu_of
 Vector = NDArray[np.float64]
 Numbers = float | tuple[float, ...]
 
+#: In units of `clip`: further out double precision has no six digits left for the rows.
+LARGEST_CENTER = 1e9
+
 
 class Mechanism:
     """Base of the mechanisms. Numbers per column are kept as tuples, so that mechanisms can be compared."""
@@ -109,6 +112,12 @@ class GaussianData(Mechanism):
         real_number("clip", self.clip, above=0)
         if self.center is None:
             raise InputError("GaussianData: center=None must be a number, or one for each column")
+        largest = float(np.max(np.abs(self.center), initial=0.0))
+        if largest > LARGEST_CENTER * self.clip:
+            raise InputError(
+                f"GaussianData: center has {largest:g} and clip={self.clip:g}: beyond {LARGEST_CENTER:g} times clip "
+                "the rows themselves are rounded away; subtract a public offset from the rows first"
+            )
 
     @property
     def sigma(self) -> float:

@@ -33,7 +33,8 @@ def noisy_rows(X: Array, key: bytes, center: Array, clip: float, sigma: float) -
     largest = np.maximum(np.abs(D).max(axis=1, keepdims=True, initial=0.0), 1e-300)  # no square overflows
     norms = largest * np.linalg.norm(D / largest, axis=1, keepdims=True)
     D *= np.minimum(1.0, clip * (1 - 1e-9) / np.maximum(norms, 1e-300))
-    return np.asarray(center + D + sigma * normal(key, D.shape))
+    D += sigma * normal(key, D.shape)
+    return np.asarray(center + D)  # what rounding makes of it now is made of noisy rows
 
 
 def with_noisy_rows(fed: Federation, privacy: GaussianData) -> Federation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from fedspan.federation.question import Question
-from fedspan.privacy.keys import checked_cost, noise_digest, noise_key
+from fedspan.privacy.keys import checked_cost, fingerprint_key, noise_digest, noise_key
 
 
 class SimulatedLedger:
@@ -27,3 +27,7 @@ class SimulatedLedger:
     def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of a question's noise."""
         return noise_key(self._secret, noise_digest(question, checked_cost(mu2, rho)))
+
+    def fingerprint_key(self) -> bytes:
+        """Return the key of fingerprints, which is no secret either."""
+        return fingerprint_key(self._secret)

@@ -71,7 +71,7 @@ class Noise:
     kernel: bool = False
     moments: Callable[[Federation], Moments] | None = None
     within: float = np.inf
-    deviation: Callable[[int, float, str], float] | None = None
+    deviation: Callable[[int, float], float] | None = None
 
 
 @lens
@@ -200,7 +200,7 @@ def feddl(
     size = (2.0 if momentum else 1.0) if step_size is None else step_size
     quiet = np.inf  # the largest step, not in units of 1 / L
     if step_size is None and told.deviation is not None:
-        sent = told.deviation(n_landmarks, width, precision) * np.sqrt(len(fed.sites))
+        sent = told.deviation(n_landmarks, width) * np.sqrt(len(fed.sites))
         noise_of_gradient = 4 * width / (max(1, found.n) * n_landmarks) * sent
         quiet = np.sqrt(_NOISY_PART / (max(1, rounds * local_steps) * m)) / noise_of_gradient
     Y = kept_within(_start(fed, found, scale, n_landmarks), told.within)

@@ -7,12 +7,15 @@ import warnings
 from collections.abc import Mapping
 from typing import Protocol
 
+from fedspan.checks import frames_inside
 from fedspan.errors import MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.spent import UNIT
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
 from fedspan.protocols.noisy_pull import local_ledger
+
+FRONT = "what was learned before from the rows as they are (the transforms in front)"
 
 
 class _Budgeted(Protocol):
@@ -41,20 +44,25 @@ def gaussian_spent(
         privacy.delta,
         counted,
         covers,
-        leaves_out,
+        leaves_out + in_front(fed),
         simulated_sites(mu2, fed),
         unit=unit,
     )
 
 
+def in_front(fed: Federation) -> tuple[str, ...]:
+    """Return, in words, that transforms which stand in front were learned without noise, where there are any."""
+    return (FRONT,) if fed.plain_lenses else ()
+
+
 def simulated_sites(mu2: float, fed: Federation) -> tuple[str, ...]:
-    """Return the sites whose noise is simulated; warn where budgets do not last for `mu2`, which is coming."""
+    """Return the sites whose noise is simulated or that do not say; warn where budgets do not last for `mu2`."""
     replies = fed.ask(local_ledger, mu2=mu2).ok
     short = [site for site, reply in replies.items() if reply.get("lasts") is False]
     if short:
         warnings.warn(
             f"the privacy budget of {', '.join(short[:10])} does not last for this run: unless it repeats questions "
             "that were answered before, these sites will refuse before its end",
-            stacklevel=2,
+            stacklevel=frames_inside(),
         )
-    return tuple(site for site, reply in replies.items() if reply.get("simulated") is not False)
+    return tuple(site for site in fed.sites if replies.get(site, {}).get("simulated") is not False)

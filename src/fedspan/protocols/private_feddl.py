@@ -6,6 +6,7 @@ The record of the run says what was spent, what the noise covers and what it doe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -30,7 +31,7 @@ from fedspan.protocols.noisy_pull import (
     local_rows,
     pull_sensitivity,
 )
-from fedspan.protocols.privacy_spent import gaussian_spent, simulated_sites
+from fedspan.protocols.privacy_spent import gaussian_spent, in_front, simulated_sites
 
 Mechanism = GaussianData | GaussianGradient | PaperNoise
 
@@ -48,11 +49,21 @@ def private_feddl(fed: Federation, *, privacy: Mechanism, **settings: Any) -> La
         Of `feddl`.
     """
     check_mechanism(privacy)
+    check_frequencies(privacy, settings.get("n_frequencies"))
     if isinstance(privacy, GaussianData):
         return feddl(seen_with_noise(fed, privacy), **settings)
     if isinstance(privacy, GaussianGradient):
         return _with_noisy_gradients(fed, privacy, settings)
     return _with_paper_noise(fed, privacy, settings)
+
+
+def check_frequencies(privacy: Any, n_frequencies: int | None) -> None:
+    """Refuse to follow MMD^2 by sums that the noise does not cover."""
+    if isinstance(privacy, GaussianGradient) and n_frequencies:
+        raise InputError(
+            f"n_frequencies={n_frequencies} must be 0 with GaussianGradient: its noise does not cover the sums by "
+            "which MMD^2 is followed"
+        )
 
 
 def seen_with_noise(fed: Federation, privacy: GaussianData) -> Federation:
@@ -68,11 +79,6 @@ def _mu(privacy: GaussianData) -> float:
 
 def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: dict[str, Any]) -> Landmarks:
     """Sites add noise to their sums; kernel sums and MMD^2 are not asked for."""
-    if settings.get("n_frequencies"):
-        raise InputError(
-            f"n_frequencies={settings['n_frequencies']} must be 0 with GaussianGradient: its noise does not cover the "
-            "sums by which MMD^2 is followed"
-        )
     rounds, steps = settings.get("rounds", 50), settings.get("local_steps", 1)
     events = max(1, rounds * steps)
     multiplier = privacy.multiplier(events)
@@ -92,9 +98,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
         {"multiplier": multiplier},
         moments=moments if public else None,
         within=LANDMARKS_WITHIN,
-        deviation=lambda n_landmarks, gamma, precision: (
-            multiplier * pull_sensitivity(n_landmarks, gamma, np.float32 if precision == "single" else np.float64)
-        ),
+        deviation=lambda n_landmarks, gamma: multiplier * pull_sensitivity(n_landmarks, gamma),
     )
     return feddl(fed, **settings, noise=noise)
 
@@ -104,7 +108,8 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
     fed.need_single_replies("PaperNoise, whose worth each site tells for itself,")
     noise = Noise(local_paper_pull, local_paper_descent, {"beta": float(privacy.beta)}, kernel=True)
     found = feddl(fed, **settings, noise=noise)
-    worth = {site: float(reply["mu2"]) for site, reply in fed.ask(local_paper_cost).ok.items()}
+    replies = fed.ask(local_paper_cost).ok
+    worth = {site: _told_mu2(replies.get(site, {})) for site in fed.sites}
     epsilon = {site: epsilon_of(math.sqrt(mu2), privacy.delta) for site, mu2 in worth.items()}
     accountant: dict[str, float] = {}
     with suppress(MissingPackageError):
@@ -120,12 +125,18 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
             privacy.delta,
             accountant,
             ("what is sent in each round, and so the landmarks",),
-            leaves_out if settings.get("n_frequencies") != 0 else leaves_out[:2],
+            (leaves_out if settings.get("n_frequencies") != 0 else leaves_out[:2]) + in_front(fed),
             simulated_sites(0.0, fed),
             guaranteed=False,
         )
     )
     return found
+
+
+def _told_mu2(reply: Mapping[str, Any]) -> float:
+    """Return what a site says that its noise was worth; infinite where it says nothing that can be true."""
+    mu2 = reply.get("mu2")
+    return float(mu2) if isinstance(mu2, int | float) and mu2 >= 0 else math.inf
 
 
 def _figures(value: float) -> float:

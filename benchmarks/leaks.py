@@ -56,7 +56,7 @@ class _Images:
     def posted(self, n_y: int, rounds: int = 50) -> tuple[Landmarks, np.ndarray]:
         if (n_y, rounds) not in self._found:
             found = self.fed.run(feddl, n_landmarks=n_y, rounds=rounds, n_frequencies=0)
-            B = np.concatenate(list(self.fed.run(landmark_distances, landmarks=found).values()))
+            B = np.concatenate(list(self.fed.run(landmark_distances, landmarks=found).values())) * found.scale
             self._found[n_y, rounds] = found, B
         return self._found[n_y, rounds]
 
@@ -101,6 +101,7 @@ def _digits() -> dict[str, float]:
     figures = {}
     for precision in ("double", "single"):
         B = np.concatenate(list(fed.run(landmark_distances, landmarks=found, precision=precision).values()))
+        B = B * found.scale
         kinds = (
             {precision: B}
             if precision == "double"

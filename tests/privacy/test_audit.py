@@ -152,7 +152,8 @@ def test_a_reply_that_was_refused_is_not_taken_for_rows(table, tmp_path):
         posted = fed.corrupt(below_zero_at_first, sites=["b"]).run(landmark_distances, landmarks=found)
     assert len(list(read_journal(tmp_path / "run-001" / "journal")[1])) == 2  # asked again
     received = from_run(tmp_path, found.points)
-    np.testing.assert_array_equal(received.distances, np.concatenate([posted[name] for name in received.sites]))
+    expected = np.concatenate([posted[name].astype(np.float64) for name in received.sites])
+    np.testing.assert_array_equal(received.distances, expected * found.scale)  # the journal says in which unit
 
 
 def test_distances_in_several_messages_are_put_together(table, tmp_path):
@@ -162,7 +163,8 @@ def test_distances_in_several_messages_are_put_together(table, tmp_path):
         posted = fed.run(landmark_distances, landmarks=found)
     assert len(list(read_journal(tmp_path / "run-000" / "journal")[1])) > 1
     received = from_run(tmp_path, found.points)
-    np.testing.assert_array_equal(received.distances, np.concatenate([posted[name] for name in received.sites]))
+    expected = np.concatenate([posted[name].astype(np.float64) for name in received.sites])
+    np.testing.assert_array_equal(received.distances, expected * found.scale)  # the journal says in which unit
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,6 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
             n = len(B)
             whole_number("n_clusters", self.n_clusters, 1, n, why=f", the number of rows (n_samples={n})")
             keep_landmarks(self, found)
-            B = B / np.float32(found.scale)
             order = row_order(X, sites, n)
             self._clear()
             embed = self._by_kernel if self.affinity == "kernel" else self._by_neighbors

@@ -136,17 +136,18 @@ def from_run(folder: str | os.PathLike[str], landmarks: Array | Callable[[Path],
 
 
 def _from_journal(path: Path) -> Received:
-    """Return the distances in a journal, of each site in the order of its rows."""
+    """Return the distances in a journal, of each site in the order of its rows, in the unit of the data."""
     head, entries = read_journal(path)
     parts: dict[str, list[Array]] = {}
     for entry in entries:
         for site, reply in entry.replies.items():
-            D, n = reply.get("distances"), reply.get("n")
+            D, n, unit = reply.get("distances"), reply.get("n"), reply.get("unit", 1.0)
             if site and isinstance(D, np.ndarray) and D.ndim == 2 and D.dtype.kind == "f" and isinstance(n, int):
                 before = parts.setdefault(site, [])
                 # A reply that the protocol refused stands in the journal, too.
-                if len(D) <= n - sum(map(len, before)) and not (D < 0).any():
-                    before.append(D)
+                unit = unit if isinstance(unit, float) else np.nan
+                if len(D) <= n - sum(map(len, before)) and not (D < 0).any() and 0 < unit < np.inf:
+                    before.append(D.astype(np.float64) * unit)
     where = f"{path.parent.name}/{path.name}"
     if not parts:
         return Received(str(head["what"]), where, tuple(head["sites"]))

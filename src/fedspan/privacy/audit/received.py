@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class Received:
     landmarks : array (n_y, m), optional
     distances : array (n, n_y), optional
         Of rows to landmarks.
+    privacy : str
+        The run's noise and its epsilon, in words; empty where there was none.
     """
 
     what: str
@@ -46,6 +48,12 @@ class Received:
     row_sites: Array = field(default_factory=lambda: np.empty(0, dtype=np.int32), repr=False)
     landmarks: Array | None = field(default=None, repr=False)
     distances: Array | None = field(default=None, repr=False)
+    privacy: str = ""
+
+    @property
+    def noise_on_rows(self) -> bool:
+        """Whether rows had noise before anything was computed of them, so that nobody can rebuild the true ones."""
+        return self.privacy.startswith("GaussianData")
 
     def rows_of(self, truth: Array | Mapping[str, Array]) -> Array:
         """Return true rows in the order of those received; `truth` is in that order, or has the rows of each site."""
@@ -83,14 +91,18 @@ def from_model(model: Any) -> Received:
     sites = getattr(model, "sites_", None)
     if sites is None:
         raise InputError(f"{name} is neither a fitted estimator nor the folder of a run")
-    what = Received(name, "the model", tuple(sites))
+    what = Received(name, "the model", tuple(sites), privacy=_privacy_words(getattr(model, "privacy_", None)))
     if not hasattr(model, "landmarks_"):
         return what
     row_sites = np.asarray(getattr(model, "row_sites_", np.empty(0, dtype=np.int32)))
     landmarks = np.asarray(model.landmarks_)
     if not hasattr(model, "factor_"):
-        return Received(name, "the model", tuple(sites), row_sites, landmarks)
-    return Received(name, "the model", tuple(sites), row_sites, landmarks, _distances(model))
+        return replace(what, row_sites=row_sites, landmarks=landmarks)
+    return replace(what, row_sites=row_sites, landmarks=landmarks, distances=_distances(model))
+
+
+def _privacy_words(spent: Any) -> str:
+    return "" if spent is None else f"{spent.mechanism}: epsilon {spent.worst:.3g} at delta {spent.delta:g}"
 
 
 def _distances(model: Any) -> Array:
@@ -132,7 +144,7 @@ def from_run(folder: str | os.PathLike[str], landmarks: Array | Callable[[Path],
         raise InputError(
             f"landmarks has the shape {Y.shape}, and the run posted distances to {last.distances.shape[1]} landmarks"
         )
-    return Received(last.what, last.where, last.sites, last.row_sites, Y, last.distances)
+    return replace(last, landmarks=Y)
 
 
 def _from_journal(path: Path) -> Received:
@@ -148,9 +160,15 @@ def _from_journal(path: Path) -> Received:
                 unit = unit if isinstance(unit, float) else np.nan
                 if len(D) <= n - sum(map(len, before)) and not (D < 0).any() and 0 < unit < np.inf:
                     before.append(D.astype(np.float64) * unit)
-    where = f"{path.parent.name}/{path.name}"
+    privacy = str(head.get("settings", {}).get("privacy", "None"))
+    found = Received(
+        str(head["what"]),
+        f"{path.parent.name}/{path.name}",
+        tuple(head["sites"]),
+        privacy="" if privacy == "None" else privacy,
+    )
     if not parts:
-        return Received(str(head["what"]), where, tuple(head["sites"]))
+        return found
     sites = tuple(sorted(parts))
     counts = [sum(map(len, parts[name])) for name in sites]
     widths = {part.shape[1] for name in sites for part in parts[name]}
@@ -158,4 +176,4 @@ def _from_journal(path: Path) -> Received:
         raise InputError(f"{path} has distances to {' and to '.join(map(str, sorted(widths)))} landmarks")
     rows = np.repeat(np.arange(len(sites), dtype=np.int32), counts)
     B = np.concatenate([part for name in sites for part in parts[name]])
-    return Received(str(head["what"]), where, sites, rows, None, B)
+    return replace(found, sites=sites, row_sites=rows, distances=B)

@@ -191,17 +191,21 @@ def test_models_that_posted_no_rows_say_so(table, tmp_path):
         assert "no proof" in str(card)
 
 
-def below_zero_at_first(replies, bad, rng, call):
-    if call.number:
-        return {site: replies[site] for site in bad}
-    return {site: {**replies[site], "distances": -replies[site]["distances"]} for site in bad}
+def wrong_at_first(factor):
+    def attack(replies, bad, rng, call):
+        if call.number:
+            return {site: replies[site] for site in bad}
+        return {site: {**replies[site], "distances": factor * replies[site]["distances"]} for site in bad}
+
+    return attack
 
 
-def test_a_reply_that_was_refused_is_not_taken_for_rows(table, tmp_path):
+@pytest.mark.parametrize("factor", [-1, 1e9])
+def test_a_reply_that_was_refused_is_not_taken_for_rows(table, tmp_path, factor):
     X, sites = table
     with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
         found = fed.run(feddl, n_landmarks=10, rounds=1)
-        posted = fed.corrupt(below_zero_at_first, sites=["b"]).run(landmark_distances, landmarks=found)
+        posted = fed.corrupt(wrong_at_first(factor), sites=["b"]).run(landmark_distances, landmarks=found)
     assert len(list(read_journal(tmp_path / "run-001" / "journal")[1])) == 2  # asked again
     received = from_run(tmp_path, found.points)
     expected = np.concatenate([posted[name].astype(np.float64) for name in received.sites])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg.gaussian_kernel import squared_distances
+from fedspan.linalg.landmark_form import FARTHEST
 from fedspan.protocols.feddl import Landmarks
 from fedspan.wire import Message
 
@@ -28,9 +29,6 @@ Array = NDArray[Any]
 _BLOCK_ROWS = 2048
 #: How often a site that did not answer is asked: without its distances its rows are on no map.
 _TRIES = 3
-#: Distances, in units of the rows' spread, that no row can have which counted in that spread: those of n rows are below
-#: sqrt(n) from their mean.
-FARTHEST = 1e6
 
 
 @lens

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation.journal_reading import read_journal
-from fedspan.linalg.landmark_form import landmark_form
+from fedspan.linalg.landmark_form import FARTHEST, landmark_form
 
 Array = NDArray[Any]
 
@@ -156,9 +156,10 @@ def _from_journal(path: Path) -> Received:
             D, n, unit = reply.get("distances"), reply.get("n"), reply.get("unit", 1.0)
             if site and isinstance(D, np.ndarray) and D.ndim == 2 and D.dtype.kind == "f" and isinstance(n, int):
                 before = parts.setdefault(site, [])
-                # A reply that the protocol refused stands in the journal, too.
-                unit = unit if isinstance(unit, float) else np.nan
-                if len(D) <= n - sum(map(len, before)) and not (D < 0).any() and 0 < unit < np.inf:
+                # A reply that the protocol refused stands in the journal, too. Journals of old have no unit.
+                unit = unit if isinstance(unit, float) and 0 < unit < np.inf else 0.0
+                farthest = FARTHEST if "unit" in reply else np.inf
+                if unit and len(D) <= n - sum(map(len, before)) and ((D >= 0) & (farthest >= D)).all():
                     before.append(D.astype(np.float64) * unit)
     privacy = str(head.get("settings", {}).get("privacy", "None"))
     found = Received(

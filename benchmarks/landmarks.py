@@ -77,7 +77,7 @@ def _landmarks(name: str, X: np.ndarray, y: np.ndarray, n_y: int) -> dict[str, f
     rows = np.mean([mmd2(X, X[rng.choice(len(X), n_y, replace=False)], found.gamma) for _ in range(3)])
     exact = mmd2(X, found.points, found.gamma)
     figures = {f"{name}: MMD^2 / that of rows": float(exact / rows)}
-    B = np.concatenate(list(fed.run(landmark_distances, landmarks=found).values())) / np.float32(found.scale)
+    B = np.concatenate(list(fed.run(landmark_distances, landmarks=found).values()))
     truth = _true_neighbors(X)
     for method in METHODS:
         mine = nearest(landmark_form((found.points - found.centre) / found.scale, method).of(B), 10)[0]

@@ -62,7 +62,7 @@ class _Images:
         return self._found[n_y, rounds]
 
     def distances(self, found: Landmarks) -> np.ndarray:
-        return np.concatenate(list(self.fed.run(landmark_distances, landmarks=found).values()))
+        return np.concatenate(list(self.fed.run(landmark_distances, landmarks=found).values())) * found.scale
 
     def use(self, found: Landmarks, B: np.ndarray, residuals: bool | None = None) -> tuple[float, float]:
         """Return recall of the ten true neighbours, and the accuracy of ten neighbours by landmark coordinates."""
@@ -105,6 +105,7 @@ def _digits() -> dict[str, float]:
     figures = {}
     for precision in ("double", "single"):
         B = np.concatenate(list(fed.run(landmark_distances, landmarks=found, precision=precision).values()))
+        B = B * found.scale
         kinds = (
             {precision: B}
             if precision == "double"

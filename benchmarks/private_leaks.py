@@ -65,7 +65,7 @@ def _cards(seed: int) -> dict[str, LeakCard]:
             landmarks = fed.run(feddl, n_landmarks=500, n_frequencies=0)
             posted = fed.run(landmark_distances, landmarks=landmarks)
             rows = np.repeat(np.arange(SITES, dtype=np.int32), [len(part) for part in posted.values()])
-            distances = np.concatenate(list(posted.values()))
+            distances = np.concatenate(list(posted.values())) * landmarks.scale
             held = Received("posted distances", "500 landmarks", tuple(posted), rows, landmarks.points, distances)
             found[name] = audit(held, **known)
             continue

@@ -106,6 +106,14 @@ def test_truth_from_a_study_elsewhere_from_a_table_and_from_nowhere(study, tmp_p
         in_order.to_csv(tmp_path / "rows.csv", index=False)
         assert main(["audit", str(moved), "--out", str(tmp_path / "c"), "--truth", str(tmp_path / "rows.csv")]) == 0
         assert card_of(tmp_path / "b")["entries"] == card_of(tmp_path / "c")["entries"]
+        assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o700
+        # In the order of the table, too; and the pictures are of the same rows.
+        table = ["--out", str(tmp_path / "t"), "--truth", str(folder / "all.csv")]
+        assert main(["audit", str(moved), *table]) == 0
+        assert card_of(tmp_path / "t")["entries"] == card_of(tmp_path / "c")["entries"]
+        assert "another order" in " ".join(card_of(tmp_path / "t")["remarks"])
+        strips = [(tmp_path / name / "leaks.html").read_text().split('id="card"')[0] for name in "ct"]
+        assert strips[0] == strips[1]
         assert card_of(tmp_path / "b")["entries"][0]["measures"]["reidentified"] == 1.0
         # Without its journal the model tells as much; without the model the journal's sums give the landmarks again.
         assert main(["audit", str(moved / "model.fedspan"), "--out", str(tmp_path / "d")]) == 0

@@ -102,6 +102,50 @@ def test_fit_transform_is_the_layout(fitted):
     assert list(model.get_feature_names_out()) == [f"{type(model).__name__.lower()}{i}" for i in range(2)]
 
 
+@every_map
+def test_the_unit_of_the_data_does_not_matter(name):
+    X, _ = blobs(60)
+    sites = np.arange(60) % 3
+    model = make(name, rounds=2).fit(X, sites=sites)
+    for unit in (2.0**-330, 2.0**-126, 2.0**63, 2.0**330):  # exact in binary, so that the maps are the same
+        other = make(name, rounds=2).fit(X * unit, sites=sites)
+        np.testing.assert_array_equal(other.embedding_, model.embedding_)
+        assert other.run_.metric("preserved") == model.run_.metric("preserved")
+    options = {"FedTSNE": {"early_exaggeration_iter": 2, "n_iter": 2}, "FedUMAP": {"n_epochs": 2}}[name]
+    expected = make(name, rounds=2, **options).fit(X, sites=sites).embedding_
+    for unit in (1e-100, 1e-50, 1e-38, 1e15, 1e19, 1e45, 1e100):
+        found = make(name, rounds=2, **options).fit(X * unit, sites=sites)
+        np.testing.assert_allclose(found.embedding_, expected, atol=1e-4 * np.abs(expected).max())
+    new, _ = blobs(5, seed=3)
+    assert np.isfinite(found.transform(new * 1e100)).all()
+
+
+@every_map
+def test_one_absurd_distance_costs_its_site_the_map_and_nobody_else(name):
+    def liar(replies, bad, rng, call):
+        def changed(reply):
+            if "distances" not in reply:
+                return reply
+            D = reply["distances"].copy()
+            D[0] = 1e19
+            return {**reply, "distances": D}
+
+        return {site: changed(replies[site]) for site in bad}
+
+    X, _ = blobs(60)
+    with pytest.warns(UserWarning, match=r"not on the map.*: 1 \(.*times the rows' spread"):
+        model = make(name, rounds=1).fit(fs.federate(X, sites=np.arange(60) % 3).corrupt(liar, ["1"]))
+    assert [len(model.embedding_at(site)) for site in model.sites_] == [20, 0, 20]
+    assert np.isfinite(model.embedding_).all()
+
+
+def test_positions_that_are_not_finite_are_refused(monkeypatch):
+    X, _ = blobs(20)
+    monkeypatch.setattr(fs.FedUMAP, "_layout", lambda self, fed, indices, distances, start: start * np.nan)
+    with pytest.raises(InputError, match="positions that are not finite"):
+        make("FedUMAP", rounds=1).fit(X)
+
+
 def test_the_record_says_what_was_done(fitted):
     model, *_ = fitted
     record = model.run_

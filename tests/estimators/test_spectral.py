@@ -82,6 +82,7 @@ def test_a_second_fit_leaves_nothing_of_the_first(tmp_path):
     assert not hasattr(model, "factor_")
     model.set_params(affinity="neighbors").fit(X)
     assert not hasattr(model, "axes_")
+    assert not hasattr(model, "spectral_embedding_")
 
 
 def test_eigenvectors_of_large_and_small_graphs_agree():
@@ -111,3 +112,18 @@ def test_settings_that_cannot_work_are_refused():
     ]:
         with pytest.raises(InputError, match=message):
             fs.FedSpectralClustering(**{**QUICK, **settings}).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("affinity", "name", "value"),
+    [
+        ("kernel", "n_neighbors", 3),
+        ("kernel", "method", "paper"),
+        ("kernel", "neighbors", "exact"),
+        ("neighbors", "gamma", 2.0),
+    ],
+)
+def test_settings_of_the_other_affinity_are_refused(affinity, name, value):
+    X, _ = groups(30)
+    with pytest.raises(InputError, match=f"{name}={value!r} has no effect with affinity='{affinity}'"):
+        fs.FedSpectralClustering(**QUICK, affinity=affinity, **{name: value}).fit(X)

@@ -56,6 +56,58 @@ def test_a_run_is_attacked_through_its_journal(table, run):
     assert audit(folder / "run-001", truth=truth, landmarks=model.landmarks_).entries == card.entries
 
 
+def test_the_truth_may_come_in_the_order_of_the_table(table, run):
+    X, sites = table
+    model, folder = run
+    by_site = {name: X[sites == name] for name in SITES}
+    expected = audit(folder, truth=by_site, landmarks=model.landmarks_)
+    assert expected.order is None
+    for card in (audit(folder, truth=X, landmarks=model.landmarks_), audit(model, truth=X)):
+        assert card.entries[0].measures["relative_error"] < 1e-4
+        assert "the coordinator has the data" in card.entries[0].verdict
+        assert any("another order" in remark for remark in card.remarks)
+        np.testing.assert_array_equal(card.order, np.argsort(sites, kind="stable"))
+    card = audit(folder, truth=X, landmarks=model.landmarks_)
+    assert [entry.measures for entry in card.entries] == [entry.measures for entry in expected.entries]
+
+
+def test_equal_rows_do_not_hide_another_order(table):
+    X = np.repeat(table[0][:20], 3, axis=0)
+    model = fs.FedSpectralClustering(2, n_landmarks=30, rounds=5, random_state=0).fit(fs.federate(X, sites=table[1]))
+    card = audit(model, truth=X)
+    assert card.entries[0].measures["relative_error"] < 1e-3
+    assert sorted(card.order) == list(range(60))
+
+
+def test_rows_of_something_else_are_no_failed_attack(table, run):
+    model, folder = run
+    other = np.random.default_rng(5).permutation(table[0].ravel()).reshape(-1, 5)
+    card = audit(folder, truth=other, landmarks=model.landmarks_)
+    assert card.order is None
+    assert card.entries[0].measures["relative_error"] > 1
+    assert "Nothing can be said" in card.entries[0].verdict
+
+
+def test_the_card_names_the_noise_and_its_epsilon(table, tmp_path):
+    X, sites = table
+    privacy = fs.privacy.GaussianData(5.0, 1e-5, clip=3.0)
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        model = fs.FedSpectralClustering(2, n_landmarks=30, rounds=2, random_state=0, privacy=privacy).fit(fed)
+    for card in (audit(model, truth=X), audit(tmp_path, truth=X, landmarks=model.landmarks_)):
+        assert any("GaussianData" in remark and "epsilon" in remark and "5" in remark for remark in card.remarks)
+        assert "Nothing can be said" not in card.entries[0].verdict  # noise has moved the rows
+    assert not any("noise" in remark for remark in audit(Received("x", "nowhere")).remarks)
+
+
+def test_bounds_of_the_true_rows_are_said_in_few_digits(table):
+    X = np.round(table[0])
+    X[0, 0], X[1, 1] = -8.88178e-16, 16
+    X = np.clip(X, -8.88178e-16, 16)[:, :4]
+    model = fs.FedSpectralClustering(2, n_landmarks=30, rounds=2, random_state=0).fit(X)
+    card = audit(model, truth=X, image_shape=(2, 2))
+    assert "PSNR is for values between 0 and 16, the range of the true rows." in card.remarks
+
+
 @pytest.mark.parametrize("method", ["coordinates", "squared", "paper"])
 def test_a_model_holds_the_rows_whatever_its_method(table, method, tmp_path):
     X, sites = table
@@ -139,20 +191,25 @@ def test_models_that_posted_no_rows_say_so(table, tmp_path):
         assert "no proof" in str(card)
 
 
-def below_zero_at_first(replies, bad, rng, call):
-    if call.number:
-        return {site: replies[site] for site in bad}
-    return {site: {**replies[site], "distances": -replies[site]["distances"]} for site in bad}
+def wrong_at_first(factor):
+    def attack(replies, bad, rng, call):
+        if call.number:
+            return {site: replies[site] for site in bad}
+        return {site: {**replies[site], "distances": factor * replies[site]["distances"]} for site in bad}
+
+    return attack
 
 
-def test_a_reply_that_was_refused_is_not_taken_for_rows(table, tmp_path):
+@pytest.mark.parametrize("factor", [-1, 1e9])
+def test_a_reply_that_was_refused_is_not_taken_for_rows(table, tmp_path, factor):
     X, sites = table
     with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
         found = fed.run(feddl, n_landmarks=10, rounds=1)
-        posted = fed.corrupt(below_zero_at_first, sites=["b"]).run(landmark_distances, landmarks=found)
+        posted = fed.corrupt(wrong_at_first(factor), sites=["b"]).run(landmark_distances, landmarks=found)
     assert len(list(read_journal(tmp_path / "run-001" / "journal")[1])) == 2  # asked again
     received = from_run(tmp_path, found.points)
-    np.testing.assert_array_equal(received.distances, np.concatenate([posted[name] for name in received.sites]))
+    expected = np.concatenate([posted[name].astype(np.float64) for name in received.sites])
+    np.testing.assert_array_equal(received.distances, expected * found.scale)  # the journal says in which unit
 
 
 def test_distances_in_several_messages_are_put_together(table, tmp_path):
@@ -162,7 +219,8 @@ def test_distances_in_several_messages_are_put_together(table, tmp_path):
         posted = fed.run(landmark_distances, landmarks=found)
     assert len(list(read_journal(tmp_path / "run-000" / "journal")[1])) > 1
     received = from_run(tmp_path, found.points)
-    np.testing.assert_array_equal(received.distances, np.concatenate([posted[name] for name in received.sites]))
+    expected = np.concatenate([posted[name].astype(np.float64) for name in received.sites])
+    np.testing.assert_array_equal(received.distances, expected * found.scale)  # the journal says in which unit
 
 
 @pytest.mark.parametrize(
@@ -265,7 +323,7 @@ def test_digits_are_rebuilt_to_the_last_places():
     errors = {}
     for precision in ("double", "single"):
         posted = fed.run(landmark_distances, landmarks=found, precision=precision)
-        rebuilt = trilaterate(np.concatenate(list(posted.values())), found.points)
+        rebuilt = trilaterate(np.concatenate(list(posted.values())) * found.scale, found.points)
         errors[precision] = relative_error(rebuilt.rows, X[order])
         np.testing.assert_array_equal(np.rint(rebuilt.rows), X[order])  # grey values are whole numbers: every one
     assert errors["double"] < 1e-8
@@ -290,7 +348,7 @@ def test_mnist_images_come_back_from_500_landmarks_and_a_rotation_does_not_hide_
         tuple(posted),
         np.repeat(range(10), [len(B) for B in posted.values()]),
         found.points,
-        np.concatenate(list(posted.values())),
+        np.concatenate(list(posted.values())) * found.scale,
     )
     truth = {name: X[sites == name] for name in posted}
     plain, filled, turned, sums = audit(received, truth=truth, public=public, bounds=(0, 1)).entries

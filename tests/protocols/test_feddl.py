@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import fedspan as fs
-from fedspan.errors import InputError, QuorumError
+from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.linalg import mmd2
 from fedspan.protocols import feddl as module
 from fedspan.protocols import landmark_descent, rows_pull
@@ -227,3 +227,24 @@ def test_following_mmd2_can_be_left_out():
     assert np.isnan(found.mmd2)
     assert len(fed.record.calls) == 4
     assert fed.record.metric("mmd2") == []
+
+
+@pytest.mark.parametrize(("key", "n"), [("pull", 10**9), ("pull", -5), ("squares", 10**6), ("characteristic", 0)])
+def test_a_number_of_rows_that_changes_is_refused(key, n):
+    def liar(replies, bad, rng, call):
+        return {name: {**replies[name], "n": n} if key in replies[name] else replies[name] for name in bad}
+
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    fed = fs.federate(X, sites=np.arange(40) % 4).corrupt(liar, ["2"])
+    with pytest.raises(MessageError, match="number of rows has changed, or is not true"):
+        fed.run(feddl, n_landmarks=5, rounds=2, n_frequencies=8)
+
+
+def test_landmarks_know_of_how_many_rows_they_are():
+    def absent_at_first(replies, bad, rng, call):
+        return {name: None if call.number < 2 else replies[name] for name in bad}
+
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    fed = fs.federate(X, sites=np.arange(40) % 4)
+    found = fed.corrupt(absent_at_first, ["2"]).run(feddl, n_landmarks=5, rounds=2, n_frequencies=8)
+    assert (found.n, found.sites) == (40, ("0", "1", "2", "3"))

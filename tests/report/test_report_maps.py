@@ -84,6 +84,47 @@ def test_clusters_colour_the_landmark_coordinates():
     assert map_of(model) is None
 
 
+def test_clusters_by_the_kernel_are_shown_by_their_spectral_embedding():
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 4)) + 8 * np.eye(3, 4)[y]
+    model = fs.FedSpectralClustering(3, n_landmarks=20, rounds=3, affinity="kernel", random_state=0)
+    scatter = map_of(model.fit(X, sites=np.arange(90) // 30))
+    assert scatter.x_label == "first component of the spectral embedding"
+    assert scatter.clusters.tolist() == model.labels_.tolist()
+    inner = max(np.linalg.norm(scatter.points[y == k] - scatter.points[y == k].mean(0), axis=1).max() for k in range(3))
+    means = np.array([scatter.points[y == k].mean(0) for k in range(3)])
+    assert inner < 0.2 * min(np.linalg.norm(means[i] - means[i - 1]) for i in range(3))
+    one = Fitted(
+        spectral_embedding_=np.ones((4, 1)), row_sites_=np.zeros(4, int), sites_=("a",), labels_=np.zeros(4, int)
+    )
+    assert map_of(one) is None
+
+
+def test_what_says_how_good_a_map_is_stands_with_it(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    settings = {"n_landmarks": 20, "rounds": 3, "early_exaggeration_iter": 5, "n_iter": 5, "random_state": 0}
+    model = fs.FedTSNE(**settings).fit(X, sites=np.arange(60) % 3)
+    landmarks = fs.FedLandmarks(10, rounds=3, random_state=0).fit(X, sites=np.arange(60) % 3)
+    write_report(tmp_path / "a.html", title="t", records=model.run_, models=[landmarks, model])
+    page = (tmp_path / "a.html").read_text()
+    shown, models = (page.split(f'id="{key}"')[1].split("</section>")[0] for key in ("map", "models"))
+    for title in ("MMD² per round", "Neighbourhood quality"):
+        assert title in shown
+    assert models.count("MMD² per round") == 1  # of the other model
+    assert "Neighbourhood quality" not in models
+    write_report(tmp_path / "b.html", title="t", records=model.run_, models=[model])
+    assert "What FedTSNE has to show is under Map." in (tmp_path / "b.html").read_text()
+
+
+def test_a_map_of_one_dimension_says_that_it_is_not_drawn():
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    settings = {"n_landmarks": 20, "rounds": 2, "early_exaggeration_iter": 5, "n_iter": 5, "random_state": 0}
+    model = fs.FedTSNE(**settings, n_components=1).fit(X)
+    assert "1, so that it is not drawn" in words_of(model)
+    assert "not drawn" not in words_of(fs.FedTSNE(**settings).fit(X))
+
+
 def test_report_shows_the_map_of_a_model_by_itself(tmp_path):
     X = np.random.default_rng(0).normal(size=(120, 4))
     fed = fs.federate(X, sites=np.arange(120) % 3)

@@ -58,6 +58,7 @@ def run_audit(plan: AuditPlan) -> Path:
         card = replace(card, beside=(_other(plan, public, bounds, image),))
     out = plan.out or (plan.run / "audit" if plan.run.is_dir() else plan.run.with_name(f"{plan.run.stem}-audit"))
     make_folder(out)
+    out.chmod(0o700)  # what is in it holds private rows
     card.save(out / "leaks.json")
     shown = _as_rebuilt(received, truth, preprocess, card)
     page = write_leak_page(out / "leaks.html", card, truth=shown, image_shape=image, columns=names)
@@ -128,7 +129,8 @@ def _as_rebuilt(received: Received, truth: Any, preprocess: list[Any], card: Lea
         for step in [] if undone else preprocess:
             rows = step.transform(rows)
         found[name] = np.asarray(rows, dtype=np.float64)
-    return received.rows_of(found if isinstance(truth, dict) else found[""])
+    shown = received.rows_of(found if isinstance(truth, dict) else found[""])
+    return shown if card.order is None else shown[card.order]
 
 
 def _columns(steps: tuple[Any, ...]) -> list[str] | None:

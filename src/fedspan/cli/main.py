@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     audit.add_argument("run", type=Path, metavar="RUN", help="output folder of 'fedspan run', a run_dir, or a model")
     audit.add_argument("--model", type=Path, metavar="FILE", help="the run's model, where it is not in the folder")
-    audit.add_argument("--truth", type=Path, metavar="FILE", help="true rows: the study, or a table in site order")
+    audit.add_argument("--truth", type=Path, metavar="FILE", help="true rows: the study, or a table")
     audit.add_argument("--public", type=Path, metavar="FILE", help="rows of the same kind that an attacker could have")
     audit.add_argument("--image", metavar="28x28", help="height and width, where a row is an image")
     audit.add_argument("--bounds", metavar="0,1", help="least and greatest value of the data, for PSNR")
@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run a paper's setting, print its tables with our numbers beside the paper's, and save a page.",
     )
     reproduce.add_argument("paper", choices=sorted(PAPERS), help="which paper")
-    reproduce.add_argument("--quick", action="store_true", help="fewer seeds, for a first look")
+    reproduce.add_argument("--quick", action="store_true", help="fewer seeds, rows or settings, for a first look")
     reproduce.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce-PAPER)")
     reproduce.set_defaults(command=_reproduce)
     return parser

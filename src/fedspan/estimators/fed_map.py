@@ -66,7 +66,6 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
                 raise InputError(f"n_samples={n}: a map needs at least {_FEWEST} rows")
             keep_landmarks(self, found)
             Y = (found.points - found.centre) / found.scale
-            B = B / np.float32(found.scale)
             form = landmark_form(Y, self.method, None if self.rounds else False)
             rows = form.of(B)
             coordinates = rows if self.method == "coordinates" else landmark_form(Y).of(B)
@@ -74,14 +73,16 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
             k = self._n_neighbors(n)
             indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs, self.device)
             fed.log(phase="layout")
-            embedding = self._layout(fed, indices, distances * np.float32(found.scale), start)
-            _log_preserved(fed, np.asarray(embedding), indices)
+            embedding = np.asarray(self._layout(fed, indices, distances, start), dtype=np.float64)
+            if not np.isfinite(embedding).all():
+                raise InputError("the layout gave positions that are not finite: use other settings of the layout")
+            _log_preserved(fed, embedding, indices)
             fed.stop(f"landmarks, neighbours and layout of {n} rows done")
         order = row_order(X, sites, n)
         self.row_sites_ = in_order(order, self.row_sites_)
         self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
         self.residuals_ = form.residuals
-        self.embedding_ = in_order(order, np.asarray(embedding, dtype=np.float64))
+        self.embedding_ = in_order(order, embedding)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
@@ -141,8 +142,6 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
 
 def _log_preserved(fed: Federation, positions: Array, indices: Array) -> None:
     """Log which share of the nearest rows, by landmark distances, are also nearest on the map, for a sample of rows."""
-    if not np.isfinite(positions).all():
-        return
     k = min(_COMPARED, indices.shape[1])
     some = np.sort(fed.rng.choice(len(positions), min(_SAMPLE, len(positions)), replace=False))
     share = shared_neighbors(map_neighbors(positions, k, some), indices[some, :k])

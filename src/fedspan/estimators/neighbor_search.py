@@ -60,8 +60,6 @@ def find_neighbors(
     euclidean = bool(np.all(rows.signs < 0))
     if search == "auto":
         search = "descent" if euclidean and len(rows) > DESCENT_ABOVE and device is None else "exact"
-    if search == "descent" and device is not None:
-        raise InputError(f"neighbors='descent' runs on the processor alone: leave it or device={device!r} out")
     fed.log(phase="neighbours", search=search, neighbors=k, **({} if device is None else {"device": device}))
     if search == "descent":
         return _by_descent(fed, rows, k, n_jobs)

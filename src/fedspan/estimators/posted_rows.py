@@ -37,7 +37,10 @@ class PostedRows(SpendsPrivacy, FedEstimator):
 
 
 def posted_rows(model: PostedRows, fed: Federation, settings: dict[str, Any]) -> tuple[Landmarks, Array]:
-    """Return landmarks and the distances (n, n_y) of all rows of all sites to them, in site order, then row order."""
+    """Return landmarks and the distances (n, n_y) of all rows of all sites to them, in site order, then row order.
+
+    Distances are in units of the landmarks' scale.
+    """
     fed.log(phase="landmarks")
     found = learned_landmarks(fed, model.privacy, settings, model._names())
     fed.log(phase="distances")

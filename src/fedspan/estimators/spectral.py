@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -29,6 +30,8 @@ Matrix = NDArray[np.float64]
 
 #: Rows that k-means starts with, over all its starts.
 _ROWS_TO_START = 200_000
+#: What only the other affinity uses.
+_UNUSED = {"kernel": ("n_neighbors", "method", "neighbors"), "neighbors": ("gamma",)}
 
 
 class FedSpectralClustering(ClusterMixin, PostedRows):
@@ -44,12 +47,13 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     affinity : {"neighbors", "kernel"}, default="neighbors"
         The graph of nearest neighbours, or the Gaussian kernel by its Nystrom form: O(n n_landmarks^2).
     n_neighbors : int, default=10
-        Of the graph.
+        Of the graph; only with ``"neighbors"``.
     gamma : float, default=1.0
-        Of the kernel between rows, in units of one over their mean squared distance. Large values make the true kernel
-        nearly diagonal, and its low-rank form something else: compare with pooled data at one gamma only.
+        Of the kernel between rows, in units of one over their mean squared distance; only with ``"kernel"``. Large
+        values make the true kernel nearly diagonal, and its low-rank form something else: compare with pooled data at
+        one gamma only.
     method, neighbors
-        Of the graph, as in `FedTSNE`.
+        Of the graph, as in `FedTSNE`; only with ``"neighbors"``.
     share : {"distances"}, default="distances"
         What sites post.
 
@@ -64,6 +68,8 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         Of the normalised affinity, falling from 1: the gap after them says how clear the clusters are.
     cluster_centers_ : array (n_clusters, n_clusters)
         In the spectral embedding.
+    spectral_embedding_ : array (n, n_clusters)
+        With ``"kernel"``: the rows of the leading eigenvectors, reduced to length 1, as k-means saw them.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -119,18 +125,20 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         one_of("share", self.share, ("distances",))
         whole_number("n_neighbors", self.n_neighbors, 1)
         real_number("gamma", self.gamma, above=0)
+        self._refuse_unused()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
             found, B = posted_rows(self, fed, settings)
             n = len(B)
             whole_number("n_clusters", self.n_clusters, 1, n, why=f", the number of rows (n_samples={n})")
             keep_landmarks(self, found)
-            B = B / np.float32(found.scale)
             order = row_order(X, sites, n)
             self._clear()
             embed = self._by_kernel if self.affinity == "kernel" else self._by_neighbors
             vectors = embed(fed, B, order)
             means = spectral_clusters(vectors, self.n_clusters, int(fed.rng.integers(2**31)))
             fed.stop(f"{n} rows in {self.n_clusters} clusters")
+        if self.affinity == "kernel":
+            self.spectral_embedding_ = in_order(order, unit_rows(vectors).astype(np.float32))
         self.cluster_centers_ = means.cluster_centers_
         self.row_sites_ = in_order(order, self.row_sites_)
         self.labels_ = in_order(order, means.labels_)
@@ -154,8 +162,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         B = distances_to(X, self.landmarks_, self.centre_, self.scale_) / self.scale_
         if self.affinity == "kernel":
             K = np.exp(-0.5 * self.gamma * B**2)
-            places = spectral_places(K, self.axes_, self.degrees_)
-            places /= np.maximum(np.linalg.norm(places, axis=1, keepdims=True), np.finfo(float).tiny)
+            places = unit_rows(spectral_places(K, self.axes_, self.degrees_))
             apart = np.linalg.norm(places[:, None] - self.cluster_centers_, axis=2)
             return np.asarray(apart.argmin(axis=1))
         form = landmark_form(self._reduced(), self.method, self.residuals_)
@@ -164,6 +171,16 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         votes = np.zeros((len(X), self.n_clusters), dtype=int)
         np.add.at(votes, (np.arange(len(X))[:, None], self.labels_[indices]), 1)
         return np.asarray(votes.argmax(axis=1))
+
+    def _refuse_unused(self) -> None:
+        """Refuse settings that have no effect with this affinity."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        for name in _UNUSED[self.affinity]:
+            value, default = getattr(self, name), defaults[name].default
+            if value != default:
+                raise InputError(
+                    f"{name}={value!r} has no effect with affinity={self.affinity!r}: leave it at {default!r}"
+                )
 
     def _by_kernel(self, fed: Federation, B: Array, order: Array | None) -> Matrix:
         """Return the leading eigenvectors of the Nystrom kernel."""
@@ -190,7 +207,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
 
     def _clear(self) -> None:
         """Forget what a fit with another affinity has left."""
-        for name in ("axes_", "degrees_", "factor_", "offset_", "residuals_"):
+        for name in ("axes_", "degrees_", "spectral_embedding_", "factor_", "offset_", "residuals_"):
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -200,9 +217,20 @@ def spectral_clusters(vectors: Matrix, k: int, seed: int) -> KMeans:
 
     Ten starts often end in a poor optimum (on the mice proteins most do), a hundred seldom: as many as are cheap.
     """
-    rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny)
+    rows = unit_rows(vectors)
     starts = max(10, min(100, _ROWS_TO_START // len(rows)))
     return KMeans(k, n_init=starts, random_state=seed).fit(rows)
+
+
+def unit_rows(vectors: Matrix) -> Matrix:
+    """Return rows, each of them reduced to length 1.
+
+    Examples
+    --------
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8], [0. , 0. ]])
+    """
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny))
 
 
 def graph_eigenvectors(indices: Array, k: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:

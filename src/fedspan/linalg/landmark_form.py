@@ -32,6 +32,9 @@ FEWEST_FOR_RESIDUALS = 25
 #: Directions in which the landmarks extend less than this part of the widest one are left out: distances in single
 #: precision say nothing about them. What rows have there is in h.
 THINNEST = 1e-4
+#: Distances, in units of the rows' spread, that no row can have which counted in that spread: those of n rows are below
+#: sqrt(n) from their mean.
+FARTHEST = 1e6
 _BLOCK_ROWS = 2048
 
 

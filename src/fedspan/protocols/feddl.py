@@ -28,6 +28,7 @@ from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, Total, lens, step
 from fedspan.linalg.devices import check_device
 from fedspan.linalg.gaussian_kernel import characteristic, frequencies
+from fedspan.protocols.counted_rows import CountedRows
 from fedspan.protocols.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row
 from fedspan.protocols.moments import Moments, moments
 from fedspan.protocols.rows_pull import rows_and_norms, rows_pull
@@ -46,6 +47,7 @@ class Landmarks:
     """Landmarks (n_y, m), the kernel's gamma, MMD^2 at the end (NaN where it was not followed), and how sites see rows.
 
     Rows are seen as ``(x - centre) / scale``, with `centre` (m,) the mean and `scale` the root of the summed variances.
+    `n` is how many rows the `sites` said that they have together, 0 where that is not known.
     """
 
     points: Matrix
@@ -54,6 +56,8 @@ class Landmarks:
     centre: Matrix
     scale: float
     precision: str
+    n: int = 0
+    sites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -204,7 +208,8 @@ def feddl(
         noise_of_gradient = 4 * width / (max(1, found.n) * n_landmarks) * sent
         quiet = np.sqrt(_NOISY_PART / (max(1, rounds * local_steps) * m)) / noise_of_gradient
     Y = kept_within(_start(fed, found, scale, n_landmarks), told.within)
-    discrepancy = _Discrepancy(prepared, n_frequencies, m, width)
+    rows = CountedRows(found.n, found.sites) if found.sites else CountedRows()
+    discrepancy = _Discrepancy(prepared, n_frequencies, m, width, rows)
     fed.log(precision=precision, gamma=width / scale**2)
     told_all = {"gamma": width, **told.payload, **({} if device is None else {"device": device})}
     V = np.zeros_like(Y)
@@ -214,7 +219,7 @@ def feddl(
         message = Y.astype(np.float32 if precision == "single" else np.float64)
         if (local_steps == 1 and upload == "gradient") or (told.kernel and not lipschitz):
             # also in the first round of sites that take steps of their own: they must know how large these are
-            total = _whole(prepared.sum(told.pull, Y=message, **told_all), told.kernel, pull=Y.shape)
+            total = _whole(prepared.sum(told.pull, Y=message, **told_all), rows, told.kernel, pull=Y.shape)
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         if local_steps == 1 and upload == "gradient":
@@ -225,7 +230,7 @@ def feddl(
             stride = min(size / lipschitz, quiet)
             steps = {"size": stride, "steps": local_steps, "upload": upload}
             total = prepared.sum(told.descent, Y=message, **steps, **told_all)
-            sent = per_row(_whole(total, told.kernel, **{upload: Y.shape})[upload], total["n"])
+            sent = per_row(_whole(total, rows, told.kernel, **{upload: Y.shape})[upload], total["n"])
             move = sent - message if upload == "landmarks" else -local_steps * stride * sent
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
@@ -238,7 +243,14 @@ def feddl(
     last = discrepancy.of(Y)
     fed.log(**last)
     return Landmarks(
-        found.mean + scale * Y, width / scale**2, last.get("mmd2", float("nan")), found.mean, scale, precision
+        found.mean + scale * Y,
+        width / scale**2,
+        last.get("mmd2", float("nan")),
+        found.mean,
+        scale,
+        precision,
+        rows.n,
+        rows.sites,
     )
 
 
@@ -274,11 +286,11 @@ def check_settings(
 class _Discrepancy:
     """MMD^2 between all rows and landmarks, from sums over rows that are asked for once."""
 
-    def __init__(self, prepared: Federation, count: int, columns: int, gamma: float) -> None:
+    def __init__(self, prepared: Federation, count: int, columns: int, gamma: float, rows: CountedRows) -> None:
         self.W = frequencies(prepared.rng, count, columns, gamma).astype(np.float32)
         if count:
             total = prepared.sum(local_characteristic, W=self.W)
-            self.rows = per_row(_whole(total, False, characteristic=(2, count))["characteristic"], total["n"])
+            self.rows = per_row(_whole(total, rows, False, characteristic=(2, count))["characteristic"], total["n"])
 
     def of(self, Y: Matrix) -> dict[str, float]:
         if not len(self.W):
@@ -303,13 +315,14 @@ def _kernel_mean(total: Total | None, told: bool, own_mean: float, n_landmarks: 
     return float(per_row(total["kernel"], total["n"]) / n_landmarks)
 
 
-def _whole(total: Total, kernel: bool, **shapes: tuple[int, ...]) -> Total:
-    """Refuse sums that most sites spoilt alike, which no comparison among them can tell."""
+def _whole(total: Total, rows: CountedRows, kernel: bool, **shapes: tuple[int, ...]) -> Total:
+    """Refuse sums that most sites spoilt alike, which no comparison among them can tell, and other numbers of rows."""
     expected: dict[str, tuple[int, ...]] = {**shapes, "n": (), **({"kernel": ()} if kernel else {})}
     for name, shape in expected.items():
         if name not in total or np.shape(total[name]) != shape:
             found = f"the shape {np.shape(total[name])}" if name in total else "nothing"
             raise MessageError(f"most sites sent {found} as {name!r}, and it must have the shape {shape}")
+    rows.compare(total)
     return total
 
 

@@ -3,6 +3,9 @@
 **Not private against the coordinator**: who knows the landmarks and a row's distances to them can compute the row's
 projection on their affine span, and the row itself where there are more landmarks than columns. The journal of such a
 run holds what amounts to raw data.
+
+They are posted in units of the rows' spread, which the landmarks come with: single precision then holds them whatever
+the unit of the data. Nobody can tell whether a site's distances are true; what no rows can have is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg.gaussian_kernel import squared_distances
+from fedspan.linalg.landmark_form import FARTHEST
 from fedspan.protocols.feddl import Landmarks
 from fedspan.wire import Message
 
@@ -43,17 +47,18 @@ def distances_to(X: Array, landmarks: Array, centre: Array, scale: float) -> Arr
 
 
 @step(ragged=["distances"])
-def local_distances(site: Site, start: int, rows: int, precision: str) -> dict[str, Any]:
-    """Leaves the site: its number of rows, and the distances of some of them to all landmarks (rows, n_y)."""
-    X = site.X[start : start + rows]
-    return {"distances": X.astype(np.float32 if precision == "single" else np.float64, copy=False), "n": len(site)}
+def local_distances(site: Site, start: int, rows: int, precision: str, unit: float) -> dict[str, Any]:
+    """Leaves the site: its number of rows, the distances of some of them to all landmarks (rows, n_y), their unit."""
+    D = site.X[start : start + rows] / unit
+    kind = np.float32 if precision == "single" else np.float64
+    return {"distances": D.astype(kind, copy=False), "n": len(site), "unit": unit}
 
 
 def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str = "single") -> dict[str, Array]:
-    """Return each site's distances (n_p, n_y) to the landmarks, by site name.
+    """Return each site's distances (n_p, n_y) to the landmarks in units of ``landmarks.scale``, by site name.
 
     Sites that do not answer are asked up to three times; those that never do are left out with a warning, as their
-    rows cannot be placed.
+    rows cannot be placed. So are sites that contradict themselves, and those whose distances no row can have.
 
     Parameters
     ----------
@@ -66,34 +71,57 @@ def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str 
     rows = max(1, fed.policy.max_bytes // (2 * width * n_y))
     seen = fed.apply(distances_to, landmarks=landmarks.points, centre=landmarks.centre, scale=landmarks.scale)
     found: dict[str, list[Array]] = {name: [] for name in fed.sites}
+    counts: dict[str, int] = {}
     todo, start = fed.sites, 0
     lost: dict[str, str] = {}
     while todo:
-        replies, failed = _asked(seen, todo, {"start": start, "rows": rows, "precision": precision}, n_y)
+        payload = {"start": start, "rows": rows, "precision": precision, "unit": landmarks.scale}
+        replies, failed = _asked(seen, todo, payload, landmarks)
         lost |= failed
         for name, reply in replies.items():
+            if counts.setdefault(name, reply["n"]) != reply["n"]:
+                lost[name] = f"it says to have {reply['n']} rows, and said {counts[name]} before"
             found[name].append(reply["distances"])
         start += rows
-        todo = tuple(name for name, reply in replies.items() if reply["n"] > start)
+        todo = tuple(name for name in replies if name not in lost and counts[name] > start)
     if lost:
-        warnings.warn(
-            f"not on the map, because they did not post their distances: {', '.join(sorted(lost))}", stacklevel=2
-        )
+        reasons = ", ".join(f"{name} ({lost[name]})" for name in sorted(lost))
+        warnings.warn(f"not on the map, because they did not post their distances: {reasons}", stacklevel=2)
+    _compare_with_sums({name: n for name, n in counts.items() if name not in lost}, landmarks)
     return {name: np.concatenate(parts) for name, parts in found.items() if name not in lost and parts}
 
 
+def _compare_with_sums(counts: dict[str, int], landmarks: Landmarks) -> None:
+    """Warn where sites that were in FedDL's sums now have more rows than in these."""
+    posted = sum(n for name, n in counts.items() if name in landmarks.sites)
+    if landmarks.n and posted > landmarks.n:
+        warnings.warn(
+            f"the sites posted {posted} rows, and said that they have {landmarks.n} when the landmarks were learned: "
+            f"some rows on the map are made up by {' or '.join(sorted(set(counts) & set(landmarks.sites)))}",
+            stacklevel=3,
+        )
+
+
 def _asked(
-    seen: Federation, to: tuple[str, ...], payload: dict[str, Any], n_y: int
+    seen: Federation, to: tuple[str, ...], payload: dict[str, Any], landmarks: Landmarks
 ) -> tuple[dict[str, Message], dict[str, str]]:
     """Return the replies by site, and why those that never answered failed."""
     found: dict[str, Message] = {}
     failed: dict[str, str] = {}
+    n_y = len(landmarks.points)
+    farthest = FARTHEST + float(np.abs((landmarks.points - landmarks.centre) / landmarks.scale).max())
 
     def check(reply: Message) -> Message:
         D, n = reply.get("distances"), reply.get("n")
         expected = isinstance(n, int) and (max(0, min(payload["rows"], n - payload["start"])), n_y)
+        if isinstance(n, int) and 0 < landmarks.n < n:
+            raise InputError(f"a site says to have {n} rows, and all had {landmarks.n} when the landmarks were learned")
         if not isinstance(D, np.ndarray) or D.dtype.kind != "f" or D.shape != expected or (D < 0).any():
             raise InputError(f"distances must be {expected} numbers of at least 0, one row for each of the site's")
+        if D.size and D.max() > farthest:
+            raise InputError(f"distances of {D.max():.2g} times the rows' spread, where at most {farthest:.2g} can be")
+        if reply.get("unit") != payload["unit"]:
+            raise InputError("distances must be in the unit that was asked for")
         return reply
 
     for attempt in range(_TRIES):

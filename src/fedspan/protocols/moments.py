@@ -22,17 +22,19 @@ from fedspan.aggregation.base import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.blocks import blocks, n_columns
+from fedspan.protocols.counted_rows import CountedRows
 
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Number of rows, and mean and (population) variance of each column (d,)."""
+    """Number of rows, and mean and (population) variance of each column (d,); of which sites, where that is known."""
 
     n: int
     mean: Vector
     variance: Vector
+    sites: tuple[str, ...] = ()
 
 
 @step
@@ -91,11 +93,16 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: A
         _refuse_bad_values(fed, first["bad"], names)
     if first["n"] == 0:
         raise InputError("the sites have no rows: there is nothing to learn from")
+    rows = CountedRows()
+    rows.compare(first)
     centre = first["sum"] / first["n"]
     second = fed.sum(local_centred_sums, centre=centre)
+    rows.compare(second)
     n = second["n"]
+    if n == 0:
+        raise InputError("the sites that answered have no rows: there is nothing to learn from")
     variance = (second["squares"] - second["sum"] ** 2 / n) / n
-    return Moments(n, centre + second["sum"] / n, np.maximum(variance, 0.0))
+    return Moments(n, centre + second["sum"] / n, np.maximum(variance, 0.0), tuple(second.sites))
 
 
 def _aggregated_moments(fed: Federation, aggregator: Aggregator) -> Moments:

@@ -31,7 +31,7 @@ def map_of(model: Any, labels: NDArray[Any] | None = None) -> Scatter | None:
     """Return the map that a fitted model has (``embedding_`` or landmark coordinates, and ``row_sites_``), or None.
 
     At most 100,000 rows are shown, every second, third or so of more. Rows that were clustered without a map are shown
-    by the first two principal components of their landmark coordinates.
+    by the first two principal components of their landmark coordinates, or of their spectral embedding.
 
     Parameters
     ----------
@@ -62,11 +62,14 @@ def _positions(model: Any) -> tuple[NDArray[Any] | None, tuple[str, str]]:
     embedding, factor = getattr(model, "embedding_", None), getattr(model, "factor_", None)
     if embedding is not None:
         return (embedding[:, :2] if embedding.shape[1] >= 2 else None), ("", "")
-    if factor is None or factor.shape[1] < 2 or getattr(model, "method", None) != "coordinates":
+    places, what = getattr(model, "spectral_embedding_", None), "spectral embedding"
+    if factor is not None and getattr(model, "method", None) == "coordinates":
+        places, what = factor, "landmark coordinates"
+    if places is None or places.shape[1] < 2:
         return None, ("", "")
-    D = factor - factor.mean(axis=0, dtype=np.float64)
+    D = places - places.mean(axis=0, dtype=np.float64)
     axes = np.linalg.eigh(D.T @ D)[1][:, :-3:-1]
-    return D @ axes, ("first component of the landmark coordinates", "second component")
+    return D @ axes, (f"first component of the {what}", "second component")
 
 
 def numbers_within(groups: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
@@ -83,6 +86,11 @@ def numbers_within(groups: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     numbers = np.empty(len(groups), dtype=np.int64)
     numbers[order] = np.arange(len(groups)) - starts
     return numbers
+
+
+def beside_the_map(model: Any) -> list[Picture]:
+    """Return the pictures that say how good a map is."""
+    return [found for picture in BESIDE if (found := picture(model)) is not None]
 
 
 def landmark_mmd2(model: Any, names: Names = None) -> Picture | None:
@@ -126,8 +134,14 @@ def neighbourhoods(model: Any, names: Names = None) -> Picture | None:
         said.append(("divergence of the layout", number(float(logged["kl_divergence"]), 3)))
     if not said:
         return None
+    if getattr(model, "embedding_", np.zeros((0, 2))).shape[1] == 1:
+        said.append(("dimensions of the map", "1, so that it is not drawn"))
     remark = "Neighbours are those by the posted distances to landmarks; what these lose is not counted here."
     return Picture("Neighbourhood quality", pairs(said), remark)
+
+
+#: Pictures that stand in the map's own section, where there is one.
+BESIDE = (landmark_mmd2, neighbourhoods)
 
 
 def _percent(share: float) -> str:

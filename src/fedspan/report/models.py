@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fedspan.report.blocks import heat_map
 from fedspan.report.charts import bar_chart
-from fedspan.report.maps import cluster_sizes, landmark_mmd2, neighbourhoods
-from fedspan.report.markup import Html, count, note, number, section, table
+from fedspan.report.maps import BESIDE, cluster_sizes, landmark_mmd2, neighbourhoods
+from fedspan.report.markup import Html, count, join, note, number, section, table
 from fedspan.report.picture import Names, Picture
 from fedspan.report.private_maps import density_of
 from fedspan.report.svg import charts, figure
@@ -26,19 +26,25 @@ MOST_LOADINGS = 12
 MOST_FEATURES = 12
 
 
-def models_section(models: Sequence[Any]) -> Html:
-    """Return the pictures of every model; of a pipeline, those of its steps."""
+def models_section(models: Sequence[Any], mapped: Any = None) -> Html:
+    """Return the pictures of every model; of a pipeline, those of its steps.
+
+    Those that stand beside the map of the model `mapped` are left out.
+    """
     figures: list[Html] = []
     without: list[str] = []
     names: Names = None
     for model in (step for given in models for step in steps_of(given)):
         name = type(model).__name__
         names = _names_in(model, names)
-        found = [drawn for picture in PICTURES if (drawn := picture(model, names)) is not None]
+        wanted = [picture for picture in PICTURES if model is not mapped or picture not in BESIDE]
+        found = [drawn for picture in wanted if (drawn := picture(model, names)) is not None]
         names = _names_out(model, names)
         figures += [figure(title, body, over=name, remark=remark, key=key) for title, body, remark, key in found]
-        without += [] if found else [name]
+        without += [] if found or model is mapped else [name]
     rest = note(f"No picture for this kind of model: {', '.join(without)}.") if without else Html("")
+    if mapped is not None and not figures:
+        rest = join([rest, note(f"What {type(mapped).__name__} has to show is under Map.")])
     return section("models", "Models", charts(figures), rest, lead="What was learned.")
 
 

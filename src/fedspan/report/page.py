@@ -14,7 +14,7 @@ from typing import Any
 
 from fedspan.errors import InputError
 from fedspan.federation.record import RunRecord
-from fedspan.report.maps import map_of
+from fedspan.report.maps import beside_the_map, map_of
 from fedspan.report.markup import Html, esc, join
 from fedspan.report.metrics import metrics_section
 from fedspan.report.models import models_section, steps_of
@@ -83,10 +83,11 @@ def write_report(
             raise InputError(f"records must be RunRecord objects (an estimator's run_), not a {type(record).__name__}")
     if scatter is not None and not isinstance(scatter, Scatter):
         raise InputError(f"scatter must be a fedspan.report.Scatter, not a {type(scatter).__name__}")
+    mapped = None
     if scatter is None:
-        maps = [map_of(step) for model in models for step in steps_of(model)]
-        scatter = next((found for found in reversed(maps) if found is not None), None)
-    page = render(title, records, list(models), _checked(sites), scatter, settings)
+        maps = [(map_of(step), step) for model in models for step in steps_of(model)]
+        scatter, mapped = next((found for found in reversed(maps) if found[0] is not None), (None, None))
+    page = render(title, records, list(models), _checked(sites), scatter, settings, mapped)
     write_page(path, page)
     return path
 
@@ -98,13 +99,14 @@ def render(
     sites: Mapping[str, Mapping[str, Any]] | None = None,
     scatter: Scatter | None = None,
     settings: Mapping[str, object] | None = None,
+    mapped: Any = None,
 ) -> str:
-    """Return the page as text."""
+    """Return the page as text; `mapped` is the model whose map it has."""
     parts: dict[str, Html] = {}
     if scatter is not None:
-        parts["map"] = scatter_section(scatter)
+        parts["map"] = scatter_section(scatter, [] if mapped is None else beside_the_map(mapped))
     if models:
-        parts["models"] = models_section(models)
+        parts["models"] = models_section(models, mapped)
     parts |= {
         "asked": asked_section(records, settings),
         "sites": sites_section(records, sites),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.report.density import local_density
 from fedspan.report.markup import Html, count, esc, number, plural, script_json, section
+from fedspan.report.picture import Picture
+from fedspan.report.svg import charts, figure
 
 MOST_LABELS = 20  # more different real numbers than that are a quantity, shown in steps
 STEPS = 8
@@ -70,8 +73,10 @@ class Scatter:
             raise InputError("rows must be whole numbers from 0 to 4294967295: the place of each point within its site")
 
 
-def scatter_section(scatter: Scatter) -> Html:
-    """Return the map: the packed points and the frame that the script fills."""
+def scatter_section(scatter: Scatter, beside: Sequence[Picture] = ()) -> Html:
+    """Return the map, the packed points and the frame that the script fills; and under it what says how good it is."""
+    figures = [figure(title, body, remark=remark, key=key) for title, body, remark, key in beside]
+    under = charts(figures) if figures else Html("")
     with np.errstate(over="ignore", invalid="ignore"):
         points = np.asarray(scatter.points, dtype=np.float32)
     drawn = np.isfinite(points[:, 0]) & np.isfinite(points[:, 1])
@@ -80,7 +85,7 @@ def scatter_section(scatter: Scatter) -> Html:
     if len(points) < len(drawn):
         lead += f" {count(int(np.count_nonzero(~drawn)))} not finite, not drawn."
     if not len(points):
-        return section("map", "Map", lead="There is no point to draw.")
+        return section("map", "Map", under, lead="There is no point to draw.")
     extent = np.ptp(points.astype(np.float64), axis=0)
     equal = bool(FLATTEST * extent.min() >= extent.max())
     unnamed = not (scatter.x_label or scatter.y_label)
@@ -122,7 +127,7 @@ def scatter_section(scatter: Scatter) -> Html:
         "<noscript><p>This map needs JavaScript, which is part of this file.</p></noscript>"
         f'<script type="application/json" id="map-data">{script_json(data)}</script>'
     )
-    return section("map", "Map", frame, lead=lead)
+    return section("map", "Map", frame, under, lead=lead)
 
 
 def packed(values: NDArray[Any]) -> dict[str, str]:

@@ -22,6 +22,14 @@ from fedspan.privacy.audit.with_public import fill, unrotate
 
 Array = NDArray[Any]
 
+#: Part of the measured error below which what the attacker knows of its own contradicts it.
+_DOUBTFUL = 0.8
+_IN_DOUBT = (
+    "Nothing can be said: the rebuilt rows agree with the distances, and are {:.2g} of the spread off the true rows as "
+    "these were given. Are they the rows of this run, in site order, then row order? Give them by site (the study, or "
+    "truth={{site: rows}})."
+)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -38,6 +46,8 @@ class Case:
         The least and the greatest value of the data, before any preprocessing.
     undo : callable, optional
         From rows as the model saw them to rows before preprocessing, where that is known.
+    order : array (n,), optional
+        The row of what was given as the truth that each row of `truth` is, where that came in another order.
     """
 
     received: Received
@@ -45,6 +55,7 @@ class Case:
     public: Array | None = field(default=None, repr=False)
     bounds: Bounds | None = None
     undo: Callable[[Array], Array] | None = field(default=None, repr=False)
+    order: Array | None = field(default=None, repr=False)
 
     @cached_property
     def rebuilt(self) -> Rebuilt | None:
@@ -54,12 +65,26 @@ class Case:
             return None
         return trilaterate(found.distances, found.landmarks)
 
+    @cached_property
+    def in_doubt(self) -> bool:
+        """Whether rows fit their distances and are nowhere near the true ones: these may be in another order.
+
+        Rows that had noise before they were measured are so, too, and rightly.
+        """
+        found = self.rebuilt
+        if found is None or self.truth is None or self.received.noise_on_rows:
+            return False
+        error = relative_error(found.rows, self.truth)
+        return error >= 1 and found.outside < _DOUBTFUL * error
+
     def entry(self, rows: Array, attack: str, target: str, knows: str, say: str = "", **facts: Any) -> LeakEntry:
         """Return the entry of an attack that rebuilt `rows`, measured where the truth is known."""
         found: dict[str, float] = {}
         base: dict[str, float] = {}
         if self.truth is not None:
             found, base = self._measures(rows), self.baseline
+        if found.get("relative_error", 0.0) >= 1 and self.in_doubt:
+            say = say or _IN_DOUBT.format(found["relative_error"])
         return LeakEntry(attack, target, knows, say or _verdict(found, facts), found, base, facts, self.raw(rows))
 
     def raw(self, rows: Array) -> Array:

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.privacy.audit.attacks import ATTACKS, Case
 from fedspan.privacy.audit.card import LeakCard
+from fedspan.privacy.audit.matching import matched_order
 from fedspan.privacy.audit.measures import Bounds, check_bounds
 from fedspan.privacy.audit.received import Received, from_model, from_run
 
@@ -38,8 +40,10 @@ def audit(
     source : fitted estimator, folder of a run, or Received
         A folder as a federation's ``run_dir`` has it: its journal holds what sites posted.
     truth : array (n, m) or dict of arrays by site, optional
-        The true rows, to measure by: in the order of the model's rows (of a run: in site order, then row order).
-        Without them the card says what the attacker itself knows.
+        The true rows, to measure by: in the order of the model's rows (of a run, or of a model that was fitted on a
+        federation: in site order, then row order). Of rows in another order, as those of the table that was split,
+        rows that were rebuilt well are found by the nearest. Without them the card says what the attacker itself
+        knows.
     public : array (k, m), optional
         Rows of the same kind that an attacker could have.
     bounds : (float, float), optional
@@ -77,7 +81,7 @@ def audit(
         received = from_model(source)
     case = _case(received, truth, public, bounds, image_shape, preprocess)
     entries = [entry for attack in ATTACKS if (entry := attack(case)) is not None]
-    return LeakCard(received.what, received.where, tuple(entries), _remarks(case, bounds))
+    return LeakCard(received.what, received.where, tuple(entries), _remarks(case, bounds), order=case.order)
 
 
 def _case(
@@ -106,7 +110,13 @@ def _case(
             raise InputError(f"image_shape={tuple(image_shape)} has {pixels} pixels, and rows have {columns} columns")
     if bounds is not None and not bounds[0] < bounds[1]:
         bounds = None
-    return Case(received, rows, None if public is None else _seen(public, preprocess), bounds, undo)
+    case = Case(received, rows, None if public is None else _seen(public, preprocess), bounds, undo)
+    if rows is None or isinstance(truth, Mapping) or case.rebuilt is None:
+        return case
+    order = matched_order(case.rebuilt.rows, rows)
+    if order is None or np.array_equal(rows[order], rows):
+        return case
+    return replace(case, truth=rows[order], order=order)
 
 
 def _seen(rows: Any, preprocess: Sequence[Any]) -> Array:
@@ -183,10 +193,23 @@ def _remarks(case: Case, given: Any) -> tuple[str, ...]:
         )
     elif case.truth is None:
         found.append("The true rows were not given: what is said is what the attacker itself can know.")
+    if received.privacy:
+        found.append(f"The run had noise, {received.privacy}: what it covers and what not is in the run's record.")
+    if case.order is not None:
+        found.append(
+            "The true rows were given in another order than the rows were received in, which is site order, then row "
+            "order. They were found by the nearest rebuilt rows, and the measures are of rows so matched."
+        )
     if received.distances is not None and case.public is None:
         found.append("No public rows were given: an attacker who has some does better where rows are rebuilt in part.")
     if case.bounds is not None and given is None and case.truth is not None:
         whose = "public" if case.public is not None else "true"
-        low, high = case.bounds
-        found.append(f"PSNR is for values between {low:g} and {high:g}, the range of the {whose} rows.")
+        low, high = _rounded(*case.bounds), _rounded(*case.bounds[::-1])
+        found.append(f"PSNR is for values between {low} and {high}, the range of the {whose} rows.")
     return tuple(found)
+
+
+def _rounded(bound: float, other: float) -> str:
+    """Return a bound to four digits of the range; what rounding left of 0 is 0."""
+    step = 10.0 ** np.floor(np.log10(abs(bound - other)) - 3)
+    return f"{np.rint(bound / step) * step + 0.0:g}"

@@ -80,6 +80,8 @@ class LeakCard:
     entries: tuple[LeakEntry, ...]
     remarks: tuple[str, ...] = ()
     beside: tuple[LeakCard, ...] = ()
+    #: The row of what was given as the truth that each rebuilt row is, where that came in another order. Not saved.
+    order: NDArray[Any] | None = field(default=None, repr=False, compare=False)
 
     def lines(self) -> list[list[str]]:
         """Return the table of measures: a head, the mean row where it is known, and one line per attack."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation.journal_reading import read_journal
-from fedspan.linalg.landmark_form import landmark_form
+from fedspan.linalg.landmark_form import FARTHEST, landmark_form
 from fedspan.privacy.audit.received_map import ReceivedMap, map_messages, map_of
 
 Array = NDArray[Any]
@@ -44,6 +44,8 @@ class Received:
         Of centres.
     histograms : tuple of arrays (g, g)
         Of the positions of all rows, one for each round.
+    privacy : str
+        The run's noise and its epsilon, in words; empty where there was none.
     """
 
     what: str
@@ -52,6 +54,7 @@ class Received:
     row_sites: Array = field(default_factory=lambda: np.empty(0, dtype=np.int32), repr=False)
     landmarks: Array | None = field(default=None, repr=False)
     distances: Array | None = field(default=None, repr=False)
+    privacy: str = ""
     map: ReceivedMap | None = field(default=None, repr=False)
     histograms: tuple[Array, ...] = field(default=(), repr=False)
 
@@ -65,6 +68,11 @@ class Received:
     def says_anything(self) -> bool:
         """Whether an attack has anything to begin with."""
         return self.distances is not None or self.map is not None or len(self.histograms) > 0
+
+    @property
+    def noise_on_rows(self) -> bool:
+        """Whether rows had noise before anything was computed of them, so that nobody can rebuild the true ones."""
+        return self.privacy.startswith("GaussianData")
 
     def rows_of(self, truth: Array | Mapping[str, Array]) -> Array:
         """Return true rows in the order of those received; `truth` is in that order, or has the rows of each site."""
@@ -102,18 +110,22 @@ def from_model(model: Any) -> Received:
     sites = getattr(model, "sites_", None)
     if sites is None:
         raise InputError(f"{name} is neither a fitted estimator nor the folder of a run")
-    what = Received(name, "the model", tuple(sites))
+    what = Received(name, "the model", tuple(sites), privacy=_privacy_words(getattr(model, "privacy_", None)))
     found = map_of(model)
     if found is not None:
         rows = np.empty(0, dtype=np.int32) if found.positions is None else np.asarray(model.row_sites_)
-        return Received(_named(name, model.share), "the model", tuple(sites), rows, map=found)
+        return replace(what, what=_named(name, model.share), row_sites=rows, map=found)
     if not hasattr(model, "landmarks_"):
         return what
     row_sites = np.asarray(getattr(model, "row_sites_", np.empty(0, dtype=np.int32)))
     landmarks = np.asarray(model.landmarks_)
     if not hasattr(model, "factor_"):
-        return Received(name, "the model", tuple(sites), row_sites, landmarks)
-    return Received(name, "the model", tuple(sites), row_sites, landmarks, _distances(model))
+        return replace(what, row_sites=row_sites, landmarks=landmarks)
+    return replace(what, row_sites=row_sites, landmarks=landmarks, distances=_distances(model))
+
+
+def _privacy_words(spent: Any) -> str:
+    return "" if spent is None else f"{spent.mechanism}: epsilon {spent.worst:.3g} at delta {spent.delta:g}"
 
 
 def _distances(model: Any) -> Array:
@@ -159,7 +171,7 @@ def from_run(
         raise InputError(
             f"landmarks has the shape {Y.shape}, and the run posted distances to {last.distances.shape[1]} landmarks"
         )
-    return Received(last.what, last.where, last.sites, last.row_sites, Y, last.distances)
+    return replace(last, landmarks=Y)
 
 
 def _named(what: str, share: str) -> str:
@@ -168,29 +180,33 @@ def _named(what: str, share: str) -> str:
 
 
 def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
-    """Return the distances in a journal, of each site in the order of its rows; or the positions and histograms."""
+    """Return the distances in a journal, by site and row, in the unit of the data; or the positions and histograms."""
     head, entries = read_journal(path)
     if head["settings"].get("share") in ("'sums'", "'centers'"):
         posted, histograms = map_messages(entries)
         what = _named(head["what"], ast.literal_eval(head["settings"]["share"]))
         rows = np.repeat(np.arange(len(posted), dtype=np.int32), [len(Y) for Y in posted.values()])
         positions = np.concatenate(list(posted.values())) if posted else None
-        found = None if known is None else known.posted(positions)
-        rows = rows if found is not None else rows[:0]
+        seen = None if known is None else known.posted(positions)
+        rows = rows if seen is not None else rows[:0]
         where = f"{path.parent.name}/{path.name}"
-        return Received(what, where, tuple(posted or head["sites"]), rows, map=found, histograms=histograms)
+        sites = tuple(posted or head["sites"])
+        return Received(what, where, sites, rows, privacy=_told_privacy(head), map=seen, histograms=histograms)
     parts: dict[str, list[Array]] = {}
     for entry in entries:
         for site, reply in entry.replies.items():
-            D, n = reply.get("distances"), reply.get("n")
+            D, n, unit = reply.get("distances"), reply.get("n"), reply.get("unit", 1.0)
             if site and isinstance(D, np.ndarray) and D.ndim == 2 and D.dtype.kind == "f" and isinstance(n, int):
                 before = parts.setdefault(site, [])
-                # A reply that the protocol refused stands in the journal, too.
-                if len(D) <= n - sum(map(len, before)) and not (D < 0).any():
-                    before.append(D)
+                # A reply that the protocol refused stands in the journal, too. Journals of old have no unit.
+                unit = unit if isinstance(unit, float) and 0 < unit < np.inf else 0.0
+                farthest = FARTHEST if "unit" in reply else np.inf
+                if unit and len(D) <= n - sum(map(len, before)) and ((D >= 0) & (farthest >= D)).all():
+                    before.append(D.astype(np.float64) * unit)
     where = f"{path.parent.name}/{path.name}"
+    found = Received(str(head["what"]), where, tuple(head["sites"]), privacy=_told_privacy(head))
     if not parts:
-        return Received(str(head["what"]), where, tuple(head["sites"]))
+        return found
     sites = tuple(sorted(parts))
     counts = [sum(map(len, parts[name])) for name in sites]
     widths = {part.shape[1] for name in sites for part in parts[name]}
@@ -198,4 +214,10 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
         raise InputError(f"{path} has distances to {' and to '.join(map(str, sorted(widths)))} landmarks")
     rows = np.repeat(np.arange(len(sites), dtype=np.int32), counts)
     B = np.concatenate([part for name in sites for part in parts[name]])
-    return Received(str(head["what"]), where, sites, rows, None, B)
+    return replace(found, sites=sites, row_sites=rows, distances=B)
+
+
+def _told_privacy(head: Mapping[str, Any]) -> str:
+    """Return the noise that a run was set up with, in words; empty where there was none."""
+    privacy = str(head["settings"].get("privacy", "None"))
+    return "" if privacy == "None" else privacy

@@ -230,7 +230,7 @@ def unit_rows(vectors: Matrix) -> Matrix:
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
     array([[0.6, 0.8], [0. , 0. ]])
     """
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny))
 
 
 def graph_eigenvectors(indices: Array, k: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:

@@ -50,9 +50,9 @@ def gaussian_spent(
     )
 
 
-def in_front(fed: Federation) -> tuple[str, ...]:
+def in_front(seen: Federation) -> tuple[str, ...]:
     """Return, in words, that transforms which stand in front were learned without noise, where there are any."""
-    return (FRONT,) if fed.plain_lenses else ()
+    return (FRONT,) if seen.plain_lenses else ()
 
 
 def simulated_sites(mu2: float, fed: Federation) -> tuple[str, ...]:

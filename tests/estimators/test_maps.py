@@ -13,6 +13,7 @@ from fedspan.errors import InputError, MessageError, MissingPackageError
 from fedspan.estimators import neighbor_search
 from fedspan.linalg.landmark_form import LowRankDistances
 from fedspan.linalg.neighbors import nearest
+from tests.estimators.blob_maps import accuracy, blobs
 
 QUICK = {"n_landmarks": 30, "rounds": 10, "random_state": 0}
 MAPS = {
@@ -24,18 +25,6 @@ every_map = pytest.mark.parametrize("name", MAPS)
 
 def make(name, **more):
     return getattr(fs, name)(**{**QUICK, **MAPS[name], **more})
-
-
-def blobs(n=150, seed=0):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 3, n)
-    return rng.normal(size=(n, 6)) + 8 * np.eye(3, 6)[y], y
-
-
-def accuracy(Z, y):
-    """Return the leave-one-out accuracy of five neighbours on a map."""
-    neighbours = KNeighborsClassifier(5).fit(Z, y).kneighbors(return_distance=False)
-    return np.mean([np.bincount(y[row]).argmax() == own for row, own in zip(neighbours, y, strict=True)])
 
 
 @pytest.fixture(scope="module", params=MAPS)

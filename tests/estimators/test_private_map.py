@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
 from fedspan.protocols import private_map as protocol
+from tests.estimators.blob_maps import accuracy, blobs
 
 QUICK = {"rounds": 60, "exaggeration_rounds": 20, "grid": 32, "codebooks": 3, "rows_per_centre": 10.0}
 both = pytest.mark.parametrize("share", ["sums", "centers"])
@@ -22,17 +23,6 @@ both = pytest.mark.parametrize("share", ["sums", "centers"])
 def make(share="sums", **more):
     settings = {**QUICK, **more.pop("sums_settings", {})}
     return fs.FedTSNE(share=share, sums_settings=settings, **{"random_state": 0, **more})
-
-
-def blobs(n=150, seed=0):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 3, n)
-    return rng.normal(size=(n, 6)) + 8 * np.eye(3, 6)[y], y
-
-
-def accuracy(Z, y):
-    neighbours = KNeighborsClassifier(5).fit(Z, y).kneighbors(return_distance=False)
-    return np.mean([np.bincount(y[row]).argmax() == own for row, own in zip(neighbours, y, strict=True)])
 
 
 @fs.step

@@ -238,14 +238,7 @@ class Journal:
         raw = self._read_frame(start, number, os.fstat(self._file.fileno()).st_size)
         if raw is None:
             raise JournalError(f"{self.path} changed while it was in use")
-        body = memoryview(raw)[:-_DIGEST]
-        (count,) = struct.unpack_from("<I", body)
-        lengths = struct.unpack_from(f"<{count}Q", body, 4)
-        parts, at = [], 4 + 8 * count
-        for length in lengths:
-            parts.append(body[at : at + length])
-            at += length
-        return parts
+        return frame_parts(memoryview(raw)[:-_DIGEST])
 
 
 # A journal that is opened again in the same process passes to the one who opens it, as it would between processes.
@@ -257,6 +250,17 @@ def _take_over(path: Path, journal: Journal) -> None:
     if before is not None:
         before.close()
     _open_here[path] = journal
+
+
+def frame_parts(body: memoryview) -> list[memoryview]:
+    """Return the parts that a frame was made of."""
+    (count,) = struct.unpack_from("<I", body)
+    lengths = struct.unpack_from(f"<{count}Q", body, 4)
+    parts, at = [], 4 + 8 * count
+    for length in lengths:
+        parts.append(body[at : at + length])
+        at += length
+    return parts
 
 
 def _frame_head(number: int, length: int) -> bytes:

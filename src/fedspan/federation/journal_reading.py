@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from fedspan.errors import InputError, JournalError
-from fedspan.federation.journal import _DIGEST, _FRAME, Entry, _frame_head, _parse_call
+from fedspan.federation.journal import _DIGEST, _FRAME, Entry, _frame_head, _parse_call, frame_parts
 
 
 def read_journal(path: Path) -> tuple[dict[str, Any], Iterator[Entry]]:
@@ -38,15 +37,5 @@ def _frames(path: Path) -> Iterator[list[memoryview]]:
             digest = blake2b(last + body[:-_DIGEST], digest_size=_DIGEST).digest()
             if len(body) < length + _DIGEST or digest != body[-_DIGEST:]:
                 return
-            yield _parts(memoryview(body)[:-_DIGEST])
+            yield frame_parts(memoryview(body)[:-_DIGEST])
             last, number = digest, number + 1
-
-
-def _parts(body: memoryview) -> list[memoryview]:
-    (count,) = struct.unpack_from("<I", body)
-    lengths = struct.unpack_from(f"<{count}Q", body, 4)
-    parts, at = [], 4 + 8 * count
-    for length in lengths:
-        parts.append(body[at : at + length])
-        at += length
-    return parts

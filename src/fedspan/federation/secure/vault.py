@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from fedspan.errors import FedspanError
+from fedspan.errors import FedspanError, LostSumError
 from fedspan.federation.secure.fixed_point import FixedPoint
 from fedspan.federation.secure.group import Group, digest
 from fedspan.federation.secure.masks import KEY_BYTES, KeyPair
@@ -112,7 +112,7 @@ class Vault:
     def session(self, name: str) -> Session:
         """Return a sum that this site takes part in."""
         if name not in self._sessions:
-            raise FedspanError("this site knows nothing of this sum: it has not been in it from its beginning")
+            raise LostSumError("this site knows nothing of this sum: it has not been in it from its beginning")
         return self._sessions[name]
 
     def forget(self, run: str) -> None:

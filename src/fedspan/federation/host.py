@@ -92,7 +92,7 @@ class SiteHost:
         delivery = Delivery(call.number, reply, len(self.site), site.changes())
         kept.pending.append((call, delivery))
         if self._records is not None:
-            self._write_down(self._records, call, after, delivery)
+            self._records.answered(call, after, delivery)
         return delivery
 
     def restore(self, run: str, number: int, changes: Changes) -> None:
@@ -102,16 +102,12 @@ class SiteHost:
 
     def forget(self, run: str) -> None:
         """Drop a run's state."""
-        self._runs.pop(run, None)
+        self.drop(run)
         self.vault.forget(run)
 
-    def _write_down(self, records: Records, call: Call, after: int, delivery: Delivery) -> None:
-        try:
-            records.answered(call, after, delivery)
-        except BaseException:  # what is not written down has not happened
-            del self._runs[call.run]
-            records.drop(call.run)
-            raise
+    def drop(self, run: str) -> None:
+        """Forget a run's state as it is in memory: where it is written down, that counts."""
+        self._runs.pop(run, None)
 
     def _ledger(self, seed: int) -> SiteLedger | None:
         """Return the site's own ledger, or a simulated one."""

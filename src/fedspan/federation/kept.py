@@ -29,7 +29,7 @@ class Kept:
 
     def settle(self, after: int) -> None:
         """Bring the state to the one after call `after`: keep the pending call's changes, or take them back."""
-        if after != self.number and self.pending_number != after:
+        if after not in (self.number, self.pending_number):
             raise FedspanError(f"this site has its state as of call {self.number}, not of call {after}")
         pending, self.pending = self.pending, []
         if after == self.number:
@@ -51,6 +51,3 @@ class Records(Protocol):
 
     def failed(self, call: Call, after: int) -> None:
         """Write down that a step failed, and the state with it is that after call `after`."""
-
-    def drop(self, run: str) -> None:
-        """Forget what was loaded of a run: what is written down counts."""

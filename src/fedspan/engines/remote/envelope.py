@@ -80,7 +80,7 @@ def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_
         raise MessageError("the message is not signed")
     raw, signature, certificate = (outer[name].tobytes() for name in ("head", "signature", "certificate"))
     who = authority.verify(certificate, signature, _signed(purpose, raw))
-    head = decode(raw)
+    head = decode(raw, ALLOWANCE)
     if head.get("format") != FORMAT:
         raise MessageError(f"the message has the format {head.get('format')!r}, and this fedspan reads {FORMAT}")
     if head.get("federation") != authority.federation:

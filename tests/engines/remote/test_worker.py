@@ -59,9 +59,7 @@ class Desk:
         known = authority(["a", "b", "c"])
         self.worker = SiteWorker(self.site, self.folder, identity("a"), known, steps=(), **self.options)
 
-    def request(
-        self, step=count, number=0, after=-1, who=None, run="r", kind="call", payload=None, over=None, **head
-    ):
+    def request(self, step=count, number=0, after=-1, who=None, run="r", kind="call", payload=None, over=None, **head):
         step = find_step(step) if not isinstance(step, str) else replace(find_step(count), name=step)
         call = Call(run, number, 5, step, payload or {}, ("a",))
         told, parts = call_head(call, ["a"], {"a": after}, fs.Policy(deadline=5.0), 1)

@@ -118,7 +118,8 @@ class RemoteEngine:
         pinned = self._pinned.pop(run, None)
         if pinned is not None:
             pinned[1].release()
-        there = [site for site in sites if site not in self._presence.away(sites)]
+        away = self._presence.away(sites)
+        there = [site for site in sites if site not in away and not self._meeting.objection(site)]
         if there and not resumable:
             self._post.send("end", run, {}, {}, there, CONTROL_SECONDS / 2, CONTROL_BYTES)
 

@@ -48,6 +48,7 @@ A study:
     n_jobs = 1
     wire = false
     deadline = 60.0
+    run_deadline = 86400.0            # seconds for a whole run
     quorum = "majority"               # or "all", a count, a fraction
 
 An NPZ file holds X (rows x columns) and optionally feature_names, label and, in a file for all sites, site.

@@ -15,6 +15,7 @@ from fedspan.estimators.base import FedEstimator
 from fedspan.federation import Policy
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "PaperNoise")
+_POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def read_study(path: Path, output: Path | None = None) -> Study:
     text, raw = _parsed(path)
     _check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation"}, path, "")
     federation = _table(raw, "federation", path)
-    _check_keys(federation, {"n_jobs", "wire", "deadline", "quorum", "max_bytes", "secure_sum"}, path, "[federation] ")
+    _check_keys(federation, {"n_jobs", "wire", *_POLICY}, path, "[federation] ")
     preprocess = raw.get("preprocess", [])
     if not isinstance(preprocess, list) or not all(isinstance(entry, dict) for entry in preprocess):
         raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
@@ -146,7 +147,7 @@ def _mechanism(raw: Any, path: Path, where: str) -> Any:
 def _policy(raw: Mapping[str, Any], path: Path) -> Policy:
     try:
         _typed(raw, "secure_sum", bool, False, path)
-        return Policy(**{key: raw[key] for key in ("deadline", "quorum", "max_bytes", "secure_sum") if key in raw})
+        return Policy(**{key: raw[key] for key in _POLICY if key in raw})
     except PolicyError as error:
         raise InputError(f"{path}: [federation] {error}") from None
 

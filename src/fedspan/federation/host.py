@@ -56,9 +56,9 @@ class SiteHost:
 
     def perform(self, call: Call, payload: Message, after: int) -> Delivery:
         """Run one call and return its reply. Whatever a step raises is raised here."""
-        kept = self._runs.get(call.run)
+        kept = self._runs.get(call.run) if self._records is None else self._records.load(call.run)
         if kept is None:
-            kept = self._runs[call.run] = Kept() if self._records is None else self._records.load(call.run)
+            kept = self._runs[call.run] = Kept()
         if call.number == kept.pending_number:
             for before, given in kept.pending:
                 if before.digest == call.digest:
@@ -102,12 +102,8 @@ class SiteHost:
 
     def forget(self, run: str) -> None:
         """Drop a run's state."""
-        self.drop(run)
-        self.vault.forget(run)
-
-    def drop(self, run: str) -> None:
-        """Forget a run's state as it is in memory: where it is written down, that counts."""
         self._runs.pop(run, None)
+        self.vault.forget(run)
 
     def _ledger(self, seed: int) -> SiteLedger | None:
         """Return the site's own ledger, or a simulated one."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -12,29 +9,13 @@ from hypothesis import strategies as st
 import fedspan as fs
 from fedspan.engines.remote import run_file
 from fedspan.federation.journal import Journal
-from fedspan.protocols.feddl import feddl
-from fedspan.protocols.fedpg import fedpg
 from tests.laws.protocol_laws import as_bytes
 
 from .network import Killed, Network
+from .runs import RUNS, expected, sites
 from .steps import wander
 
 ALL = fs.Policy(quorum="all", run_deadline=20.0)
-RUNS = {
-    "fedpg": (fedpg, {"rank": 2, "n_columns": 4, "participation": 0.7, "local_steps": 2, "max_rounds": 7}),
-    "feddl": (feddl, {"n_landmarks": 4, "rounds": 6, "n_frequencies": 8}),
-}
-
-
-def sites():
-    rng = np.random.default_rng(3)
-    return [fs.Site(name, rng.normal(loc=i, size=(9 + i, 4))) for i, name in enumerate("abc")]
-
-
-@cache
-def expected(name):
-    protocol, options = RUNS[name]
-    return as_bytes(fs.LocalFederation(sites(), seed=1).run(protocol, **options))
 
 
 def run(name, net, folder=None):

@@ -15,6 +15,7 @@ from fedspan.federation.call import Call, Delivery
 from fedspan.federation.kept import Kept
 
 _DAY = 86400.0
+_MOST_OPEN = 32
 
 
 class SiteStore:
@@ -43,8 +44,10 @@ class SiteStore:
         self.remove_old()
 
     def run(self, run: str) -> RunFile:
-        """Return what is kept of a run."""
+        """Return what is kept of a run; of runs that nobody goes on with for a while, only on the disk."""
         if run not in self._open:
+            while len(self._open) >= _MOST_OPEN:
+                self.drop(next(iter(self._open)))
             self._open[run] = RunFile(self.folder / f"{blake2b(run.encode(), digest_size=16).hexdigest()}.run")
         return self._open[run]
 
@@ -65,11 +68,6 @@ class SiteStore:
                 file.write(secrets.token_bytes(32))
             os.replace(beside, path)
         return path.read_bytes()
-
-    def end(self, run: str) -> None:
-        """Forget a run, but not that it is over."""
-        self.run(run).end()
-        self.drop(run)
 
     def remove_old(self) -> None:
         """Remove what nobody has gone on with for long."""

@@ -25,6 +25,7 @@ from fedspan.reproduce.fed_tsne.tables import (
     PRIVATE,
     Found,
     Setting,
+    map_pictures,
     map_tables,
     measured,
 )
@@ -97,6 +98,7 @@ def run_plan(plan: Plan) -> Results:
         rows = LOADERS[data](n)
         found[data] = measured(rows, settings, plan.faces, plan.rounds)
         results.parts.extend(map_tables(data, rows, found[data], plan.rounds))
+        results.parts.append(map_pictures(rows, found[data]))
     swept = LOADERS[plan.swept[0]](plan.swept[1])
     few, pooled = swept.with_landmarks(plan.landmarks_of_noise), Pooled(swept.X)
     results.parts.append(by_sites(few, pooled, plan.sites, plan.rounds))

@@ -114,7 +114,7 @@ def test_whole_run_has_every_table_and_is_saved(quick_layouts, monkeypatch, tmp_
         landmarks_of_noise=8,
         rounds=4,
     )
-    results = run_plan(plan)
+    results = run_plan(plan, processes=1)
     results.print()
     results.save(tmp_path)
     tables = {part.title: part for part in results.parts}

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import track
 
 from fedspan.privacy.mechanisms import Mechanism
 from fedspan.reproduce.fed_tsne.layouts import Pooled
 from fedspan.reproduce.fed_tsne.leak import HEADS, Leak, leak
-from fedspan.reproduce.fed_tsne.measures import NAMES, Quality, quality
+from fedspan.reproduce.fed_tsne.measures import NAMES, NEIGHBORS, Quality, quality
 from fedspan.reproduce.fed_tsne.paper import MAPS, beside
 from fedspan.reproduce.fed_tsne.rows import Rows
 from fedspan.reproduce.fed_tsne.variants import DELTA, GUARANTEED, PAPER_NOISE, epsilon_words, learned, noise_words
@@ -86,20 +85,23 @@ class Line:
 Found = dict[str, list[Line]]
 
 
-def measured(rows: Rows, settings: Sequence[Setting], faces: Sequence[str], rounds: int = 50) -> Found:
-    """Make and measure all maps of a data set: lines by face."""
+def centralised(rows: Rows, faces: Sequence[str]) -> tuple[NDArray[Any], Found]:
+    """Return the true neighbours (n, 50) of all rows, and maps of the pooled rows: a line for each face."""
     pooled = Pooled(rows.X)
-    found: Found = {face: [] for face in faces}
-    for face, Z in pooled.maps(faces).items():
-        found[face].append(Line(None, "", quality(Z, rows.y, pooled.indices), Z))
-    for setting in track(settings, description=f"maps of {rows.name}"):
-        sites = rows.iid() if setting.split == "IID" else rows.by_class()
-        fitted = learned(rows, sites, setting.privacy, rounds=rounds)
-        leaked = leak(fitted)
-        for method in setting.methods:
-            for face, Z in fitted.maps(method, [face for face in setting.faces if face in faces]).items():
-                line = Line(setting, method, quality(Z, rows.y, pooled.indices), Z, fitted.epsilon, leaked)
-                found[face].append(line)
+    maps = pooled.maps(faces).items()
+    lines = {face: [Line(None, "", quality(Z, rows.y, pooled.indices), Z)] for face, Z in maps}
+    return pooled.indices[:, : max(NEIGHBORS)], lines
+
+
+def federated(rows: Rows, truth: NDArray[Any], setting: Setting, faces: Sequence[str], rounds: int = 50) -> Found:
+    """Return maps of a setting, measured against true neighbours: lines by face."""
+    found: Found = {face: [] for face in faces if face in setting.faces}
+    sites = rows.iid() if setting.split == "IID" else rows.by_class()
+    fitted = learned(rows, sites, setting.privacy, rounds=rounds)
+    leaked = leak(fitted)
+    for method in setting.methods:
+        for face, Z in fitted.maps(method, found).items():
+            found[face].append(Line(setting, method, quality(Z, rows.y, truth), Z, fitted.epsilon, leaked))
     return found
 
 

@@ -71,7 +71,7 @@ class SiteHost:
         elif call.number != kept.pending_number:
             raise LostSumError(f"this site has not been in call {call.number} from its beginning")
         ledger = self._ledger(call.seed)
-        asked = Asked(call.run, call.step.name, payload, tuple(lens.digest for lens in call.lenses))
+        asked = Asked(call.run, call.step.name, payload, call.lens_digests)
         gate = partial(self._refuse_without_noise, call) if ledger is not None and ledger.strict else None
         work = (kept.state, call.seed, call.number, self.vault, ledger, asked, gate)
         site = self.site if gate is None else self.site.at_work(*work)
@@ -130,7 +130,7 @@ class SiteHost:
         """Return the site through the call's lenses; the last such view is kept, with what it has computed."""
         if not call.lenses:
             return self.site
-        digests = tuple(lens.digest for lens in call.lenses)
+        digests = call.lens_digests
         # Noise that is simulated depends on the run's seed; and what was never charged is charged by looking.
         private = any(lens.private for lens in call.lenses)
         key = b"".join(digests) + (repr(call.seed).encode() if private else b"")

@@ -22,7 +22,7 @@ from fedspan.federation.work import Asked
 from fedspan.wire import Message, canonical
 
 #: Their sentences are about calls and accounts, and pass a strict ledger.
-_WITHOUT_ROWS = (BudgetError, LedgerError, PolicyError, UnknownStepError)
+_WITHOUT_ROWS = (BudgetError, LedgerError, LostSumError, PolicyError, UnknownStepError)
 
 
 class SiteHost:

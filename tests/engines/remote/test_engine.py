@@ -6,10 +6,13 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.attacks import SignFlip
 from fedspan.engines.remote import about, meeting, worker
+from fedspan.engines.remote.envelope import Sealed
 from fedspan.errors import DeadlineError, InputError, PolicyError, QuorumError
 from fedspan.federation.journal_reading import read_journal
 from fedspan.federation.run import Observer
@@ -24,7 +27,9 @@ ALL = fs.Policy(quorum="all", run_deadline=60.0)
 
 @pytest.fixture
 def net(tmp_path):
-    return Network(three_sites(), tmp_path / "sites")
+    network = Network(three_sites(), tmp_path / "sites")
+    yield network
+    network.close()
 
 
 def test_calls_carry_values_both_ways(net):
@@ -232,6 +237,49 @@ def test_a_run_waits_until_its_deadline_and_can_be_resumed(net, tmp_path):
         net.federation(brief, tmp_path / "run").run(wander)
     net.start("b")
     np.testing.assert_array_equal(net.federation(ALL, tmp_path / "run").run(wander), expected)
+
+
+def test_nobody_is_waited_for_where_that_would_not_help(net):
+    """One site is away and another has failed: with a quorum of all the run is over at once."""
+    fed = net.federation(fs.Policy(quorum="all", run_deadline=1000.0, max_bytes=100_000))
+    fed.ask(count)
+    net.stop("c")
+    with pytest.raises(QuorumError, match=r"oversize.*away: the site is not connected"):
+        fed.ask(odd, what="size", where="b")
+
+
+WHATEVER = st.one_of(
+    st.none(), st.integers(-5, 5), st.floats(), st.text(max_size=5), st.just("[" * 100_000), st.just(np.zeros(3))
+)
+
+
+@settings(max_examples=40)
+@given(
+    head=st.dictionaries(
+        st.sampled_from(
+            ["kind", "run", "number", "part", "rows", "why", "error", "again", "seen", "instance", "parts"]
+        ),
+        WHATEVER,
+    ),
+    kind=st.sampled_from(["reply", "refused", "failed", "about", "done"]),
+    parts=st.dictionaries(st.sampled_from(["reply", "about", "introduction"]), st.binary(max_size=20)),
+)
+def test_whatever_a_site_says_the_coordinator_goes_on(head, kind, parts, tmp_path_factory):
+    """A site with a good certificate and bad intentions."""
+    net = Network(three_sites(), tmp_path_factory.mktemp("sites"))
+
+    def meddle(site, what, data):
+        if what == "request" or site != "b":
+            return data
+        true = decode(decode(data)["head"].tobytes())
+        return Sealed(identity("b"), "response", {**true, "kind": kind, **head}, parts).to("")
+
+    net.meddle = meddle
+    with net.federation() as fed:
+        replies = fed.ask(count)
+        assert {"a", "c"} <= set(replies)
+        assert "b" not in replies or replies["b"].keys() == {"n"}
+        assert fed.sum(count)["n"] >= 14
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -22,7 +22,9 @@ STRICT = fs.Policy(secure_sum=True, quorum="all", run_deadline=20.0)
 
 @pytest.fixture
 def net(tmp_path):
-    return Network(three_sites(), tmp_path / "sites")
+    network = Network(three_sites(), tmp_path / "sites")
+    yield network
+    network.close()
 
 
 class Log:

@@ -169,6 +169,7 @@ def test_a_full_disk_is_no_state(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_private_and_used_by_one_process(tmp_path):
+    (tmp_path / "deep" / "a").mkdir(parents=True, mode=0o755)
     store = SiteStore(tmp_path / "deep" / "a")
     assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
     with pytest.raises(InputError, match="in use by another process"):
@@ -188,6 +189,16 @@ def test_old_runs_are_removed(tmp_path):
     os.utime(old, (time.time() - 3 * 86400,) * 2)
     store.remove_old()
     assert sorted(tmp_path.glob("*.run")) == [store.run("new").path]
+
+
+def test_runs_that_rest_are_on_the_disk_only(tmp_path):
+    store = SiteStore(tmp_path)
+    for number in range(100):
+        file = store.run(f"run {number}")
+        file.begin("alice", "")
+        say(file, 0, -1, float(number))
+    assert len(store._open) < 50
+    assert store.run("run 3").kept.pending[0][1].reply["x"].tolist() == [3.0] * 3
 
 
 def test_the_secret_is_made_once(tmp_path):

@@ -83,7 +83,9 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path):
-    return Desk(tmp_path / "a")
+    desk = Desk(tmp_path / "a")
+    yield desk
+    desk.worker.close()
 
 
 def test_an_answer_names_what_it_answers(desk):

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedspan import errors
 from fedspan.engines.remote.call import call_head
+from fedspan.engines.remote.envelope import MISREAD
 from fedspan.engines.remote.identity import Authority, Identity
 from fedspan.engines.remote.meeting import CONTROL_BYTES, CONTROL_SECONDS, About, Meeting
 from fedspan.engines.remote.post import Answer, Post
@@ -150,7 +151,7 @@ class RemoteEngine:
             return self._failure(call, site, head)
         except MessageError as error:
             return Failure(str(error), error)
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except MISREAD:
             return Failure("the answer does not say all that it must")
 
     def _failure(self, call: Call, site: str, head: Message) -> Failure:

@@ -25,6 +25,8 @@ FORMAT = 1
 #: What head, signature and certificate may add to the parts of a message.
 ALLOWANCE = 2**20
 APART = "apart "
+#: What reading a head that was made by somebody else may raise.
+MISREAD = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 _PART = "part "
 _OUTER = {"head", "signature", "certificate"}
 

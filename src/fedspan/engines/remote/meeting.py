@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedspan.engines.remote.about import differences, fedspan_version
-from fedspan.engines.remote.envelope import Opened
+from fedspan.engines.remote.envelope import MISREAD, Opened
 from fedspan.engines.remote.post import Answer, Post
 from fedspan.federation import SecureSum
 
@@ -112,5 +112,5 @@ def _read(answer: Answer) -> About | None:
             introduction=bytes(answer.parts["introduction"]),
             instance=str(answer.head["instance"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except MISREAD:
         return None

@@ -36,6 +36,7 @@ class SiteStore:
         self.keep_days = keep_days
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
             self._lock = os.open(self.folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise InputError(f"the site's folder {str(folder)!r} cannot be used: {error.strerror}") from None

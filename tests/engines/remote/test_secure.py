@@ -7,10 +7,11 @@ import pytest
 
 import fedspan as fs
 from fedspan.engines.remote import introduction
-from fedspan.engines.remote.envelope import Sealed, as_array
+from fedspan.engines.remote.envelope import Sealed
 from fedspan.errors import PolicyError, QuorumError
 from fedspan.federation.secure.vault import Vault
 from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.wire import as_array
 
 from .network import Network, three_sites
 from .people import certificate, identity, key, pem

@@ -8,8 +8,9 @@ from typing import Any
 
 from fedspan import errors
 from fedspan.engines.remote.call import call_head
+from fedspan.engines.remote.delegation import Sender
 from fedspan.engines.remote.envelope import MISREAD
-from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.remote.identity import Authority
 from fedspan.engines.remote.meeting import CONTROL_BYTES, CONTROL_SECONDS, About, Meeting
 from fedspan.engines.remote.post import Answer, Post
 from fedspan.engines.remote.presence import Presence
@@ -31,8 +32,8 @@ class RemoteEngine:
     Parameters
     ----------
     transport : Transport
-    identity : Identity
-        The user's.
+    identity : Identity or Delegate
+        The user's, or one that speaks for the user.
     authority : Authority
         The federation's root.
     secure : SecureSum, optional
@@ -44,14 +45,14 @@ class RemoteEngine:
     def __init__(
         self,
         transport: Transport,
-        identity: Identity,
+        identity: Sender,
         authority: Authority,
         *,
         secure: SecureSum | None = None,
         any_version: bool = False,
     ) -> None:
-        if not identity.role:
-            raise InputError(f"{identity.name!r} is no user: the certificate of a kit for users has a role")
+        if not identity.who.role:
+            raise InputError(f"{identity.who.name!r} is no user: the certificate of a kit for users has a role")
         self.transport = transport
         self.sites = tuple(sorted(transport.sites))
         self.identity = identity

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fedspan.engines.remote.about import fedspan_version
+from fedspan.engines.remote.delegation import Sender
 from fedspan.engines.remote.envelope import MISREAD, Opened, Sealed, open_sealed, texts
-from fedspan.engines.remote.identity import Authority, Identity, Who
+from fedspan.engines.remote.identity import Authority, Who
 from fedspan.engines.remote.transport import Lost, Transport
 from fedspan.errors import MessageError
 from fedspan.wire import Message
@@ -26,7 +27,7 @@ class Post:
     """
 
     def __init__(
-        self, transport: Transport, identity: Identity, authority: Authority, lost: Callable[[str, str], None]
+        self, transport: Transport, identity: Sender, authority: Authority, lost: Callable[[str, str], None]
     ) -> None:
         self._transport = transport
         self._identity = identity

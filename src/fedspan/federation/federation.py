@@ -292,6 +292,8 @@ class Federation:
             raise MessageError(
                 f"the payload of step {found.name!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
             )
+        if run is self._root.open_run:  # it has no end of its own: each of its calls is a run as far as time goes
+            run.began = time.monotonic()
         if time.monotonic() - run.began > self.policy.run_deadline:
             raise DeadlineError(
                 f"the run has taken more than run_deadline={self.policy.run_deadline:g} s and stops before call "

@@ -27,6 +27,11 @@ def broken(site):
 
 
 @fs.step
+def leaving(site):
+    raise SystemExit(3)
+
+
+@fs.step
 def objecting(site):
     raise fs.errors.InputError("this table has no column of numbers")
 

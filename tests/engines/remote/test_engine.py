@@ -13,6 +13,7 @@ import fedspan as fs
 from fedspan.attacks import SignFlip
 from fedspan.engines.remote import about, meeting, worker
 from fedspan.engines.remote.envelope import Sealed
+from fedspan.engines.remote.presence import Presence
 from fedspan.errors import DeadlineError, InputError, PolicyError, QuorumError
 from fedspan.federation.journal_reading import read_journal
 from fedspan.federation.run import Observer
@@ -229,12 +230,14 @@ def test_with_a_quorum_of_all_a_site_is_waited_for(net):
     assert observer.waited == ("b",)
 
 
-def test_a_run_waits_until_its_deadline_and_can_be_resumed(net, tmp_path):
+def test_a_run_waits_until_its_deadline_and_can_be_resumed(net, tmp_path, monkeypatch):
     expected = fs.LocalFederation(three_sites(), seed=1).run(wander)
+    whole, left = Presence.wait, []
+    monkeypatch.setattr(Presence, "wait", lambda self, sites, s: left.append(s) or whole(self, sites, s / 600))
     net.after_send = lambda: len(net.sends) == 5 and net.stop("b")
-    brief = fs.Policy(quorum="all", run_deadline=0.5)
     with pytest.raises(QuorumError, match="b: away: the site is not connected"):
-        net.federation(brief, tmp_path / "run").run(wander)
+        net.federation(ALL, tmp_path / "run").run(wander)
+    assert 0 < left[0] < ALL.run_deadline
     net.start("b")
     np.testing.assert_array_equal(net.federation(ALL, tmp_path / "run").run(wander), expected)
 
@@ -284,27 +287,20 @@ def test_whatever_a_site_says_the_coordinator_goes_on(head, kind, parts, tmp_pat
 
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_run_stops_at_its_deadline(net, tmp_path, remote):
-    policy = fs.Policy(run_deadline=0.2)
     folder = tmp_path / "run"
-    fed = (
-        net.federation(policy, folder)
-        if remote
-        else fs.LocalFederation(three_sites(), 1, policy=policy, run_dir=folder)
-    )
 
-    def patient(fed, *, pause):
-        fed.sum(walk, pull=0.1)
-        time.sleep(pause)
-        return fed.sum(walk, pull=0.1)["steps"]
+    def steps(gone_by):
+        fed = (
+            net.federation(ALL, folder) if remote else fs.LocalFederation(three_sites(), 1, policy=ALL, run_dir=folder)
+        )
+        with fed.begin("two sums") as run:
+            run.sum(walk, pull=0.1)
+            run._run.began -= gone_by
+            return run.sum(walk, pull=0.1)["steps"]
 
-    with (
-        pytest.raises(DeadlineError, match=r"run_deadline=0\.2 s and stops before call 1"),
-        fed.begin("patient") as run,
-    ):
-        patient(run, pause=0.3)
-    again = net.federation(None, folder) if remote else fs.LocalFederation(three_sites(), 1, run_dir=folder)
-    with again.begin("patient") as run:
-        assert patient(run, pause=0.0) == 6
+    with pytest.raises(DeadlineError, match=r"run_deadline=60 s and stops before call 1"):
+        steps(100.0)
+    assert steps(0.0) == 6
 
 
 def test_another_version_at_a_site_is_said(net, monkeypatch):

@@ -30,6 +30,7 @@ from fedspan.wire import DEFAULT_MAX_BYTES, Message
 
 #: Roles that may run protocols. Whoever has any role may ask what a site is.
 ROLES = ("project_admin", "lead")
+_MOST_THREADS = 1024
 
 
 class SiteWorker:
@@ -135,7 +136,8 @@ class SiteWorker:
             delivery = self.host.perform(call, payload, after)
         except FedspanError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            self.store.drop(call.run)  # what is on the disk counts
             raise StepError(call.step.name, error) from None
         return self._reply(ask, delivery, int(head["max_bytes"]))
 
@@ -188,8 +190,10 @@ class SiteWorker:
         try:
             self._busy = what
             yield
+        except FedspanError:
+            raise
         except BaseException:
-            self.store.drop(str(head["run"]))  # what is on the disk counts
+            self.store.drop(str(head["run"]))
             raise
         finally:
             self._busy = ""
@@ -226,6 +230,8 @@ class SiteWorker:
 
     def _set_threads(self, number: int) -> None:
         """Fix the number of BLAS threads to the run's: it decides the last bits of a result."""
+        if not 1 <= number <= _MOST_THREADS:
+            raise MessageError(f"a run has from 1 to {_MOST_THREADS} threads, not {number}")
         if self._threads is None or self._threads[0] != number:
             if self._threads is not None:
                 self._threads[1].release()

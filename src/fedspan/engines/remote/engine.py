@@ -134,6 +134,11 @@ class RemoteEngine:
         self._meeting.greet([site for site in new if site not in away])
         return {site: self._meeting.about[site] for site in self.sites if site in self._meeting.about}
 
+    @property
+    def silent(self) -> dict[str, str]:
+        """Why the other sites have not said what they are."""
+        return dict(self._meeting.silent)
+
     def close(self) -> None:
         """Let go of the transport."""
         self.transport.close()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.estimators.progress import ProgressBar
 
 from .network import Network
 
@@ -41,3 +42,11 @@ def test_a_fit_gives_the_bits_of_the_embedded_engine(name, tmp_path):
     np.testing.assert_array_equal(getattr(far, attribute), getattr(near, attribute))
     assert far.run_.failures == []
     assert far.run_.bytes_up == near.run_.bytes_up
+
+
+def test_progress_says_for_whom_a_run_waits(capsys):
+    bar = ProgressBar()
+    bar.began(fs.RunRecord("FedPCA", {}, 0, 0, ("a", "b")))
+    bar._next_time = 0.0  # the run has taken long enough to show something
+    bar.waiting(("b",))
+    assert "waiting for b" in capsys.readouterr().err

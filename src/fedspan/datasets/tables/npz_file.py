@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def read_npz(file: Path, choose: Choose, keep: Keep, apart: Collection[str] = ()) -> pd.DataFrame:
-    """Read an archive, whose X is in one piece: where all of it is kept, it is not copied. Other columns are apart from it anyway."""
+    """Read an archive, whose X is in one piece: where all of it is kept, it is not copied.
+
+    The further columns are stored apart from it anyway.
+    """
     import pandas as pd
 
     loaded = np.load(file, allow_pickle=False)

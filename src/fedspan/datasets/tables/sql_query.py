@@ -148,12 +148,11 @@ class SqlSource:
         try:
             if not self._sqlite:
                 engine = engine.execution_options(postgresql_readonly=True, stream_results=True)
-            with engine.connect() as connection:
-                # As it stands: a driver must not take a colon or a percent sign in it for a parameter.
-                with connection.exec_driver_sql(self.query) as rows:
-                    if not rows.returns_rows:
-                        raise InputError(f"{self.label} returns no rows: query must be one SELECT")
-                    yield rows
+            # The query as it stands: no driver is to take a colon or a percent sign in it for a parameter.
+            with engine.connect() as connection, connection.exec_driver_sql(self.query) as rows:
+                if not rows.returns_rows:
+                    raise InputError(f"{self.label} returns no rows: query must be one SELECT")
+                yield rows
         finally:
             engine.dispose()
 

@@ -146,9 +146,10 @@ class SqlSource:
                 self._url.reveal(), poolclass=sql.NullPool, hide_parameters=True, connect_args=waiting
             )
         try:
+            # The query as it stands: no driver is to take a percent sign in it for a parameter.
+            engine = engine.execution_options(no_parameters=True)
             if not self._sqlite:
                 engine = engine.execution_options(postgresql_readonly=True, stream_results=True)
-            # The query as it stands: no driver is to take a colon or a percent sign in it for a parameter.
             with engine.connect() as connection, connection.exec_driver_sql(self.query) as rows:
                 if not rows.returns_rows:
                     raise InputError(f"{self.label} returns no rows: query must be one SELECT")

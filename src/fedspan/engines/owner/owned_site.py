@@ -38,7 +38,7 @@ class OwnedSite:
         self.guard = OwnerGuard(file.rules, self.site, AuditLog(file.log), self.ledger)
 
     def __repr__(self) -> str:
-        return f"OwnedSite({self.site!r}, {self.file.data.source.label!r})"
+        return f"OwnedSite({self.file.name!r}, {self.file.data.source.label!r})"
 
     def refresh(self) -> bool:
         """Read the data anew if they may have changed, and return whether they were read.

@@ -65,7 +65,7 @@ class SiteFile:
 
 def read_site_file(path: Path) -> SiteFile:
     """Read and check a site's file; one sentence for each section that has something wrong."""
-    _, raw = parsed(path)
+    raw = _without_open_secrets(parsed(path)[1])
     problems: list[str] = []
 
     def part(make: Callable[[], T]) -> T | None:
@@ -89,6 +89,14 @@ def read_site_file(path: Path) -> SiteFile:
     if problems or name is None or data is None or rules is None or log is None:
         raise SiteFileError(problems)
     return SiteFile(path, name, data, schema, rules, privacy, log)
+
+
+def _without_open_secrets(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file says with its URL, which may hold a password, shown to nobody who does not ask for it."""
+    data = raw.get("data")
+    if isinstance(data, dict) and isinstance(data.get("url"), str):
+        data["url"] = Secret(data["url"])
+    return raw
 
 
 def _site(raw: Mapping[str, Any], path: Path) -> str:
@@ -125,7 +133,7 @@ def _source(raw: Mapping[str, Any], path: Path) -> Source:
             if key in raw:
                 raise InputError(f"[data] {key} belongs to a database, and the data are in a file")
         return FileSource(existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path))
-    if not isinstance(raw["url"], str):  # not shown: it may hold a password
+    if not isinstance(raw["url"], Secret):
         raise InputError("[data] url must be text")
     query = typed(raw, "query", str, "", path, "[data] ")
     if not query.strip():
@@ -133,7 +141,7 @@ def _source(raw: Mapping[str, Any], path: Path) -> Source:
     env, file = (typed(raw, key, str, None, path, "[data] ") for key in ("password_env", "password_file"))
     try:
         source = SqlSource(
-            Secret(raw["url"]),
+            raw["url"],
             query,
             password=secret_of(env, None if file is None else path.parent / file),
             folder=path.parent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -218,6 +219,18 @@ def shown_of(error):
                 shown += [f"{name} = {value!r}" for name, value in frame.f_locals.items()]
         error = error.__cause__ or error.__context__
     return "\n".join(shown)
+
+
+def test_a_password_is_in_no_process_list(visits):
+    listed = []
+
+    def choose(names):
+        listed.extend(path.read_bytes().decode() for path in Path("/proc").glob("[0-9]*/cmdline"))
+        return names
+
+    SqlSource(Secret(visits.url(PASSWORD)), "SELECT 1 AS a").read(choose, lambda batch: batch)
+    assert any("postgres" in line for line in listed)
+    assert not [form for form in forms(PASSWORD) if any(form in line for line in listed)]
 
 
 def test_reprs_hide_the_password(visits, sql_site):

@@ -1,8 +1,8 @@
 """Reading tables where they live: CSV, Parquet and NPZ files, and SQL queries, in batches.
 
 A table becomes a pandas frame of plain columns: numbers (missing ones are NaN; whole numbers and truth values with
-gaps become floats, decimals too), text (missing cells stay missing), times and durations. While a table is read there
-is one copy of it in memory, and of one batch or one column more.
+gaps become floats, decimals too), text (missing cells stay missing), times and durations. Only what is kept of a batch
+stays in memory; a large table is put together column by column, without a second copy of all of it.
 """
 
 from __future__ import annotations

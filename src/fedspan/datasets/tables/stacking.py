@@ -94,7 +94,7 @@ def stack(batches: Iterable[pd.DataFrame], apart: Collection[str] = ()) -> pd.Da
     """Return the rows of all batches, at least one, whose columns are `plain`.
 
     A table of numbers alone, but for the columns `apart`, is one array (d, n), so that a site's ``X`` is a view of it.
-    Columns are put in one by one, and what they were made of is let go: there is never a second copy of the table.
+    Columns are put in one by one, and what each was made of is let go at once.
     """
     import pandas as pd
 
@@ -105,10 +105,10 @@ def stack(batches: Iterable[pd.DataFrame], apart: Collection[str] = ()) -> pd.Da
             first = batch
             continue
         if number == 1:
-            parts = {name: [_own(first[name])] for name in first.columns}
+            parts = {name: [] for name in first.columns}
+            _add(parts, first)
             first = first.iloc[:0]
-        for name, part in parts.items():
-            part.append(_own(batch[name]))
+        _add(parts, batch)
     assert first is not None
     if not parts:
         return first.reset_index(drop=True)
@@ -128,9 +128,42 @@ def stack(batches: Iterable[pd.DataFrame], apart: Collection[str] = ()) -> pd.Da
     return frame if list(frame.columns) == order else frame[order]
 
 
-def _own(column: pd.Series[Any]) -> Any:
-    """Return a column without the batch that it is part of: numbers as an array, others as a series."""
-    return np.array(column) if isinstance(column.dtype, np.dtype) else column.copy()
+class _Numbers:
+    """A column of numbers that grows in place, so that its memory goes back in one piece when it is let go."""
+
+    def __init__(self, first: NDArray[Any]) -> None:
+        self._values = np.array(first)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self._values, dtype=dtype, copy=copy)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._values.dtype
+
+    def append(self, part: NDArray[Any]) -> None:
+        """Append some numbers; the column's type widens where it has to."""
+        common, size = _common([self.dtype, part.dtype]), len(self._values) + len(part)
+        if common != self.dtype:
+            self._values = self._values.astype(common)
+        before = len(self._values)
+        self._values.resize(size, refcheck=False)  # which moves pages of memory, and copies nothing that is large
+        self._values[before:] = part
+
+
+def _add(parts: dict[str, list[Any]], batch: pd.DataFrame) -> None:
+    """Add a batch to the columns' parts, which keep nothing else of it: numbers that follow one another are one."""
+    for name, part in parts.items():
+        column = batch[name]
+        if not _is_number(column.dtype):
+            part.append(column.copy())
+        elif part and isinstance(part[-1], _Numbers):
+            part[-1].append(column.to_numpy())
+        else:
+            part.append(_Numbers(column.to_numpy()))
 
 
 def _joint_kind(parts: list[Any]) -> Any:
@@ -152,7 +185,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _nothing(part: Any) -> bool:
-    return isinstance(part, np.ndarray) and part.dtype.kind == "f" and bool(np.isnan(part).all())
+    return isinstance(part, _Numbers) and part.dtype.kind == "f" and bool(np.isnan(np.asarray(part)).all())
 
 
 def _common(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
@@ -171,5 +204,5 @@ def _joined(parts: list[Any], kind: Any) -> NDArray[Any] | pd.Series[Any]:
     if isinstance(kind, pd.CategoricalDtype):
         held = [part for part in parts if not _nothing(part)]
         kind = pd.CategoricalDtype(pd.api.types.union_categoricals(held).categories)
-    columns = [pd.Series(part).astype(kind) for part in parts if len(part)]
+    columns = [pd.Series(np.asarray(part) if isinstance(part, _Numbers) else part).astype(kind) for part in parts]
     return pd.concat(columns, ignore_index=True)

@@ -20,7 +20,7 @@ from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")
 
-_KEYS = {
+KEYS = {
     "site": {"name", "modules"},
     "data": {
         *("file", "url", "query", "password_env", "password_file", "timeout"),
@@ -76,8 +76,8 @@ def read_site_file(path: Path) -> SiteFile:
             problems.append(said if said.startswith(str(path)) else f"{path}: {said}")
             return None
 
-    part(lambda: check_keys(raw, {*_KEYS, "schema"}, path, ""))
-    for key, allowed in _KEYS.items():
+    part(lambda: check_keys(raw, {*KEYS, "schema"}, path, ""))
+    for key, allowed in KEYS.items():
         part(lambda key=key, allowed=allowed: check_keys(table(raw, key, path), allowed, path, f"[{key}] "))  # type: ignore[misc]
     if not problems:
         name = part(lambda: _site(table(raw, "site", path), path))

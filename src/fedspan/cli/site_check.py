@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedspan.cli.needed_steps import known_estimators, known_protocols
-from fedspan.engines.owner.allowed_steps import AllowedSteps
+from fedspan.engines.owner.allowed_steps import is_public
 from fedspan.engines.owner.audit_log import read_lines
 from fedspan.engines.owner.owned_site import data_problems
 from fedspan.engines.owner.rows import Rows
@@ -157,7 +157,6 @@ def _said(steps: frozenset[str], rules: Rules) -> str:
     refused = sorted(step for step in steps if step not in rules.steps)
     if not refused:
         return "yes"
-    public = AllowedSteps(())
-    if len(refused) == sum(step not in public for step in steps):
+    if len(refused) == sum(not is_public(step) for step in steps):
         return "no"
     return f"without what asks for {', '.join(step.removeprefix('fedspan.protocols.') for step in refused)}"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fedspan.checks import real_number, whole_number
 from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
-from fedspan.datasets.tables.sql_query import Secret, secret_of
+from fedspan.datasets.tables.secret import Secret, secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.engines.owner.allowed_steps import AllowedSteps, install_steps
 from fedspan.engines.owner.rows import RowsPlan

@@ -95,7 +95,8 @@ def test_signs_of_other_languages_in_a_query_mean_nothing(sql_site):
 
 
 def test_the_session_is_read_only(sql_site, visits):
-    for query in ("DELETE FROM visits RETURNING id", "SELECT 1 AS a; DROP TABLE visits", "DROP TABLE visits"):
+    spoil = ("SELECT 1 AS a; DROP TABLE visits", "SELECT 1 AS a; COMMIT; DELETE FROM visits; BEGIN")
+    for query in ("DELETE FROM visits RETURNING id", *spoil, "DROP TABLE visits"):
         with pytest.raises(InputError, match=r"fails: |read-only|returns no rows"):
             read_owned_site(sql_site(query))
     visits.execute("CREATE OR REPLACE FUNCTION spoil() RETURNS int LANGUAGE sql AS 'DELETE FROM visits RETURNING id'")

@@ -118,7 +118,7 @@ class SqlSource:
         if self._sqlite:
             engine = sql.create_engine("sqlite://", creator=self._open_file, poolclass=sql.NullPool)
         else:
-            options = f"-c default_transaction_read_only=on -c statement_timeout={max(1, round(seconds * 1000))}"
+            options = f"-c statement_timeout={max(1, round(seconds * 1000))}"
             waiting = {"connect_timeout": max(2, min(_CONNECT_SECONDS, round(seconds))), "options": options}
             engine = sql.create_engine(
                 self._url.reveal(), poolclass=sql.NullPool, hide_parameters=True, connect_args=waiting

@@ -144,6 +144,10 @@ class SqlSource:
 
     def _said(self, error: Exception) -> str:
         """Return what a driver says, in one line, without secrets and without values of cells."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        if not isinstance(error, SQLAlchemyError):  # of what became of a value on the way, which it may name
+            return f"a value, or the driver, makes {type(error).__name__}"
         told = getattr(error, "orig", None) or error
         state = getattr(told, "sqlstate", None)
         if isinstance(state, str) and state[:2] in ("22", "23"):  # about a value, which the sentence may name

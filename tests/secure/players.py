@@ -37,10 +37,11 @@ class Players:
             host.vault.introduce({name: other.vault.public for name, other in self.hosts.items()})
         self.threshold = fs.SecureSum().needed(len(self.names))
 
-    def at(self, name, step, lenses=(), **payload):
+    def at(self, name, step, lenses=(), number=None, **payload):
         """Put one question to one site, in the call that its session names."""
         host = self.hosts[name]
-        run, number, _ = payload["session"].split("/")
+        run, named, _ = payload["session"].split("/")
+        number = named if number is None else number
         seen = host.site
         for lens in lenses:
             seen = lens.applied_to(seen)

@@ -297,12 +297,12 @@ class Site:
         """
         return _site(self._data, Work(base, seed, call, vault, ledger, asked or Asked("", "", {}), gate))
 
-    def invented(self, ledger: SiteLedger) -> Site:
-        """Return this site, at the same call, with invented rows in the place of its own and nothing kept of it."""
+    def invented(self, ledger: SiteLedger, scale: float) -> Site:
+        """Return this site, at the same call, with invented rows of this size in the place of its own."""
         work = self._at_work
         asked = Work(work.base, work.seed, work.call, work.vault, ledger, work.asked)
         asked.hidden = work.hidden
-        return _site(self._open.invented(), asked)
+        return _site(self._open.invented(scale), asked)
 
     @property
     def in_call(self) -> tuple[str, int]:

@@ -5,7 +5,8 @@ in range, or a matrix has an inverse, would be a question about any of them that
 So a site with a reply that cannot be added up, and one whose step fails for its rows, stays in the sum and spoils it:
 the total says that somebody did so, and nothing else. The reason is in the site's own log.
 
-A step that would fail whatever the rows are (the columns are others, there are no rows) is told in the open.
+A step that fails for invented rows too (the columns are others, there are no rows) is told in the open, with what it
+says of these: so that a site that cannot take part costs its part alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fedspan.federation.question import Question
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import FixedPoint
 from fedspan.federation.site import Site
-from fedspan.federation.step import find_step
+from fedspan.federation.step import Step, find_step
 from fedspan.wire import Message, canonical
 
 _log = logging.getLogger("fedspan.site")
@@ -35,8 +36,7 @@ def part_of(site: Site, what: str, payload: Message, numbers: FixedPoint) -> tup
     except _TOLD:
         raise
     except Exception as error:
-        # Told, if at all, as it is told of invented rows: then it is not about the site's own.
-        form = forms.form_of(canonical(step.function(site.invented(_Uncharged()), **payload), "reply"))
+        form = _invented_form(site, step, payload)
         why, part = f"{type(error).__name__}: {error}", None
     else:
         form, why = forms.form_of(reply), forms.out_of_range(reply, numbers)
@@ -44,6 +44,21 @@ def part_of(site: Site, what: str, payload: Message, numbers: FixedPoint) -> tup
     if part is None:
         log_spoilt(site.name, what, why)
     return part, form
+
+
+def _invented_form(site: Site, step: Step, payload: Message) -> forms.Form:
+    """Return the form that the reply has for invented rows: small ones, if it has none for others.
+
+    Where these fail too, what they say is raised: it is not about the site's own rows.
+    """
+    for scale in (1.0, 0.0):
+        try:
+            reply = step.function(site.invented(_Uncharged(), scale), **payload)
+            return forms.form_of(canonical(reply, "reply"))
+        except Exception:
+            if scale == 0.0:
+                raise
+    raise AssertionError
 
 
 def log_spoilt(site: str, what: str, why: str) -> None:

@@ -106,7 +106,9 @@ def test_a_question_that_never_reached_a_site_is_put_once_more(monkeypatch, stag
     whole, lost = LocalEngine.call, []
 
     def call(self, call, to, accepted, policy):
-        gone = {name for name in ("s01", "s03") if call.step.function.__name__ == stage and (name, call.number) not in lost}
+        gone = {
+            name for name in ("s01", "s03") if call.step.function.__name__ == stage and (name, call.number) not in lost
+        }
         lost.extend((name, call.number) for name in gone)
         outcomes = whole(self, call, [name for name in to if name not in gone], accepted, policy)
         return outcomes | {name: Failure("lost") for name in gone}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -68,9 +70,7 @@ def test_the_seed_and_the_range_are_part_of_the_question():
 
 @pytest.fixture
 def told_apart(monkeypatch):
-    """Tell some sites something else than the others, in the first question of a sum: ``{site: changes of the call}``."""
-    from dataclasses import replace
-
+    """Tell some sites something else than the others, in the first question of a sum: ``{site: changes}``."""
     changes, whole = {}, LocalEngine.call
 
     def call(self, call, to, accepted, policy):

@@ -319,3 +319,19 @@ def test_needed_sites():
     assert fs.Policy(secure_sum=True, quorum="all").needed_for_sum(9) == 9
     assert fs.Policy(secure_sum=True).needed_for_sum(9) == 6
     assert fs.Policy().needed_for_sum(9) == 5
+
+
+def test_sums_that_differ_by_one_site_are_warned_of(recwarn):
+    """Their difference is its part: sites cannot see to that, so whoever asks is told."""
+    fed = federation()
+    fed.sum(all_kinds, factor=1.0)
+    fed.subset(fed.sites[:4]).sum(all_kinds, factor=2.0)  # another question
+    fed.subset(fed.sites[:3]).sum(all_kinds, factor=1.0)  # two sites are a sum
+    fed.sum(all_kinds, factor=1.0)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"over 5 and over 4 sites give away the sum over 's04' by their difference"):
+        fed.subset(fed.sites[:4]).sum(all_kinds, factor=1.0)
+    fed = federation(policy=fs.Policy(secure_sum=fs.SecureSum(least=3)))
+    fed.subset(fed.sites[:3]).sum(nothing)
+    with pytest.warns(UserWarning, match=r"the sum over 's03', 's04' by their difference, fewer than the 3 sites"):
+        fed.sum(nothing)

@@ -281,7 +281,7 @@ def test_the_range_is_the_federations(players):
     """It is fixed at the site: nobody can ask, sum by sum, on which side of a number its reply is."""
     wrong = [{"fraction_bits": 10**6}, {"largest": 1e300}, {"largest": float("nan")}, {"fraction_bits": 0.5}]
     for told in [*wrong, {"largest": 1.0}, {"fraction_bits": 95}]:
-        with pytest.raises(PolicyError, match="the sums of this site's federation have numbers of up to 1.93428e"):
+        with pytest.raises(PolicyError, match=r"the sums of this site's federation have numbers of up to 1\.93428e"):
             players.offer("s00", **told)
     narrow = fs.SecureSum(largest=10.0, resolution=0.25)
     fed = fs.LocalFederation(sites_of(3), policy=fs.Policy(secure_sum=narrow))

@@ -198,8 +198,8 @@ class Site:
         known = work.vault.knows(self.name)
         if not sites <= known:
             raise PolicyError(
-                f"site {self.name!r} knows {known} sites, itself included, and is to add a share of noise that would be "
-                f"enough only among {sites}"
+                f"site {self.name!r} knows {known} sites, itself included, and is to add a share of noise that would "
+                f"be enough only among {sites}"
             )
         if not deviation >= _LEAST_STEPS * work.vault.numbers.resolution:
             raise PolicyError(

@@ -73,8 +73,8 @@ def _noise_key(site: Site, multiplier: float, sharers: int, colluding: int, sens
     """Charge for noise of `multiplier` times the sensitivity, of which this site adds one of so many shares.
 
     The charge is worth what it says: the sum is one of at least ``sharers + colluding`` sites, or the site is not in
-    it; all of them were told the same multiplier and shares, or the sum is not uncovered; so those that keep their noise
-    to themselves are `sharers` or more, and the variances of their shares add up to the whole one, or to more.
+    it; all of them were told the same multiplier and shares, or there is no sum; so those that keep their noise to
+    themselves are `sharers` or more, and the variances of their shares add up to the whole one, or to more.
     """
     if not (math.isfinite(multiplier) and multiplier > 0 and sharers >= 1 and colluding >= 0):
         raise InputError(f"multiplier={multiplier!r}, sharers={sharers!r} and colluding={colluding!r} are no noise")

@@ -143,7 +143,8 @@ def check_fits(own: Form, form: Form) -> None:
     """Refuse a form that a reply of the form `own` does not have, or that would cut its numbers off."""
     by_key = {part.key: part for part in own}
     if by_key.keys() != {part.key for part in form}:
-        raise InputError(f"this site's reply has the keys {list(by_key)}, and {[part.key for part in form]} were agreed")
+        keys = [part.key for part in form]
+        raise InputError(f"this site's reply has the keys {list(by_key)}, and {keys} were agreed")
     for part in form:
         mine = by_key[part.key]
         if mine.shape != part.shape:
@@ -170,9 +171,9 @@ def unpacked(whole: Words, real: Words, form: Form, numbers: FixedPoint, sites: 
     """Return the reply that the sums `whole` and `real` over so many `sites` are words of; refuse impossible ones."""
     if whole[0, 0]:
         raise SpoiltError(
-            f"at one or more of the {sites} sites the reply holds a number that is not finite or is beyond the range of "
-            f"secure sums ({numbers.largest:g}; whole numbers {LARGEST_WHOLE:g}), has another shape, or the step fails "
-            "for its rows: which site it is only its own log tells; give the columns another unit, or more range by "
+            f"at one or more of the {sites} sites the reply holds a number that is not finite or is beyond the range "
+            f"of secure sums ({numbers.largest:g}; whole numbers {LARGEST_WHOLE:g}), or the step fails for its rows: "
+            "which site it is only its own log tells; give the columns another unit, or more range by "
             "SecureSum(largest=...)"
         )
     counts, values = decoded_whole(whole), numbers.decoded(real)

@@ -8,6 +8,7 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
+from fedspan.federation.call import Failure
 from fedspan.federation.secure.given import Given
 from fedspan.federation.secure.steps import unmask
 from fedspan.federation.view import Root, View
@@ -15,6 +16,12 @@ from fedspan.federation.view import Root, View
 from .players import Players, numbers_of, sites_of
 
 SECURE = fs.Policy(secure_sum=True)
+
+
+@fs.step
+def counted(site):
+    site.state["calls"] = site.state.get("calls", 0) + 1
+    return {"calls": site.state["calls"]}
 
 
 class Restarted(fs.Federation):
@@ -84,6 +91,36 @@ def test_a_coordinator_that_was_killed_goes_on_with_sites_that_were_not(engine, 
     found = Restarted(engine, tmp_path).run(twice)
     expected = fs.LocalFederation(sites_of(6), policy=SECURE).run(twice)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_sum_that_begins_anew_takes_back_what_the_one_before_did(engine, tmp_path):
+    """Also at a site that gets the first message of the second sum only when it is put once more."""
+    whole, lost = LocalEngine.call, []
+
+    def killed(self, call, *args):
+        outcomes = whole(self, call, *args)
+        if call.step.function.__name__ == "masked" and call.number == 1:
+            raise KeyboardInterrupt
+        return outcomes
+
+    def losing(self, call, to, *args):
+        gone = [] if lost else ["s01"]
+        lost.extend(gone)
+        outcomes = whole(self, call, [name for name in to if name not in gone], *args)
+        return outcomes | {name: Failure("lost") for name in gone}
+
+    def three(fed):
+        return [fed.sum(counted)["calls"] for _ in range(3)]
+
+    for call in (killed, losing):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LocalEngine, "call", call)
+            if call is killed:
+                with pytest.raises(KeyboardInterrupt):
+                    Restarted(engine, tmp_path).run(three)
+            else:
+                assert Restarted(engine, tmp_path).run(three) == [6, 12, 18]
+    assert lost == ["s01"]
 
 
 def test_a_second_sum_of_a_call_has_no_other_drop_outs():

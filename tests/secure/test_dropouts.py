@@ -100,8 +100,9 @@ def test_a_lost_reply_is_asked_for_again_and_is_the_same(leaving):
     assert fed.sum(counted)["calls"] == 2 * 6  # what its step did to a site's state was done once
 
 
+@pytest.mark.parametrize("reached", [False, True], ids=["on its way", "on the way back"])
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_question_that_never_reached_a_site_is_put_once_more(monkeypatch, stage, tmp_path):
+def test_a_question_that_was_lost_is_put_once_more(monkeypatch, stage, reached, tmp_path):
     """Also the first one, which reads data through the lenses and begins the call at the site."""
     whole, lost = LocalEngine.call, []
 
@@ -110,7 +111,7 @@ def test_a_question_that_never_reached_a_site_is_put_once_more(monkeypatch, stag
             name for name in ("s01", "s03") if call.step.function.__name__ == stage and (name, call.number) not in lost
         }
         lost.extend((name, call.number) for name in gone)
-        outcomes = whole(self, call, [name for name in to if name not in gone], accepted, policy)
+        outcomes = whole(self, call, [name for name in to if reached or name not in gone], accepted, policy)
         return outcomes | {name: Failure("lost") for name in gone}
 
     monkeypatch.setattr(LocalEngine, "call", call)

@@ -18,6 +18,7 @@ from fedspan.federation.journal import Entry
 from fedspan.federation.judge import Judged, judge
 from fedspan.federation.lens import Lens
 from fedspan.federation.policy import Policy
+from fedspan.federation.question import question_digest
 from fedspan.federation.record import CallRecord, RunRecord
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
@@ -292,6 +293,9 @@ class Federation:
             raise MessageError(
                 f"the payload of step {found.name!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
             )
+        if isinstance(secure, SecureSum):
+            question = question_digest(found.name, message, call.lens_digests, b"")
+            run.summed.add(question, found.name, to, secure.least)
         failures: dict[str, Failure] = {}
         recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.name)
         if recorded is not None:

@@ -35,6 +35,12 @@ class _Kept:
     pending_number: int | None = None  # the call that `pending` answers: it stands even if the step failed
 
 
+def _goes_on(kept: _Kept, call: Call) -> bool:
+    """Whether a call is another part of what is pending, and not the beginning: that of a sum may have been lost."""
+    session = call.payload.get("session")
+    return call.part > 0 and any(before.payload.get("session") == session for before, _ in kept.pending)
+
+
 class SiteHost:
     """Runs calls at one site.
 
@@ -63,16 +69,15 @@ class SiteHost:
         if kept is None:
             kept = self._runs[call.run] = _Kept()
         if call.number == kept.pending_number:
+            question = call.question(self.site.name)
             for before, given in kept.pending:
-                if before.digest == call.digest:
+                if before.question(self.site.name) == question:
                     return given
         if self.vault.sums_only and not call.step.public:
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
-        if call.part == 0:
+        if call.number != kept.pending_number or not _goes_on(kept, call):
             self._settle(kept, after)
             kept.pending_number = call.number
-        elif call.number != kept.pending_number:
-            raise FedspanError(f"this site has not been in call {call.number} from its beginning")
         ledger = self._ledger(call.seed)
         asked = Asked(call.run, call.step.name, payload, call.lens_digests)
         gate = partial(self._refuse_without_noise, call) if ledger is not None and ledger.strict else None

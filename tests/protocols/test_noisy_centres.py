@@ -120,8 +120,30 @@ def test_a_share_leaves_in_a_secure_sum_alone():
 
 def test_a_site_takes_part_in_no_sum_that_has_less_noise():
     told = {"center": np.zeros(D), "clip": 1.0, "multiplier": 3.0, "sharers": 6, "colluding": 1}
-    with pytest.raises(QuorumError, match="a threshold of 4 is below the 7 sites that this site demands"):
-        fed_of(policy=SECURE).sum(local_noisy_scatter, **told)  # five sites: a threshold of four
+    with pytest.raises(QuorumError, match=r"knows 5 sites, itself included, and is to add a share .* among 7"):
+        fed_of(policy=SECURE).sum(local_noisy_scatter, **told)
+    with pytest.raises(QuorumError, match="a threshold of 4 is below the 5 sites that this site demands"):
+        fed_of(policy=SECURE).sum(local_noisy_scatter, **(told | {"sharers": 4}))  # five sites: a threshold of four
+
+
+@pytest.mark.parametrize("wrong", [{"sharers": 10**16}, {"colluding": 10}, {"sharers": 1e300}])
+def test_noise_that_would_vanish_among_sites_that_are_none_is_refused_and_not_charged(wrong, tmp_path):
+    ledgers = [Ledger(tmp_path / f"l{i}", epsilon=1.0, delta=1e-5) for i in range(4)]
+    sites = [fs.Site(f"s{i}", groups(30, i)[0], ledger=ledgers[i]) for i in range(4)]
+    told = {"center": np.zeros(D), "clip": 1.0, "multiplier": 1e4, "sharers": 3, "colluding": 0}
+    fed = fs.LocalFederation(sites, policy=SECURE)
+    with pytest.raises(QuorumError, match="knows 4 sites, itself included"):
+        fed.sum(local_noisy_scatter, **(told | wrong))
+    assert [ledger.cost.mu2 for ledger in ledgers] == [0.0] * 4
+    fed.sum(local_noisy_scatter, **told)
+    assert [ledger.cost.mu2 for ledger in ledgers] == [pytest.approx(1e-8)] * 4
+
+
+def test_noise_below_the_resolution_is_refused():
+    policy = fs.Policy(secure_sum=fs.SecureSum(largest=1e6, resolution=1.0))
+    told = {"center": np.zeros(D), "clip": 1.0, "multiplier": 3.0, "sharers": 4, "colluding": 0}
+    with pytest.raises(QuorumError, match="which a secure sum to 1 would round away"):
+        fed_of(policy=policy).sum(local_noisy_scatter, **told)
 
 
 def test_defaults_and_what_is_found():
@@ -250,7 +272,7 @@ def test_a_run_is_resumed_with_the_same_noise(tmp_path):
 def test_a_policy_error_is_for_steps_outside_of_sums():
     site = fs.Site("a", np.zeros((2, 2))).at_work({}, 0, 0)
     with pytest.raises(PolicyError, match="this call is none"):
-        site.hidden_among(3)
+        site.hidden_among(3, deviation=1.0)
 
 
 def test_shares_are_sized_by_the_sites_that_take_part():

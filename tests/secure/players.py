@@ -11,6 +11,7 @@ from fedspan.federation.host import SiteHost
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import FixedPoint
 from fedspan.federation.secure.steps import confirm, masked, offer, share, unmask
+from fedspan.federation.work import Asked
 
 NUMBERS = FixedPoint(2.0**84, 96)
 
@@ -36,10 +37,16 @@ class Players:
             host.vault.introduce({name: other.vault.public for name, other in self.hosts.items()})
         self.threshold = fs.SecureSum().needed(len(self.names))
 
-    def at(self, name, step, **payload):
-        """Put one question to one site."""
+    def at(self, name, step, lenses=(), number=None, **payload):
+        """Put one question to one site, in the call that its session names."""
         host = self.hosts[name]
-        return step(host.site.at_work({}, 0, 0, host.vault), **payload)
+        run, named, _ = payload["session"].split("/")
+        number = named if number is None else number
+        seen = host.site
+        for lens in lenses:
+            seen = lens.applied_to(seen)
+        asked = Asked(run, step.__name__, payload, tuple(lens.digest for lens in lenses))
+        return step(seen.at_work({}, 0, int(number), host.vault, asked=asked), **payload)
 
     def offer(self, name, session="run/0/a", factor=1.0, **changes):
         told = {

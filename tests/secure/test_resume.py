@@ -101,7 +101,7 @@ def test_the_record_of_a_resumed_run_has_the_same_bytes(tmp_path):
 
 
 def test_resumes_under_faults(tmp_path):
-    plan = fs.FaultPlan(seed=4, drop=0.05, error=0.05)
+    plan = fs.FaultPlan(seed=5, drop=0.05, error=0.05)
     policy = fs.Policy(secure_sum=True, quorum=2)
 
     def faulty(fed):

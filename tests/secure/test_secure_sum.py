@@ -162,16 +162,30 @@ def test_a_lens_is_applied():
     assert_like(federation().apply(doubled).sum(all_kinds, factor=1.0), plain)
 
 
-def test_values_beyond_the_range_are_refused_by_their_site():
+@pytest.mark.parametrize(
+    ("step", "value", "why"),
+    [
+        (huge, 1e26, "'x' holds a number beyond 1.93428e+25"),
+        (huge, -1e26, "'x' holds a number beyond 1.93428e+25"),
+        (huge, np.nan, "'x' holds NaN or infinity"),
+        (huge, np.inf, "'x' holds NaN or infinity"),
+        (huge_whole, LARGEST_WHOLE + 1, "'n' holds a number beyond"),
+        (huge_whole, -(2**62), "'n' holds a number beyond"),
+    ],
+)
+def test_values_beyond_the_range_are_told_to_all_and_of_nobody(step, value, why, caplog):
+    """The sum is refused, rather than a smaller one: which site it is only its own log says."""
     fed = federation()
-    for value in (1e26, -1e26):
-        total = fed.sum(huge, value=value)
-        assert total.sites == ("s00", "s02", "s03", "s04")
-        assert "out of range: 'x' holds a number beyond 1.93428e+25" in total.failed["s01"]
-    for value in (np.nan, np.inf):
-        assert "non-finite: 'x' holds NaN or infinity" in fed.sum(huge, value=value).failed["s01"]
-    for value in (LARGEST_WHOLE + 1, -(2**62)):
-        assert "out of range: 'n' holds a number beyond" in fed.sum(huge_whole, value=value).failed["s01"]
+    with pytest.raises(InputError, match=r"is refused: at one or more of the 5 sites the reply holds a number") as told:
+        fed.sum(step, value=value)
+    assert "s01" not in str(told.value)
+    assert fed.record.calls[-1].failed == {}
+    assert "site 's01' has no part to give" in caplog.text
+    assert why in caplog.text
+
+
+def test_values_up_to_the_range_are_summed():
+    fed = federation()
     assert fed.sum(huge_whole, value=LARGEST_WHOLE)["n"] == LARGEST_WHOLE
     assert fed.sum(huge, value=1.9e25)["x"][1] == 1.9e25
 
@@ -180,7 +194,8 @@ def test_a_declared_range_and_resolution():
     fed = federation(policy=fs.Policy(secure_sum=fs.SecureSum(largest=10.0, resolution=0.25)))
     values = np.array([[0.3], [0.3], [-0.1], [9.9], [0.0]])
     assert fed.sum(given_values, values=values)["x"][0] == 0.25 + 0.25 - 0.0 + 10.0
-    assert "beyond 10" in fed.sum(huge, value=11.0).failed["s01"]
+    with pytest.raises(InputError, match=r"beyond the range of secure sums \(10;"):
+        fed.sum(huge, value=11.0)
 
 
 def test_another_shape_is_a_failed_site():
@@ -304,3 +319,19 @@ def test_needed_sites():
     assert fs.Policy(secure_sum=True, quorum="all").needed_for_sum(9) == 9
     assert fs.Policy(secure_sum=True).needed_for_sum(9) == 6
     assert fs.Policy().needed_for_sum(9) == 5
+
+
+def test_sums_that_differ_by_one_site_are_warned_of(recwarn):
+    """Their difference is its part: sites cannot see to that, so whoever asks is told."""
+    fed = federation()
+    fed.sum(all_kinds, factor=1.0)
+    fed.subset(fed.sites[:4]).sum(all_kinds, factor=2.0)  # another question
+    fed.subset(fed.sites[:3]).sum(all_kinds, factor=1.0)  # two sites are a sum
+    fed.sum(all_kinds, factor=1.0)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"over 5 and over 4 sites give away the sum over 's04' by their difference"):
+        fed.subset(fed.sites[:4]).sum(all_kinds, factor=1.0)
+    fed = federation(policy=fs.Policy(secure_sum=fs.SecureSum(least=3)))
+    fed.subset(fed.sites[:3]).sum(nothing)
+    with pytest.warns(UserWarning, match=r"the sum over 's03', 's04' by their difference, fewer than the 3 sites"):
+        fed.sum(nothing)

@@ -11,12 +11,18 @@ import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.call import Call
 from fedspan.federation.host import SiteHost
+from fedspan.federation.lens import Lens
 from fedspan.federation.secure.masks import KeyPair
 from fedspan.federation.secure.steps import as_array, confirm, unmask
 from fedspan.federation.secure.vault import Vault
 from fedspan.federation.step import find_step
 
 from .players import Players, numbers_of, sites_of
+
+
+@fs.lens
+def halved(X):
+    return X / 2
 
 
 @pytest.fixture
@@ -90,10 +96,12 @@ def test_a_seen_call_with_another_set_is_refused(players):
 
 def test_a_seen_call_with_another_step_or_payload_is_refused(players):
     players.offers()
-    with pytest.raises(FedspanError, match="seen this call with another step or payload"):
+    with pytest.raises(FedspanError, match="seen this call with another step, payload or lens"):
         players.offer("s00", factor=2.0)
-    with pytest.raises(FedspanError, match="seen this call with another step or payload"):
-        players.offer("s00", largest=1.0)
+    with pytest.raises(FedspanError, match="seen this call with another step, payload or lens"):
+        players.offer("s00", lenses=[Lens.of(halved, {})])
+    with pytest.raises(FedspanError, match="names another call than the one that it came with"):
+        players.at("s00", confirm, session="run/0/a", number=1, alive=players.flags(players.names))
 
 
 @pytest.mark.parametrize(
@@ -269,10 +277,16 @@ def test_shapes_and_kinds_of_questions_are_checked(players):
         players.masked("s00", shares, sealed=np.zeros((4, 82), dtype=np.uint8))
 
 
-def test_absurd_ranges_are_refused_before_memory_is_taken(players):
-    for wrong in ({"fraction_bits": 10**6}, {"largest": 1e300}, {"largest": float("nan")}, {"fraction_bits": 0.5}):
-        with pytest.raises(InputError, match="too much for a secure sum"):
-            players.offer("s00", **wrong)
+def test_the_range_is_the_federations(players):
+    """It is fixed at the site: nobody can ask, sum by sum, on which side of a number its reply is."""
+    wrong = [{"fraction_bits": 10**6}, {"largest": 1e300}, {"largest": float("nan")}, {"fraction_bits": 0.5}]
+    for told in [*wrong, {"largest": 1.0}, {"fraction_bits": 95}]:
+        with pytest.raises(PolicyError, match=r"the sums of this site's federation have numbers of up to 1\.93428e"):
+            players.offer("s00", **told)
+    narrow = fs.SecureSum(largest=10.0, resolution=0.25)
+    fed = fs.LocalFederation(sites_of(3), policy=fs.Policy(secure_sum=narrow))
+    for host in fed._root.engine._hosts.values():
+        assert host.vault.numbers == narrow.numbers
 
 
 def test_taking_back_a_call_takes_back_no_secret():
@@ -297,9 +311,15 @@ def test_a_site_for_secure_sums_gives_no_single_reply():
 def test_a_part_that_does_not_fit_its_agreed_shape_stays_at_home(players):
     offers = players.offers()
     form = offers["s00"]["form"].replace("[3]", "[4]")
-    shares = players.shared(players.group(offers, form=form))
     with pytest.raises(InputError, match=r"has the shape \(3,\) at this site, and \(4,\) was agreed"):
-        players.masked("s00", shares)
+        players.shared(players.group(offers, form=form))
+    for form in ("[]", offers["s00"]["form"].replace("values", "other")):
+        with pytest.raises(InputError, match=r"this site's reply has the keys .* were agreed"):
+            players.shared(players.group(offers, form=form))
+    # Real numbers as whole ones would be cut off, or not, by what they are.
+    form = offers["s00"]["form"].replace('"f"', '"i"')
+    with pytest.raises(InputError, match="'values' has numbers of kind 'f' at this site, 'i' was agreed"):
+        players.shared(players.group(offers, form=form))
 
 
 def test_forgotten_sums_begin_anew_with_other_keys(players):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fedspan
+from fedspan.cli.site import add_site_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
@@ -157,6 +158,8 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--quick", action="store_true", help="fewer seeds, rows or settings, for a first look")
     reproduce.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce-PAPER)")
     reproduce.set_defaults(command=_reproduce)
+
+    add_site_commands(commands)
     return parser
 
 

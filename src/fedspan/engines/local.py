@@ -101,17 +101,21 @@ class LocalEngine:
         for name in ready:
             outcomes[name] = batch.results.get(name, late)
         self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
+        for outcome in outcomes.values():
+            if isinstance(outcome, Failure) and not isinstance(outcome.error, Exception | None):
+                raise outcome.error  # an interrupt or an exit is meant for the whole process, not for one site
         return outcomes
 
-    def introduce(self, least: int) -> None:
+    def introduce(self, settings: SecureSum) -> None:
         """Let every site know the public keys of all, as their owners would, and answer by secure sums only.
 
-        These must be over at least `least` sites.
+        The fewest sites of these, their range and their resolution are fixed here.
         """
         keys = {name: host.vault.public for name, host in self._hosts.items()}
         for host in self._hosts.values():
             host.vault.introduce(keys)
-            host.vault.least, host.vault.sums_only = least, True
+            host.vault.take(settings)
+            host.vault.sums_only = True
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
         """Do to a site's state what the journal says that call `number` did."""
@@ -184,7 +188,7 @@ class LocalFederation(Federation):
         engine = LocalEngine(sites, n_jobs, wire)
         if policy is not None and isinstance(policy.secure_sum, SecureSum):
             check_possible(policy.secure_sum, "a sum", len(engine.sites))
-            engine.introduce(policy.secure_sum.least)
+            engine.introduce(policy.secure_sum)
         root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir))
         super().__init__(root, View(engine.sites))
 

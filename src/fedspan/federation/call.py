@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from fedspan.federation.lens import Lens
 from fedspan.federation.policy import Policy
+from fedspan.federation.question import message_digest, question_digest
 from fedspan.federation.state import NO_CHANGES, Changes
 from fedspan.federation.step import Step
 from fedspan.wire import Message, encode, encoded_size
@@ -49,6 +50,20 @@ class Call:
         for message in (self.payload, *(self.apart[site] for site in sorted(self.apart))):
             digest.update(encode({key: message[key] for key in sorted(message)}))
         return digest.hexdigest()
+
+    def question(self, site: str) -> bytes:
+        """Return what identifies what one site is told in this call, whoever else is asked."""
+        apart = self.apart.get(site, {})
+        return self._told + (message_digest(apart) if apart else b"")
+
+    @property
+    def session(self) -> str:
+        """The secure sum that this call is a part of, if it is one."""
+        return str(self.payload.get("session", ""))
+
+    @cached_property
+    def _told(self) -> bytes:
+        return question_digest(self.step.name, self.payload, self.lens_digests, b"", (self.how, self.conditions))
 
     @cached_property
     def lens_digests(self) -> tuple[bytes, ...]:

@@ -18,6 +18,7 @@ from fedspan.federation.journal import Entry
 from fedspan.federation.judge import Judged, judge
 from fedspan.federation.lens import Lens
 from fedspan.federation.policy import Policy
+from fedspan.federation.question import question_digest
 from fedspan.federation.record import CallRecord, RunRecord
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
@@ -299,6 +300,9 @@ class Federation:
                 f"the run has taken more than run_deadline={self.policy.run_deadline:g} s and stops before call "
                 f"{call.number}: give its Policy more time (with a run_dir it goes on from here)"
             )
+        if isinstance(secure, SecureSum):
+            question = question_digest(found.name, message, call.lens_digests, b"")
+            run.summed.add(question, found.name, to, secure.least)
         failures: dict[str, Failure] = {}
         recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.name)
         if recorded is not None:

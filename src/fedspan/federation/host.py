@@ -60,16 +60,15 @@ class SiteHost:
         if kept is None:
             kept = self._runs[call.run] = Kept()
         if call.number == kept.pending_number:
+            question = call.question(self.site.name)
             for before, given in kept.pending:
-                if before.digest == call.digest:
+                if before.question(self.site.name) == question:
                     return given
         if self.vault.sums_only and not call.step.public:
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
-        if call.part == 0:
+        if not kept.goes_on(call):
             kept.settle(after)
             kept.pending_number = call.number
-        elif call.number != kept.pending_number:
-            raise LostSumError(f"this site has not been in call {call.number} from its beginning")
         ledger = self._ledger(call.seed)
         asked = Asked(call.run, call.step.name, payload, call.lens_digests)
         gate = partial(self._refuse_without_noise, call) if ledger is not None and ledger.strict else None

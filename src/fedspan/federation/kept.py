@@ -13,9 +13,12 @@ from fedspan.wire import Message
 class Identified(Protocol):
     """A call that can be known again."""
 
+    def question(self, site: str) -> bytes:
+        """Return what identifies what one site is told in it."""
+
     @property
-    def digest(self) -> str:
-        """What identifies it."""
+    def session(self) -> str:
+        """The secure sum that it is a part of."""
 
 
 @dataclass
@@ -26,6 +29,12 @@ class Kept:
     state: Message = field(default_factory=dict)
     pending: list[tuple[Identified, Delivery]] = field(default_factory=list)  # several where a sum is made in parts
     pending_number: int | None = None  # the call that `pending` answers: it stands even if the step failed
+
+    def goes_on(self, call: Call) -> bool:
+        """Whether a call is another part of what is pending, and not the beginning: that of a sum may be lost."""
+        if call.number != self.pending_number or call.part == 0:
+            return False
+        return any(before.session == call.session for before, _ in self.pending)
 
     def settle(self, after: int) -> None:
         """Bring the state to the one after call `after`: keep the pending call's changes, or take them back."""

@@ -54,6 +54,13 @@ def question_digest(
     return digest.digest()
 
 
+def asked_digest(
+    what: str, payload: Mapping[str, Any], lenses: tuple[bytes, ...], run: str, number: int, seed: int
+) -> bytes:
+    """Return the digest (32 bytes) of what a site is asked in a call, whatever its data."""
+    return question_digest(what, payload, lenses, b"", (run, number, seed))
+
+
 def message_digest(message: Message | Mapping[str, Any]) -> bytes:
     """Return the digest (32 bytes) of a message, whatever the order of its keys."""
     return blake2b(encode({key: message[key] for key in sorted(message)}), digest_size=32).digest()

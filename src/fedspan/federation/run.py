@@ -14,6 +14,7 @@ from fedspan.errors import InputError
 from fedspan.federation.call import Engine
 from fedspan.federation.journal import Journal
 from fedspan.federation.record import CallRecord, Metrics, RunRecord, json_line
+from fedspan.federation.secure.differences import SummedSets
 from fedspan.federation.site import generator
 from fedspan.federation.spent import PrivacySpent
 from fedspan.federation.state import NO_CHANGES
@@ -60,6 +61,7 @@ class Run:
         self.began = time.monotonic()
         self.rng: np.random.Generator = generator(record.seed, "coordinator")
         self.accepted: dict[str, int] = {}  # by site: the last call whose reply was taken
+        self.summed = SummedSets()
         self.round: int | None = None
         self.journal: Journal | None = None
         self._calls = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from fedspan.federation.secure.vault import Vault
 
 T = TypeVar("T")
+
+#: A share of the noise has at least so many steps of a secure sum's resolution as its deviation: then rounding each
+#: part changes nothing of the law of their sum that could be told.
+_LEAST_STEPS = 1024
 
 
 @dataclass(frozen=True)
@@ -178,19 +183,30 @@ class Site:
         work.charges += 1
         return key
 
-    def hidden_among(self, sites: int) -> None:
+    def hidden_among(self, sites: float, deviation: float) -> None:
         """Demand that this reply leaves only within a secure sum over at least so many sites.
 
-        For noise of which each site adds a share. The site holds on to it: it takes part in no sum that fewer sites
-        can uncover, whatever the coordinator says.
+        For noise of which each site adds a share of this `deviation`. The site holds on to it: it takes part in no sum
+        that fewer sites can uncover, whatever the coordinator says, and in none whose resolution would swallow shares.
         """
         work = self._at_work
-        if not work.hidden:
+        if not work.hidden or work.vault is None:
             raise PolicyError(
                 f"site {self.name!r} adds a share of the noise only where a secure sum hides its part "
                 "(Policy(secure_sum=True)), and this call is none"
             )
-        work.least = max(work.least, sites)
+        known = work.vault.knows(self.name)
+        if not sites <= known:
+            raise PolicyError(
+                f"site {self.name!r} knows {known} sites, itself included, and is to add a share of noise that would "
+                f"be enough only among {sites}"
+            )
+        if not deviation >= _LEAST_STEPS * work.vault.numbers.resolution:
+            raise PolicyError(
+                f"site {self.name!r} is to add a share of the noise with a deviation of {deviation:g}, which a secure "
+                f"sum to {work.vault.numbers.resolution:g} would round away: use a finer resolution"
+            )
+        work.least = max(work.least, math.ceil(sites))
 
     def batches(self, rows: int) -> Iterator[Batch]:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""
@@ -280,6 +296,23 @@ class Site:
         A `gate` is called before the data are read, and may refuse.
         """
         return _site(self._data, Work(base, seed, call, vault, ledger, asked or Asked("", "", {}), gate))
+
+    def invented(self, ledger: SiteLedger, scale: float) -> Site:
+        """Return this site, at the same call, with invented rows of this size in the place of its own."""
+        work = self._at_work
+        asked = Work(work.base, work.seed, work.call, work.vault, ledger, work.asked)
+        asked.hidden = work.hidden
+        return _site(self._open.invented(scale), asked)
+
+    @property
+    def in_call(self) -> tuple[str, int]:
+        """The run and the number of the call that this site is at work for."""
+        work = self._at_work
+        return work.asked.run, work.call
+
+    def asked_digest(self, what: str, payload: Message) -> bytes:
+        """Return the digest of a step and its payload as this call asks for them, through its lenses."""
+        return self._at_work.asked_digest(what, payload)
 
     def asked_for(self, what: str, payload: Message) -> None:
         """Take note that this call is one for another step: a secure sum asks for the step whose replies it adds."""

@@ -18,6 +18,7 @@ from fedspan.wire import is_plain_text
 Array = NDArray[Any]
 
 _DIGEST_ROWS = 4096
+_INVENTED_ROWS = 2**16
 #: A site with a ledger copies what it is given, and memory-mapped files up to this size.
 _COPIED_BYTES = 2**30
 
@@ -103,6 +104,22 @@ class SiteData:
         data.y = data.task = None
         return data
 
+    def invented(self, scale: float) -> SiteData:
+        """Return data that have the shapes and kinds of these and nothing else, seen as these are."""
+        data = self.seen()
+        data._digest, data._rewritable = [], False
+        data._X = None if self._X is None else invented_values(self._X.dtype, self._X.shape, scale)
+        if hasattr(self.frame, "iloc"):
+            data.frame, data._X = self.frame.copy(), None
+            for k, dtype in enumerate(self.frame.dtypes):
+                plain = np.dtype(getattr(dtype, "kind", "O") if getattr(dtype, "kind", "O") in "buif" else "O")
+                data.frame.isetitem(k, invented_values(plain, (self.shape[0],), scale))
+        data.y, data.task = (
+            None if column is None else invented_values(column.dtype, column.shape, scale)
+            for column in (self.y, self.task)
+        )
+        return data
+
     def seen(self) -> SiteData:
         """Return these data for another view of them, which computes for itself."""
         data = copy.copy(self)
@@ -126,6 +143,18 @@ class SiteData:
         if column.ndim == 0 or len(column) != self.shape[0]:
             raise InputError(f"site {self.name!r}: {what} has shape {column.shape}, but X has {self.shape[0]} rows")
         return column
+
+
+def invented_values(dtype: np.dtype[Any], shape: tuple[int, ...], scale: float) -> Array:
+    """Return values of a kind and shape: normal ones, whole ones of 0 and 1, or two words, always the same."""
+    rows = min(shape[0], _INVENTED_ROWS)
+    normal = scale * np.random.default_rng(0).normal(size=(rows, *shape[1:]))
+    some: Array = normal if dtype.kind in "fc" else normal > 0
+    if dtype.kind in "OUS":
+        some = np.where(some, "a", "b")
+    some = some.astype(dtype)
+    # Of many rows the first stands for all: they take no memory.
+    return read_only(some if rows == shape[0] else np.broadcast_to(some[:1], shape), "", "X")
 
 
 def _is_mapped(values: Any) -> bool:

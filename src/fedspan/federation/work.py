@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedspan.federation.question import Question, SiteLedger, message_digest, question_digest
+from fedspan.federation.question import Question, SiteLedger, asked_digest, message_digest, question_digest
 from fedspan.federation.state import State
 from fedspan.wire import Message
 
@@ -66,6 +66,10 @@ class Work:
         # Both are made on first use: most steps need neither.
         self.state: State | None = None
         self.rng: np.random.Generator | None = None
+
+    def asked_digest(self, what: str, payload: Message) -> bytes:
+        """Return the digest of a step and its payload, if these are what this call asks for."""
+        return asked_digest(what, payload, self.asked.lenses, self.asked.run, self.call, self.seed)
 
     def question(self, data: bytes, anew: str = "") -> Question:
         """Return the call as a question about data with this digest: all that the reply can depend on.

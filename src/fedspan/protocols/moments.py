@@ -2,7 +2,8 @@
 
 The second round is taken about the mean of the first, and then corrected by its own sum. So the result is accurate
 when means are many times the deviations, and it is exactly that of the sites that answered the second round, even
-if others answered the first.
+if others answered the first. If these others had a mean so far off that squares about it would cancel, one more round
+is taken about the mean of the sites that stayed.
 
 With an aggregator sites send their own means instead, and it combines them: then no minority of sites can move the
 result by more than the honest ones differ. Exact only where the sites' rows are alike: a median of means is not the
@@ -25,6 +26,11 @@ from fedspan.protocols.blocks import blocks, n_columns
 from fedspan.protocols.counted_rows import CountedRows
 
 Vector = NDArray[np.float64]
+
+#: Rounds about a centre, where sites come and go; one, unless the centre is of other sites.
+_MOST_ROUNDS = 4
+#: A variance that is the difference of squares so many times larger has lost four of its sixteen digits.
+_MOST_CANCELLED = 1e4
 
 
 @dataclass(frozen=True)
@@ -95,14 +101,20 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: A
         raise InputError("the sites have no rows: there is nothing to learn from")
     rows = CountedRows()
     rows.compare(first)
-    centre = first["sum"] / first["n"]
-    second = fed.sum(local_centred_sums, centre=centre)
-    rows.compare(second)
-    n = second["n"]
-    if n == 0:
-        raise InputError("the sites that answered have no rows: there is nothing to learn from")
-    variance = (second["squares"] - second["sum"] ** 2 / n) / n
-    return Moments(n, centre + second["sum"] / n, np.maximum(variance, 0.0), tuple(second.sites))
+    centre, sites = first["sum"] / first["n"], first.sites
+    for _ in range(_MOST_ROUNDS):
+        sums = fed.sum(local_centred_sums, centre=centre)
+        rows.compare(sums)
+        n = sums["n"]
+        if n == 0:
+            raise InputError("the sites that answered have no rows: there is nothing to learn from")
+        shift = sums["sum"] / n
+        mean, variance = centre + shift, np.maximum(sums["squares"] / n - shift**2, 0.0)
+        # Of the same sites the shift is rounding. That of others may be anything: then again, about their own mean.
+        if sums.sites == sites or not np.any(shift**2 > _MOST_CANCELLED * variance):
+            break
+        centre, sites = mean, sums.sites
+    return Moments(n, mean, variance, tuple(sums.sites))
 
 
 def _aggregated_moments(fed: Federation, aggregator: Aggregator) -> Moments:

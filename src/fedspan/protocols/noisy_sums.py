@@ -32,7 +32,7 @@ def local_noisy_scatter(
     site: Site, center: Matrix, clip: float, multiplier: float, sharers: int, colluding: int
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
-    key = _noise_key(site, multiplier, sharers, colluding)
+    key = _noise_key(site, multiplier, sharers, colluding, SCATTER_SENSITIVITY)
     d = len(center)
     S, sums, rows = np.zeros((d, d)), np.zeros(d), 0
     for U in _in_ball(site, center, clip):
@@ -58,7 +58,7 @@ def local_noisy_cells(
     colluding: int,
 ) -> dict[str, Any]:
     """Leaves the site: for each centre the sums of z and 1 / 2 over the rows closest to it, with noise; charged."""
-    key = _noise_key(site, multiplier, sharers, colluding)
+    key = _noise_key(site, multiplier, sharers, colluding, CELLS_SENSITIVITY)
     k, r = centres.shape
     exact = np.zeros((k, r + 1))
     for U in _in_ball(site, center, clip):
@@ -69,12 +69,17 @@ def local_noisy_cells(
     return {"sums": noisy[:, :r], "rows": noisy[:, r]}
 
 
-def _noise_key(site: Site, multiplier: float, sharers: int, colluding: int) -> bytes:
-    """Charge for noise of `multiplier` times the sensitivity, of which this site adds one of so many shares."""
+def _noise_key(site: Site, multiplier: float, sharers: int, colluding: int, sensitivity: float) -> bytes:
+    """Charge for noise of `multiplier` times the sensitivity, of which this site adds one of so many shares.
+
+    The charge is worth what it says: the sum is one of at least ``sharers + colluding`` sites, or the site is not in
+    it; all of them were told the same multiplier and shares, or there is no sum; so those that keep their noise to
+    themselves are `sharers` or more, and the variances of their shares add up to the whole one, or to more.
+    """
     if not (math.isfinite(multiplier) and multiplier > 0 and sharers >= 1 and colluding >= 0):
         raise InputError(f"multiplier={multiplier!r}, sharers={sharers!r} and colluding={colluding!r} are no noise")
     if sharers > 1:
-        site.hidden_among(sharers + colluding)
+        site.hidden_among(sharers + colluding, deviation=sensitivity * share_of(multiplier, sharers))
     return site.charged(mu2=multiplier**-2, anew=sharers > 1)
 
 

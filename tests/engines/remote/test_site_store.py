@@ -26,17 +26,29 @@ def say(file, number, after, value, part=0):
         file.kept.pending_number = number
     changes = Changes({"w": np.full(4, value)}, ("gone",))
     delivery = Delivery(number, {"x": np.full(3, value)}, 5, changes)
-    call = Recorded(f"call {number} part {part}")
+    call = Recorded(f"call {number} part {part}".encode(), f"sum {number}")
     file.kept.pending.append((call, delivery))
-    file.answered(after, call, part, delivery)
+    file.answered(after, call, delivery)
+
+
+def as_lists(message):
+    return {key: value.tolist() for key, value in message.items()}
 
 
 def told(file):
     """Return all that a file says."""
     kept = file.kept
-    state = {key: value.tolist() for key, value in kept.state.items()}
+    state = as_lists(kept.state)
     pending = [
-        (call.digest, d.number, d.rows, d.reply["x"].tolist(), d.changes.put["w"].tolist(), d.changes.deleted)
+        (
+            call.told,
+            call.session,
+            d.number,
+            d.rows,
+            d.reply["x"].tolist(),
+            d.changes.put["w"].tolist(),
+            d.changes.deleted,
+        )
         for call, d in kept.pending
     ]
     return (file.who, file.data, file.serial, file.least, file.ended), kept.number, kept.pending_number, state, pending

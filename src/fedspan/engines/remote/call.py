@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 
 from fedspan.engines.remote.envelope import APART, Opened, texts
@@ -24,11 +23,10 @@ _LENS = "lens "
 class SiteCall(Call):
     """A call as one site is told it; `told` identifies it."""
 
-    told: str = ""
+    told: bytes = b""
 
-    @cached_property
-    def digest(self) -> str:
-        """What identifies this call at this site: all that it was told."""
+    def question(self, site: str) -> bytes:
+        """Return what identifies this call at this site: all that it was told."""
         return self.told
 
 
@@ -67,7 +65,7 @@ def site_call(opened: Opened, site: str) -> tuple[SiteCall, Message, int]:
         lenses.append(Lens(name, decode(part, len(part)), None if columns is None else tuple(columns)))
     step = find_step(head["step"])
     step.check(payload)
-    told = [head["step"], head["how"], head["seed"], head["part"], head["lenses"], sorted(opened.digests.items())]
+    told = [head["step"], head["how"], head["seed"], head["lenses"], sorted(opened.digests.items())]
     call = SiteCall(
         run=checked_run(head),
         number=head["number"],
@@ -78,7 +76,7 @@ def site_call(opened: Opened, site: str) -> tuple[SiteCall, Message, int]:
         lenses=tuple(lenses),
         how=head["how"],
         part=head["part"],
-        told=sha256(texts(told).encode()).hexdigest(),
+        told=sha256(texts(told).encode()).digest(),
     )
     return call, payload, after_call(opened, site)
 

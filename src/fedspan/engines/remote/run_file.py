@@ -28,7 +28,12 @@ _GROWTH, _LEAST_GROWN = 3, 2**26
 class Recorded:
     """A call of which a file holds the reply."""
 
-    digest: str
+    told: bytes
+    session: str
+
+    def question(self, site: str) -> bytes:
+        """Return what identifies it."""
+        return self.told
 
 
 class RunFile:
@@ -74,10 +79,11 @@ class RunFile:
         self.serial = serial
         self._append({"kind": "seen", "serial": serial})
 
-    def answered(self, after: int, call: Identified, part: int, delivery: Delivery) -> None:
+    def answered(self, after: int, call: Identified, delivery: Delivery) -> None:
         """Write a reply, which `kept` has already."""
         self._said = (delivery, encode(delivery.reply))
-        self._append(_call_frame(after, call, part, *self._said))
+        goes_on = len(self.kept.pending) > 1  # another part of the same call
+        self._append(_call_frame(after, call, goes_on, delivery, self._said[1]))
         if self._size > max(_LEAST_GROWN, _GROWTH * self._just):
             self._write_anew()
 
@@ -123,7 +129,7 @@ class RunFile:
             frames.append({"kind": "failed", "after": kept.number, "number": kept.pending_number})
         # After that frame these are further parts of the same call: they do not settle what was before them.
         frames += [
-            _call_frame(kept.number, call, 1, delivery, encode(delivery.reply)) for call, delivery in kept.pending
+            _call_frame(kept.number, call, True, delivery, encode(delivery.reply)) for call, delivery in kept.pending
         ]
         if self.ended:
             frames.append({"kind": "end"})
@@ -159,11 +165,11 @@ class RunFile:
         elif kind == "end":
             self.ended = True
         elif kind in ("call", "failed"):
-            if frame.get("part", 0) == 0:
+            if not frame.get("goes on"):
                 kept.settle(frame["after"])
                 kept.pending_number = frame["number"]
             if kind == "call":
-                kept.pending.append((Recorded(frame["digest"]), _delivery(frame)))
+                kept.pending.append((Recorded(frame["told"].tobytes(), frame["session"]), _delivery(frame)))
 
 
 def write(file: int, data: bytes) -> int:
@@ -192,13 +198,14 @@ def _frames(raw: bytes, path: Path) -> Iterator[tuple[Message, int]]:
         ) from None
 
 
-def _call_frame(after: int, call: Identified, part: int, delivery: Delivery, reply: bytes) -> Message:
+def _call_frame(after: int, call: Identified, goes_on: bool, delivery: Delivery, reply: bytes) -> Message:
     return {
         "kind": "call",
         "after": after,
         "number": delivery.number,
-        "part": part,
-        "digest": call.digest,
+        "goes on": goes_on,
+        "told": as_array(call.question("")),
+        "session": call.session,
         "rows": delivery.rows,
         "reply": as_array(reply),
         "put": as_array(encode(delivery.changes.put)),

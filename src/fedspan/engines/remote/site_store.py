@@ -92,7 +92,7 @@ class SiteStore:
 
     def answered(self, call: Call, after: int, delivery: Delivery) -> None:
         """Write down a reply before it leaves."""
-        self.run(call.run).answered(after, call, call.part, delivery)
+        self.run(call.run).answered(after, call, delivery)
 
     def failed(self, call: Call, after: int) -> None:
         """Write down that a step failed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError, MessageError
+from fedspan.errors import FedspanError, InputError, MessageError
 from fedspan.federation.secure.fixed_point import LARGEST_WHOLE, FixedPoint, decoded_whole, encoded_whole
 from fedspan.federation.secure.modular import Words
 from fedspan.wire import Message, Value
@@ -24,6 +25,10 @@ _KINDS = "uifc"
 _TEXT = "t"
 _MOST_NUMBERS = 2**40
 _DTYPES = {"u": np.uint64, "i": np.int64, "f": np.float64, "c": np.complex128}
+
+
+class SpoiltError(FedspanError):
+    """Some site had no part to give, and has said so to the sum alone."""
 
 
 @dataclass(frozen=True)
@@ -102,31 +107,30 @@ def agreed(forms: Sequence[Form], step: str) -> Form:
     return tuple(result)
 
 
-def check_range(reply: Message, numbers: FixedPoint) -> None:
-    """Refuse a reply that a secure sum cannot take: nobody else can look at it, so the site itself must."""
+def out_of_range(reply: Message, numbers: FixedPoint) -> str:
+    """Say in words why a secure sum cannot take a reply, if so: nobody else can look at it, so the site itself must."""
     for key, value in reply.items():
         array = np.asarray(value)
         if array.dtype.kind in "fc":
             real = np.abs(array.real if array.dtype.kind == "f" else np.maximum(abs(array.real), abs(array.imag)))
             largest, bound = real.max(initial=0.0), numbers.largest
             if not np.isfinite(largest):
-                raise MessageError(f"non-finite: {key!r} holds NaN or infinity")
+                return f"{key!r} holds NaN or infinity"
         elif array.dtype.kind in "biu" or isinstance(value, int):
             largest, bound = max(abs(int(array.max(initial=0))), abs(int(array.min(initial=0)))), LARGEST_WHOLE
         else:
             continue
         if largest > bound:
-            raise MessageError(f"out of range: {key!r} holds a number beyond {bound:g}, the most in a secure sum")
+            return f"{key!r} holds a number beyond {bound:g}, the most in a secure sum"
+    return ""
 
 
 def packed(reply: Message, form: Form, numbers: FixedPoint) -> tuple[Words, Words]:
-    """Return a reply as words: its whole numbers (1, m) and its real numbers (w, m')."""
-    whole: list[NDArray[Any]] = []
+    """Return a reply as words: a flag of 0 and its whole numbers (1, 1 + m), and its real numbers (w, m')."""
+    whole: list[NDArray[Any]] = [np.zeros(1, dtype=np.uint64)]
     real: list[NDArray[np.float64]] = []
     for part in form:
         value = np.asarray(reply[part.key])
-        if value.shape != part.shape:
-            raise InputError(f"{part.key!r} has the shape {value.shape} at this site, and {part.shape} was agreed")
         if part.kind in "ui":
             whole.append(encoded_whole(value.ravel())[0])
         else:
@@ -135,11 +139,46 @@ def packed(reply: Message, form: Form, numbers: FixedPoint) -> tuple[Words, Word
     return _joined(whole, np.uint64)[None], numbers.encoded(_joined(real, np.float64))
 
 
+def check_fits(own: Form, form: Form) -> None:
+    """Refuse a form that a reply of the form `own` does not have, or that would cut its numbers off."""
+    by_key = {part.key: part for part in own}
+    if by_key.keys() != {part.key for part in form}:
+        keys = [part.key for part in form]
+        raise InputError(f"this site's reply has the keys {list(by_key)}, and {keys} were agreed")
+    for part in form:
+        mine = by_key[part.key]
+        if mine.shape != part.shape:
+            raise InputError(f"{part.key!r} has the shape {mine.shape} at this site, and {part.shape} was agreed")
+        if _TEXT in (mine.kind, part.kind) or _KINDS.index(mine.kind) > _KINDS.index(part.kind):
+            raise InputError(f"{part.key!r} has numbers of kind {mine.kind!r} at this site, {part.kind!r} was agreed")
+
+
+def spoilt(form: Form, numbers: FixedPoint) -> tuple[Words, Words]:
+    """Return words that make any total nonsense, and its flag another than 0: of a site that has no part to give.
+
+    They are random, so that the parts of the others are as hidden as if they had not been added up at all: a site that
+    sent zeros instead could be made the means of leaving itself out.
+    """
+    whole, real = (
+        np.frombuffer(bytearray(secrets.token_bytes(8 * words * m)), dtype=np.uint64).reshape(words, m)
+        for words, m in sizes(form, numbers)
+    )
+    whole[0, 0] |= np.uint64(1)
+    return whole, real
+
+
 def unpacked(whole: Words, real: Words, form: Form, numbers: FixedPoint, sites: int) -> Message:
     """Return the reply that the sums `whole` and `real` over so many `sites` are words of; refuse impossible ones."""
+    if whole[0, 0]:
+        raise SpoiltError(
+            f"at one or more of the {sites} sites the reply holds a number that is not finite or is beyond the range "
+            f"of secure sums ({numbers.largest:g}; whole numbers {LARGEST_WHOLE:g}), or the step fails for its rows: "
+            "which site it is only its own log tells; give the columns another unit, or more range by "
+            "SecureSum(largest=...)"
+        )
     counts, values = decoded_whole(whole), numbers.decoded(real)
     result: Message = {}
-    at = {"whole": 0, "real": 0}
+    at = {"whole": 1, "real": 0}
     for part in form:
         which, source, bound = (
             ("whole", counts, LARGEST_WHOLE) if part.kind in "ui" else ("real", values, numbers.largest)
@@ -154,9 +193,9 @@ def unpacked(whole: Words, real: Words, form: Form, numbers: FixedPoint, sites: 
 
 
 def sizes(form: Form, numbers: FixedPoint) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the shapes of the words of a form."""
+    """Return the shapes of the words of a form; the first whole number is a flag."""
     whole = sum(part.size for part in form if part.kind in "ui")
-    return (1, whole), (numbers.words, sum(part.size for part in form) - whole)
+    return (1, 1 + whole), (numbers.words, sum(part.size for part in form) - whole)
 
 
 def examples(form: Mapping[str, Form]) -> dict[str, Message]:

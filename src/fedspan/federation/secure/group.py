@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -31,13 +31,20 @@ class Group:
     form: str
     view: bytes
 
+    def among(self, flags: Sequence[bool]) -> tuple[str, ...]:
+        """Return the names of the sites that have a flag."""
+        return tuple(name for name, flag in zip(self.names, flags, strict=True) if flag)
 
-def group_of(session: str, numbers: FixedPoint, names: str, keys: Bytes, threshold: int, form: str) -> Group:
-    """Return the set of sites that a message describes."""
+
+def group_of(
+    session: str, asked: bytes, numbers: FixedPoint, names: str, keys: Bytes, threshold: int, form: str
+) -> Group:
+    """Return the set of sites that a message describes; `asked` is the digest of what is to be added up."""
     listed = tuple(json.loads(names))
     view = digest(
         {
             "session": session,
+            "asked": np.frombuffer(asked, dtype=np.uint8),
             "names": names,
             "keys": keys,
             "threshold": threshold,
@@ -50,12 +57,12 @@ def group_of(session: str, numbers: FixedPoint, names: str, keys: Bytes, thresho
 
 
 def checked_group(
-    question: Mapping[str, Any], session: str, numbers: FixedPoint, me: str, key: bytes, least: int
+    question: Mapping[str, Any], session: str, asked: bytes, numbers: FixedPoint, me: str, key: bytes, least: int
 ) -> Group:
     """Return the set of sites of a sum, if the site `me`, whose public key in it is `key`, may take part in it."""
     keys, threshold = question["keys"], question["threshold"]
     try:
-        group = group_of(session, numbers, **question)
+        group = group_of(session, asked, numbers, **question)
         right = all(isinstance(name, str) for name in group.names) and tuple(sorted(set(group.names))) == group.names
         right &= keys.dtype == np.uint8 and keys.shape == (len(group.names), KEY_BYTES)
     except (ValueError, TypeError, AttributeError):

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedspan.federation.call import Call, Failure
 from fedspan.federation.judge import Judged
+from fedspan.federation.question import asked_digest
 from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.state import Changes
 from fedspan.federation.step import find_step
@@ -49,6 +50,8 @@ class Questions:
         self.parts = 0
         # Nobody else's sum has this name, be it one of a coordinator that was killed and begins again.
         self.session = f"{call.run}/{call.number}/{secrets.token_hex(8)}"
+        # Every site computes it of what it was told itself: those that were told something else do not agree.
+        self.asked = asked_digest(call.step.name, call.payload, call.lens_digests, call.run, call.number, call.seed)
 
     def ask(
         self,
@@ -56,19 +59,22 @@ class Questions:
         to: Sequence[str],
         payload: Message,
         apart: Mapping[str, Message] | None = None,
-        again: bool = True,
+        reads: bool = False,
     ) -> dict[str, Message]:
-        """Put one question to the sites `to`, and once more to those who did not answer; return the replies."""
+        """Put one question to the sites `to`, and once more to those who did not answer; return the replies.
+
+        With `reads` it is the one that reads data, through the call's lenses.
+        """
         replies: dict[str, Message] = {}
         silent: dict[str, Failure] = {}
         left = tuple(to)
-        for _ in range(2 if again else 1):
+        for _ in range(2):
             call = replace(
                 self.call,
                 step=find_step(step),
                 payload=canonical({"session": self.session, **payload}, "payload"),
                 to=left,
-                lenses=self.call.lenses if self.parts == 0 else (),  # the first question is the one that reads data
+                lenses=self.call.lenses if reads else (),
                 how="ask",
                 part=self.parts,
                 apart={site: canonical(apart[site], "payload") for site in left} if apart else {},

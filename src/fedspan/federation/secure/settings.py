@@ -19,11 +19,11 @@ class SecureSum:
         The share of the sites asked that must stay to the end, rounded up; above 1/2 and at most 1. So many sites
         together can uncover the others, so fewer never can.
     least : int, default=2
-        Fewest sites whose sum may be uncovered, however few are asked. Sites refuse smaller sums: with the number of
-        all sites here, no coordinator learns a part from the difference of the sums over two sets.
+        Fewest sites whose sum may be uncovered, however few are asked. Sites refuse smaller sums, but cannot see to the
+        difference of two: only with the number of all sites here nobody learns a part from the sums over two sets.
     largest : float, default=2.0**84
-        The largest magnitude of a real number of one site, about 1.9e25. A site refuses to send a larger one. Whole
-        numbers may have up to 2**53 - 1, whatever is set here.
+        The largest magnitude of a real number of one site, about 1.9e25. A sum in which a site has a larger one is
+        refused, and nobody learns which site it was. Whole numbers may have up to 2**53 - 1, whatever is set here.
     resolution : float, default=2.0**-96
         Real numbers are rounded to multiples of this (of the next power of two below it), about 1.3e-29.
 

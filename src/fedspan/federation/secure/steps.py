@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.errors import FedspanError, MessageError
+from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.secure import form as forms
-from fedspan.federation.secure.fixed_point import FixedPoint
 from fedspan.federation.secure.group import Bytes, Flags, Group, checked_flags, checked_group
 from fedspan.federation.secure.masks import KEY_BYTES, SEAL_BYTES, KeyPair, derived, mask, seal, unseal
+from fedspan.federation.secure.modular import Words
+from fedspan.federation.secure.part import log_spoilt, part_of
 from fedspan.federation.secure.shamir import SHARE_BYTES, split
 from fedspan.federation.secure.vault import Session, Vault
 from fedspan.federation.site import Site
-from fedspan.federation.step import find_step, step
-from fedspan.wire import canonical
+from fedspan.federation.step import step
 
 #: Before the names of the payload of the step whose replies are added up.
 PAYLOAD = "with "
@@ -36,40 +36,44 @@ SEALED_BYTES = 2 * SHARE_BYTES + SEAL_BYTES
 def offer(site: Site, session: str, what: str, largest: float, fraction_bits: int, **payload: Any) -> dict[str, Any]:
     """Leaves the site: a public key for the masks of this sum, and keys, kinds and shapes of the reply.
 
-    AdvertiseKeys. Runs the step `what`, and checks what nobody else can check: that its numbers are finite and in the
-    declared range.
+    AdvertiseKeys. Runs the step `what`, and finds out what nobody else can: whether its numbers are finite and in the
+    range of the federation's sums. Nothing of that is told here.
     """
-    vault = site.vault
+    vault, (run, number) = site.vault, site.in_call
+    _check_session(site, session)
+    if (largest, fraction_bits) != (vault.numbers.largest, vault.numbers.fraction_bits):
+        raise PolicyError(
+            f"the sums of this site's federation have numbers of up to {vault.numbers.largest:g} with "
+            f"{vault.numbers.fraction_bits} binary places, and not of {largest!r} with {fraction_bits!r}"
+        )
+    inner = {key.removeprefix(PAYLOAD): value for key, value in payload.items()}
+    asked = site.asked_digest(what, inner)
+    vault.given.check(run, number, asked)
 
     def begin() -> Session:
-        inner = {key.removeprefix(PAYLOAD): value for key, value in payload.items()}
-        site.asked_for(what, inner)
-        reply = canonical(find_step(what).function(site, **inner), "reply")
-        numbers = FixedPoint(largest, fraction_bits)
-        forms.check_range(reply, numbers)
-        return Session(reply, numbers, KeyPair(), site.least_in_sum)
+        reply, form = part_of(site, what, inner, vault.numbers)
+        return Session(asked, reply, form, vault.numbers, KeyPair(), site.least_in_sum)
 
     def answer() -> dict[str, Any]:
-        assert begun.reply is not None
         assert begun.key is not None
-        return {"key": as_array(begun.key.public), "form": forms.as_text(forms.form_of(begun.reply))}
+        return {"key": as_array(begun.key.public), "form": forms.as_text(begun.form)}
 
     begun = vault.begin(session, begin)
-    question = {"what": what, "largest": largest, "fraction_bits": fraction_bits, **payload}
-    return begun.once("offer", question, "this site has seen this call with another step or payload", answer)
+    question = {"asked": as_array(asked)}
+    return begun.once("offer", question, "this site has seen this call with another step, payload or lens", answer)
 
 
 @step(public=True)
 def share(site: Site, session: str, names: str, keys: Bytes, threshold: int, form: str) -> dict[str, Any]:
     """Leaves the site: shares of its two secrets, sealed for each of the other sites, and a commitment. ShareKeys."""
-    vault = site.vault
-    known = vault.session(session)
+    vault, known = site.vault, _session(site, session)
     question = {"names": names, "keys": keys, "threshold": threshold, "form": form}
 
     def answer() -> dict[str, Any]:
         assert known.key is not None
         least = max(vault.least, known.least)
-        group = checked_group(question, session, known.numbers, site.name, known.key.public, least)
+        group = checked_group(question, session, known.asked, known.numbers, site.name, known.key.public, least)
+        forms.check_fits(known.form, forms.from_text(form))
         known.seed = secrets.token_bytes(KEY_BYTES)
         n = len(group.names)
         of_key, of_seed = (split(secret, threshold, n) for secret in (known.key.secret, known.seed))
@@ -91,10 +95,10 @@ def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, A
     """Leaves the site: its reply under its own mask and one for each other site.
 
     MaskedInputCollection. `alive` (n,) are the sites that have shared their secrets, and `sealed` what each of them
-    sealed for this one: all must have sealed it for this very set of sites, with these keys.
+    sealed for this one: all must have sealed it for this very set of sites, with these keys, and for the sum of the
+    same step, payload and lenses. Otherwise it does not open, and no masked reply is given.
     """
-    vault = site.vault
-    known = vault.session(session)
+    vault, known = site.vault, _session(site, session)
 
     def answer() -> dict[str, Any]:
         group = _group(known)
@@ -107,10 +111,10 @@ def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, A
                 key, context = _channel(vault, group, group.names[k], site.name, group.names[k])
                 opened = unseal(key, sealed[row].tobytes(), context)
                 known.shares[k] = opened[:SHARE_BYTES], opened[SHARE_BYTES:]
+        vault.given.masked(*site.in_call, known.asked, group.among(there))
         known.alive = there
         assert known.key is not None
-        assert known.reply is not None
-        parts = forms.packed(known.reply, forms.from_text(group.form), known.numbers)
+        parts = _words(site, known, forms.from_text(group.form))
         seeds = pair_seeds(known.key, me, group, np.flatnonzero(alive).tolist())
         later, earlier = ([seed for k, seed in seeds.items() if (k > me) == is_later] for is_later in (True, False))
         mask(parts, [known.seed, *later], earlier)
@@ -126,8 +130,7 @@ def confirm(site: Site, session: str, alive: Flags) -> dict[str, Any]:
 
     ConsistencyCheck.
     """
-    vault = site.vault
-    known = vault.session(session)
+    vault, known = site.vault, _session(site, session)
 
     def answer() -> dict[str, Any]:
         group = _group(known)
@@ -154,8 +157,7 @@ def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
     Unmasking. Never both of one site, and only if as many sites as the threshold says have confirmed the same set:
     `tags` (n, 32) are theirs for this site. Then the site forgets its secrets of this sum.
     """
-    vault = site.vault
-    known = vault.session(session)
+    vault, known = site.vault, _session(site, session)
 
     def answer() -> dict[str, Any]:
         group = _group(known)
@@ -172,6 +174,7 @@ def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
             raise FedspanError(
                 f"{agreeing} sites have confirmed this set, fewer than the threshold of {group.threshold}"
             )
+        vault.given.unmasked(*site.in_call, group.among(known.left))
         shares = np.zeros((len(group.names), SHARE_BYTES), dtype=np.uint8)
         for k, (of_key, of_seed) in known.shares.items():
             if known.alive[k]:
@@ -196,6 +199,27 @@ def commitment(seed: bytes) -> bytes:
 def as_array(data: bytes) -> Bytes:
     """Return bytes as they travel."""
     return np.frombuffer(data, dtype=np.uint8)
+
+
+def _check_session(site: Site, session: str) -> None:
+    run, number = site.in_call
+    if not session.startswith(f"{run}/{number}/"):
+        raise FedspanError("this question of a sum names another call than the one that it came with")
+
+
+def _session(site: Site, session: str) -> Session:
+    _check_session(site, session)
+    return site.vault.session(session)
+
+
+def _words(site: Site, known: Session, form: forms.Form) -> tuple[Words, Words]:
+    """Return the site's part as words, or such as spoil the sum where it has none of the agreed form."""
+    if known.reply is not None:
+        try:
+            return forms.packed(known.reply, form, known.numbers)
+        except InputError as error:  # whole numbers here, and real ones, of a smaller range, elsewhere
+            log_spoilt(site.name, "of this sum", str(error))
+    return forms.spoilt(form, known.numbers)
 
 
 def _group(known: Session) -> Group:

@@ -19,6 +19,7 @@ from fedspan.federation.call import Call, Failure
 from fedspan.federation.judge import misshapen
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import MOST_SITES
+from fedspan.federation.secure.form import SpoiltError
 from fedspan.federation.secure.group import Group, group_of
 from fedspan.federation.secure.masks import KEY_BYTES, KeyPair, check_installed, mask
 from fedspan.federation.secure.modular import Words, add
@@ -62,6 +63,8 @@ def secure_total(call: Call, settings: SecureSum, exchange: Exchange, needed: in
         found.answered = ()
     except InputError as error:
         found.error = str(error)
+    except SpoiltError as error:
+        found.error = f"the secure sum of step {call.step.name!r} is refused: {error}"
     except FedspanError as error:
         found.error = f"the secure sum of step {call.step.name!r} failed: {error}"
     # Whoever gave a masked reply is in the total, even if it was not heard of again.
@@ -76,6 +79,8 @@ class _Sum(Questions):
     def make(self, needed: int) -> None:
         group, commitments, sealed = self.share(*self.offer())
         there = [k for k, name in enumerate(group.names) if name in sealed]
+        if len(there) < needed:  # a site gives its masked reply to one set a call: not to this one
+            raise TooFewError
         came, totals = self.masked(group, there, sealed)
         if len(came) < needed:
             raise TooFewError
@@ -92,7 +97,7 @@ class _Sum(Questions):
             "fraction_bits": self.numbers.fraction_bits,
             **{PAYLOAD + key: value for key, value in self.call.payload.items()},
         }
-        offers = self.checked(self.ask(offer, self.call.to, payload, again=False), np.uint8, {"key": (KEY_BYTES,)})
+        offers = self.checked(self.ask(offer, self.call.to, payload, reads=True), np.uint8, {"key": (KEY_BYTES,)})
         read: dict[str, forms.Form] = {}
         for site, reply in offers.items():
             try:
@@ -119,7 +124,7 @@ class _Sum(Questions):
         }
         shapes = {"sealed": (len(names), SEALED_BYTES), "commitment": (KEY_BYTES,)}
         replies = self.checked(self.ask(share, names, told), np.uint8, shapes)
-        group = group_of(self.session, self.numbers, **told)
+        group = group_of(self.session, self.asked, self.numbers, **told)
         commitments = {name: reply["commitment"].tobytes() for name, reply in replies.items()}
         return group, commitments, {name: reply["sealed"] for name, reply in replies.items()}
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 
 from fedspan.errors import FedspanError, LostSumError
 from fedspan.federation.secure.fixed_point import FixedPoint
+from fedspan.federation.secure.form import Form
+from fedspan.federation.secure.given import Given
 from fedspan.federation.secure.group import Group, digest
 from fedspan.federation.secure.masks import KEY_BYTES, KeyPair
+from fedspan.federation.secure.settings import SecureSum
 from fedspan.wire import Message
 
 #: Sums of which a site remembers what it said. One that it has forgotten is one that it never heard of.
@@ -24,7 +27,9 @@ _MOST_SESSIONS = 16
 class Session:
     """One sum at one site: what it is about, and what has been answered."""
 
-    reply: Message | None  # the site's part of the sum; forgotten when it is over
+    asked: bytes  # the digest of the step, what it was told, and the lenses
+    reply: Message | None  # the site's part of the sum; forgotten when it is over. None: it can only spoil the sum
+    form: Form
     numbers: FixedPoint
     key: KeyPair | None  # for the pairwise masks
     least: int = 0  # the fewest sites that the reply may be added up with, by its noise
@@ -68,6 +73,10 @@ class Vault:
     ----------
     least : int
         This site takes part in no sum that fewer sites could uncover.
+    numbers : FixedPoint
+        Range and resolution of all sums that this site takes part in: the federation's, not the coordinator's choice.
+    given : Given
+        For which sites and to which question it has given masked replies, call by call.
     sums_only : bool
         This site answers nothing that single replies would be needed for.
     """
@@ -77,8 +86,13 @@ class Vault:
         self._known: dict[str, bytes] = {}
         self._channels: dict[str, bytes] = {}
         self._sessions: dict[str, Session] = {}
-        self.least = 2
+        self.given = Given()
+        self.take(SecureSum())
         self.sums_only = False
+
+    def take(self, settings: SecureSum) -> None:
+        """Fix what the federation has agreed upon: the fewest sites of a sum, and the range and resolution of all."""
+        self.least, self.numbers = settings.least, settings.numbers
 
     @property
     def public(self) -> bytes:
@@ -96,6 +110,10 @@ class Vault:
             if self._known.get(name) != key:
                 self._known[name] = key
                 self._channels.pop(name, None)
+
+    def knows(self, me: str) -> int:
+        """Return how many sites this one, called `me`, could be in a sum with, itself included."""
+        return len(self._known.keys() | {me})
 
     def channel(self, name: str) -> bytes:
         """Return the secret that only this site and the site `name` share."""
@@ -121,7 +139,7 @@ class Vault:
         return self._sessions[name]
 
     def forget(self, run: str) -> None:
-        """Drop the sums of a run."""
+        """Drop the sums of a run; what was given in its calls stays known."""
         for name in [name for name in self._sessions if name.startswith(f"{run}/")]:
             del self._sessions[name]
 

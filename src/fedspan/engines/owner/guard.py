@@ -1,0 +1,90 @@
+"""The owner's word on every call, and the line that is written about it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from fedspan.engines.owner.audit_log import AuditLog, AuditLogError
+from fedspan.engines.owner.rules import Rules
+from fedspan.engines.remote.ask import Ask
+from fedspan.errors import LedgerError, PolicyError
+from fedspan.federation import Site
+from fedspan.privacy import Ledger
+
+#: How the sentences begin with which a site, its ledger or its vault refuse. Whatever else stops a call has failed.
+_REFUSALS = ("this site refuses", "the strict ledger of site", "this site takes part in secure sums only")
+
+
+class OwnerGuard:
+    """Enforces rules at one site, and logs (`fedspan.engines.remote.ask.Guard`).
+
+    A call is refused before its step touches data where the rules forbid it or the log cannot be used. Nothing leaves
+    before its line is written.
+    """
+
+    def __init__(self, rules: Rules, site: Site, log: AuditLog, ledger: Ledger | None = None) -> None:
+        self.rules = rules
+        self.log = log
+        self._site = site
+        self._ledger = ledger
+        self._last_refusal = ""
+
+    def use(self, site: Site) -> None:
+        """Go on with other data of the same site."""
+        self._site = site
+
+    def admit(self, ask: Ask) -> None:
+        """Refuse with a `PolicyError` before the step touches data."""
+        try:
+            self.log.check()
+            self.rules.check_ask(ask, len(self._site))
+            self.rules.check_rounds(self.log.rounds(ask.who).after(ask.run, ask.number, ask.part))
+        except PolicyError as error:
+            self._last_refusal = str(error)
+            raise
+
+    def release(self, ask: Ask, size: int) -> None:
+        """Refuse with a `PolicyError` before a reply of `size` bytes leaves; write down that it does."""
+        try:
+            self.rules.check_size(size)
+            self._write(ask, size, "answered", "")
+        except PolicyError as error:
+            self._last_refusal = str(error)
+            raise
+
+    def refused(self, ask: Ask, why: str, outcome: str | None = None) -> None:
+        """Take note of a call that was refused or failed, whoever refused it. Nothing leaves, log or no log.
+
+        `outcome` says which of the two it was; where nobody does, the sentence tells.
+        """
+        if outcome not in ("refused", "failed"):
+            refusal = (self._last_refusal and self._last_refusal in why) or any(start in why for start in _REFUSALS)
+            outcome = "refused" if refusal else "failed"
+        self._last_refusal = ""
+        with suppress(AuditLogError):
+            self._write(ask, 0, outcome, why)
+
+    def budget_left(self) -> float | None:
+        """Return the epsilon that is left of the site's budget, or ``None`` where it has none."""
+        if self._ledger is not None:
+            with suppress(LedgerError):  # the charge itself will say so
+                return max(0.0, self._ledger.epsilon - self._ledger.spent)
+        return None
+
+    def _write(self, ask: Ask, size: int, outcome: str, why: str) -> None:
+        left = self.budget_left()
+        entry = {
+            "who": ask.who,
+            "role": ask.role,
+            "run": ask.run,
+            "call": ask.number,
+            "part": ask.part,
+            "step": ask.step,
+            "lenses": [lens[:200] for lens in ask.lenses[:20]],
+            "how": ask.how,
+            "bytes": size,
+            "budget_left": left if left is None else round(left, 6),
+            "outcome": outcome,
+            "why": " ".join(why.split()),
+        }
+        self.log.append(entry)

@@ -11,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, PolicyError
+from fedspan.protocols import closest_rows
 from fedspan.protocols import federated_k_means as protocol
 
 
@@ -165,8 +166,8 @@ def test_hostile_sums_get_a_sentence():
 
 def test_the_labels_of_both_sums_of_a_round_are_computed_once(monkeypatch):
     calls = []
-    whole = protocol.closest
-    monkeypatch.setattr(protocol, "closest", lambda X, C: calls.append(1) or whole(X, C))
+    whole = closest_rows.closest
+    monkeypatch.setattr(closest_rows, "closest", lambda X, C: calls.append(1) or whole(X, C))
     X, _ = blobs(100)
     model = fs.FedKMeans(3, init=X[:3], max_iter=4, tol=0.0).fit(X)
     assert len(calls) == model.n_iter_  # that of the last round stands for the inertia: the centres moved no more
@@ -176,8 +177,8 @@ def test_the_labels_of_both_sums_of_a_round_are_computed_once(monkeypatch):
 def test_blocks_change_nothing(monkeypatch):
     X, _ = blobs(200)
     whole = fs.FedKMeans(6, random_state=0).fit(X.astype(np.float32))
-    monkeypatch.setattr(protocol, "_BLOCK_BYTES", 8 * 6 * 20)
-    monkeypatch.setattr(protocol, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(closest_rows, "_BLOCK_BYTES", 8 * 6 * 20)
+    monkeypatch.setattr(closest_rows, "_KEPT_BYTES", 0)
     parts = fs.FedKMeans(6, random_state=0).fit(X.astype(np.float32))
     np.testing.assert_allclose(parts.cluster_centers_, whole.cluster_centers_, atol=1e-10)
     assert parts.transform(X[:3].astype(np.float32)).dtype == np.float32

@@ -27,8 +27,10 @@ from fedspan.protocols.landmark_distances import landmark_distances
 
 SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_MAP_SEEDS", "100,101,102").split(",")]
 ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))
-MAPS = os.environ.get("FEDSPAN_LEAK_MAPS", "sums,centers,noisy,distances").split(",")
+MAPS = os.environ.get("FEDSPAN_LEAK_MAPS", "sums,centers,lloyd,noisy,distances").split(",")
 SITES = 10
+#: Without the guard of the sums: Lloyd's algorithm to the end.
+LLOYD = {"least_rows": 1, "k_means_rounds": 15}
 NOISE = fs.privacy.GaussianCenters(8.0, 1e-5, clip=7.0, center=0.13)
 
 
@@ -70,8 +72,11 @@ def _cards(seed: int) -> dict[str, LeakCard]:
             found[name] = audit(held, **known)
             continue
         with tempfile.TemporaryDirectory() as folder, fs.federate(X, sites=sites, run_dir=folder) as fed:
-            share, noise = ("centers", NOISE) if name == "noisy" else (name, None)
-            model = fs.FedTSNE(share=share, privacy=noise, post_positions=True, random_state=seed).fit(fed)
+            share, noise = (name if name in ("sums", "centers") else "centers"), (NOISE if name == "noisy" else None)
+            settings = LLOYD if name == "lloyd" else None
+            model = fs.FedTSNE(
+                share=share, privacy=noise, sums_settings=settings, post_positions=True, random_state=seed
+            ).fit(fed)
             found[name] = replace(audit(folder, model=model, **known), what=f"{name}: {len(model.centers_)} centres")
     return found
 

@@ -58,3 +58,16 @@ def squared_apart(X: Matrix, centres: Matrix, labels: NDArray[np.int32]) -> Matr
         D = X - centres[book, own]
         found[:, book] = np.vecdot(D, D)
     return found
+
+
+def rounded_mean(mean: Matrix, variance: Matrix) -> Matrix:
+    """Return the mean (d,) to a part of the deviation, to see rows about: last bits that a split leaves have no say.
+
+    Examples
+    --------
+    >>> rounded_mean(np.array([2.0 + 1e-15, 7.1]), np.array([1.0, 0.0]))
+    array([2. , 7.1])
+    """
+    deviation = np.sqrt(variance)
+    unit = np.exp2(np.floor(np.log2(np.where(deviation > 0, deviation, 1.0))) - 8)
+    return np.asarray(np.where(deviation > 0, np.rint(mean / unit) * unit, mean))

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.linalg.closest import squared_apart
+from fedspan.linalg.closest import rounded_mean, squared_apart
 from fedspan.protocols.closest_rows import labelled
 from fedspan.protocols.guarded_sums import GuardedSums
 from fedspan.protocols.k_means_starts import Moved, drawn_start, split_start
@@ -114,7 +114,7 @@ def federated_k_means(
             f"n_samples={found.n} is fewer than least_rows={least_rows}: no centre could have as many, so there is none"
         )
     # No offset of the data costs digits, and no last bit of the mean, which depends on the split, has a say in ties.
-    shift = _rounded_mean(found)
+    shift = rounded_mean(found.mean, found.variance)
     about = fed.apply(standardize, mean=shift, scale=None, double=True)
     guarded = least_rows > 1
     move = GuardedSums(about, least_rows).moved if guarded else partial(_moved, about)
@@ -157,11 +157,3 @@ def _moved(about: Federation, C: Matrix) -> Moved:
         shift = np.vecdot(moved[wanted] - C[wanted], moved[wanted] - C[wanted])
         spread[wanted] = np.maximum(total["spread"] - total["counts"] * shift, 0.0)
     return Moved(moved, counts, spread, first["inertia"])
-
-
-def _rounded_mean(found: Moments) -> Matrix:
-    """Return the mean to a part of the deviation: the same for any split, but for those where rounding is a toss."""
-    deviation = np.sqrt(found.variance)
-    unit = np.exp2(np.floor(np.log2(np.where(deviation > 0, deviation, 1.0))) - 8)
-    rounded = np.rint(found.mean / unit) * unit
-    return np.asarray(np.where(deviation > 0, rounded, found.mean))

@@ -32,8 +32,9 @@ from fedspan.protocols.whole_totals import whole
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.int32]
 
-#: Sets that each one is compared with.
+#: Sets that each one is compared with, and numbers of a reply up to which it may be more: with few centres, all.
 _COMPARED = 20
+_NUMBERS = 2**16
 _BLOCK_BYTES = 2**25
 
 
@@ -118,6 +119,9 @@ class GuardedSums:
         counts = first["counts"]
         sizes = np.concatenate([self.sizes, counts.ravel()])
         differ = counts[..., None] + sizes[which] - 2 * first["shared"]
+        # Where there is nothing to compare with, sets of the same codebook fill the places: they share no row.
+        own = (which - len(self.sets)) // k == np.arange(b)[:, None, None]
+        differ[own] = self.least_rows
         wanted, known = self._chosen(counts, differ, which)
         moved, spread = C.copy(), np.zeros((b, k))
         moved[known >= 0] = self.means[known[known >= 0]] if (known >= 0).any() else moved[known >= 0]
@@ -167,7 +171,7 @@ class GuardedSums:
         flat = C.reshape(b * k, d)
         points = np.concatenate([self.means.reshape(-1, d), flat])
         old = len(self.sets)
-        m = min(_COMPARED, max(old + (b - 1) * k, 1))
+        m = min(max(_COMPARED, _NUMBERS // (b * k)), max(old + (b - 1) * k, 1))
         found = np.empty((b * k, m), dtype=np.intp)
         lengths = np.vecdot(points, points)
         rows = max(16, _BLOCK_BYTES // (8 * len(points)))

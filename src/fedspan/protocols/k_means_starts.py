@@ -58,17 +58,13 @@ def split_start(
     if n_clusters == 1:
         return np.zeros((n_init, 1, len(found.mean)))
     now = _one_centre(found, n_init)
-    candidates = max(n_clusters, min(_CANDIDATES * n_clusters, found.n // (4 * least_rows)))
+    candidates = _candidates(found, n_clusters, least_rows)
     sizes = [_GROWTH**stage for stage in range(1, candidates.bit_length()) if _GROWTH**stage < candidates]
     for size in [*sizes, *[candidates] * _SETTLING]:
         now = move(_all_grown(rng, now, size, found, least_rows))
     if candidates == n_clusters:
         return _all_grown(rng, now, n_clusters, found, least_rows)
-    chosen = [
-        k_means(C, n_clusters, rng, np.where(counts >= least_rows, counts, 1e-9)).centres
-        for C, counts in zip(now.centres, now.counts, strict=True)
-    ]
-    return np.stack(chosen)
+    return _clustered(rng, now, n_clusters, least_rows)
 
 
 def drawn_start(
@@ -78,14 +74,29 @@ def drawn_start(
     if n_clusters == 1:
         return np.zeros((n_init, 1, len(found.mean)))
     now = _one_centre(found, 1)
-    sizes = [size for size in (n_clusters // _GROWTH**2, n_clusters // _GROWTH) if size >= _GROWTH]
+    candidates = _candidates(found, n_clusters, least_rows)
+    sizes = [size for size in (candidates // _GROWTH**2, candidates // _GROWTH) if size >= _GROWTH]
     for size in sizes:
         now = move(_around_draws(rng, now, size, found, least_rows)[None])
-    C = np.stack([_around_draws(rng, now, n_clusters, found, least_rows) for _ in range(n_init)])
+    C = np.stack([_around_draws(rng, now, candidates, found, least_rows) for _ in range(n_init)])
     for _ in range(_SETTLING):
         now = move(C)
-        C = _all_grown(rng, now, n_clusters, found, least_rows)
-    return C
+        C = _all_grown(rng, now, candidates, found, least_rows)
+    return C if candidates == n_clusters else _clustered(rng, now, n_clusters, least_rows)
+
+
+def _candidates(found: Moments, n_clusters: int, least_rows: int) -> int:
+    """Return how many centres are made before they are clustered: as many as there are rows for."""
+    return max(n_clusters, min(_CANDIDATES * n_clusters, found.n // (4 * least_rows)))
+
+
+def _clustered(rng: np.random.Generator, now: Moved, n_clusters: int, least_rows: int) -> Matrix:
+    """Return centres of centres, which weigh as much as they have rows."""
+    chosen = [
+        k_means(C, n_clusters, rng, np.where(counts >= least_rows, counts, 1e-9)).centres
+        for C, counts in zip(now.centres, now.counts, strict=True)
+    ]
+    return np.stack(chosen)
 
 
 def _one_centre(found: Moments, n_init: int) -> Moved:

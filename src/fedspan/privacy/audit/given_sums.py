@@ -2,7 +2,8 @@
 
 The attacker has the totals of all sites, under a secure sum, too. It takes every two sums whose numbers of rows differ
 by one and whose means are near, of whatever rounds, starts and centres. Which differences are rows it cannot see at
-once; but a row that changes its centre is found where it left and where it came, and no two others agree to rounding.
+once; but a row that changes its centre is found where it left and where it came. (So is what its two centres differ by,
+before and after, which is no row: half of what is found twice may be rows.)
 """
 
 from __future__ import annotations

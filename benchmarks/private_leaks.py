@@ -2,8 +2,9 @@
 
 MNIST, ten sites, rows dealt out, positions posted; as many other rows are public. Every attack of ``fedspan audit`` on
 what the coordinator holds after a run of ``FedTSNE(share="sums")``, of the one-shot form (``"centers"``), of that with
-noise (``GaussianCenters``, epsilon 8, delta 1e-5), of that by Lloyd's algorithm without any guard of its sums ("lloyd"),
-and on distances to 500 landmarks. The sums and histograms of every round are those of the journal. PSNR is of values clipped to [0, 1]; the mean image has about 11.7 dB.
+noise (``GaussianCenters``, epsilon 8, delta 1e-5), of that by Lloyd's algorithm without any guard of its sums, and on
+distances to 500 landmarks. The sums and histograms of every round are those of the journal.
+PSNR is of values clipped to [0, 1]; the mean image has about 11.7 dB.
 
 ``FEDSPAN_MAP_SEEDS=100,101,102`` (of sample, split and run), ``FEDSPAN_MAP_ROWS=5000``,
 ``FEDSPAN_LEAK_MAPS=sums,centers,lloyd,noisy,distances``. Needs the data folder (FEDSPAN_DATA).

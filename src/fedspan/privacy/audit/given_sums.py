@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from fedspan.linalg.closest import rounded_mean
 from fedspan.privacy.audit.card import LeakEntry
@@ -26,10 +25,12 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 #: Earlier and later sums that each is compared with.
-_COMPARED = 24
+_COMPARED = 8
 #: What is the same, as a part of the length of a typical difference.
 _SAME = 1e-6
 _BLOCK = 512
+#: Guesses whose nearest rows are looked for, at most.
+_MEASURED = 5000
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def rows_in_differences(case: Case) -> LeakEntry | None:
     typical = float(np.median(np.sqrt(np.vecdot(H, H)))) if len(H) else 1.0
     twice = np.zeros(len(H), dtype=np.bool_)
     if len(H) > 1:
-        twice = _nearest_other(H) <= _SAME * typical
+        twice = _have_doubles(H, _SAME * typical)
     trusted = H[twice]
     facts: dict[str, float | bool] = {"sums": len(given.sums), "differences": len(H), "found_twice": int(twice.sum())}
     distinct = len(np.unique(np.rint(trusted / (_SAME * max(typical, 1e-300) * 100)), axis=0))
@@ -132,18 +133,19 @@ def rows_in_differences(case: Case) -> LeakEntry | None:
     if way is not None and case.truth is not None:
         seen, back = way
         Z = seen(case.truth) - given.shift
-        apart, which = cKDTree(Z).query(H) if len(H) else (np.zeros(0), np.zeros(0, dtype=np.intp))
-        exact = apart <= _SAME * max(float(np.median(np.sqrt(np.vecdot(Z, Z)))), 1e-300)
+        which = _equal_rows(H, Z, _SAME * max(float(np.median(np.sqrt(np.vecdot(Z, Z)))), 1e-300))
+        exact = which >= 0
         rows, right = len(np.unique(which[exact])), float(exact[twice].mean()) if twice.any() else 0.0
         measures["exact"] = rows / len(Z)
         said += f", and {right:.1%} of those found twice are rows" if twice.any() else ""
         said += f". {rows} of {len(Z)} rows are among the differences exactly, as the sums see them."
         facts |= {"exact_rows": rows, "right_of_found_twice": right}
         # Without any to trust all of them are the guess.
-        used = twice if twice.any() else np.ones(len(H), dtype=np.bool_)
+        used = np.flatnonzero(twice if twice.any() else np.ones(len(H), dtype=np.bool_))
+        used = used[:: max(1, -(-len(used) // _MEASURED))]
         rebuilt = back(H[used] + given.shift)
-        if case.bounds is not None and used.any():
-            true = case.truth[which[used]]
+        if case.bounds is not None and len(used):
+            true = case.truth[_nearest_rows(H[used], Z)]
             measures["psnr"] = psnr(case.raw(rebuilt), case.raw(true), case.bounds)
         rebuilt = case.raw(rebuilt)
     else:
@@ -171,5 +173,40 @@ def _as_rows(case: Case) -> Any:
     return (np.asarray, np.asarray) if same and case.received.of_rows else None
 
 
-def _nearest_other(H: Array) -> Array:
-    return np.asarray(cKDTree(H).query(H, 2)[0][:, 1])
+def _have_doubles(H: Array, same: float) -> NDArray[np.bool_]:
+    """Return which vectors another one is equal to: neighbours along one direction are compared."""
+    along = H @ _direction(H.shape[1])
+    order = np.argsort(along)
+    found = np.zeros(len(H), dtype=np.bool_)
+    for step in range(1, 6):
+        left, right = order[:-step], order[step:]
+        near = along[right] - along[left] <= same
+        left, right = left[near], right[near]
+        D = H[left] - H[right]
+        equal = np.vecdot(D, D) <= same**2
+        found[left[equal]] = found[right[equal]] = True
+    return found
+
+
+def _equal_rows(H: Array, Z: Array, same: float) -> NDArray[np.intp]:
+    """Return the row of Z that each vector is equal to, or -1."""
+    along = Z @ _direction(Z.shape[1])
+    order = np.argsort(along)
+    places = np.searchsorted(along[order], H @ _direction(Z.shape[1]))
+    found = np.full(len(H), -1, dtype=np.intp)
+    for step in (-2, -1, 0, 1):
+        row = order[np.clip(places + step, 0, len(Z) - 1)]
+        D = H - Z[row]
+        found[np.vecdot(D, D) <= same**2] = row[np.vecdot(D, D) <= same**2]
+    return found
+
+
+def _nearest_rows(H: Array, Z: Array) -> NDArray[np.intp]:
+    lengths = np.vecdot(Z, Z)
+    blocks = (H[start : start + _BLOCK] for start in range(0, len(H), _BLOCK))
+    return np.concatenate([np.argmin(lengths - 2.0 * block @ Z.T, axis=1) for block in blocks])
+
+
+def _direction(d: int) -> Array:
+    direction = np.random.default_rng(0).standard_normal(d)
+    return np.asarray(direction / np.linalg.norm(direction))

@@ -30,8 +30,8 @@ SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_MAP_SEEDS", "100,101,102"
 ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))
 MAPS = os.environ.get("FEDSPAN_LEAK_MAPS", "sums,centers,lloyd,noisy,distances").split(",")
 SITES = 10
-#: Without the guard of the sums: Lloyd's algorithm to the end.
-LLOYD = {"least_rows": 1, "k_means_rounds": 15}
+#: Without the guard of the sums: Lloyd's algorithm to the end, for two codebooks.
+LLOYD = {"least_rows": 1, "k_means_rounds": 15, "codebooks": 2}
 NOISE = fs.privacy.GaussianCenters(8.0, 1e-5, clip=7.0, center=0.13)
 
 

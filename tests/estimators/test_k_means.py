@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
+from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
-from fedspan.errors import FedspanError, InputError, PolicyError
+from fedspan.errors import FedspanError, InputError, PolicyError, QuorumError
+from fedspan.protocols import closest_rows, guarded_sums
 from fedspan.protocols import federated_k_means as protocol
 
 
@@ -27,7 +29,7 @@ def test_any_split_is_the_pooled_lloyd_of_scikit_learn(seed, sites, shift):
     X = blobs(120, seed=seed, apart=2.0)[0] + shift
     init = X[rng.choice(120, 5, replace=False)]
     pooled = KMeans(5, init=init, n_init=1, algorithm="lloyd").fit(X)
-    found = fs.FedKMeans(5, init=init, least_rows=1).fit(X, sites=rng.integers(0, sites, 120))
+    found = fs.FedKMeans(5, init=init).fit(X, sites=rng.integers(0, sites, 120))
     np.testing.assert_allclose(found.cluster_centers_, pooled.cluster_centers_, atol=1e-9 * max(1.0, shift))
     np.testing.assert_array_equal(found.labels_, pooled.labels_)
     assert found.inertia_ == pytest.approx(pooled.inertia_, rel=1e-9)
@@ -70,30 +72,127 @@ def test_more_starts_keep_the_best_of_them():
 def test_centres_with_too_few_rows_stay_where_they_are():
     X = np.array([[0.0], [0.1], [0.2], [0.3], [0.4], [50.0], [51.0]])
     start = [[0.0], [49.0], [-99.0]]
-    model = fs.FedKMeans(3, init=start, least_rows=3).fit(X, sites=np.arange(7) % 2)
-    np.testing.assert_allclose(model.cluster_centers_, [[0.2], [49.0], [-99.0]])
-    np.testing.assert_array_equal(model.cluster_sizes_, [5, 2, 0])
-    assert model.run_.metric("small_centres")[0] == 2
     moved = fs.FedKMeans(3, init=start, least_rows=2).fit(X)
     np.testing.assert_allclose(moved.cluster_centers_, [[0.2], [50.5], [-99.0]])
+    # The sum of the five would tell that of the two, which is what is left of all rows.
+    model = fs.FedKMeans(3, init=start, least_rows=3).fit(X, sites=np.arange(7) % 2)
+    np.testing.assert_allclose(model.cluster_centers_, start)
+    np.testing.assert_array_equal(model.cluster_sizes_, [5, 2, 0])
+    assert model.run_.metric("small_centres")[0] == 2
+    more = np.r_[X, [[-98.0]]]
+    model = fs.FedKMeans(3, init=start, least_rows=3).fit(more, sites=np.arange(8) % 2)
+    np.testing.assert_allclose(model.cluster_centers_, [[0.2], [49.0], [-99.0]])
 
 
-def test_no_sum_of_few_rows_is_asked_for_and_no_centre_is_a_row(monkeypatch):
-    X = np.r_[blobs(90, k=3)[0], [[1e3, 0, 0, 0]], [[0, 1e3, 0, 0]]]  # two rows far from all others
-    totals = []
-    whole = fs.Federation.sum
+@fs.step
+def own_rows(site):
+    return {"X": site.X}
+
+
+def sets_of_sums(monkeypatch):
+    """Return the list that the sets (rows,) of every sum that is asked for will be in, by round and codebook."""
+    found = []
+    summed = fs.Federation.sum
 
     def spied(self, step, **payload):
-        total = whole(self, step, **payload)
-        if step is protocol.local_means:
-            totals.append(total["counts"])
-        return total
+        if step in (guarded_sums.local_guarded_means, protocol.local_means):
+            X = np.concatenate([reply["X"] for reply in self.ask(own_rows).ok.values()])
+            for C, wanted in zip(payload["centres"], payload["wanted"], strict=True):
+                labels = np.square(X[:, None] - C).sum(axis=2).argmin(axis=1)
+                found.append([labels == centre for centre in np.flatnonzero(wanted)])
+        return summed(self, step, **payload)
 
     monkeypatch.setattr(fs.Federation, "sum", spied)
-    model = fs.FedKMeans(12, n_init=2, random_state=0).fit(X, sites=np.arange(92) % 4)
-    assert min(counts.min() for counts in totals) >= 5
+    return found
+
+
+def differences(sums):
+    flat = np.array([rows for book in sums for rows in book]).astype(int)
+    sizes = flat.sum(axis=1)
+    return (sizes[:, None] + sizes - 2 * flat @ flat.T)[np.triu_indices(len(flat), 1)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("least_rows", [3, 5])
+def test_no_two_guarded_sums_differ_by_few_rows(monkeypatch, seed, least_rows):
+    X = np.r_[blobs(400, k=7, apart=2.0, seed=seed)[0], [[1e3, 0, 0, 0]], [[0, 1e3, 0, 0]]]  # two far from all others
+    sums = sets_of_sums(monkeypatch)
+    model = fs.FedKMeans(20, n_init=3, max_iter=8, random_state=seed, least_rows=least_rows)
+    model.fit(X, sites=np.arange(len(X)) % 4)
+    assert len(sums) > 6
+    assert min(rows.sum() for book in sums for rows in book) >= least_rows
+    assert differences(sums).min() >= least_rows
+    left = np.array([len(X) - sum(rows.sum() for rows in book) for book in sums if book])
+    assert ((left == 0) | (left >= least_rows)).all()
     apart = np.linalg.norm(X[:, None] - model.cluster_centers_, axis=2)
-    assert apart.min() > 1e-3
+    assert apart.min() > 1e-3  # no centre is a row
+    sums.clear()
+    monkeypatch.setattr(protocol, "GuardedSums", Unguarded)
+    model.fit(X, sites=np.arange(len(X)) % 4)
+    assert differences(sums).min() < least_rows  # what the guard is for
+
+
+class Unguarded(guarded_sums.GuardedSums):
+    def _chosen(self, counts, differ, which):
+        return counts >= self.least_rows, np.full(counts.shape, -1)
+
+
+def test_codebooks_that_find_the_same_groups_share_their_sums(monkeypatch):
+    X = np.repeat(9.0 * np.eye(4), 10, axis=0) + 0.1 * np.random.default_rng(0).normal(size=(40, 4))
+    sums = sets_of_sums(monkeypatch)
+    model = fs.FedKMeans(4, n_init=5, random_state=1, least_rows=5).fit(X, sites=np.arange(40) % 3)
+    assert differences(sums).min() >= 5
+    assert len({tuple(rows) for book in sums for rows in book}) == sum(map(len, sums))
+    assert model.inertia_ < 4.0
+
+
+def test_guarded_sums_are_near_lloyd_and_the_same_for_any_split():
+    X, y = blobs(600, k=12, d=8)
+    one = fs.FedKMeans(12, random_state=0, n_init=3, least_rows=5).fit(X)
+    many = fs.FedKMeans(12, random_state=0, n_init=3, least_rows=5).fit(X, sites=np.arange(600) % 7)
+    np.testing.assert_allclose(many.cluster_centers_, one.cluster_centers_, atol=1e-9)
+    assert one.inertia_ < 1.5 * KMeans(12, n_init=3, random_state=0).fit(X).inertia_
+    assert adjusted_rand_score(y, one.labels_) > 0.8
+
+
+def test_a_site_gives_no_sums_of_sets_that_it_did_not_compare():
+    fed = fs.federate(blobs(40)[0], sites=np.arange(40) % 2)
+    C, wanted = np.zeros((1, 2, 4)), np.ones((1, 2), dtype=bool)
+    others = np.zeros((1, 2, 1, 3), dtype=np.int32)
+    with pytest.raises(QuorumError, match="sums are given only of sets that were counted"):
+        fed.sum(guarded_sums.local_guarded_means, centres=C, wanted=wanted, number=0)
+    fed.sum(guarded_sums.local_overlaps, centres=C, others=others)
+    with pytest.raises(QuorumError, match="sums are given only of sets that were counted"):
+        fed.sum(guarded_sums.local_guarded_means, centres=C + 1, wanted=wanted, number=0)
+    assert fed.sum(guarded_sums.local_guarded_means, centres=C, wanted=wanted, number=0)["counts"].sum() == 40
+    with pytest.raises(QuorumError, match="sums are given only of sets that were counted"):
+        fed.sum(guarded_sums.local_guarded_means, centres=C, wanted=wanted, number=1)
+
+
+def lloyd(X, C, rounds):
+    """Pooled Lloyd; of centres that are equally far, to rounding, the first has the row."""
+    for _ in range(rounds):
+        D = np.square(X[:, None] - C).sum(axis=2)
+        labels = (D.min(axis=1, keepdims=True) + 1e-9 >= D).argmax(axis=1)
+        C = np.array([X[labels == j].mean(axis=0) if (labels == j).any() else C[j] for j in range(len(C))])
+    return C
+
+
+@pytest.mark.parametrize("table", ["iris", "digits 0-4", "tenths"])
+def test_ties_fall_alike_for_any_split_and_as_in_pooled_lloyd(table):
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = {
+            "iris": load_iris().data,
+            "digits 0-4": rng.integers(0, 5, (150, 2)).astype(float),
+            "tenths": rng.integers(0, 9, (150, 3)) / 10 + 1e3,
+        }[table]
+        k = int(rng.integers(3, 20))
+        init = X[rng.choice(150, k, replace=False)]
+        expected = lloyd(X - X.mean(axis=0).round(), init - X.mean(axis=0).round(), 25) + X.mean(axis=0).round()
+        for sites in (np.zeros(150, int), np.arange(150) % 3, np.arange(150) % 10, rng.integers(0, 7, 150)):
+            found = fs.FedKMeans(k, init=init, max_iter=25, tol=0.0).fit(X, sites=sites)
+            np.testing.assert_allclose(found.cluster_centers_, expected, atol=1e-9)
 
 
 def test_labels_stay_at_the_sites_of_a_federation_unless_they_are_posted():
@@ -165,8 +264,8 @@ def test_hostile_sums_get_a_sentence():
 
 def test_the_labels_of_both_sums_of_a_round_are_computed_once(monkeypatch):
     calls = []
-    whole = protocol.closest
-    monkeypatch.setattr(protocol, "closest", lambda X, C: calls.append(1) or whole(X, C))
+    whole = closest_rows.closest
+    monkeypatch.setattr(closest_rows, "closest", lambda X, C: calls.append(1) or whole(X, C))
     X, _ = blobs(100)
     model = fs.FedKMeans(3, init=X[:3], max_iter=4, tol=0.0).fit(X)
     assert len(calls) == model.n_iter_  # that of the last round stands for the inertia: the centres moved no more
@@ -176,8 +275,8 @@ def test_the_labels_of_both_sums_of_a_round_are_computed_once(monkeypatch):
 def test_blocks_change_nothing(monkeypatch):
     X, _ = blobs(200)
     whole = fs.FedKMeans(6, random_state=0).fit(X.astype(np.float32))
-    monkeypatch.setattr(protocol, "_BLOCK_BYTES", 8 * 6 * 20)
-    monkeypatch.setattr(protocol, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(closest_rows, "_BLOCK_BYTES", 8 * 6 * 20)
+    monkeypatch.setattr(closest_rows, "_KEPT_BYTES", 0)
     parts = fs.FedKMeans(6, random_state=0).fit(X.astype(np.float32))
     np.testing.assert_allclose(parts.cluster_centers_, whole.cluster_centers_, atol=1e-10)
     assert parts.transform(X[:3].astype(np.float32)).dtype == np.float32

@@ -356,3 +356,55 @@ def test_the_lines_of_the_page_run(capsys):
     said = capsys.readouterr().out
     assert said.startswith("(64, 64) (")
     assert "epsilon 8 (accountant: 8) at delta 1e-05 for one row of one site added or removed" in said
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("noise", [False, True])
+@both
+def test_rows_that_are_all_the_same_or_of_two_values_are_at_as_many_places(share, noise):
+    if noise and share == "sums":
+        pytest.skip("noise goes with share='centers'")
+    privacy = fs.privacy.GaussianCenters(8.0, 1e-5, clip=9.0, center=1.0) if noise else None
+    for values in (np.ones((1, 4)), np.array([[0.0, 1, 2, 3], [5, 5, 5, 5]])):
+        X = np.repeat(values, 60 // len(values), axis=0)
+        settings = {"grid": 16}  # all 300 rounds: the map shrinks to a point
+        model = fs.FedTSNE(share=share, privacy=privacy, random_state=0, sums_settings=settings)
+        Y = model.fit(X, sites=np.arange(60) % 10).embedding_
+        assert np.isfinite(Y).all()
+        assert len(np.unique(Y.round(6), axis=0)) == len(values)
+
+
+def test_a_quarter_of_the_rounds_is_exaggerated_unless_it_is_said():
+    assert protocol.Layout().early == 75
+    assert protocol.Layout(rounds=5).early == 1
+    assert protocol.Layout(rounds=5, exaggeration_rounds=5).early == 5
+    make(sums_settings={"rounds": 5, "exaggeration_rounds": None}).fit(blobs(60)[0])
+
+
+def test_settings_are_a_dict():
+    with pytest.raises(InputError, match=r"sums_settings=\[1\] must be a dict of settings"):
+        fs.FedTSNE(share="sums", sums_settings=[1]).fit(blobs(60)[0])
+
+
+def test_noise_on_centres_is_told_where_it_goes():
+    privacy = fs.privacy.GaussianCenters(8.0, 1e-5, clip=9.0)
+    with pytest.raises(InputError, match=r"goes with share='centers': no noise"):
+        fs.FedTSNE(share="sums", privacy=privacy).fit(blobs(60)[0])
+
+
+def test_the_record_has_only_settings_that_count():
+    model = make("centers", sums_settings={"rounds": 3, "exaggeration_rounds": 1}).fit(blobs(60)[0])
+    assert not {"n_landmarks", "method", "perplexity", "rounds"} & set(model.run_.settings)
+    assert {"share", "sums_settings", "post_positions", "random_state"} <= set(model.run_.settings)
+
+
+@pytest.mark.parametrize("model", [fs.FedUMAP(), fs.FedSpectralClustering(2), fs.FedTSNE()])
+def test_posted_distances_are_refused_under_secure_sums_before_any_contact(model, monkeypatch):
+    def contacted(*_, **__):
+        raise AssertionError("a site was contacted")
+
+    fed = fs.federate(blobs(60)[0], sites=np.arange(60) % 4, policy=fs.Policy(secure_sum=True))
+    monkeypatch.setattr(fs.Federation, "_call", contacted)
+    monkeypatch.setattr(fs.Federation, "_combined", contacted)
+    with pytest.raises(PolicyError, match=rf"{type(model).__name__}\(share='distances'\) needs the replies"):
+        model.fit(fed)

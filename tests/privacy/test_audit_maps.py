@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.linalg.closest import rounded_mean
 from fedspan.linalg.grid_repulsion import Grid
 from fedspan.privacy.audit import Received, ReceivedMap, audit, from_model, from_run
 from fedspan.privacy.audit.follow import followed, lone_rows
+from fedspan.privacy.audit.given_sums import GivenSums
 
 GRID = Grid(np.zeros(2), 1.0, 20)
 
@@ -134,7 +136,8 @@ def test_a_run_and_its_model_say_the_same(run):
         by_name(audit(source, truth=truth, public=public, **more))
         for source, more in ((folder, {"model": model}), (model, {}))
     )
-    assert set(by_run) - set(by_model) == {"histograms: rows alone in a cell"}
+    assert set(by_run) - set(by_model) == {"histograms: rows alone in a cell", "k-means sums: differences"}
+    assert by_run["k-means sums: differences"].measures["exact"] == 0.0
     for name, entry in by_model.items():
         assert entry.measures == pytest.approx(by_run[name].measures, rel=1e-4)
     held = from_run(folder, model=model)
@@ -143,10 +146,64 @@ def test_a_run_and_its_model_say_the_same(run):
     assert held.histograms[-1].sum() == pytest.approx(120)
 
 
-def test_a_journal_alone_has_histograms(run):
+def test_a_journal_alone_has_histograms_and_sums(run):
     _, folder, truth, public = run
     card = audit(folder, truth=truth, public=public)
-    assert [entry.attack for entry in card.entries] == ["histograms: rows alone in a cell"]
+    assert [entry.attack for entry in card.entries] == ["histograms: rows alone in a cell", "k-means sums: differences"]
+    assert any("The centres are the sums in the journal over their numbers" in remark for remark in card.remarks)
+    assert not card.entries[1].measures  # along axes that the journal alone does not say
+
+
+def test_positions_that_a_journal_keeps_are_attacked_and_it_is_said(run, tmp_path):
+    _, _, truth, public = run
+    X, sites = np.concatenate(list(truth.values())), np.repeat(list(truth), [len(rows) for rows in truth.values()])
+    settings = {"rounds": 8, "codebooks": 2}
+    with fs.federate(X, sites=sites, run_dir=tmp_path, policy=fs.Policy(secure_sum=True)) as fed:
+        model = fs.FedTSNE(share="sums", sums_settings=settings, random_state=0).fit(fed)
+    card = audit(tmp_path, model=model, truth=truth, public=public)
+    assert "positions: nearest centres" in by_name(card)
+    assert any("has their state: every row's position" in remark for remark in card.remarks)
+    assert from_run(tmp_path, model=model).map.positions.shape == (120, 2)
+
+
+def two_rounds():
+    """Sums of two rounds by hand: row 2 goes from the first centre to the second, about the mean 3.5."""
+    X = np.array([[0.0], [1.0], [2.5], [5.0], [6.0], [6.5]])
+    first, second = [[0, 1, 2], [3, 4, 5]], [[0, 1], [2, 3, 4, 5]]
+    shift = rounded_mean(X.mean(axis=0), X.var(axis=0))
+    sums = np.array([(X[rows] - shift).sum(axis=0) for rows in first + second])
+    return X, GivenSums(sums, np.array([3, 3, 2, 4]), shift, 6, 2)
+
+
+def test_a_row_that_changes_its_centre_is_read_from_the_sums():
+    X, given = two_rounds()
+    card = audit(Received("toy", "journal", sums=given, of_rows=True), truth=X, bounds=(0.0, 7.0))
+    (entry,) = card.entries
+    assert entry.attack == "k-means sums: differences"
+    # Where it left and where it came; and what the two centres differ by, before and after.
+    assert entry.facts["found_twice"] == 4
+    assert entry.facts["right_of_found_twice"] == 0.5
+    assert entry.facts["exact_rows"] == 1
+    assert entry.measures["exact"] == pytest.approx(1 / 6)
+    assert np.isclose(entry.rebuilt, 2.5).sum() == 2
+    assert "Of 4 differences" in entry.verdict
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_lloyd_gives_rows_away_and_guarded_sums_do_not(secure, tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    sites = np.arange(300) % 3
+    truth = {str(site): X[sites == site] for site in range(3)}
+    found = {}
+    for least_rows in (1, 5):
+        policy = fs.Policy(secure_sum=secure)
+        with fs.federate(X, sites=sites, run_dir=tmp_path / str(least_rows), policy=policy) as fed:
+            fs.FedKMeans(10, random_state=0, max_iter=30, least_rows=least_rows).fit(fed)
+        found[least_rows] = by_name(audit(tmp_path / str(least_rows), truth=truth))["k-means sums: differences"]
+    assert found[1].facts["exact_rows"] > 10
+    assert found[1].facts["found_twice"] > 10
+    assert found[5].facts["exact_rows"] == 0
+    assert found[5].facts["found_twice"] == 0
 
 
 def test_a_map_that_posted_nothing(run):

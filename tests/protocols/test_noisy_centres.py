@@ -217,7 +217,8 @@ def test_the_record_says_what_is_covered():
     assert spent.worst == pytest.approx(8.0)
     assert "for one row of one site added or removed" in spent.sentence()
     assert "secure sums of 4 or more sites, at most 1 of which may tell" in spent.sentence()
-    assert not spent.leaves_out
+    assert "does not cover positions of rows on the map, which were not posted, should they be" in spent.sentence()
+    assert "nor the numbers of rows that sites tell of their tables, which the head of a journal" in spent.sentence()
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class FedEstimator(BaseEstimator):
         needs = self._single_replies()
         if needs is not None:
             fed.need_single_replies(f"{type(self).__name__}{needs}")
-        settings = {**self.get_params(deep=False), "random_state": self._seed()}
+        settings = {**self._settings_that_count(), "random_state": self._seed()}
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
             agreed = run
@@ -72,6 +72,10 @@ class FedEstimator(BaseEstimator):
             self.sites_ = agreed.sites
             yield agreed
             self.run_ = run.record
+
+    def _settings_that_count(self) -> dict[str, Any]:
+        """Return the parameters that have an effect, for the record of the run."""
+        return dict(self.get_params(deep=False))
 
     def _single_replies(self) -> str | None:
         """Return which parameters need the replies of single sites, as a call has them, or ``None`` for sums alone."""

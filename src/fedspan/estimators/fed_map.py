@@ -108,6 +108,9 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         X = self._validated(X)
         return place_on_map(X, **self._lens()).astype(X.dtype, copy=False)
 
+    def _single_replies(self) -> str | None:
+        return f"(share={self.share!r})"
+
     @abstractmethod
     def _check_layout(self) -> None:
         """Refuse parameters of the layout that cannot work."""

@@ -25,11 +25,15 @@ Matrix = NDArray[np.float64]
 class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, PostedRows):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
-    **What leaves a site**: sums over its rows, never a row. In each round the number of rows closest to each centre and
-    the sum of all squared distances; then, for centres that at least `least_rows` rows of all sites are closest to, the
-    sum of these rows, their number and their squared distances. Before, sums and squares of the columns. With
-    ``Policy(secure_sum=True)`` the coordinator sees only the totals over all sites. The labels of rows leave a site
-    only with `post_labels`. That is not differential privacy: a centre is a mean of few rows.
+    **What leaves a site**: sums over its rows. In each round the number of rows closest to each centre and the sum of
+    all squared distances; then the sum of the rows of each centre, their number and their squared distances. Before,
+    sums and squares of the columns. With ``Policy(secure_sum=True)`` the coordinator sees only the totals over all
+    sites. The labels of rows leave a site only with `post_labels`.
+
+    **These sums give single rows away**, also as totals: where a centre gains or loses one row in a round,
+    the difference of its two sums is that row, and the sum of a centre of one row is the row. Lloyd's algorithm cannot
+    do without them. ``least_rows=5`` guards the sums: none is of fewer than 5 rows, and no two differ by fewer; see
+    ``docs/leaks.md`` for what an attack gets of both. That is not differential privacy: a centre is a mean of few rows.
 
     Parameters
     ----------
@@ -42,10 +46,10 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
     tol : float, default=1e-4
         As in scikit-learn: a start is done when the squares of its centres' moves add up to at most this part of the
         mean variance of the columns.
-    least_rows : int, default=5
-        A centre with fewer rows stays where it is, at a mean of at least as many or where it was drawn or given, so
-        that no centre is a row; no sum of fewer is asked for. Centres without rows stay, too. 1: every centre that has
-        rows is their mean.
+    least_rows : int, default=1
+        1: Lloyd's algorithm. More: no sum of fewer rows is asked for, and no two sums that differ by fewer, of whatever
+        rounds, starts and centres. A centre for which that would be needed stays where it is: the result is near to
+        that of Lloyd's algorithm, and no centre is a row. The start is another one, around draws.
     post_labels : bool, default=False
         Whether the sites of a federation post the labels of their rows. That needs single replies.
     random_state : int, optional
@@ -86,7 +90,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 1e-4,
-        least_rows: int = 5,
+        least_rows: int = 1,
         post_labels: bool = False,
         random_state: Any = None,
         verbose: int = 0,

@@ -120,9 +120,10 @@ class PrivateMaps(FedMap):
         if self.privacy is None:
             return
         if self.share == "sums":
+            share = "centers" if isinstance(self.privacy, GaussianCenters) else "distances"
             raise InputError(
-                f"privacy={self.privacy!r} goes with share='centers' or 'distances': no noise covers the sums of every "
-                "round of share='sums'"
+                f"privacy={self.privacy!r} goes with share={share!r}: no noise covers the sums of every round of "
+                "share='sums'"
             )
         if not isinstance(self.privacy, GaussianCenters):
             raise InputError(
@@ -141,6 +142,8 @@ class PrivateMaps(FedMap):
                     f"{name}={value!r} has no effect with share={self.share!r}, and must be left as it is: use "
                     "sums_settings"
                 )
+        if self.sums_settings is not None and not isinstance(self.sums_settings, Mapping):
+            raise InputError(f"sums_settings={self.sums_settings!r} must be a dict of settings, or None")
         given = dict(self.sums_settings or {})
         book: type[Codebooks | NoisyBook] = Codebooks if self.privacy is None else NoisyBook
         names = {kind: [field.name for field in fields(kind)] for kind in (Layout, book)}
@@ -150,6 +153,10 @@ class PrivateMaps(FedMap):
                 raise InputError(f"sums_settings has {name!r}, and may have {allowed}")
         parts = {kind: {name: given[name] for name in names[kind] if name in given} for kind in names}
         return Layout(**parts[Layout]), book(**parts[book])
+
+    def _settings_that_count(self) -> dict[str, Any]:
+        unused = ("post_positions", "sums_settings") if self.share == "distances" else _OF_DISTANCES
+        return {name: value for name, value in super()._settings_that_count().items() if name not in unused}
 
     def _single_replies(self) -> str | None:
         if self.share == "distances":

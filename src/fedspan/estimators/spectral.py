@@ -115,6 +115,9 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         self.random_state = random_state
         self.verbose = verbose
 
+    def _single_replies(self) -> str | None:
+        return f"(share={self.share!r})"
+
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Cluster the rows of a table (with ``sites``) or a federation."""
         settings = checked_settings(self)

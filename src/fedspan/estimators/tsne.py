@@ -44,10 +44,10 @@ class FedTSNE(PrivateMaps):
         Whether the sites of a federation post the positions of their rows (``share="sums"`` or ``"centers"``). That
         needs single replies.
     sums_settings : dict, optional
-        Settings of maps of sums: ``rounds=300``, ``exaggeration_rounds=75``, ``grid=64``, ``neighbours=30``,
-        ``perplexity=10.0``, ``own_neighbours=15``, ``own_perplexity=10.0``, ``own_share=0.25`` (see
-        `fedspan.protocols.private_map.Layout`), ``codebooks=6``, ``rows_per_centre=17.0``, ``least_rows=5``,
-        ``axes=50``, ``k_means_rounds=15`` (see `fedspan.protocols.map_centres.Codebooks`). With `privacy` the latter
+        Settings of maps of sums: ``rounds=300``, ``exaggeration_rounds`` (a quarter of them), ``grid=64``,
+        ``neighbours=30``, ``perplexity=10.0``, ``own_neighbours=15``, ``own_perplexity=10.0``, ``own_share=0.25`` (see
+        `fedspan.protocols.private_map.Layout`), ``codebooks=8``, ``rows_per_centre=17.0``, ``least_rows=5``,
+        ``axes=50``, ``k_means_rounds=3`` (see `fedspan.protocols.map_centres.Codebooks`). With `privacy` the latter
         are ``centres`` and ``axes`` (default: by the number of rows and the budget), ``k_means_rounds=5`` and
         ``least_rows=5`` (see `fedspan.protocols.noisy_centres.NoisyBook`).
     n_components : int, default=2

@@ -81,6 +81,10 @@ class Grid:
 _CORNERS_APART = np.array([[0, 1, 1, 2], [1, 0, 2, 1], [1, 2, 0, 1], [2, 1, 1, 0]], dtype=np.float64)
 
 
+#: Half the width of a grid, at least: points that are all at one place, in units where q falls to a half at 1.
+_LEAST_HALF = 1e-4
+
+
 def grid_around(histogram: Array, grid: Grid, grow: float, few: float) -> Grid:
     """Return a square grid around the points of a histogram, `grow` times as wide as they extend, of the same size.
 
@@ -88,7 +92,7 @@ def grid_around(histogram: Array, grid: Grid, grow: float, few: float) -> Grid:
     """
     bounds = np.array([_extent(histogram.sum(axis=1 - axis), few) for axis in (0, 1)], dtype=np.float64)
     lows, highs = (grid.low[:, None] + grid.cell * bounds).T
-    half = 0.5 * max(float(np.max(highs - lows)), 0.5 * grid.cell) * grow
+    half = max(0.5 * max(float(np.max(highs - lows)), 0.5 * grid.cell) * grow, _LEAST_HALF)
     return Grid(0.5 * (lows + highs) - half, 2.0 * half / (grid.size - 1), grid.size)
 
 

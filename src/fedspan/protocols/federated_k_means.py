@@ -1,21 +1,19 @@
 """k-means by sums: Lloyd's algorithm on rows that stay at their sites, for several starts at the same time.
 
-A round has two sums. First how many rows are closest to each centre; then, only for centres that have at least
-`least_rows` of them over all sites, the sum of these rows. So no sum of fewer rows is ever asked for, and a centre is
-the mean of at least that many rows, or a point that was drawn or given: never a row. From the same start any split of
-the rows gives the centres of Lloyd's algorithm on the pooled rows.
+A round has two sums: how many rows are closest to each centre, and the sums of the rows of those that have any. From
+the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. That is exact, and tells
+much: where a centre gets or loses one row from a round to the next, the difference of its two sums is this row.
 
-The start needs sums, too: beginning with the mean, centres are split where the squared distances are (the weights of
-k-means++, Arthur and Vassilvitskii 2007, by clusters instead of rows), four times as many from stage to stage. A new
-centre is its parent moved a little: in many dimensions a point that is drawn like a row is closer to no row. Where
-there are rows enough three times as many centres are made, and then clustered by their weights at the coordinator, as
-in k-means|| (Bahmani et al. 2012).
+With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer rows, and no two differ by fewer. Then a
+centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not it.
+
+Where no start is given it is made by sums, too (`k_means_starts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,27 +23,16 @@ from scipy.sparse import csr_array
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.linalg.closest import closest, squared_apart
-from fedspan.linalg.clusters import k_means
-from fedspan.protocols.blocks import n_columns
+from fedspan.linalg.closest import rounded_mean, squared_apart
+from fedspan.protocols.closest_rows import labelled
+from fedspan.protocols.guarded_sums import GuardedSums
+from fedspan.protocols.k_means_starts import Moved, drawn_start, split_start
 from fedspan.protocols.lenses import standardize
 from fedspan.protocols.moments import Moments, moments
 from fedspan.protocols.whole_totals import whole
 
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
-
-#: Rows as the lenses show them are kept at a site up to this size; larger ones are made anew for every call.
-_KEPT_BYTES = 2**30
-_BLOCK_BYTES = 2**23
-#: How many times as many centres from stage to stage of the start, and how far a new one is from its parent, in units
-#: of the root mean squared distance of the parent's rows.
-_GROWTH = 4
-_NUDGE = 0.2
-#: Rounds of the start with all centres, after each of which those with too few rows are placed anew.
-_SETTLING = 3
-#: So many times as many centres as are wanted, where there are rows enough; these are then clustered by their weights.
-_CANDIDATES = 3
 
 
 @dataclass(frozen=True)
@@ -63,7 +50,7 @@ class KMeansRuns:
 def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: how many of its rows are closest to each centre, and the sum of the squared distances."""
     counts, inertia = np.zeros(centres.shape[:2], dtype=np.int64), np.zeros(len(centres))
-    for X, labels in _labelled(site, centres):
+    for X, labels in labelled(site, centres):
         inertia += squared_apart(X, centres, labels).sum(axis=0)
         for book, own in enumerate(labels.T):
             counts[book] += np.bincount(own, minlength=centres.shape[1])
@@ -75,7 +62,7 @@ def local_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_]) -> dict[
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
     b, k, d = centres.shape
     sums, counts, spread = np.zeros((b * k, d)), np.zeros(b * k, dtype=np.int64), np.zeros(b * k)
-    for X, labels in _labelled(site, centres):
+    for X, labels in labelled(site, centres):
         cells = (labels + k * np.arange(b)).ravel()
         rows = np.repeat(np.arange(len(X)), b)
         sums += csr_array((np.ones(len(cells)), (cells, rows)), shape=(b * k, len(X))) @ X
@@ -93,7 +80,7 @@ def federated_k_means(
     n_init: int = 1,
     max_iter: int = 300,
     tol: float = 1e-4,
-    least_rows: int = 5,
+    least_rows: int = 1,
     names: tuple[str, ...] | None = None,
 ) -> KMeansRuns:
     """Return the centres that `n_init` starts lead to.
@@ -103,14 +90,15 @@ def federated_k_means(
     n_clusters : int
         k. Up per site and round: k whole numbers, and at most k (d + 2) numbers; down k d; times the number of starts.
     init : array (k, d), optional
-        The start; default: `n_init` starts from sums. A centre that has fewer than `least_rows` rows stays where it is.
+        The start; default: `n_init` starts from sums.
     n_init : int, default=1
         Starts, all of which make their rounds in the same calls.
     max_iter : int, default=300
     tol : float, default=1e-4
         A start is done when the squares of its centres' moves add up to at most `tol` times the mean variance.
-    least_rows : int, default=5
-        Sums of fewer rows are not asked for.
+    least_rows : int, default=1
+        No sum of fewer rows is asked for, and no two that differ by fewer; a centre for which that would be needed
+        stays where it is. 1: Lloyd's algorithm, without any guard.
     names : tuple of str, optional
         Of the columns, for what is said about values that are not finite.
     """
@@ -125,40 +113,37 @@ def federated_k_means(
         raise InputError(
             f"n_samples={found.n} is fewer than least_rows={least_rows}: no centre could have as many, so there is none"
         )
-    # Sites see their rows about the mean: no offset of the data costs digits.
-    about = fed.apply(standardize, mean=found.mean, scale=None, double=True)
-    C = _split_start(about, found, n_clusters, n_init, least_rows) if init is None else (init - found.mean)[None]
+    # No offset of the data costs digits, and no last bit of the mean, which depends on the split, has a say in ties.
+    shift = rounded_mean(found.mean, found.variance)
+    about = fed.apply(standardize, mean=shift, scale=None, double=True)
+    guarded = least_rows > 1
+    move = GuardedSums(about, least_rows).moved if guarded else partial(_moved, about)
+    if init is not None:
+        C = (init - shift)[None]
+    else:
+        start = drawn_start if guarded else split_start
+        C = start(move, fed.rng, found, n_clusters, n_init, least_rows)
     least_move = tol * float(found.variance.mean())
     rounds, going = np.zeros(len(C), dtype=np.int64), np.ones(len(C), dtype=np.bool_)
     for _ in fed.rounds(max_iter):
-        moved = _moved(about, C, least_rows)
-        fed.log(inertia=float(moved.inertia.min()), small_centres=int((moved.counts < least_rows).sum()))
-        shift = np.sum((moved.centres - C) ** 2, axis=(1, 2))
-        C = np.where(going[:, None, None], moved.centres, C)
+        now = move(C[going])
+        fed.log(inertia=float(now.inertia.min()), small_centres=int((now.counts < least_rows).sum()))
         rounds += going
-        going &= shift > least_move
+        moves = np.sum((now.centres - C[going]) ** 2, axis=(1, 2))
+        C[going] = now.centres
+        going[going] = moves > least_move
         if not going.any():
             fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more")
     last = whole(about.sum(local_counts, centres=C), counts=C.shape[:2], inertia=(len(C),))
     fed.log(inertia=float(last["inertia"].min()))
-    return KMeansRuns(C + found.mean, last["counts"], last["inertia"], rounds, found)
+    return KMeansRuns(C + shift, last["counts"], last["inertia"], rounds, found)
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """Centres after one round; how many rows each had before, their squared distances to it after, and all before."""
-
-    centres: Matrix
-    counts: Counts
-    spread: Matrix
-    inertia: Matrix
-
-
-def _moved(about: Federation, C: Matrix, least_rows: int) -> _Moved:
-    """Move each centre that has enough rows to their mean."""
+def _moved(about: Federation, C: Matrix) -> Moved:
+    """Move each centre that has rows to their mean."""
     first = whole(about.sum(local_counts, centres=C), counts=C.shape[:2], inertia=(len(C),))
-    wanted = first["counts"] >= least_rows
-    moved, counts, spread = C.copy(), np.where(wanted, 0, first["counts"]), np.zeros(C.shape[:2])
+    wanted = first["counts"] > 0
+    moved, counts, spread = C.copy(), np.zeros_like(first["counts"]), np.zeros(C.shape[:2])
     if wanted.any():
         some = (int(wanted.sum()),)
         total = whole(
@@ -166,84 +151,9 @@ def _moved(about: Federation, C: Matrix, least_rows: int) -> _Moved:
         )
         counts[wanted] = total["counts"]
         # A site that was in the first sum may be missing in the second.
-        enough = total["counts"] >= least_rows
         means = total["sums"] / np.maximum(total["counts"], 1)[:, None]
-        moved[wanted] = np.where(enough[:, None], means, C[wanted])
+        moved[wanted] = np.where(total["counts"][:, None] > 0, means, C[wanted])
         # About the new centre: less by the rows' number times the square of the move.
         shift = np.vecdot(moved[wanted] - C[wanted], moved[wanted] - C[wanted])
         spread[wanted] = np.maximum(total["spread"] - total["counts"] * shift, 0.0)
-    return _Moved(moved, counts, spread, first["inertia"])
-
-
-def _split_start(about: Federation, found: Moments, n_clusters: int, n_init: int, least_rows: int) -> Matrix:
-    """Return `n_init` starts (b, k, d), about the mean."""
-    if n_clusters == 1:
-        return np.zeros((n_init, 1, len(found.mean)))
-    now = _Moved(
-        np.zeros((n_init, 1, len(found.mean))),
-        np.full((n_init, 1), found.n),
-        np.full((n_init, 1), found.n * found.variance.sum()),
-        np.zeros(n_init),
-    )
-    candidates = max(n_clusters, min(_CANDIDATES * n_clusters, found.n // (4 * least_rows)))
-    sizes = [_GROWTH**stage for stage in range(1, candidates.bit_length()) if _GROWTH**stage < candidates]
-    for size in [*sizes, *[candidates] * _SETTLING]:
-        C = np.stack([_grown(about.rng, now, book, size, found, least_rows) for book in range(n_init)])
-        now = _moved(about, C, least_rows)
-    if candidates == n_clusters:
-        return np.stack([_grown(about.rng, now, book, n_clusters, found, least_rows) for book in range(n_init)])
-    chosen = [
-        k_means(C, n_clusters, about.rng, np.where(counts >= least_rows, counts, 1e-9)).centres
-        for C, counts in zip(now.centres, now.counts, strict=True)
-    ]
-    return np.stack(chosen)
-
-
-def _grown(rng: np.random.Generator, now: _Moved, book: int, size: int, found: Moments, least_rows: int) -> Matrix:
-    """Return `size` centres: those with enough rows, and new ones beside parents drawn by squared distances."""
-    C, counts, spread = now.centres[book], now.counts[book], now.spread[book]
-    kept = np.flatnonzero(counts >= least_rows)
-    if not len(kept):
-        kept = np.array([counts.argmax()])
-    kept = kept[:size]
-    odds = spread[kept] if spread[kept].sum() > 0.0 else np.maximum(counts[kept], 1.0)
-    parents = rng.choice(kept, size - len(kept), p=odds / odds.sum())
-    total = max(float(found.variance.sum()), np.finfo(float).tiny)
-    radius = np.sqrt(spread[parents] / np.maximum(counts[parents], 1) / total)
-    nudges = rng.standard_normal((len(parents), C.shape[1])) * np.sqrt(found.variance)
-    return np.concatenate([C[kept], C[parents] + _NUDGE * radius[:, None] * nudges])
-
-
-def _labelled(site: Site, centres: Matrix) -> Iterator[tuple[Matrix, NDArray[np.int32]]]:
-    """Yield blocks of rows with the numbers of their closest centres; never more than a block's distances at once.
-
-    The numbers of the last centres are remembered: both sums of a round need them. They are a function of rows and
-    centres, and are computed again where they were forgotten.
-    """
-    memory: dict[bytes, NDArray[np.int32]] = site.cached("closest centres", dict)
-    b, k, d = centres.shape
-    rows = max(16, _BLOCK_BYTES // (8 * max(d, b * k)))
-    key = centres.tobytes()
-    labels = memory.get(key)
-    fresh = labels is None
-    if labels is None:
-        labels = np.empty((len(site), b), dtype=np.int32)
-    at = 0
-    for X in _blocks(site, rows):
-        part = slice(at, at + len(X))
-        if fresh:
-            labels[part] = closest(X, centres)
-        yield X, labels[part]
-        at = part.stop
-    memory.clear()
-    memory[key] = labels
-
-
-def _blocks(site: Site, rows: int) -> Iterator[Matrix]:
-    if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
-        X = site.X
-        for start in range(0, len(site), rows):
-            yield np.asarray(X[start : start + rows], dtype=np.float64)
-    else:
-        for batch in site.batches(rows):
-            yield np.asarray(batch.X, dtype=np.float64)
+    return Moved(moved, counts, spread, first["inertia"])

@@ -60,23 +60,23 @@ class Codebooks:
 
     Attributes
     ----------
-    codebooks : int, default=6
+    codebooks : int, default=8
         Many coarse ones say more than one fine one, as each cuts the rows in another way.
     rows_per_centre : float, default=17.0
         On average.
     least_rows : int, default=5
-        Centres of fewer are dropped, and no sum of fewer rows is asked for.
+        Centres of fewer are dropped, no sum of fewer rows is asked for, and no two sums that differ by fewer.
     axes : int, default=50
         Principal axes, at most.
-    k_means_rounds : int, default=15
-        After the start.
+    k_means_rounds : int, default=3
+        After the start, which has three with all centres. Later ones change few rows, and so few sums may be asked for.
     """
 
-    codebooks: int = 6
+    codebooks: int = 8
     rows_per_centre: float = 17.0
     least_rows: int = 5
     axes: int = 50
-    k_means_rounds: int = 15
+    k_means_rounds: int = 3
 
     def __post_init__(self) -> None:
         whole_number("codebooks", self.codebooks, 1)

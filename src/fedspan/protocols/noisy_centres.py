@@ -50,6 +50,8 @@ MOST_COLUMNS = 4096
 #: Centres need so many rows, in deviations of their noise; new ones are so far from others, in deviations of rows.
 _CLEAR, _START, _NUDGE = 2.0, 0.5, 0.2
 POSITIONS = "the posted positions of the rows on the map"
+UNPOSTED = "positions of rows on the map, which were not posted, should they be"
+HEAD = "the numbers of rows that sites tell of their tables, which the head of a journal keeps"
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def noisy_centres(
         parts = sharers + privacy.colluding
         covers += f", by secure sums of {parts} or more sites, at most {privacy.colluding} of which may tell its noise"
     events = {once: 1, each: rounds} if once != each else {once: 1 + rounds}
-    spent = gaussian_spent(privacy, fed, events, (covers,), (POSITIONS,) if post_positions else (), ROW_ADDED)
+    leaves_out = (POSITIONS if post_positions else UNPOSTED, HEAD)
+    spent = gaussian_spent(privacy, fed, events, (covers,), leaves_out, ROW_ADDED)
     fed.spent(spent)
     center = per_column("center", privacy.center, d)
     told: dict[str, Any] = {

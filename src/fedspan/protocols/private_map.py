@@ -153,7 +153,7 @@ class Layout:
 
     Attributes
     ----------
-    rounds, exaggeration_rounds : int, default=300, 75
+    rounds, exaggeration_rounds : int, default=300, a quarter of them
         All rounds, and the first ones of them, with attraction 12 times as strong.
     grid : int, default=64
         Nodes of the histogram in each direction. Up per site and round: grid^2 + 3 L numbers; down 2 grid^2 + 2 L.
@@ -167,7 +167,7 @@ class Layout:
     """
 
     rounds: int = 300
-    exaggeration_rounds: int = 75
+    exaggeration_rounds: int | None = None
     grid: int = 64
     neighbours: int = 30
     perplexity: float = 10.0
@@ -177,13 +177,19 @@ class Layout:
 
     def __post_init__(self) -> None:
         whole_number("rounds", self.rounds, 1)
-        whole_number("exaggeration_rounds", self.exaggeration_rounds, 0, self.rounds, why=", the number of rounds")
+        if self.exaggeration_rounds is not None:
+            whole_number("exaggeration_rounds", self.exaggeration_rounds, 0, self.rounds, why=", the number of rounds")
         whole_number("grid", self.grid, 8)
         whole_number("neighbours", self.neighbours, 1)
         whole_number("own_neighbours", self.own_neighbours, 1)
         real_number("perplexity", self.perplexity, least=1)
         real_number("own_perplexity", self.own_perplexity, least=1)
         real_number("own_share", self.own_share, least=0, most=1)
+
+    @property
+    def early(self) -> int:
+        """The number of rounds with more attraction."""
+        return self.rounds // 4 if self.exaggeration_rounds is None else self.exaggeration_rounds
 
 
 def private_map(
@@ -254,7 +260,7 @@ def laid_out(
         Q = now.repulsion(total["histogram"])
         Z = max(float(np.vdot(Q[0], total["histogram"])) - total["own"], np.finfo(float).tiny)
         # A map of few centres, all of which are tied to each other, would shrink to a point that no repulsion opens.
-        early = early and number < layout.exaggeration_rounds and now.cell > _SMALLEST * first
+        early = early and number < layout.early and now.cell > _SMALLEST * first
         room = float(np.clip(1.1 * now.cell / last.cell, _LEAST_ROOM, _MOST_ROOM))
         after = grid_around(total["histogram"], now, room, few)
         moves = summed(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.privacy.audit.card import LeakEntry
+from fedspan.privacy.audit.given_sums import rows_in_differences
 from fedspan.privacy.audit.map_attacks import MAP_ATTACKS
 from fedspan.privacy.audit.measures import Bounds, psnr, reidentified, relative_error
 from fedspan.privacy.audit.received import Received
@@ -183,6 +184,7 @@ ATTACKS: tuple[Callable[[Case], LeakEntry | None], ...] = (
     secret_rotation,
     site_means,
     *MAP_ATTACKS,
+    rows_in_differences,
 )
 
 

@@ -168,12 +168,26 @@ def _of_maps(case: Case) -> list[str]:
     received = case.received
     found = []
     if received.map is None:
+        has = (
+            "The centres are the sums in the journal over their numbers of rows, along axes that follow from its sum "
+            "of products"
+            if received.sums is not None
+            else "The centres are not in the journal"
+        )
         found.append(
-            "The centres are not in the journal, which has sums alone: name the model that the run made (--model, "
-            "model=), and they are attacked, too."
+            f"{has}: name the model that the run made (--model, model=), and centres and positions are attacked, too."
+        )
+    elif received.kept_positions:
+        found.append(
+            "No positions were posted. But this journal was written where the sites are, and has their state: every "
+            "row's position in every round. They were attacked like posted ones; who may not see them may not see this "
+            "journal."
         )
     elif received.map.positions is None:
-        found.append("No positions were posted: what is attacked are centres, and histograms where there are any.")
+        sums = ", k-means sums" if received.sums is not None else ""
+        found.append(
+            f"No positions were posted: what is attacked are centres{sums}, and histograms where there are any."
+        )
     if case.truth is None or case.public is None:
         missing = [name for name, rows in (("true", case.truth), ("public", case.public)) if rows is None]
         found.append(f"No {' and no '.join(missing)} rows were given: attacks that need them were left out.")
@@ -185,6 +199,11 @@ def _remarks(case: Case, given: Any) -> tuple[str, ...]:
     received = case.received
     if received.map is not None or received.histograms:
         found += _of_maps(case)
+    elif received.sums is not None:
+        found.append(
+            "What is attacked are the totals of k-means rounds; parts of single sites, which the coordinator has where "
+            "no secure sum hides them, say more."
+        )
     elif received.distances is None:
         kept = ", and landmarks that were learned from sums" if received.landmarks is not None else ""
         found.append(

@@ -40,7 +40,7 @@ def positions_by_public_rows(case: Case) -> LeakEntry | None:
     return case.entry(
         rows,
         "positions: nearest public rows",
-        f"posted positions of {len(rows)} rows",
+        f"positions of {len(rows)} rows",
         f"the map, and {len(case.public)} public rows, which it places as the sites place theirs",
         averaged_rows=k,
     )
@@ -68,7 +68,7 @@ def positions_by_both(case: Case) -> LeakEntry | None:
     return case.entry(
         middle + np.tensordot(weights, told, 1),
         "positions: public rows and centres",
-        f"posted positions of {told.shape[1]} rows",
+        f"positions of {told.shape[1]} rows",
         f"the map with its {len(found.centres)} centres, and {len(public)} public rows, which it places likewise",
         averaged_rows=k,
         averaged_centres=c,
@@ -84,7 +84,7 @@ def positions_by_learned_inverse(case: Case) -> LeakEntry | None:
     return case.entry(
         rows,
         "positions: learned inverse",
-        f"posted positions of {len(rows)} rows",
+        f"positions of {len(rows)} rows",
         f"the map, and {len(case.public)} public rows, which it places as the sites place theirs",
     )
 
@@ -102,7 +102,7 @@ def positions_by_centres(case: Case) -> LeakEntry | None:
     return case.entry(
         rows,
         "positions: nearest centres",
-        f"posted positions of {len(rows)} rows",
+        f"positions of {len(rows)} rows",
         f"the map with its {len(found.centres)} centres",
         averaged_centres=k,
     )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation.journal_reading import read_journal
 from fedspan.linalg.landmark_form import FARTHEST, landmark_form
+from fedspan.privacy.audit.given_sums import GivenSums, given_sums
 from fedspan.privacy.audit.received_map import ReceivedMap, map_messages, map_of
 
 Array = NDArray[Any]
@@ -44,6 +45,12 @@ class Received:
         Of centres.
     histograms : tuple of arrays (g, g)
         Of the positions of all rows, one for each round.
+    sums : GivenSums, optional
+        Of k-means rounds.
+    of_rows : bool
+        Whether these are sums of rows as they are, not along axes.
+    kept_positions : bool
+        Whether the positions of the map were not posted, but found in the state of sites that a journal keeps.
     privacy : str
         The run's noise and its epsilon, in words; empty where there was none.
     """
@@ -57,6 +64,9 @@ class Received:
     privacy: str = ""
     map: ReceivedMap | None = field(default=None, repr=False)
     histograms: tuple[Array, ...] = field(default=(), repr=False)
+    sums: GivenSums | None = field(default=None, repr=False)
+    of_rows: bool = False
+    kept_positions: bool = False
 
     @property
     def columns(self) -> int | None:
@@ -67,7 +77,7 @@ class Received:
     @property
     def says_anything(self) -> bool:
         """Whether an attack has anything to begin with."""
-        return self.distances is not None or self.map is not None or len(self.histograms) > 0
+        return any(found is not None for found in (self.distances, self.map, self.sums)) or len(self.histograms) > 0
 
     @property
     def noise_on_rows(self) -> bool:
@@ -181,9 +191,12 @@ def _named(what: str, share: str) -> str:
 
 def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
     """Return the distances in a journal, by site and row, in the unit of the data; or the positions and histograms."""
-    head, entries = read_journal(path)
+    head, calls = read_journal(path)
+    entries = list(calls)
     if head["settings"].get("share") in ("'sums'", "'centers'"):
-        posted, histograms = map_messages(entries)
+        posted, kept, histograms = map_messages(entries)
+        unposted = bool(kept) and not posted
+        posted = posted or kept
         what = _named(head["what"], ast.literal_eval(head["settings"]["share"]))
         rows = np.repeat(np.arange(len(posted), dtype=np.int32), [len(Y) for Y in posted.values()])
         positions = np.concatenate(list(posted.values())) if posted else None
@@ -191,7 +204,8 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
         rows = rows if seen is not None else rows[:0]
         where = f"{path.parent.name}/{path.name}"
         sites = tuple(posted or head["sites"])
-        return Received(what, where, sites, rows, privacy=_told_privacy(head), map=seen, histograms=histograms)
+        found = Received(what, where, sites, rows, privacy=_told_privacy(head), map=seen, histograms=histograms)
+        return replace(found, sums=given_sums(entries), kept_positions=unposted)
     parts: dict[str, list[Array]] = {}
     for entry in entries:
         for site, reply in entry.replies.items():
@@ -206,7 +220,7 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
     where = f"{path.parent.name}/{path.name}"
     found = Received(str(head["what"]), where, tuple(head["sites"]), privacy=_told_privacy(head))
     if not parts:
-        return found
+        return replace(found, sums=given_sums(entries), of_rows=True) if head["what"] == "FedKMeans" else found
     sites = tuple(sorted(parts))
     counts = [sum(map(len, parts[name])) for name in sites]
     widths = {part.shape[1] for name in sites for part in parts[name]}

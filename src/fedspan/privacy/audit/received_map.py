@@ -69,9 +69,13 @@ def _placed(model: Any, rows: Array) -> Array:
         return np.asarray(model.transform(np.asarray(rows, dtype=np.float64)))
 
 
-def map_messages(entries: Iterable[Any]) -> tuple[dict[str, Array], tuple[Array, ...]]:
-    """Return the positions in a journal, by site (the last ones of each), and the summed histograms of the rounds."""
+def map_messages(entries: Iterable[Any]) -> tuple[dict[str, Array], dict[str, Array], tuple[Array, ...]]:
+    """Return the positions in a journal, by site (the last ones of each), and the summed histograms of the rounds.
+
+    First those that were posted, then those in the sites' own state, which the journal of an embedded run keeps.
+    """
     posted: dict[str, Array] = {}
+    kept: dict[str, Array] = {}
     histograms = []
     for entry in entries:
         for site, reply in entry.replies.items():
@@ -80,4 +84,5 @@ def map_messages(entries: Iterable[Any]) -> tuple[dict[str, Array], tuple[Array,
                 posted[site] = Y
             if not site and isinstance(H, np.ndarray) and H.ndim == 2 and H.sum() > 0:
                 histograms.append(H)
-    return dict(sorted(posted.items())), tuple(histograms)
+        kept |= {site: np.asarray(changes.put["Y"]) for site, changes in entry.changes.items() if "Y" in changes.put}
+    return dict(sorted(posted.items())), dict(sorted(kept.items())), tuple(histograms)

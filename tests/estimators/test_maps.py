@@ -9,7 +9,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 import fedspan as fs
-from fedspan.errors import InputError, MessageError, MissingPackageError
+from fedspan.errors import InputError, MessageError, MissingPackageError, QuorumError
 from fedspan.estimators import neighbor_search
 from fedspan.linalg.landmark_form import LowRankDistances
 from fedspan.linalg.neighbors import nearest
@@ -83,6 +83,16 @@ def test_new_rows_at_sites_are_placed_as_at_the_coordinator(fitted, tmp_path):
 @fs.step
 def own_rows(site):
     return {"X": site.X}
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_rows_of_another_width_are_placed_nowhere(fitted, columns):
+    model, X, _, _ = fitted
+    narrow = fs.federate(X[:6, :columns], sites=np.arange(6) % 2)
+    landmarks = fs.FedLandmarks(5, rounds=1).fit(X)
+    for transformer in (model, landmarks, fs.FedStandardScaler().fit(X)):
+        with pytest.raises(QuorumError, match=f"{columns} columns? were given to a transform that was fitted on 6"):
+            transformer.transform(narrow).ask(own_rows)
 
 
 def test_fit_transform_is_the_layout(fitted):

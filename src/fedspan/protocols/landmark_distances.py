@@ -22,6 +22,7 @@ from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg.gaussian_kernel import squared_distances
 from fedspan.linalg.landmark_form import FARTHEST
 from fedspan.protocols.feddl import Landmarks
+from fedspan.protocols.lenses import same_columns
 from fedspan.wire import Message
 
 Array = NDArray[Any]
@@ -37,6 +38,7 @@ def distances_to(X: Array, landmarks: Array, centre: Array, scale: float) -> Arr
 
     They are computed from ``(x - centre) / scale``, so that a common offset costs no digits.
     """
+    same_columns(X, len(centre))
     Y = (np.asarray(landmarks, dtype=np.float64) - centre) / scale
     found = np.empty((len(X), len(Y)))
     for start in range(0, len(X), _BLOCK_ROWS):

@@ -66,6 +66,32 @@ def test_landmarks_are_better_than_as_many_rows(digits):
     assert found.mmd2 == pytest.approx(exact, rel=0.25)  # the estimate by 1024 directions
 
 
+def strays(X, found):
+    """Return how many landmarks are further out than half as far again as the farthest row."""
+    out = np.linalg.norm(found.points - found.centre, axis=1)
+    return int((out > 1.5 * np.linalg.norm(X - found.centre, axis=1).max()).sum())
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_momentum_carries_no_landmark_off(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 8)) + 4 * (np.arange(600) % 3)[:, None]  # most landmarks begin where there are no rows
+    found = run(X, np.arange(600) % 3, n_landmarks=150)
+    reference = np.mean([mmd2(X, X[rng.choice(600, 150, replace=False)], found.gamma) for _ in range(5)])
+    assert strays(X, found) == 0
+    assert mmd2(X, found.points, found.gamma) <= 0.1 * reference
+
+
+def test_no_step_is_longer_than_a_quarter_of_the_kernels_width(monkeypatch):
+    X, labels = blobs()
+    X[0] += 100.0  # far from the start: a large first step
+    before, after = (run(X, labels, rounds=rounds, gamma=4.0) for rounds in (0, 1))
+    steps = np.linalg.norm(after.points - before.points, axis=1)
+    assert steps.max() <= 0.25 / np.sqrt(2 * after.gamma) * (1 + 1e-9)
+    monkeypatch.setattr(module, "FARTHEST_STEP", np.inf)
+    assert np.linalg.norm(run(X, labels, rounds=1, gamma=4.0).points - before.points, axis=1).max() > steps.max()
+
+
 def test_every_round_is_in_the_record_and_the_objective_falls():
     X, labels = blobs()
     fed = fs.federate(X, sites=labels, seed=1)

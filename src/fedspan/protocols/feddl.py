@@ -10,7 +10,9 @@ with ``A_p = sum_i k(x_i, y_j) (x_i - y_j)`` over the rows of site p. Only the *
 
 What the paper leaves open is fixed so that nothing needs tuning: kernel width and start come from the mean and
 variance of the columns, the step is a multiple of 1 / L with ``L = 4 gamma kbar / n_y``, and heavy-ball momentum saves
-most of the rounds. Sites compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of
+most of the rounds. L is that of a landmark with the mean kernel value, and one that is nearer to many rows than most
+gathers more momentum than its surroundings can hold. So no landmark goes further in a round than a quarter of the
+kernel's width: where it would be carried off to where no row pulls it back. Sites compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of
 the data costs digits.
 """
 
@@ -38,6 +40,8 @@ Matrix = NDArray[np.float64]
 
 #: Part of the rows' variance that noise alone may add to landmarks over all rounds: a default step gets no larger.
 _NOISY_PART = 0.1
+#: How far a landmark may go in a step, in widths (deviations) of the kernel.
+FARTHEST_STEP = 0.25
 #: Kernel evaluations times columns of one round, above which ``precision="auto"`` is single.
 SINGLE_ABOVE = 2**32
 
@@ -212,6 +216,8 @@ def feddl(
     discrepancy = _Discrepancy(prepared, n_frequencies, m, width, rows)
     fed.log(precision=precision, gamma=width / scale**2)
     told_all = {"gamma": width, **told.payload, **({} if device is None else {"device": device})}
+    # noise would be cut short by it, and has bounds of its own
+    farthest = FARTHEST_STEP * local_steps / np.sqrt(2 * width) if noise is None else np.inf
     V = np.zeros_like(Y)
     lipschitz = 0.0
     for _ in fed.rounds(rounds):
@@ -236,7 +242,7 @@ def feddl(
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         # MMD^2 less the part that Y has no influence on; and where it was followed, all of it
         fed.log(**({"objective": own_mean - 2 * kernel_mean} if told.kernel else {}), **discrepancy.of(Y))
-        V = momentum * V + move
+        V = kept_within(momentum * V + move, farthest)
         Y = kept_within(Y + V, told.within)
         if not np.abs(Y).max() < 1e100:
             raise InputError("the landmarks run away: use a smaller step_size, momentum or gamma, or fewer local_steps")

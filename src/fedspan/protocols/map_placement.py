@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import lens
-from fedspan.linalg.landmark_form import LandmarkForm, LowRankDistances
+from fedspan.linalg.landmark_form import LandmarkForm
 from fedspan.linalg.neighbors import nearest
 from fedspan.linalg.placement import placed
 from fedspan.protocols.landmark_distances import distances_to
@@ -38,11 +38,11 @@ def place_on_map(
 ) -> Array:
     """Return the positions (n, q) of rows on a map whose rows have the low-rank form `factor`, `offset`."""
     form = LandmarkForm(method, matrix, signs, squares, residuals)
-    known = LowRankDistances(factor, signs.astype(np.float32), offset, method != "paper")
+    known = form.form_of(factor, offset)
     k = min(NEIGHBORS, len(known))
     positions = np.empty((len(X), embedding.shape[1]))
     for start in range(0, len(X), _BLOCK_ROWS):
         part = slice(start, start + _BLOCK_ROWS)
-        rows = form.of(distances_to(X[part], landmarks, centre, scale) / scale)
+        rows = form.of(distances_to(X[part], landmarks, centre, scale) / scale, factor.dtype)
         positions[part] = placed(embedding, *nearest(known, k, rows), PERPLEXITY)
     return positions

@@ -201,6 +201,13 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
                 # A reply that the protocol refused stands in the journal, too. Journals of old have no unit.
                 unit = unit if isinstance(unit, float) and 0 < unit < np.inf else 0.0
                 farthest = FARTHEST if "unit" in reply else np.inf
+                if (
+                    D.dtype == np.float64
+                    and before
+                    and before[0].shape[1:] == D.shape[1:]
+                    and sum(map(len, before)) == n
+                ):
+                    before.clear()  # posted once more, in double precision
                 if unit and len(D) <= n - sum(map(len, before)) and ((D >= 0) & (farthest >= D)).all():
                     before.append(D.astype(np.float64) * unit)
     where = f"{path.parent.name}/{path.name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -38,7 +39,9 @@ def replayed_landmarks(journal: Path) -> NDArray[np.float64]:
         settings = {name: _value(text) for name, text in head["settings"].items() if name in _USED}
         settings |= settings.pop("landmark_settings", None) or {}
         replayed = _Replayed(totals, generator(head["seed"], "coordinator"))
-        return feddl(cast(Federation, replayed), **settings).points
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is to be said was said when it ran
+            return feddl(cast(Federation, replayed), **settings).points
     except (FedspanError, ValueError, SyntaxError, TypeError, KeyError, StopIteration):
         raise InputError(
             f"the landmarks cannot be computed from {journal}: name the model that the run made (--model, landmarks=)"

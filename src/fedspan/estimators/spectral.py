@@ -138,7 +138,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         if self.affinity == "kernel":
             self.spectral_embedding_ = in_order(order, unit_rows(vectors).astype(np.float32))
         else:
-            self.factor_, self.offset_ = in_order(order, self.factor_), in_order(order, self.offset_)
+            self.factor_, self.offset_ = (in_order(order, kept) for kept in (self.factor_, self.offset_))
         self.cluster_centers_ = means.cluster_centers_
         self.row_sites_ = in_order(order, self.row_sites_)
         self.labels_ = in_order(order, means.labels_)

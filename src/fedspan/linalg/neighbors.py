@@ -49,8 +49,8 @@ def nearest(
 
     Notes
     -----
-    n^2 r multiplications in the precision of the form. Memory beside the arguments and the result: one copy of the factor and
-    about twice `BLOCK_BYTES`.
+    n^2 r multiplications in the precision of the form. Memory beside the arguments and the result: one copy of the
+    factor and about twice `BLOCK_BYTES`.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def distances_to(X: Array, landmarks: Array, centre: Array, scale: float) -> Arr
     return found
 
 
-@step(ragged=["distances"])
+@step(ragged=["distances"], counts=["n"])
 def local_distances(site: Site, start: int, rows: int, precision: str, unit: float) -> dict[str, Any]:
     """Leaves the site: its number of rows, the distances of some of them to all landmarks (rows, n_y), their unit."""
     D = site.X[start : start + rows] / unit
@@ -89,17 +89,21 @@ def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str 
     if lost:
         reasons = ", ".join(f"{name} ({lost[name]})" for name in sorted(lost))
         warnings.warn(f"not on the map, because they did not post their distances: {reasons}", stacklevel=2)
-    _compare_with_sums({name: n for name, n in counts.items() if name not in lost}, landmarks)
+    _compare_with_sums({name: n for name, n in counts.items() if name not in lost}, set(lost), landmarks)
     return {name: np.concatenate(parts) for name, parts in found.items() if name not in lost and parts}
 
 
-def _compare_with_sums(counts: dict[str, int], landmarks: Landmarks) -> None:
-    """Warn where sites that were in FedDL's sums now have more rows than in these."""
+def _compare_with_sums(counts: dict[str, int], lost: set[str], landmarks: Landmarks) -> None:
+    """Warn where sites that were in FedDL's sums now have more rows than in these.
+
+    One of them says what is not true, now or then: also one that was refused by now.
+    """
     posted = sum(n for name, n in counts.items() if name in landmarks.sites)
     if landmarks.n and posted > landmarks.n:
         warnings.warn(
             f"the sites posted {posted} rows, and said that they have {landmarks.n} when the landmarks were learned: "
-            f"some rows on the map are made up by {' or '.join(sorted(set(counts) & set(landmarks.sites)))}",
+            f"either some rows on the map are made up, or the landmarks are of numbers that were not true; by "
+            f"{' or '.join(sorted((set(counts) | lost) & set(landmarks.sites)))}",
             stacklevel=3,
         )
 
@@ -115,8 +119,10 @@ def _asked(
 
     def check(reply: Message) -> Message:
         D, n = reply.get("distances"), reply.get("n")
-        expected = isinstance(n, int) and (max(0, min(payload["rows"], n - payload["start"])), n_y)
-        if isinstance(n, int) and 0 < landmarks.n < n:
+        if not isinstance(n, int):
+            raise InputError("a site must say how many rows it has")
+        expected = (max(0, min(payload["rows"], n - payload["start"])), n_y)
+        if 0 < landmarks.n < n:
             raise InputError(f"a site says to have {n} rows, and all had {landmarks.n} when the landmarks were learned")
         if not isinstance(D, np.ndarray) or D.dtype.kind != "f" or D.shape != expected or (D < 0).any():
             raise InputError(f"distances must be {expected} numbers of at least 0, one row for each of the site's")

@@ -146,8 +146,8 @@ def neighbourhoods(model: Any, names: Names = None) -> Picture | None:
     if getattr(model, "embedding_", np.zeros((0, 2))).shape[1] == 1:
         said.append(("dimensions of the map", "1, so that it is not drawn"))
     remark = (
-        "Neighbours on the map are compared with those by the posted distances to landmarks. What these lose is counted "
-        "at the sites, among each site's own rows."
+        "Neighbours on the map are compared with those by the posted distances to landmarks. What these lose is "
+        "counted at the sites, among each site's own rows."
     )
     return Picture("Neighbourhood quality", pairs(said), remark)
 

@@ -345,7 +345,7 @@ def test_following_mmd2_can_be_left_out():
     assert fed.record.metric("mmd2") == []
 
 
-@pytest.mark.parametrize(("key", "n"), [("pull", 10**9), ("pull", -5), ("squares", 10**6), ("characteristic", 0)])
+@pytest.mark.parametrize(("key", "n"), [("pull", 10**9), ("squares", 10**6), ("characteristic", 0)])
 def test_a_number_of_rows_that_changes_is_refused(key, n):
     def liar(replies, bad, rng, call):
         return {name: {**replies[name], "n": n} if key in replies[name] else replies[name] for name in bad}

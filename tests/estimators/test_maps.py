@@ -85,6 +85,18 @@ def own_rows(site):
     return {"X": site.X}
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("far", [1e10, 1e19, 1e200, 1e307])
+def test_rows_that_are_very_far_out_are_placed_all_the_same(fitted, far):
+    model, X, _, _ = fitted
+    found = model.transform(far * np.stack([X[0], -X[0]]))
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, model.transform(1e4 * np.stack([X[0], -X[0]])), atol=0.1 * model.embedding_.std())
+    if far < 1e300:
+        apart = fs.FedLandmarks(5, rounds=1, random_state=0).fit(X).transform(far * X[:1])
+        np.testing.assert_allclose(apart, far * np.linalg.norm(X[0]), rtol=1e-3)
+
+
 @pytest.mark.parametrize("columns", [1, 2])
 def test_rows_of_another_width_are_placed_nowhere(fitted, columns):
     model, X, _, _ = fitted

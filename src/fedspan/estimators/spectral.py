@@ -24,7 +24,7 @@ from fedspan.linalg.neighbors import nearest
 from fedspan.linalg.nystrom import spectral_factor, spectral_places
 from fedspan.linalg.subspaces import with_fixed_signs
 from fedspan.protocols.feddl import Landmarks
-from fedspan.protocols.landmark_distances import distances_to
+from fedspan.protocols.landmark_distances import distances_to, drawn_in
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -159,7 +159,8 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         """Return the clusters of new rows: by their spectral coordinates, or those of most of their neighbours."""
         check_is_fitted(self)
         X = self._validated(X)
-        B = distances_to(X, self.landmarks_, self.centre_, self.scale_) / self.scale_
+        near = drawn_in(X, self.centre_, self.scale_)
+        B = distances_to(near, self.landmarks_, self.centre_, self.scale_) / self.scale_
         if self.affinity == "kernel":
             K = np.exp(-0.5 * self.gamma * B**2)
             places = unit_rows(spectral_places(K, self.axes_, self.degrees_))

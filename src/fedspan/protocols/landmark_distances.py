@@ -30,6 +30,9 @@ Array = NDArray[Any]
 _BLOCK_ROWS = 2048
 #: How often a site that did not answer is asked: without its distances its rows are on no map.
 _TRIES = 3
+#: Numbers whose squares can be added up, in units of the spread; and how far from the mean new rows are placed by.
+_SQUARE_HELD = 1e100
+_NEAR_ENOUGH = 0.1 * FARTHEST
 
 
 @lens
@@ -43,9 +46,30 @@ def distances_to(X: Array, landmarks: Array, centre: Array, scale: float) -> Arr
     found = np.empty((len(X), len(Y)))
     for start in range(0, len(X), _BLOCK_ROWS):
         rows = (np.asarray(X[start : start + _BLOCK_ROWS], dtype=np.float64) - centre) / scale
-        found[start : start + len(rows)] = np.sqrt(squared_distances(rows, Y))
+        large = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0) / _SQUARE_HELD, 1.0)
+        found[start : start + len(rows)] = large * np.sqrt(
+            squared_distances(rows / large, Y)
+        )  # where Y is as good as 0
     found *= scale
     return found
+
+
+def drawn_in(X: Array, centre: Array, scale: float) -> Array:
+    """Return new rows, in double precision, those that are very far out drawn in to where their squares can be held.
+
+    From there all rows of a map are still as good as in one place.
+
+    Examples
+    --------
+    >>> drawn_in(np.array([[3.0, 4.0], [3e200, 4e200]]), np.zeros(2), 1.0)
+    array([[3.e+00, 4.e+00],
+           [6.e+04, 8.e+04]])
+    """
+    D = np.asarray(X, dtype=np.float64) - centre
+    largest = np.maximum(np.abs(D).max(axis=1, keepdims=True, initial=0.0), np.finfo(np.float64).tiny)
+    norms = np.linalg.norm(D / largest, axis=1, keepdims=True)
+    kept = np.minimum(1.0, _NEAR_ENOUGH * scale / largest / np.maximum(norms, 1.0))
+    return np.asarray(np.where(kept < 1, centre + kept * D, X))
 
 
 @step(ragged=["distances"], counts=["n"])

@@ -11,7 +11,8 @@ from fedspan.federation import lens
 from fedspan.linalg.landmark_form import LandmarkForm
 from fedspan.linalg.neighbors import nearest
 from fedspan.linalg.placement import placed
-from fedspan.protocols.landmark_distances import distances_to
+from fedspan.protocols.landmark_distances import distances_to, drawn_in
+from fedspan.protocols.lenses import same_columns
 
 Array = NDArray[Any]
 
@@ -37,12 +38,14 @@ def place_on_map(
     embedding: Array,
 ) -> Array:
     """Return the positions (n, q) of rows on a map whose rows have the low-rank form `factor`, `offset`."""
+    same_columns(X, len(centre))
     form = LandmarkForm(method, matrix, signs, squares, residuals)
     known = form.form_of(factor, offset)
     k = min(NEIGHBORS, len(known))
     positions = np.empty((len(X), embedding.shape[1]))
     for start in range(0, len(X), _BLOCK_ROWS):
         part = slice(start, start + _BLOCK_ROWS)
-        rows = form.of(distances_to(X[part], landmarks, centre, scale) / scale, factor.dtype)
+        near = drawn_in(X[part], centre, scale)
+        rows = form.of(distances_to(near, landmarks, centre, scale) / scale, factor.dtype)
         positions[part] = placed(embedding, *nearest(known, k, rows), PERPLEXITY)
     return positions

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fedspan.errors import InputError
 from fedspan.federation.journal_reading import read_journal
 from fedspan.linalg.landmark_form import FARTHEST, landmark_form
 from fedspan.privacy.audit.received_map import ReceivedMap, map_messages, map_of
+from fedspan.privacy.audit.sums_attack import Sums
 
 Array = NDArray[Any]
 
@@ -44,6 +46,8 @@ class Received:
         Of centres.
     histograms : tuple of arrays (g, g)
         Of the positions of all rows, one for each round.
+    sums : Sums, optional
+        Of FedDL, over all rows.
     privacy : str
         The run's noise and its epsilon, in words; empty where there was none.
     """
@@ -57,12 +61,15 @@ class Received:
     privacy: str = ""
     map: ReceivedMap | None = field(default=None, repr=False)
     histograms: tuple[Array, ...] = field(default=(), repr=False)
+    sums: Sums | None = field(default=None, repr=False)
 
     @property
     def columns(self) -> int | None:
         """How many columns rows have, as far as it is known."""
         known = self.landmarks if self.landmarks is not None else None if self.map is None else self.map.centres
-        return None if known is None else int(known.shape[1])
+        if known is None:
+            return None if self.sums is None else len(self.sums.centre)
+        return int(known.shape[1])
 
     @property
     def says_anything(self) -> bool:
@@ -141,13 +148,17 @@ def _distances(model: Any) -> Array:
 
 
 def from_run(
-    folder: str | os.PathLike[str], landmarks: Array | Callable[[Path], Array] | None = None, model: Any = None
+    folder: str | os.PathLike[str],
+    landmarks: Array | Callable[[Path], Array] | None = None,
+    model: Any = None,
+    sums: Callable[[Path], Sums | None] | None = None,
 ) -> Received:
     """Return what the journal of a run holds; `folder` has it, or has folders of runs (the last that posted counts).
 
     Distances are in the journal, landmarks are not: the coordinator computed them. They are in the model that the
     run made, and given as `landmarks`; or that is a function which finds them for the journal that it is told. Of a map
-    of centres positions and histograms are in the journal, and the centres in the `model`.
+    of centres positions and histograms are in the journal, and the centres in the `model`. `sums` is a function which
+    finds those of FedDL, in the same way; without it they are not looked for.
     """
     folder = Path(folder)
     journals = [folder / "journal"] if (folder / "journal").is_file() else sorted(folder.glob("run-*/journal"))
@@ -157,6 +168,9 @@ def from_run(
     found = {path: _from_journal(path, known) for path in journals}
     path = next((path for path in reversed(journals) if found[path].says_anything), journals[-1])
     last = found[path]
+    if sums is not None and last.map is None and not last.histograms:
+        with suppress(InputError):  # of another protocol, or with noise
+            last = replace(last, sums=sums(path))
     if last.distances is None:
         return last
     if callable(landmarks):

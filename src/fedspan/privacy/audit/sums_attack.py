@@ -8,7 +8,6 @@ any order, as a sum has none.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +22,12 @@ Matrix = NDArray[np.float64]
 
 #: Weights of the other equations beside those of the pulls: moments, cosines and sines (of their mean), distances.
 _MOMENTS, _WAVES, _DISTANCES = 100.0, 5.0, 30.0
+#: Squared misfit at which rows have the sums.
+_EXACT = 1e-20
+#: Multiplications that the attack may take.
+WORK = 1e11
+#: Numbers that rows may have altogether, for the attack to be tried in an audit.
+MOST_UNKNOWNS = 20_000
 #: Pulls that are fitted for each row: more of them say the same again.
 _PULLS = 30
 
@@ -72,7 +77,12 @@ class Fitted:
 
     rows: Matrix
     misfit: float
-    seconds: float
+    evaluations: int
+
+
+def small_enough(sums: Sums) -> bool:
+    """Return whether an audit attacks these sums."""
+    return sums.unknowns <= MOST_UNKNOWNS and sums.equations > sums.unknowns
 
 
 def rows_from_sums(
@@ -81,7 +91,7 @@ def rows_from_sums(
     start: Array | None = None,
     distances: Array | None = None,
     landmarks: Array | None = None,
-    seconds: float = 30.0,
+    work: float = WORK,
     seed: int = 0,
 ) -> Fitted:
     """Return rows that have the sums which were received.
@@ -93,37 +103,42 @@ def rows_from_sums(
         Rows as far as they are known. Default: normal draws with the moments.
     distances, landmarks : array (n, n_y), array (n_y, m), optional
         Of rows to landmarks, where these were posted, too.
-    seconds : float, default=30.0
-        After which the best that was found is returned.
+    work : float
+        Multiplications after which the best that was found is returned. Default: about a minute's.
     seed : int, default=0
         Of the start, and of which pulls are fitted.
     """
-    begun = time.monotonic()
     rng = np.random.default_rng(seed)
     reduced = None if start is None else (np.asarray(start, dtype=np.float64) - sums.centre) / sums.scale
     Z = rng.standard_normal((sums.n, len(sums.centre))) * np.sqrt(sums.variance) if reduced is None else reduced
     loss = _Loss(sums, rng, distances, landmarks)
-    best = [np.inf, Z.ravel()]
+    evaluations = max(1, int(work / loss.cost))
 
-    def watched(z: Matrix) -> tuple[float, Matrix]:
+    def flat(z: Matrix) -> tuple[float, Matrix]:
         value, gradient = loss(z.reshape(Z.shape))
-        if value < best[0]:
-            best[:] = value, z.copy()
-        if time.monotonic() - begun > seconds:
-            raise TimeoutError
         return value, gradient.ravel()
 
-    try:
-        while True:  # a restart forgets curvature that misleads
-            before = best[0]
-            options = {"maxcor": 50, "maxiter": 5000, "maxfun": 10**6, "ftol": 0.0, "gtol": 0.0}
-            minimize(watched, best[1], jac=True, method="L-BFGS-B", options=options)
-            if not best[0] < 0.99 * before:
-                break
-    except TimeoutError:
-        pass
-    Z = np.asarray(best[1]).reshape(Z.shape)
-    return Fitted(sums.centre + sums.scale * Z, loss.misfit(Z), time.monotonic() - begun)
+    value, left = np.inf, evaluations
+    while left > 0:  # a restart forgets curvature that misleads
+        goal = _Goal(_EXACT * float(np.sum(loss.A**2)))
+        options = {"maxcor": 50, "maxiter": 5000, "maxfun": left, "ftol": 0.0, "gtol": 0.0}
+        found = minimize(flat, Z.ravel(), jac=True, method="L-BFGS-B", options=options, callback=goal)
+        Z, left, before, value = found.x.reshape(Z.shape), left - found.nfev, value, float(found.fun)
+        if goal.reached or not value < 0.99 * before:
+            break
+    return Fitted(sums.centre + sums.scale * Z, loss.misfit(Z), evaluations - max(0, left))
+
+
+class _Goal:
+    """Ends the search where rows have the sums to rounding."""
+
+    def __init__(self, value: float) -> None:
+        self.value, self.reached = value, False
+
+    def __call__(self, intermediate_result: Any) -> None:
+        if intermediate_result.fun < self.value:
+            self.reached = True
+            raise StopIteration
 
 
 class _Loss:
@@ -136,6 +151,12 @@ class _Loss:
         if distances is not None and landmarks is not None:
             self.marks = (np.asarray(landmarks, dtype=np.float64) - sums.centre) / sums.scale
             self.B2 = (np.asarray(distances, dtype=np.float64) / sums.scale) ** 2
+
+    @property
+    def cost(self) -> float:
+        """Multiplications of one evaluation."""
+        marks = 0 if self.marks is None else len(self.marks)
+        return float(self.sums.unknowns * (4 * len(self.Y) + 2 * len(self.sums.directions) + 2 * marks))
 
     def __call__(self, Z: Matrix) -> tuple[float, Matrix]:
         parts = [self._pulls(Z), self._moments(Z)]

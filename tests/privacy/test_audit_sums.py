@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +13,7 @@ from scipy.spatial.distance import cdist
 import fedspan as fs
 from fedspan.estimators.replayed_landmarks import replayed_sums
 from fedspan.linalg.gaussian_kernel import characteristic, kernel_pull
-from fedspan.privacy.audit import Received, audit, relative_error, rows_from_sums, sums_attack
+from fedspan.privacy.audit import Received, attacks, audit, relative_error, rows_from_sums, sums_attack
 from fedspan.protocols.feddl import feddl
 
 
@@ -123,3 +124,20 @@ def test_rounds_that_miss_a_site_are_left_out(tmp_path):
         fed.corrupt(gone, ["2"]).run(feddl, n_landmarks=4, rounds=6)
     head = replayed_sums(tmp_path / "run-000" / "journal")
     assert (head.n, len(head.pulls)) == (9, 4 * 5)
+
+
+@pytest.mark.parametrize(
+    ("n", "landmarks", "rounds", "told"), [(60, 8, 10, True), (60, 5, 10, False), (120, 20, 10, False)]
+)
+def test_totals_that_are_as_good_as_the_rows_are_told(n, landmarks, rounds, told):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        fs.FedLandmarks(landmarks, rounds=rounds, random_state=0).fit(rows(n))
+    said = [str(one.message) for one in found if "totals hold" in str(one.message)]
+    assert [one.split(":")[0] for one in said] == [
+        "FedDL's totals hold 1280 numbers about 60 rows, which have 960"
+    ] * told
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        noise = fs.privacy.GaussianGradient(8.0, 1e-5, center=0.0, scale=1.0)
+        fs.FedLandmarks(landmarks, rounds=rounds, privacy=noise, random_state=0).fit(rows(n))

@@ -17,9 +17,11 @@ from fedspan.estimators.privacy import SpendsPrivacy, learned_landmarks, posting
 from fedspan.federation import Federation
 from fedspan.linalg.landmark_form import FINE_ENOUGH, LandmarkForm, LowRankDistances, landmark_form
 from fedspan.linalg.neighbors import nearest
+from fedspan.privacy.mechanisms import GaussianGradient
 from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.landmark_distances import landmark_distances
 from fedspan.protocols.neighbor_hits import neighbor_hits
+from fedspan.protocols.privacy_spent import refuse_strict
 
 Array = NDArray[Any]
 
@@ -64,6 +66,8 @@ class Posted:
 
 def posted_rows(model: PostedRows, fed: Federation, settings: dict[str, Any]) -> tuple[Landmarks, dict[str, Array]]:
     """Return landmarks and the distances (n_p, n_y) of each site's rows to them, in units of the landmarks' scale."""
+    if isinstance(model.privacy, GaussianGradient):
+        refuse_strict(fed, "maps and clusters need distances that GaussianGradient has no noise for")
     fed.log(phase="landmarks")
     found = learned_landmarks(fed, model.privacy, settings, model._names())
     fed.log(phase="distances")

@@ -124,9 +124,13 @@ def local_rows(site: Site) -> dict[str, Any]:
 
 @step(public=True)
 def local_ledger(site: Site, mu2: float) -> dict[str, Any]:
-    """Leaves the site: whether its noise is simulated, and whether its budget lasts for a new cost of `mu2`."""
+    """Leaves the site: whether its noise is simulated, whether its budget lasts for a cost of `mu2`, if it is strict."""
     ledger = site.ledger
-    return {"simulated": ledger is None or ledger.simulated, "lasts": ledger is None or ledger.lasts(mu2=mu2)}
+    return {
+        "simulated": ledger is None or ledger.simulated,
+        "lasts": ledger is None or ledger.lasts(mu2=mu2),
+        "strict": ledger is not None and bool(getattr(ledger, "strict", False)),
+    }
 
 
 def check_question(Y: Array, gamma: float) -> None:

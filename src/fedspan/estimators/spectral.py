@@ -83,6 +83,9 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     (1, 1, True)
     """
 
+    factor_: Array
+    offset_: Array
+
     def __init__(
         self,
         n_clusters: int = 8,

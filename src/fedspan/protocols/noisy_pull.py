@@ -124,7 +124,7 @@ def local_rows(site: Site) -> dict[str, Any]:
 
 @step(public=True)
 def local_ledger(site: Site, mu2: float) -> dict[str, Any]:
-    """Leaves the site: whether its noise is simulated, whether its budget lasts for a cost of `mu2`, if it is strict."""
+    """Leaves the site: whether its noise is simulated, if its budget lasts for a cost of `mu2`, if it is strict."""
     ledger = site.ledger
     return {
         "simulated": ledger is None or ledger.simulated,

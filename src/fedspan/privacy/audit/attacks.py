@@ -165,8 +165,8 @@ def totals(case: Case) -> LeakEntry | None:
     found = case.rebuilt
     if found is not None and (found.determined or len(found.rows) != sums.n):
         return None  # distances alone fix the rows, or are of others
-    posted = {} if found is None else {"distances": received.distances, "landmarks": received.landmarks}
-    fitted = rows_from_sums(sums, start=None if found is None else found.rows, **posted)
+    start = None if found is None else found.rows
+    fitted = rows_from_sums(sums, start=start, distances=received.distances, landmarks=received.landmarks)
     rows, matched = fitted.rows, ""
     if found is None and case.truth is not None:
         own, true = linear_sum_assignment(cdist(rows, case.truth))

@@ -86,7 +86,7 @@ def posted_form(model: PostedRows, fed: Federation, settings: dict[str, Any], me
     form = landmark_form((found.points - found.centre) / found.scale, method, None if settings["rounds"] else False)
     rows = form.of(B := np.concatenate(list(posted.values())))
     seen, precision = seen_by(model.privacy, fed), "single"
-    if not _fine(rows):
+    if not _fine(rows, settings["device"]):
         fed.log(posted="double")
         posted, precision = landmark_distances(seen, landmarks=found, precision="double"), "double"
         _keep_row_sites(model, fed, posted)
@@ -94,7 +94,7 @@ def posted_form(model: PostedRows, fed: Federation, settings: dict[str, Any], me
     share, of = neighbor_hits(seen, landmarks=found, method=method, residuals=form.residuals, precision=precision)
     if of:
         fed.log(site_recall=share, site_recall_of=of)
-    if precision == "double" and share < _CONFUSED and not _fine(rows):
+    if precision == "double" and share < _CONFUSED and not _fine(rows, settings["device"]):
         warnings.warn(
             f"rows are so near to their neighbours, beside the spread of all ({found.scale:.3g}), that distances to "
             f"landmarks hardly tell them apart: {100 * share:.0f} % of ten neighbours within the sites were found; "
@@ -109,13 +109,14 @@ def _keep_row_sites(model: PostedRows, fed: Federation, posted: dict[str, Array]
     model.row_sites_ = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
 
-def _fine(rows: LowRankDistances) -> bool:
+def _fine(rows: LowRankDistances, device: str | None) -> bool:
     """Return whether rounding is small beside the distances of some rows to their nearest ones."""
     if len(rows) < 2:
         return True
     some = np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).astype(np.intp))
     k = min(_NEAREST, len(rows) - 1)
-    found = nearest(rows, k + 1, rows.rows(some))[0]
+    here = None if rows.factor.dtype == np.float64 else device
+    found = nearest(rows, k + 1, rows.rows(some), here)[0]
     others = np.array([[i for i in near if i != own][:k] for own, near in zip(some, found, strict=True)])
     return rows.fineness(some, others) >= FINE_ENOUGH
 

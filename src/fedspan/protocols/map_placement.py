@@ -19,7 +19,7 @@ Array = NDArray[Any]
 #: Neighbours of a new row, and how many of them count: positions of few near ones say more than the mean of many.
 NEIGHBORS = 15
 PERPLEXITY = 5.0
-_BLOCK_ROWS = 8192
+_BLOCK_ROWS = 1024
 
 
 @lens
@@ -46,6 +46,10 @@ def place_on_map(
     for start in range(0, len(X), _BLOCK_ROWS):
         part = slice(start, start + _BLOCK_ROWS)
         near = drawn_in(X[part], centre, scale)
-        rows = form.of(distances_to(near, landmarks, centre, scale) / scale, factor.dtype)
-        positions[part] = placed(embedding, *nearest(known, k, rows), PERPLEXITY)
+        rows = form.of(distances_to(near, landmarks, centre, scale) / scale, np.float64)
+        indices, _ = nearest(known, k, form.form_of(rows.factor.astype(factor.dtype), rows.offset.astype(factor.dtype)))
+        # In double, so that a position does not depend on which rows are placed with it.
+        inner = np.vecdot((rows.factor * rows.signs)[:, None], factor[indices].astype(np.float64))
+        values = rows.offset[:, None] + offset[indices] + inner
+        positions[part] = placed(embedding, indices, known.as_distances(values), PERPLEXITY)
     return positions

@@ -127,7 +127,7 @@ def test_rounds_that_miss_a_site_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("n", "landmarks", "rounds", "told"), [(60, 8, 10, True), (60, 5, 10, False), (120, 20, 10, False)]
+    ("n", "landmarks", "rounds", "told"), [(60, 8, 10, True), (60, 5, 10, False), (240, 30, 10, False)]
 )
 def test_totals_that_are_as_good_as_the_rows_are_told(n, landmarks, rounds, told):
     with warnings.catch_warnings(record=True) as found:

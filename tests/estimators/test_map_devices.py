@@ -8,6 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
 from fedspan.errors import InputError
+from fedspan.estimators import posted_rows
 from fedspan.linalg import neighbors
 from fedspan.protocols import rows_pull
 
@@ -65,6 +66,7 @@ def test_the_search_runs_where_it_is_told(monkeypatch):
     asked = []
     real = neighbors.to_device
     monkeypatch.setattr(neighbors, "to_device", lambda array, device: (asked.append(device), real(array, device))[1])
+    monkeypatch.setattr(posted_rows, "neighbor_hits", lambda *args, **told: (1.0, 1))  # which sites count by numpy
     X, sites = three_groups()
     model = fs.FedSpectralClustering(3, n_landmarks=30, random_state=0, device="cpu").fit(X, sites=sites)
     assert set(asked) == {"cpu"}

@@ -152,6 +152,12 @@ SETTINGS = {
     },
     "centre_labels.centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
+    "neighbor_hits.neighbor_hits": {
+        "landmarks": LANDMARKS,
+        "method": "coordinates",
+        "residuals": False,
+        "precision": "single",
+    },
 }
 
 MIXTURES = {

@@ -177,7 +177,7 @@ def two_rounds():
 
 def test_a_row_that_changes_its_centre_is_read_from_the_sums():
     X, given = two_rounds()
-    card = audit(Received("toy", "journal", sums=given, of_rows=True), truth=X, bounds=(0.0, 7.0))
+    card = audit(Received("toy", "journal", k_means_sums=given, of_rows=True), truth=X, bounds=(0.0, 7.0))
     (entry,) = card.entries
     assert entry.attack == "k-means sums: differences"
     # Where it left and where it came; and what the two centres differ by, before and after.

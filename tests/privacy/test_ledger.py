@@ -215,3 +215,18 @@ def test_simulated_ledgers_follow_from_the_seed():
     keys = {(n, s): SimulatedLedger(n, s).key(question(), mu2=1.0) for n in "ab" for s in (0, 1)}
     assert len(set(keys.values())) == 4
     assert SimulatedLedger("a", 0).key(question(), mu2=1.0) == keys["a", 0]
+
+
+def test_a_running_process_notices_that_its_ledger_was_replaced_by_another_branch(tmp_path):
+    path = tmp_path / "l"
+    first = Ledger(path, epsilon=5.0, delta=1e-5)
+    base = path.read_bytes()
+    first.key(Question("run", "a", b"1" * 16), mu2=0.1)
+    other = tmp_path / "other"
+    other.write_bytes(base)
+    other.chmod(0o600)
+    Ledger(other).key(Question("run", "b", b"2" * 16), mu2=0.1)
+    assert len(other.read_bytes()) == len(path.read_bytes())
+    path.write_bytes(other.read_bytes())
+    with pytest.raises(LedgerError, match="replaced by another one"):
+        first.key(Question("run", "a", b"3" * 16), mu2=0.1)

@@ -460,3 +460,31 @@ def test_without_the_accountant_the_exact_figure_stands_alone(monkeypatch):
     spent = landmarks(COVERED, fs.federate(X, sites=labels)).privacy_
     assert spent.accountant == {}
     assert "accountant" not in spent.sentence()
+
+
+def test_a_site_whose_budget_ends_in_mid_run_has_spent_what_it_answered(tmp_path):
+    X, labels = table()
+    ledger = Ledger(tmp_path / "0.ledger", epsilon=1.0, delta=1e-5)
+    sites = [fs.Site(str(k), X[labels == k], ledger=ledger if k == 0 else None) for k in range(3)]
+    privacy = GaussianGradient(3.0, 1e-5, center=0.5, scale=1.5)
+    with pytest.warns(UserWarning, match="budget of 0 does not last"):
+        model = fs.FedLandmarks(10, rounds=20, privacy=privacy, random_state=0).fit(fs.LocalFederation(sites))
+    spent = model.privacy_
+    assert spent.epsilon["0"] == pytest.approx(ledger.spent)
+    assert 0 < ledger.spent < 1.0
+    assert spent.epsilon["1"] == pytest.approx(3.0)
+    assert spent.accountant["0"] < 1.0
+    assert spent.refused == ("0",)
+    assert "0 refused when the budget there was spent" in spent.sentence()
+    assert PrivacySpent.of(spent.values()) == spent
+    assert (spent + spent).refused == ("0",)
+
+
+@pytest.mark.parametrize("kind", ["FedTSNE", "FedSpectralClustering"])
+def test_a_map_that_a_strict_ledger_cannot_answer_costs_nothing(tmp_path, kind):
+    sites = sites_with_ledgers(tmp_path, strict=True)
+    model = getattr(fs, kind)(n_landmarks=10, rounds=5, privacy=COVERED, random_state=0)
+    with pytest.raises(InputError, match=r"0, 1, 2 let nothing out that carries no noise .* use GaussianData"):
+        model.fit(fs.LocalFederation(sites))
+    assert [site.ledger.spent for site in sites] == [0.0] * 3
+    assert landmarks(COVERED, fs.LocalFederation(sites)).landmarks_.shape == (12, 4)  # which post nothing

@@ -388,7 +388,7 @@ def test_a_strict_site_takes_part_where_all_is_covered(tmp_path):
     assert fs.FedLandmarks(5, rounds=2, privacy=covered).fit(fed).privacy_.leaves_out == ()
     with pytest.raises(QuorumError, match="local_sums"):  # moments
         fs.FedLandmarks(5, rounds=2, privacy=fs.privacy.GaussianGradient(20.0, 1e-5)).fit(fed)
-    with pytest.raises(QuorumError, match="local_distances"):
+    with pytest.raises(InputError, match="a, b, c let nothing out that carries no noise"):
         fs.FedSpectralClustering(2, n_landmarks=5, rounds=2, privacy=covered).fit(fed)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 import fedspan as fs
-from fedspan.errors import InputError, MessageError, QuorumError
+from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.linalg import mmd2
+from fedspan.protocols import discrepancy as discrepancy_module
 from fedspan.protocols import feddl as module
 from fedspan.protocols import landmark_descent, rows_pull
 from fedspan.protocols.feddl import feddl, local_descent, local_pull
@@ -64,6 +67,89 @@ def test_landmarks_are_better_than_as_many_rows(digits):
     exact = mmd2(X, found.points, found.gamma)
     assert exact <= 0.3 * reference
     assert found.mmd2 == pytest.approx(exact, rel=0.25)  # the estimate by 1024 directions
+
+
+def strays(X, found):
+    """Return how many landmarks are further out than half as far again as the farthest row."""
+    out = np.linalg.norm(found.points - found.centre, axis=1)
+    return int((out > 1.5 * np.linalg.norm(X - found.centre, axis=1).max()).sum())
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_momentum_carries_no_landmark_off(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 8)) + 4 * (np.arange(600) % 3)[:, None]  # most landmarks begin where there are no rows
+    found = run(X, np.arange(600) % 3, n_landmarks=150)
+    reference = np.mean([mmd2(X, X[rng.choice(600, 150, replace=False)], found.gamma) for _ in range(5)])
+    assert strays(X, found) == 0
+    assert mmd2(X, found.points, found.gamma) <= 0.1 * reference
+
+
+def test_no_step_is_longer_than_a_quarter_of_the_kernels_width(monkeypatch):
+    X, labels = blobs()
+    X[0] += 100.0  # far from the start: a large first step
+    before, after = (run(X, labels, rounds=rounds, gamma=4.0) for rounds in (0, 1))
+    steps = np.linalg.norm(after.points - before.points, axis=1)
+    assert steps.max() <= 0.25 / np.sqrt(2 * after.gamma) * (1 + 1e-9)
+    monkeypatch.setattr(module, "FARTHEST_STEP", np.inf)
+    assert np.linalg.norm(run(X, labels, rounds=1, gamma=4.0).points - before.points, axis=1).max() > steps.max()
+
+
+def leaves(fed, site, *, at, back=10**9):
+    """Return the federation with a site that is gone from a call on, and comes back at another."""
+
+    def gone(replies, bad, rng, call):
+        return {name: None if at <= call.number < back else replies[name] for name in bad}
+
+    return fed.corrupt(gone, [site])
+
+
+@pytest.mark.parametrize("at", [6, 20, 52])
+def test_mmd2_is_that_of_the_rows_that_are_still_there(at):
+    X, labels = blobs()
+    X[labels == 2] += 20.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = leaves(fs.federate(X, sites=labels, seed=1), "2", at=at).run(feddl, n_landmarks=40)
+    there = mmd2(X[labels != 2], found.points, found.gamma)
+    assert found.mmd2 == pytest.approx(there, rel=0.3)
+    assert found.mmd2 != pytest.approx(mmd2(X, found.points, found.gamma), rel=0.3)
+
+
+def test_a_site_that_misses_a_single_round_is_still_followed():
+    X, labels = blobs()
+    fed = leaves(fs.federate(X, sites=labels, seed=1), "2", at=8, back=9)
+    with fed.begin("run") as running:
+        found = feddl(running, n_landmarks=40, rounds=20)
+    asked = [call.step.rsplit(".", 1)[1] for call in running.record.calls]
+    assert asked.count("local_characteristic") == 1
+    assert found.mmd2 == pytest.approx(mmd2(X, found.points, found.gamma), rel=0.3)
+
+
+def test_sums_of_those_who_stay_are_of_other_directions(monkeypatch):
+    X, labels = blobs()
+    seen, drawn = [], discrepancy_module.frequencies
+
+    def watched(*args):
+        seen.append(drawn(*args))
+        return seen[-1]
+
+    monkeypatch.setattr(discrepancy_module, "frequencies", watched)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        leaves(fs.federate(X, sites=labels, seed=1), "2", at=6).run(feddl, n_landmarks=10, rounds=10)
+    assert len(seen) == 2
+    assert not np.isin(seen[0], seen[1]).any()
+
+
+def test_sites_that_are_gone_for_most_rounds_are_named():
+    X, labels = blobs()
+    fed = fs.federate(X, sites=labels, seed=1)
+    with pytest.warns(UserWarning, match=r"hardly follow the rows of 2 \(missing in 8 of 10 rounds\)"):
+        leaves(fed, "2", at=5).run(feddl, n_landmarks=10, rounds=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        leaves(fed, "2", at=9).run(feddl, n_landmarks=10, rounds=10)
 
 
 def test_every_round_is_in_the_record_and_the_objective_falls():
@@ -181,7 +267,7 @@ def test_a_site_that_drops_out_in_mid_run_leaves_the_others_to_it():
         return {name: ({} if call.number > 8 else replies[name]) for name in bad}
 
     fed = fs.federate(X, sites=labels, seed=1).corrupt(gone, ["2"])
-    with fed.begin("run") as running:
+    with fed.begin("run") as running, pytest.warns(UserWarning, match="missing in 44 of 50"):
         found = feddl(running, n_landmarks=12)
     assert {site for _, site, _ in running.record.failures} == {"2"}
     rest, everything = mmd2(X[labels < 2], found.points, found.gamma), mmd2(X, found.points, found.gamma)
@@ -192,7 +278,7 @@ def test_a_site_that_drops_out_in_mid_run_leaves_the_others_to_it():
 def test_bad_replies_are_failures_of_their_site(attack):
     X, labels = blobs()
     fed = fs.federate(X, sites=labels, seed=1)
-    with fed.corrupt(attack, ["1"]).begin("run") as running:
+    with fed.corrupt(attack, ["1"]).begin("run") as running, pytest.warns(UserWarning, match="rows of 1"):
         found = feddl(running, n_landmarks=12, rounds=5)
     assert {site for _, site, _ in running.record.failures} == {"1"}
     assert np.isfinite(found.points).all()
@@ -200,6 +286,36 @@ def test_bad_replies_are_failures_of_their_site(attack):
     np.testing.assert_allclose(found.points, honest.points, rtol=1e-10)
     with pytest.raises(QuorumError):
         fed.corrupt(fs.attacks.NonFinite(), ["1", "2"]).run(feddl, n_landmarks=12)
+
+
+@pytest.mark.parametrize("n", [-80, 80.5])
+def test_a_number_of_rows_that_cannot_be_ends_the_run_or_its_site(n):
+    X, labels = blobs()
+    fed = fs.federate(X, sites=labels, seed=1)
+
+    def always(replies, bad, rng, call):
+        return {name: {**replies[name], "n": n} for name in bad}
+
+    with pytest.raises(FedspanError, match=r"sites whose sums are true|not true; leave out|a number that cannot be"):
+        fed.corrupt(always, ["1"]).run(feddl, n_landmarks=12, rounds=5)
+
+    def later(replies, bad, rng, call):
+        return always(replies, bad, rng, call) if call.number > 1 else replies
+
+    with fed.corrupt(later, ["1"]).begin("run") as running, pytest.warns(UserWarning, match="rows of 1"):
+        found = feddl(running, n_landmarks=12, rounds=5)
+    assert {(site, why.split(":")[0]) for _, site, why in running.record.failures} == {("1", "miscounted")}
+    assert mmd2(X[labels != 1], found.points, found.gamma) < 0.1
+
+
+def test_sums_that_are_not_true_are_not_called_rows_that_do_not_differ():
+    X, labels = blobs()
+
+    def huge(replies, bad, rng, call):
+        return {name: {**replies[name], "sum": replies[name]["sum"] * 1e30} for name in bad}
+
+    with pytest.raises(InputError, match=r"beside means of up to \S+e\+59: .* sites whose sums are true"):
+        fs.federate(X, sites=labels).corrupt(huge, ["1"]).run(feddl, n_landmarks=12)
 
 
 def test_settings_that_cannot_work_are_refused():
@@ -229,7 +345,7 @@ def test_following_mmd2_can_be_left_out():
     assert fed.record.metric("mmd2") == []
 
 
-@pytest.mark.parametrize(("key", "n"), [("pull", 10**9), ("pull", -5), ("squares", 10**6), ("characteristic", 0)])
+@pytest.mark.parametrize(("key", "n"), [("pull", 10**9), ("squares", 10**6), ("characteristic", 0)])
 def test_a_number_of_rows_that_changes_is_refused(key, n):
     def liar(replies, bad, rng, call):
         return {name: {**replies[name], "n": n} if key in replies[name] else replies[name] for name in bad}

@@ -147,6 +147,23 @@ def test_more_rows_than_all_sites_had_are_not_asked_for():
     assert [call.asked for call in running.record.calls][-2:] == [("a",), ("a",)]
 
 
+@pytest.mark.parametrize("n", [-7, 7.0, "seven", None])
+def test_a_number_of_rows_that_cannot_be_is_refused(n):
+    fed = changed(federation(), "c", lambda reply, number: {**reply, "n": n})
+    with pytest.warns(UserWarning, match=r"c \(.*(miscounted: 'n' is|misshapen: 'n' is)"):
+        assert list(fed.run(landmark_distances, landmarks=MARKS)) == ["a", "b"]
+
+
+def test_a_site_that_was_refused_is_among_those_who_may_have_lied():
+    fed = changed(federation(), "c", lambda reply, number: {**reply, "n": -7})
+    marks = replace(MARKS, n=50, sites=("a", "b", "c"))
+    with (
+        pytest.warns(UserWarning, match="numbers that were not true; by a or b or c"),
+        pytest.warns(UserWarning, match=r"not on the map.*: c"),
+    ):
+        fed.run(landmark_distances, landmarks=marks)
+
+
 def test_rows_that_were_in_no_sum_are_told():
     def two_more(reply, number):
         return {**reply, "n": 9, "distances": np.ones((9, 3), np.float32)}

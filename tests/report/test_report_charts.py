@@ -212,3 +212,9 @@ def test_thinned_lines_keep_ends_and_peaks(y, most):
     assert all(y[i] == value for i, value in zip(few_x, few_y, strict=True))
     assert (few_x[0], few_x[-1]) == (0, len(y) - 1)
     assert (min(few_y), max(few_y)) == (min(y), max(y))
+
+
+def test_a_logarithmic_axis_of_less_than_two_powers_has_more_than_one_tick():
+    assert [value for value, _ in log_ticks(2e-4, 2e-2)] == pytest.approx([1e-3, 1e-2])
+    assert [text for _, text in log_ticks(3e-3, 3e-2)] == ["5 × 10⁻³", "10⁻²", "2 × 10⁻²"]
+    assert [value for value, _ in log_ticks(0.21, 0.9)] == pytest.approx([0.5])

@@ -151,10 +151,17 @@ def test_mmd2_is_drawn_by_round_to_its_end():
 
 
 def test_descent_is_told_with_its_recall_and_sample():
-    run = logging([{"search": "descent", "neighbors": 90}, {"recall": 0.9871, "recall_sample": 500}])
+    run = logging(
+        [
+            {"search": "descent", "neighbors": 90},
+            {"search_recall": 0.9871, "search_sample": 500},
+            {"site_recall": 0.912, "site_recall_of": 900},
+        ]
+    )
     told = words_of(a_map(run_=run))
     assert "NN-descent" in told
     assert "found by the search (500 rows) 98.7 %" in told
+    assert "nearest by landmark distances 91.2 % of 900" in told
 
 
 def test_clusters_are_counted_by_site():

@@ -18,7 +18,7 @@ from fedspan.cli.tables import read_tables
 from fedspan.datasets.tables import read_table
 from fedspan.errors import InputError
 from fedspan.estimators import load
-from fedspan.estimators.replayed_landmarks import replayed_landmarks
+from fedspan.estimators.replayed_landmarks import replayed_landmarks, replayed_sums
 from fedspan.privacy.audit import LeakCard, Received, audit, from_model, from_run
 from fedspan.report.leaks import write_leak_page
 
@@ -80,7 +80,7 @@ def _received(plan: AuditPlan) -> tuple[Any, list[Any], Received]:
     preprocess = [load(file) for file in sorted(run.glob("preprocess-*.fedspan"))]
     landmarks = getattr(model, "landmarks_", None)
     if (run / "journal").is_file() or any(run.glob("run-*/journal")):
-        found = from_run(run, replayed_landmarks if landmarks is None else landmarks, model)
+        found = from_run(run, replayed_landmarks if landmarks is None else landmarks, model, replayed_sums)
         return model, preprocess, found if landmarks is None else replace(found, landmarks=np.asarray(landmarks))
     if model is None:
         raise InputError(f"{run} is no folder of a run: it has neither a journal nor a model.fedspan")

@@ -15,7 +15,7 @@ from fedspan.checks import one_of, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.landmarks import checked_settings, keep_landmarks
 from fedspan.estimators.neighbor_search import check_search, find_neighbors, packages
-from fedspan.estimators.posted_rows import PostedRows, in_order, posted_rows, row_order
+from fedspan.estimators.posted_rows import PostedRows, in_order, posted_form, row_order
 from fedspan.estimators.privacy import seen_by
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
@@ -60,15 +60,13 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         self._check_layout()
         packages(*self.needs)
         with self._fitting(X, y, sites, ensure_min_samples=_FEWEST) as fed:
-            found, B = posted_rows(self, fed, settings)
-            n = len(B)
+            posted = posted_form(self, fed, settings, self.method)
+            found, rows, n = posted.landmarks, posted.rows, len(posted.rows)
             if n < _FEWEST:
                 raise InputError(f"n_samples={n}: a map needs at least {_FEWEST} rows")
             keep_landmarks(self, found)
             Y = (found.points - found.centre) / found.scale
-            form = landmark_form(Y, self.method, None if self.rounds else False)
-            rows = form.of(B)
-            coordinates = rows if self.method == "coordinates" else landmark_form(Y).of(B)
+            coordinates = rows if self.method == "coordinates" else landmark_form(Y).of(posted.B)
             start = principal_positions(coordinates.factor, self.n_components, fed.rng)
             k = self._n_neighbors(n)
             indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs, self.device)
@@ -81,7 +79,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         order = row_order(X, sites, n)
         self.row_sites_ = in_order(order, self.row_sites_)
         self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
-        self.residuals_ = form.residuals
+        self.residuals_ = posted.form.residuals
         self.embedding_ = in_order(order, embedding)
         return self
 

@@ -50,6 +50,8 @@ def find_neighbors(
 ) -> tuple[NDArray[np.int32], Array]:
     """Return the k nearest neighbours of each row but itself, and their distances; the record says how, and how well.
 
+    How well is a matter of the search alone: `search_recall` is the share of neighbours *by this form* that were found.
+
     Parameters
     ----------
     search : {"auto", "exact", "descent"}
@@ -63,13 +65,15 @@ def find_neighbors(
     fed.log(phase="neighbours", search=search, neighbors=k, **({} if device is None else {"device": device}))
     if search == "descent":
         return _by_descent(fed, rows, k, n_jobs)
+    if device is not None and device.startswith("mps") and rows.factor.dtype == np.float64:
+        device = None  # which has no double precision
     indices = np.empty((len(rows), k), dtype=np.int32)
-    distances = np.empty((len(rows), k), dtype=np.float32)
+    distances = np.empty((len(rows), k), dtype=rows.factor.dtype)
     blocks = nearest_in_blocks(rows, k, device=device)
     for _ in fed.rounds(-(-len(rows) // block_rows(len(rows), device))):
         part, found, far = next(blocks)
         indices[part], distances[part] = found, far
-    fed.log(recall=1.0)
+    fed.log(search_recall=1.0)
     return indices, distances
 
 
@@ -82,13 +86,13 @@ def _by_descent(fed: Federation, rows: LowRankDistances, k: int, n_jobs: int) ->
     )
     candidates = index.neighbor_graph[0]
     indices = np.empty((len(rows), k), dtype=np.int32)
-    distances = np.empty((len(rows), k), dtype=np.float32)
+    distances = np.empty((len(rows), k), dtype=rows.factor.dtype)
     turns = fed.rounds(-(-len(rows) // _BLOCK))
     for turn in turns:
         part = slice(turn * _BLOCK, (turn + 1) * _BLOCK)
         indices[part], distances[part] = _best(rows, np.arange(len(rows))[part], candidates[part], k)
     some = np.sort(fed.rng.choice(len(rows), min(_SAMPLE, len(rows)), replace=False))
-    fed.log(recall=_recall(rows, some, indices[some]), recall_sample=len(some))
+    fed.log(search_recall=_recall(rows, some, indices[some]), search_sample=len(some))
     return indices, distances
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+from fedspan.checks import frames_inside
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.privacy.mechanisms import GaussianData, check_mechanism
 from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.protocols.feddl import Landmarks, check_settings, feddl
 from fedspan.protocols.private_feddl import POSTED, check_frequencies, private_feddl
+
+#: Rows up to which a warning tells that totals may be the rows. In a minute 40 rows of 64 columns are rebuilt exactly,
+#: half of 50, and 100 in part (`benchmarks/leaks.py`); an attacker may have more time.
+FEW_ROWS = 200
 
 
 class SpendsPrivacy:
@@ -36,8 +42,23 @@ def learned_landmarks(
 ) -> Landmarks:
     """Return landmarks, with or without noise."""
     if privacy is None:
-        return feddl(fed, **settings, names=names)
+        found = feddl(fed, **settings, names=names)
+        _tell_few_rows(found, settings)
+        return found
     return private_feddl(fed, privacy=privacy, **settings, names=names)
+
+
+def _tell_few_rows(found: Landmarks, settings: dict[str, Any]) -> None:
+    """Warn where FedDL's totals are as good as the rows: they are few, and the totals hold more numbers than they."""
+    told = settings["rounds"] * len(found.points)
+    if 0 < found.n <= FEW_ROWS and told > found.n:
+        columns = len(found.centre)
+        warnings.warn(
+            f"FedDL's totals hold {told * columns} numbers about {found.n} rows, which have {found.n * columns}: "
+            "whoever sees them may compute so few rows, also under a secure sum (docs/leaks.md); take more rows, or "
+            "noise by privacy=GaussianGradient",
+            stacklevel=frames_inside(),
+        )
 
 
 def posting(fed: Federation, privacy: Any) -> Federation:

@@ -16,14 +16,15 @@ from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.landmarks import checked_settings, keep_landmarks
 from fedspan.estimators.neighbor_search import check_search, find_neighbors
-from fedspan.estimators.posted_rows import PostedRows, in_order, posted_rows, row_order
+from fedspan.estimators.posted_rows import PostedRows, in_order, posted_form, posted_rows, row_order
 from fedspan.federation import Federation
 from fedspan.linalg.gaussian_kernel import kernel_matrix
-from fedspan.linalg.landmark_form import METHODS, LowRankDistances, landmark_form
+from fedspan.linalg.landmark_form import METHODS, landmark_form
 from fedspan.linalg.neighbors import nearest
 from fedspan.linalg.nystrom import spectral_factor, spectral_places
 from fedspan.linalg.subspaces import with_fixed_signs
-from fedspan.protocols.landmark_distances import distances_to
+from fedspan.protocols.feddl import Landmarks
+from fedspan.protocols.landmark_distances import distances_to, drawn_in
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -82,6 +83,9 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     (1, 1, True)
     """
 
+    factor_: Array
+    offset_: Array
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -130,18 +134,17 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         real_number("gamma", self.gamma, above=0)
         self._refuse_unused()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            found, B = posted_rows(self, fed, settings)
-            n = len(B)
-            whole_number("n_clusters", self.n_clusters, 1, n, why=f", the number of rows (n_samples={n})")
-            keep_landmarks(self, found)
-            order = row_order(X, sites, n)
             self._clear()
             embed = self._by_kernel if self.affinity == "kernel" else self._by_neighbors
-            vectors = embed(fed, B, order)
+            vectors = embed(fed, settings)
+            n = len(vectors)
+            order = row_order(X, sites, n)
             means = spectral_clusters(vectors, self.n_clusters, int(fed.rng.integers(2**31)))
             fed.stop(f"{n} rows in {self.n_clusters} clusters")
         if self.affinity == "kernel":
             self.spectral_embedding_ = in_order(order, unit_rows(vectors).astype(np.float32))
+        else:
+            self.factor_, self.offset_ = (in_order(order, kept) for kept in (self.factor_, self.offset_))
         self.cluster_centers_ = means.cluster_centers_
         self.row_sites_ = in_order(order, self.row_sites_)
         self.labels_ = in_order(order, means.labels_)
@@ -162,15 +165,16 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         """Return the clusters of new rows: by their spectral coordinates, or those of most of their neighbours."""
         check_is_fitted(self)
         X = self._validated(X)
-        B = distances_to(X, self.landmarks_, self.centre_, self.scale_) / self.scale_
+        near = drawn_in(X, self.centre_, self.scale_)
+        B = distances_to(near, self.landmarks_, self.centre_, self.scale_) / self.scale_
         if self.affinity == "kernel":
             K = np.exp(-0.5 * self.gamma * B**2)
             places = unit_rows(spectral_places(K, self.axes_, self.degrees_))
             apart = np.linalg.norm(places[:, None] - self.cluster_centers_, axis=2)
             return np.asarray(apart.argmin(axis=1))
         form = landmark_form(self._reduced(), self.method, self.residuals_)
-        known = LowRankDistances(self.factor_, form.signs.astype(np.float32), self.offset_, self.method != "paper")
-        indices, _ = nearest(known, min(self.n_neighbors, len(known)), form.of(B))
+        known = form.form_of(self.factor_, self.offset_)
+        indices, _ = nearest(known, min(self.n_neighbors, len(known)), form.of(B, self.factor_.dtype))
         votes = np.zeros((len(X), self.n_clusters), dtype=int)
         np.add.at(votes, (np.arange(len(X))[:, None], self.labels_[indices]), 1)
         return np.asarray(votes.argmax(axis=1))
@@ -185,25 +189,31 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
                     f"{name}={value!r} has no effect with affinity={self.affinity!r}: leave it at {default!r}"
                 )
 
-    def _by_kernel(self, fed: Federation, B: Array, order: Array | None) -> Matrix:
+    def _by_kernel(self, fed: Federation, settings: dict[str, Any]) -> Matrix:
         """Return the leading eigenvectors of the Nystrom kernel."""
+        found, posted = posted_rows(self, fed, settings)
+        self._keep(found, sum(map(len, posted.values())))
         Y = self._reduced()
-        K = np.square(B, dtype=np.float64)
+        K = np.square(np.concatenate(list(posted.values())), dtype=np.float64)
         K *= -0.5 * self.gamma
         np.exp(K, out=K)
         factor = spectral_factor(K, kernel_matrix(Y, Y, 0.5 * self.gamma), self.n_clusters)
         self.eigenvalues_, self.axes_, self.degrees_ = factor.eigenvalues, factor.axes, factor.degrees
         return factor.vectors
 
-    def _by_neighbors(self, fed: Federation, B: Array, order: Array | None) -> Matrix:
+    def _by_neighbors(self, fed: Federation, settings: dict[str, Any]) -> Matrix:
         """Return the leading eigenvectors of the normalised graph of nearest neighbours."""
-        form = landmark_form(self._reduced(), self.method, None if self.rounds else False)
-        rows = form.of(B)
+        posted = posted_form(self, fed, settings, self.method)
+        rows = posted.rows
+        self._keep(posted.landmarks, len(rows))
         indices, _ = find_neighbors(fed, rows, min(self.n_neighbors, len(rows) - 1), self.neighbors, device=self.device)
-        self.residuals_ = form.residuals
-        self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
+        self.residuals_, self.factor_, self.offset_ = posted.form.residuals, rows.factor, rows.offset
         self.eigenvalues_, vectors = graph_eigenvectors(indices, self.n_clusters, fed.rng)
         return vectors
+
+    def _keep(self, found: Landmarks, n: int) -> None:
+        whole_number("n_clusters", self.n_clusters, 1, n, why=f", the number of rows (n_samples={n})")
+        keep_landmarks(self, found)
 
     def _reduced(self) -> Matrix:
         return np.asarray((self.landmarks_ - self.centre_) / self.scale_)

@@ -39,10 +39,10 @@ def judge(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Judged
         if isinstance(outcome, Failure):
             failed[name] = outcome
             continue
-        if outcome.canonical and sizer.is_usual(outcome, call.number, policy):
-            ok[name], sizes[name] = outcome.reply, sizer.size
-            continue
         try:
+            if outcome.canonical and sizer.is_usual(outcome, call.number, policy):
+                ok[name], sizes[name] = _counted(call, outcome.reply), sizer.size
+                continue
             ok[name], sizes[name] = _checked(call, outcome, policy, sizer)
         except MessageError as error:
             failed[name] = Failure(str(error))
@@ -92,7 +92,16 @@ def _checked(call: Call, delivery: Delivery, policy: Policy, size_of: _Sizer) ->
         key = non_finite_key(reply)
         if key is not None:
             raise MessageError(f"non-finite: {key!r} holds NaN or infinity")
-    return reply, size
+    return _counted(call, reply), size
+
+
+def _counted(call: Call, reply: Message) -> Message:
+    """Return a reply whose counts can be."""
+    for key in call.step.counts:
+        value = reply.get(key, 0)
+        if not isinstance(value, int) or value < 0:
+            raise MessageError(f"miscounted: {key!r} is {value!r:.40}, and must be a whole number of at least 0")
+    return reply
 
 
 def misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> dict[str, str]:

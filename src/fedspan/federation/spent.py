@@ -33,6 +33,8 @@ class PrivacySpent:
     simulated : tuple of str
         Sites whose noise follows from the run's seed, because they have no ledger: nothing of them is protected. So
         are those counted that did not say that they have one.
+    refused : tuple of str
+        Sites that refused in mid-run, because their budget did not last: their epsilon is of what they answered.
     guaranteed : bool
         False where the noise depends on the rows, so that the figures are no guarantee.
     """
@@ -46,6 +48,7 @@ class PrivacySpent:
     simulated: tuple[str, ...] = ()
     guaranteed: bool = True
     unit: str = UNIT
+    refused: tuple[str, ...] = ()
 
     @property
     def worst(self) -> float:
@@ -82,6 +85,7 @@ class PrivacySpent:
             tuple(sorted({*self.simulated, *other.simulated})),
             self.guaranteed and other.guaranteed,
             self.unit if self.unit == other.unit else f"{self.unit}; and {other.unit}",
+            tuple(sorted({*self.refused, *other.refused})),
         )
 
     def sentence(self) -> str:
@@ -99,6 +103,7 @@ class PrivacySpent:
             some = f" at {len(self.simulated)} of {len(self.epsilon)} sites"
             marks += f", simulated{some if len(self.simulated) < len(self.epsilon) else ''}"
         out = f"; does not cover {', nor '.join(self.leaves_out)}" if self.leaves_out else ""
+        out += f"; {', '.join(self.refused[:10])} refused when the budget there was spent" if self.refused else ""
         return (
             f"epsilon {self.worst:.4g}{beside} at delta {self.delta:g}{marks}; covers {' and '.join(self.covers)}{out}"
         )
@@ -111,8 +116,8 @@ class PrivacySpent:
     def of(cls, values: Mapping[str, Any]) -> PrivacySpent:
         """Read it from a record's file."""
         found = dict(values)
-        for name in ("covers", "leaves_out", "simulated"):
-            found[name] = tuple(found[name])
+        for name in ("covers", "leaves_out", "simulated", "refused"):
+            found[name] = tuple(found.get(name, ()))
         for name in ("epsilon", "accountant"):
             found[name] = {site: _number(value) for site, value in found[name].items()}
         return cls(**found)

@@ -27,13 +27,14 @@ class Step:
     `ragged` names the reply's keys whose shape is each site's own affair (one entry per local task, say). Arrays
     with one entry per row of the site need no such word; all others must have the same shape at all sites.
 
-    The reply of a `public` step says nothing of the site's rows.
+    The reply of a `public` step says nothing of the site's rows. What `counts` names are whole numbers of at least 0.
     """
 
     name: str
     function: Callable[..., Mapping[str, object]]
     ragged: frozenset[str] = frozenset()
     public: bool = False
+    counts: frozenset[str] = frozenset()
     _fits: set[frozenset[str]] = field(default_factory=set, compare=False)
 
     def check(self, payload: Mapping[str, object]) -> None:
@@ -60,10 +61,12 @@ _installed: dict[str, Step] = {}
 @overload
 def step(function: F) -> F: ...
 @overload
-def step(*, ragged: Iterable[str] = (), public: bool = False) -> Callable[[F], F]: ...
+def step(*, ragged: Iterable[str] = (), public: bool = False, counts: Iterable[str] = ()) -> Callable[[F], F]: ...
 
 
-def step(function: F | None = None, *, ragged: Iterable[str] = (), public: bool = False) -> F | Callable[[F], F]:
+def step(
+    function: F | None = None, *, ragged: Iterable[str] = (), public: bool = False, counts: Iterable[str] = ()
+) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step, under its module's and its own name.
 
     The function is returned as it is, so that it can be tested by calling it.
@@ -75,6 +78,9 @@ def step(function: F | None = None, *, ragged: Iterable[str] = (), public: bool 
     public : bool, default=False
         The reply says nothing of the rows (the names of the columns, say), so that it may be asked of single sites also
         where sums are secure.
+    counts : names of reply keys, optional
+        Keys that count something: a reply that has anything else there than a whole number of at least 0 is refused,
+        where single replies are seen.
 
     Examples
     --------
@@ -87,7 +93,7 @@ def step(function: F | None = None, *, ragged: Iterable[str] = (), public: bool 
         if not callable(function) or not list(inspect.signature(function).parameters):
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         name = dotted_name(function)
-        _installed[name] = Step(name, function, frozenset(ragged), public)
+        _installed[name] = Step(name, function, frozenset(ragged), public, frozenset(counts))
         return function
 
     return register if function is None else register(function)

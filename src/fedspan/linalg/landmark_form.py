@@ -24,7 +24,6 @@ from fedspan.linalg.gaussian_kernel import squared_distances
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
-Single = NDArray[np.float32]
 
 METHODS = ("coordinates", "squared", "paper")
 #: With fewer landmarks h says more about the landmarks than about the rows, and plain coordinates are better.
@@ -35,6 +34,8 @@ THINNEST = 1e-4
 #: Distances, in units of the rows' spread, that no row can have which counted in that spread: those of n rows are below
 #: sqrt(n) from their mean.
 FARTHEST = 1e6
+#: Nearest distances should be so many times what rounding can change in them: with less neighbours are confused.
+FINE_ENOUGH = 300.0
 _BLOCK_ROWS = 2048
 
 
@@ -42,12 +43,13 @@ _BLOCK_ROWS = 2048
 class LowRankDistances:
     """Distances ``d_ij = offset_i + offset_j + sum_l signs_l f_il f_jl``, or their squares.
 
-    `factor` is (n, r), `signs` (r,), `offset` (n,), in single precision; `squared` says whether d is a square.
+    `factor` is (n, r), `signs` (r,), `offset` (n,), all in single or all in double precision; `squared` says whether d
+    is a square.
     """
 
-    factor: Single
-    signs: Single
-    offset: Single
+    factor: Array
+    signs: Array
+    offset: Array
     squared: bool
 
     def __len__(self) -> int:
@@ -56,6 +58,20 @@ class LowRankDistances:
     def rows(self, part: Any) -> LowRankDistances:
         """Return the form of some rows."""
         return LowRankDistances(self.factor[part], self.signs, self.offset[part], self.squared)
+
+    def fineness(self, part: Any, nearest: Array) -> float:
+        """Return how many times what rounding can change in them the values of the `nearest` (p, k) of a `part` are.
+
+        The median over all pairs. The sum of large terms is off by their size times the precision of the numbers.
+        """
+        own, other = self.factor[part][:, None], self.factor[nearest]
+        offsets = self.offset[part][:, None] + self.offset[nearest]
+        values = offsets + np.vecdot(own * self.signs, other)
+        sizes = offsets + np.abs(self.signs).max(initial=0) * np.linalg.norm(own, axis=2) * np.linalg.norm(
+            other, axis=2
+        )
+        rounding = np.finfo(self.factor.dtype).eps * sizes
+        return float(np.median(values / np.maximum(rounding, np.finfo(np.float32).tiny)))
 
     def as_distances(self, values: Array) -> Array:
         """Return distances for values of the form; what rounding made negative is 0."""
@@ -92,14 +108,21 @@ class LandmarkForm:
     squares: Matrix
     residuals: bool
 
-    def of(self, B: Array) -> LowRankDistances:
-        """Return the form of rows with distances B (n, n_y); computed in double precision, block by block."""
-        factor = np.empty((len(B), len(self.signs)), dtype=np.float32)
-        offset = np.zeros(len(B), dtype=np.float32)
+    def of(self, B: Array, kind: Any = np.float32) -> LowRankDistances:
+        """Return the form of rows with distances B (n, n_y), as numbers of `kind`.
+
+        It is computed in double precision, block by block.
+        """
+        factor = np.empty((len(B), len(self.signs)), dtype=kind)
+        offset = np.zeros(len(B), dtype=kind)
         for start in range(0, len(B), _BLOCK_ROWS):
             part = slice(start, start + _BLOCK_ROWS)
             factor[part], offset[part] = self._block(np.asarray(B[part], dtype=np.float64))
-        return LowRankDistances(factor, self.signs.astype(np.float32), offset, self.method != "paper")
+        return self.form_of(factor, offset)
+
+    def form_of(self, factor: Array, offset: Array) -> LowRankDistances:
+        """Return the form of rows whose factor and offset are known."""
+        return LowRankDistances(factor, self.signs.astype(factor.dtype), offset, self.method != "paper")
 
     def _block(self, B: Matrix) -> tuple[Matrix, Any]:
         if self.method == "paper":

@@ -44,12 +44,13 @@ def nearest(
     -------
     indices : int32 array (n, k)
         Nearest first.
-    distances : float32 array (n, k)
+    distances : array (n, k)
+        In the precision of the form.
 
     Notes
     -----
-    n^2 r multiplications in single precision. Memory beside the arguments and the result: one copy of the factor and
-    about twice `BLOCK_BYTES`.
+    n^2 r multiplications in the precision of the form. Memory beside the arguments and the result: one copy of the
+    factor and about twice `BLOCK_BYTES`.
 
     Examples
     --------
@@ -64,7 +65,7 @@ def nearest(
     """
     asked = rows if queries is None else queries
     indices = np.empty((len(asked), k), dtype=np.int32)
-    distances = np.empty((len(asked), k), dtype=np.float32)
+    distances = np.empty((len(asked), k), dtype=rows.factor.dtype)
     for part, found, far in nearest_in_blocks(rows, k, queries, device):
         indices[part], distances[part] = found, far
     return indices, distances
@@ -85,14 +86,15 @@ def nearest_in_blocks(
     whole_number("k", k, 1, n - (queries is None), why=", the number of rows to choose from")
     group = int(np.sqrt(n / k))  # as many groups to look through as there are candidates in the best k of them
     width = -(-n // group)
-    right = np.zeros((width * group, rows.factor.shape[1]), dtype=np.float32)
+    kind = rows.factor.dtype
+    right = np.zeros((width * group, rows.factor.shape[1]), dtype=kind)
     np.multiply(rows.factor, rows.signs, out=right[:n])
-    offset = np.full(width * group, np.inf, dtype=np.float32)
+    offset = np.full(width * group, np.inf, dtype=kind)
     offset[:n] = rows.offset
     right, offset = to_device(right, device), to_device(offset, device)
     xp = namespace(right)
     size = block_rows(n, device)
-    values = xp.empty((min(size, len(asked)), width * group), dtype=xp.float32, device=right.device)
+    values = xp.empty((min(size, len(asked)), width * group), dtype=right.dtype, device=right.device)
     for start in range(0, len(asked), size):
         part = slice(start, min(start + size, len(asked)))
         count = part.stop - part.start

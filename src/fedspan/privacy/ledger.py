@@ -207,7 +207,10 @@ class Ledger:
         size = file.seek(0, os.SEEK_END)
         if size < self._read_to:
             raise LedgerError(f"the ledger {self.path} has become shorter: lines were taken off its end")
-        file.seek(self._read_to)
+        known = self._chain.hex().encode() + b"\n" if self._read_to else b""
+        file.seek(self._read_to - len(known))
+        if file.read(len(known)) != known:
+            raise LedgerError(f"the ledger {self.path} has other lines than it had: it was replaced by another one")
         data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         for line in whole.splitlines():

@@ -10,12 +10,15 @@ with ``A_p = sum_i k(x_i, y_j) (x_i - y_j)`` over the rows of site p. Only the *
 
 What the paper leaves open is fixed so that nothing needs tuning: kernel width and start come from the mean and
 variance of the columns, the step is a multiple of 1 / L with ``L = 4 gamma kbar / n_y``, and heavy-ball momentum saves
-most of the rounds. Sites compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of
-the data costs digits.
+most of the rounds. No landmark goes further in a round than a quarter of the kernel's width: L is that of a landmark
+with the mean kernel value, and one that more rows pull at would be carried off to where none pulls it back.
+Sites compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of the data costs digits.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,21 +26,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import one_of, real_number, whole_number
-from fedspan.errors import InputError, MessageError
+from fedspan.checks import frames_inside, one_of, real_number, whole_number
+from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, Total, lens, step
 from fedspan.linalg.devices import check_device
-from fedspan.linalg.gaussian_kernel import characteristic, frequencies
 from fedspan.protocols.counted_rows import CountedRows
+from fedspan.protocols.discrepancy import Discrepancy, whole
 from fedspan.protocols.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row
 from fedspan.protocols.moments import Moments, moments
-from fedspan.protocols.rows_pull import rows_and_norms, rows_pull
+from fedspan.protocols.rows_pull import rows_pull
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 #: Part of the rows' variance that noise alone may add to landmarks over all rounds: a default step gets no larger.
 _NOISY_PART = 0.1
+#: How far a landmark may go in a step, in widths (deviations) of the kernel.
+FARTHEST_STEP = 0.25
 #: Kernel evaluations times columns of one round, above which ``precision="auto"`` is single.
 SINGLE_ABOVE = 2**32
 
@@ -87,14 +92,14 @@ def reduced(X: Array, centre: Matrix, scale: float, precision: str) -> Array:
         return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
 
 
-@step
+@step(counts=["n"])
 def local_pull(site: Site, Y: Array, gamma: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows."""
     pull, total = rows_pull(site, Y, gamma, device)
     return {"pull": pull.astype(Y.dtype, copy=False), "kernel": total, "n": len(site)}
 
 
-@step
+@step(counts=["n"])
 def local_descent(
     site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, device: str = ""
 ) -> dict[str, Any]:
@@ -111,15 +116,6 @@ def local_descent(
 
     sent = descended(pull_at, Y, len(site), gamma, size, steps, upload)
     return {upload: sent, "kernel": kernels[0], "n": len(site)}
-
-
-@step
-def local_characteristic(site: Site, W: Array) -> dict[str, Any]:
-    """Leaves the site: the sums of cos w'x and sin w'x over its rows, for a few random directions w; their number."""
-    total = np.zeros((2, len(W)))
-    for X, _ in rows_and_norms(site):
-        total += characteristic(X, W)
-    return {"characteristic": total, "n": len(site)}
 
 
 def feddl(
@@ -193,8 +189,8 @@ def feddl(
     scale = float(np.sqrt(found.variance.sum()))
     if not 0 < scale < np.inf:
         raise InputError(
-            f"the rows' variances add up to {scale**2:g}: landmarks need rows that differ, by amounts whose squares "
-            "can be held"
+            f"the rows' variances add up to {scale**2:g}, beside means of up to {np.abs(found.mean).max():.2g}: "
+            "landmarks need rows that differ, by amounts whose squares can be held, and sites whose sums are true"
         )
     m = len(found.mean)
     if precision == "auto":
@@ -209,17 +205,20 @@ def feddl(
         quiet = np.sqrt(_NOISY_PART / (max(1, rounds * local_steps) * m)) / noise_of_gradient
     Y = kept_within(_start(fed, found, scale, n_landmarks), told.within)
     rows = CountedRows(found.n, found.sites) if found.sites else CountedRows()
-    discrepancy = _Discrepancy(prepared, n_frequencies, m, width, rows)
+    discrepancy = Discrepancy(prepared, n_frequencies, m, width, rows)
     fed.log(precision=precision, gamma=width / scale**2)
     told_all = {"gamma": width, **told.payload, **({} if device is None else {"device": device})}
+    # noise would be cut short by it, and has bounds of its own
+    farthest = FARTHEST_STEP * local_steps / np.sqrt(2 * width) if noise is None else np.inf
     V = np.zeros_like(Y)
     lipschitz = 0.0
+    absent: Counter[str] = Counter()
     for _ in fed.rounds(rounds):
         own, own_mean = own_pull(Y, width)
         message = Y.astype(np.float32 if precision == "single" else np.float64)
         if (local_steps == 1 and upload == "gradient") or (told.kernel and not lipschitz):
             # also in the first round of sites that take steps of their own: they must know how large these are
-            total = _whole(prepared.sum(told.pull, Y=message, **told_all), rows, told.kernel, pull=Y.shape)
+            total = whole(prepared.sum(told.pull, Y=message, **told_all), rows, told.kernel, pull=Y.shape)
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
         if local_steps == 1 and upload == "gradient":
@@ -230,18 +229,21 @@ def feddl(
             stride = min(size / lipschitz, quiet)
             steps = {"size": stride, "steps": local_steps, "upload": upload}
             total = prepared.sum(told.descent, Y=message, **steps, **told_all)
-            sent = per_row(_whole(total, rows, told.kernel, **{upload: Y.shape})[upload], total["n"])
+            sent = per_row(whole(total, rows, told.kernel, **{upload: Y.shape})[upload], total["n"])
             move = sent - message if upload == "landmarks" else -local_steps * stride * sent
             kernel_mean = _kernel_mean(total, told.kernel, own_mean, n_landmarks)
             lipschitz = _lipschitz(width, max(kernel_mean, own_mean), n_landmarks)
+        absent.update(list(total.failed))
+        discrepancy.follow(total.sites)
         # MMD^2 less the part that Y has no influence on; and where it was followed, all of it
         fed.log(**({"objective": own_mean - 2 * kernel_mean} if told.kernel else {}), **discrepancy.of(Y))
-        V = momentum * V + move
+        V = kept_within(momentum * V + move, farthest)
         Y = kept_within(Y + V, told.within)
         if not np.abs(Y).max() < 1e100:
             raise InputError("the landmarks run away: use a smaller step_size, momentum or gamma, or fewer local_steps")
-    last = discrepancy.of(Y)
+    last = discrepancy.at_the_end(Y)
     fed.log(**last)
+    _tell_absent(absent, rounds)
     return Landmarks(
         found.mean + scale * Y,
         width / scale**2,
@@ -283,20 +285,14 @@ def check_settings(
     check_device(device)
 
 
-class _Discrepancy:
-    """MMD^2 between all rows and landmarks, from sums over rows that are asked for once."""
-
-    def __init__(self, prepared: Federation, count: int, columns: int, gamma: float, rows: CountedRows) -> None:
-        self.W = frequencies(prepared.rng, count, columns, gamma).astype(np.float32)
-        if count:
-            total = prepared.sum(local_characteristic, W=self.W)
-            self.rows = per_row(_whole(total, rows, False, characteristic=(2, count))["characteristic"], total["n"])
-
-    def of(self, Y: Matrix) -> dict[str, float]:
-        if not len(self.W):
-            return {}
-        apart = self.rows - characteristic(Y, self.W) / len(Y)
-        return {"mmd2": float(np.mean(np.sum(apart**2, axis=0)))}
+def _tell_absent(absent: Counter[str], rounds: int) -> None:
+    """Warn of sites that were missing in most rounds: landmarks follow the rows of the others."""
+    gone = [f"{name} (missing in {count} of {rounds} rounds)" for name, count in absent.items() if 2 * count > rounds]
+    if gone:
+        warnings.warn(
+            f"the landmarks hardly follow the rows of {', '.join(sorted(gone)[:10])}",
+            stacklevel=frames_inside(),
+        )
 
 
 def _start(fed: Federation, found: Moments, scale: float, n_landmarks: int) -> Matrix:
@@ -313,17 +309,6 @@ def _kernel_mean(total: Total | None, told: bool, own_mean: float, n_landmarks: 
     if total is None or not told:
         return float(np.sqrt(own_mean))
     return float(per_row(total["kernel"], total["n"]) / n_landmarks)
-
-
-def _whole(total: Total, rows: CountedRows, kernel: bool, **shapes: tuple[int, ...]) -> Total:
-    """Refuse sums that most sites spoilt alike, which no comparison among them can tell, and other numbers of rows."""
-    expected: dict[str, tuple[int, ...]] = {**shapes, "n": (), **({"kernel": ()} if kernel else {})}
-    for name, shape in expected.items():
-        if name not in total or np.shape(total[name]) != shape:
-            found = f"the shape {np.shape(total[name])}" if name in total else "nothing"
-            raise MessageError(f"most sites sent {found} as {name!r}, and it must have the shape {shape}")
-    rows.compare(total)
-    return total
 
 
 def _lipschitz(gamma: float, kernel: float, n_landmarks: int) -> float:

@@ -41,7 +41,9 @@ def mean_gradient(pull: Array, n: int, own: Matrix, gamma: float) -> Matrix:
 
 
 def kept_within(Y: Matrix, radius: float) -> Matrix:
-    """Return landmarks, those beyond `radius` drawn in to it: there no row would pull them back from where noise goes.
+    """Return landmarks, or their velocities, those longer than `radius` drawn in to it.
+
+    Out there no row would pull them back from where noise or momentum takes them.
 
     Examples
     --------

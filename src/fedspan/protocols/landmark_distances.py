@@ -22,6 +22,7 @@ from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg.gaussian_kernel import squared_distances
 from fedspan.linalg.landmark_form import FARTHEST
 from fedspan.protocols.feddl import Landmarks
+from fedspan.protocols.lenses import same_columns
 from fedspan.wire import Message
 
 Array = NDArray[Any]
@@ -29,6 +30,9 @@ Array = NDArray[Any]
 _BLOCK_ROWS = 2048
 #: How often a site that did not answer is asked: without its distances its rows are on no map.
 _TRIES = 3
+#: Numbers whose squares can be added up, in units of the spread; and how far from the mean new rows are placed by.
+_SQUARE_HELD = 1e100
+_NEAR_ENOUGH = 0.1 * FARTHEST
 
 
 @lens
@@ -37,16 +41,38 @@ def distances_to(X: Array, landmarks: Array, centre: Array, scale: float) -> Arr
 
     They are computed from ``(x - centre) / scale``, so that a common offset costs no digits.
     """
+    same_columns(X, len(centre))
     Y = (np.asarray(landmarks, dtype=np.float64) - centre) / scale
     found = np.empty((len(X), len(Y)))
     for start in range(0, len(X), _BLOCK_ROWS):
         rows = (np.asarray(X[start : start + _BLOCK_ROWS], dtype=np.float64) - centre) / scale
-        found[start : start + len(rows)] = np.sqrt(squared_distances(rows, Y))
+        large = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0) / _SQUARE_HELD, 1.0)
+        found[start : start + len(rows)] = large * np.sqrt(
+            squared_distances(rows / large, Y)
+        )  # where Y is as good as 0
     found *= scale
     return found
 
 
-@step(ragged=["distances"])
+def drawn_in(X: Array, centre: Array, scale: float) -> Array:
+    """Return new rows, in double precision, those that are very far out drawn in to where their squares can be held.
+
+    From there all rows of a map are still as good as in one place.
+
+    Examples
+    --------
+    >>> drawn_in(np.array([[3.0, 4.0], [3e200, 4e200]]), np.zeros(2), 1.0)
+    array([[3.e+00, 4.e+00],
+           [6.e+04, 8.e+04]])
+    """
+    D = np.asarray(X, dtype=np.float64) - centre
+    largest = np.maximum(np.abs(D).max(axis=1, keepdims=True, initial=0.0), np.finfo(np.float64).tiny)
+    norms = np.linalg.norm(D / largest, axis=1, keepdims=True)
+    kept = np.minimum(1.0, _NEAR_ENOUGH * scale / largest / np.maximum(norms, 1.0))
+    return np.asarray(np.where(kept < 1, centre + kept * D, X))
+
+
+@step(ragged=["distances"], counts=["n"])
 def local_distances(site: Site, start: int, rows: int, precision: str, unit: float) -> dict[str, Any]:
     """Leaves the site: its number of rows, the distances of some of them to all landmarks (rows, n_y), their unit."""
     D = site.X[start : start + rows] / unit
@@ -87,17 +113,21 @@ def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str 
     if lost:
         reasons = ", ".join(f"{name} ({lost[name]})" for name in sorted(lost))
         warnings.warn(f"not on the map, because they did not post their distances: {reasons}", stacklevel=2)
-    _compare_with_sums({name: n for name, n in counts.items() if name not in lost}, landmarks)
+    _compare_with_sums({name: n for name, n in counts.items() if name not in lost}, set(lost), landmarks)
     return {name: np.concatenate(parts) for name, parts in found.items() if name not in lost and parts}
 
 
-def _compare_with_sums(counts: dict[str, int], landmarks: Landmarks) -> None:
-    """Warn where sites that were in FedDL's sums now have more rows than in these."""
+def _compare_with_sums(counts: dict[str, int], lost: set[str], landmarks: Landmarks) -> None:
+    """Warn where sites that were in FedDL's sums now have more rows than in these.
+
+    One of them says what is not true, now or then: also one that was refused by now.
+    """
     posted = sum(n for name, n in counts.items() if name in landmarks.sites)
     if landmarks.n and posted > landmarks.n:
         warnings.warn(
             f"the sites posted {posted} rows, and said that they have {landmarks.n} when the landmarks were learned: "
-            f"some rows on the map are made up by {' or '.join(sorted(set(counts) & set(landmarks.sites)))}",
+            f"either some rows on the map are made up, or the landmarks are of numbers that were not true; by "
+            f"{' or '.join(sorted((set(counts) | lost) & set(landmarks.sites)))}",
             stacklevel=3,
         )
 
@@ -113,8 +143,10 @@ def _asked(
 
     def check(reply: Message) -> Message:
         D, n = reply.get("distances"), reply.get("n")
-        expected = isinstance(n, int) and (max(0, min(payload["rows"], n - payload["start"])), n_y)
-        if isinstance(n, int) and 0 < landmarks.n < n:
+        if not isinstance(n, int):
+            raise InputError("a site must say how many rows it has")
+        expected = (max(0, min(payload["rows"], n - payload["start"])), n_y)
+        if 0 < landmarks.n < n:
             raise InputError(f"a site says to have {n} rows, and all had {landmarks.n} when the landmarks were learned")
         if not isinstance(D, np.ndarray) or D.dtype.kind != "f" or D.shape != expected or (D < 0).any():
             raise InputError(f"distances must be {expected} numbers of at least 0, one row for each of the site's")

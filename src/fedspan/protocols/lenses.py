@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.errors import InputError
 from fedspan.federation import lens
 
 Array = NDArray[Any]
@@ -15,6 +16,9 @@ Array = NDArray[Any]
 @lens
 def standardize(X: Array, mean: Array | None, scale: Array | None, double: bool = False) -> Array:
     """Return ``(X - mean) / scale``; what is ``None`` is left out. float32 stays float32 unless `double`."""
+    for fitted in (mean, scale):
+        if fitted is not None:
+            same_columns(X, len(fitted))
     result = X if mean is None else X - mean  # in double precision, where a large mean keeps its digits
     result = result if scale is None else result / scale
     return result.astype(np.float32 if X.dtype == np.float32 and not double else np.float64)
@@ -37,3 +41,13 @@ def shifted_and_scaled(X: Array, shift: float, scale: float) -> Array:
 def scores_as_verdicts(X: Array, threshold: float) -> Array:
     """Return -1 where an anomaly score is above `threshold`, +1 elsewhere."""
     return np.where(threshold < X, -1, 1)
+
+
+def same_columns(X: Array, count: int) -> None:
+    """Refuse rows with another number of columns than a transform was fitted on.
+
+    Arithmetic would not: a single column is stretched over all of them.
+    """
+    if np.ndim(X) != 2 or X.shape[1] != count:
+        found = f"{X.shape[1]} columns" if np.ndim(X) == 2 else f"the shape {np.shape(X)}"
+        raise InputError(f"rows with {found} were given to a transform that was fitted on {count} columns")

@@ -8,17 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import lens
-from fedspan.linalg.landmark_form import LandmarkForm, LowRankDistances
+from fedspan.linalg.landmark_form import LandmarkForm
 from fedspan.linalg.neighbors import nearest
 from fedspan.linalg.placement import placed
-from fedspan.protocols.landmark_distances import distances_to
+from fedspan.protocols.landmark_distances import distances_to, drawn_in
+from fedspan.protocols.lenses import same_columns
 
 Array = NDArray[Any]
 
 #: Neighbours of a new row, and how many of them count: positions of few near ones say more than the mean of many.
 NEIGHBORS = 15
 PERPLEXITY = 5.0
-_BLOCK_ROWS = 8192
+_BLOCK_ROWS = 1024
 
 
 @lens
@@ -37,12 +38,18 @@ def place_on_map(
     embedding: Array,
 ) -> Array:
     """Return the positions (n, q) of rows on a map whose rows have the low-rank form `factor`, `offset`."""
+    same_columns(X, len(centre))
     form = LandmarkForm(method, matrix, signs, squares, residuals)
-    known = LowRankDistances(factor, signs.astype(np.float32), offset, method != "paper")
+    known = form.form_of(factor, offset)
     k = min(NEIGHBORS, len(known))
     positions = np.empty((len(X), embedding.shape[1]))
     for start in range(0, len(X), _BLOCK_ROWS):
         part = slice(start, start + _BLOCK_ROWS)
-        rows = form.of(distances_to(X[part], landmarks, centre, scale) / scale)
-        positions[part] = placed(embedding, *nearest(known, k, rows), PERPLEXITY)
+        near = drawn_in(X[part], centre, scale)
+        rows = form.of(distances_to(near, landmarks, centre, scale) / scale, np.float64)
+        indices, _ = nearest(known, k, form.form_of(rows.factor.astype(factor.dtype), rows.offset.astype(factor.dtype)))
+        # In double, so that a position does not depend on which rows are placed with it.
+        inner = np.vecdot((rows.factor * rows.signs)[:, None], factor[indices].astype(np.float64))
+        values = rows.offset[:, None] + offset[indices] + inner
+        positions[part] = placed(embedding, indices, known.as_distances(values), PERPLEXITY)
     return positions

@@ -43,7 +43,7 @@ class Moments:
     sites: tuple[str, ...] = ()
 
 
-@step
+@step(counts=["n"])
 def local_sums(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows, the sum of each column, how many of its values are not finite."""
     total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
@@ -54,7 +54,7 @@ def local_sums(site: Site) -> dict[str, Any]:
     return {"n": len(site), "sum": total, "bad": bad}
 
 
-@step
+@step(counts=["n"])
 def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
     """Leaves the site: its number of rows, and sum and sum of squares of each column about `centre`."""
     total, squares = np.zeros(len(centre)), np.zeros(len(centre))

@@ -56,7 +56,7 @@ def gradient_sensitivity(n_rows: int, n_landmarks: int, gamma: float) -> float:
     return 4 * gamma / (n_rows * n_landmarks) * pull_sensitivity(n_landmarks, gamma)
 
 
-@step
+@step(counts=["n"])
 def local_noisy_pull(site: Site, Y: Array, gamma: float, multiplier: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `multiplier` times its sensitivity, and its number of rows.
 
@@ -67,7 +67,7 @@ def local_noisy_pull(site: Site, Y: Array, gamma: float, multiplier: float, devi
     return {"pull": _noisy(site, Y, gamma, multiplier, key, device).astype(Y.dtype, copy=False), "n": len(site)}
 
 
-@step
+@step(counts=["n"])
 def local_noisy_descent(
     site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, multiplier: float, device: str = ""
 ) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def local_noisy_descent(
     return {upload: descended(pull_at, Y, len(site), gamma, size, steps, upload), "n": len(site)}
 
 
-@step
+@step(counts=["n"])
 def local_paper_pull(site: Site, Y: Array, gamma: float, beta: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `beta` times the gradient's deviation, kernel sum, rows."""
     found = local_pull(site, Y, gamma, device)
@@ -93,7 +93,7 @@ def local_paper_pull(site: Site, Y: Array, gamma: float, beta: float, device: st
     return {**found, "pull": noisy.astype(Y.dtype, copy=False)}
 
 
-@step
+@step(counts=["n"])
 def local_paper_descent(
     site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, beta: float, device: str = ""
 ) -> dict[str, Any]:
@@ -124,9 +124,13 @@ def local_rows(site: Site) -> dict[str, Any]:
 
 @step(public=True)
 def local_ledger(site: Site, mu2: float) -> dict[str, Any]:
-    """Leaves the site: whether its noise is simulated, and whether its budget lasts for a new cost of `mu2`."""
+    """Leaves the site: whether its noise is simulated, if its budget lasts for a cost of `mu2`, if it is strict."""
     ledger = site.ledger
-    return {"simulated": ledger is None or ledger.simulated, "lasts": ledger is None or ledger.lasts(mu2=mu2)}
+    return {
+        "simulated": ledger is None or ledger.simulated,
+        "lasts": ledger is None or ledger.lasts(mu2=mu2),
+        "strict": ledger is not None and bool(getattr(ledger, "strict", False)),
+    }
 
 
 def check_question(Y: Array, gamma: float) -> None:

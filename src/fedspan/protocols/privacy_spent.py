@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from fedspan.checks import frames_inside
-from fedspan.errors import MissingPackageError
+from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.spent import UNIT
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
 from fedspan.protocols.noisy_pull import local_ledger
 
+#: In the reason of a site that refuses because its budget is spent.
+REFUSED = "privacy budget"
 FRONT = "what was learned before from the rows as they are (the transforms in front)"
 
 
@@ -48,6 +52,31 @@ def gaussian_spent(
         simulated_sites(mu2, fed),
         unit=unit,
     )
+
+
+def refused_in_part(
+    spent: PrivacySpent, fed: Federation, multiplier: float, rounds: int, steps: int, delta: float
+) -> PrivacySpent:
+    """Return what was spent, of sites that refused for their budget only for the rounds in which they did not."""
+    refusals = Counter(site for _, site, reason in fed.record.failures if REFUSED in reason)
+    epsilon, counted = dict(spent.epsilon), dict(spent.accountant)
+    for site, count in refusals.items():
+        answered = steps * max(0, rounds - count)
+        epsilon[site] = epsilon_of(math.sqrt(answered) / multiplier, delta) if answered else 0.0
+        if counted:
+            counted[site] = accountant_epsilon({multiplier: answered}, delta) if answered else 0.0
+    return replace(spent, epsilon=epsilon, accountant=counted, refused=tuple(sorted(refusals)))
+
+
+def refuse_strict(what: str, fed: Federation) -> None:
+    """Refuse what sites with a strict ledger would not answer, before any of their budget is spent on the way there."""
+    replies = fed.ask(local_ledger, mu2=0.0).ok
+    strict = [site for site, reply in replies.items() if reply.get("strict") is True]
+    if strict:
+        raise InputError(
+            f"{', '.join(strict[:10])} let nothing out that carries no noise (a strict ledger), and {what}: use "
+            "GaussianData, whose noise covers them, or leave these sites out"
+        )
 
 
 def in_front(seen: Federation) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from fedspan.protocols.noisy_pull import (
     local_rows,
     pull_sensitivity,
 )
-from fedspan.protocols.privacy_spent import gaussian_spent, in_front, simulated_sites
+from fedspan.protocols.privacy_spent import gaussian_spent, in_front, refused_in_part, simulated_sites
 
 Mechanism = GaussianData | GaussianGradient | PaperNoise
 
@@ -84,6 +84,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
     multiplier = privacy.multiplier(events)
     public = privacy.center is not None
     covers = ("what is sent in each round, and so the landmarks",)
+    before = fed.record.privacy
     spent = gaussian_spent(privacy, fed, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
     fed.spent(spent)
 
@@ -100,7 +101,11 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
         within=LANDMARKS_WITHIN,
         deviation=lambda n_landmarks, gamma: multiplier * pull_sensitivity(n_landmarks, gamma),
     )
-    return feddl(fed, **settings, noise=noise)
+    try:
+        return feddl(fed, **settings, noise=noise)
+    finally:
+        mended = refused_in_part(spent, fed, multiplier, rounds, steps, privacy.delta)
+        fed.spent(mended if before is None else before + mended, again=True)
 
 
 def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, Any]) -> Landmarks:

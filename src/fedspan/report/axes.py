@@ -136,13 +136,19 @@ def number_with(value: float, decimals: int) -> str:
 
 
 def log_ticks(low: float, high: float, most: int = 5) -> list[tuple[float, str]]:
-    """Return powers of ten in [low, high] with their texts, not too many.
+    """Return powers of ten in [low, high] with their texts, not too many; 2 and 5 times these where there is but one.
 
     Examples
     --------
+    >>> log_ticks(0.004, 0.03)
+    [(0.005, '5 × 10⁻³'), (0.01, '10⁻²'), (0.02, '2 × 10⁻²')]
     >>> log_ticks(0.001, 10.0, most=4)
     [(0.001, '10⁻³'), (0.01, '10⁻²'), (0.1, '10⁻¹'), (1.0, '10⁰'), (10.0, '10¹')]
     """
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    if last <= first:
+        steps = [(times * 10.0**e, times, e) for e in range(first - 1, last + 2) for times in (1, 2, 5)]
+        inside = [step for step in steps if low * (1 - 1e-9) <= step[0] <= high * (1 + 1e-9)]
+        return [(value, f"{times} × {power_of_ten(e)}" if times > 1 else power_of_ten(e)) for value, times, e in inside]
     every = max(1, math.ceil((last - first) / most))
     return [(10.0**e, power_of_ten(e)) for e in range(first, last + 1, every)]

@@ -27,6 +27,8 @@ _FACTS = {
     "cut": "directions damped below",
     "estimated_relative_error": "relative error, as the attacker knows it",
     "misfit": "misfit of the equations",
+    "equations": "numbers received",
+    "unknowns": "numbers that the rows have",
     "averaged_rows": "public rows averaged",
     "averaged_centres": "centres averaged",
     "rounds": "rounds",
@@ -75,7 +77,7 @@ def render_leaks(
 ) -> str:
     """Return the page as text."""
     title = f"What {card.what} gave away"
-    said = card.entries[0].verdict if card.entries else card.remarks[0]
+    said = worst(card.entries).verdict if card.entries else card.remarks[0]
     parts = [
         Html(f'<header><h1>{esc(title)}</h1><p class="result">{esc(said, LONGEST_VERDICT)}</p>{_tiles(card)}</header>')
     ]
@@ -87,6 +89,16 @@ def render_leaks(
     remarks = join(note(remark, LONGEST_VERDICT) for remark in card.remarks)
     parts.append(section("means", "What it means", Html(f"<p>{esc(_MEANING, 2000)}</p>"), remarks))
     return shell(title, join(parts, "\n"))
+
+
+def worst(entries: Sequence[LeakEntry]) -> LeakEntry:
+    """Return the attack that recognises the most rows, and comes nearest to them: the first, where none is measured."""
+
+    def near(entry: LeakEntry) -> tuple[float, float]:
+        found = entry.measures
+        return found.get("reidentified", -1.0), -found.get("relative_error", np.inf)
+
+    return max(entries, key=near)
 
 
 def _tiles(card: LeakCard) -> Html:

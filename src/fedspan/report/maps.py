@@ -124,9 +124,18 @@ def neighbourhoods(model: Any, names: Names = None) -> Picture | None:
         ways = {"exact": "exact, in blocks", "descent": "NN-descent"}
         said.append(("search", ways.get(str(logged["search"]), str(logged["search"]))))
         said.append(("neighbours of a row", count(int(logged["neighbors"]))))
-    if "recall" in logged:
-        of = f" ({plural(int(logged['recall_sample']), 'row')})" if "recall_sample" in logged else ""
-        said.append((f"found by the search{of}", _percent(logged["recall"])))
+    if "search_recall" in logged:
+        of = f" ({plural(int(logged['search_sample']), 'row')})" if "search_sample" in logged else ""
+        said.append(
+            (f"of the nearest by landmark distances, found by the search{of}", _percent(logged["search_recall"]))
+        )
+    if "site_recall" in logged:
+        said.append(
+            (
+                "of the ten true nearest within a site, nearest by landmark distances",
+                f"{_percent(logged['site_recall'])} of {count(int(logged['site_recall_of']))}",
+            )
+        )
     if "preserved" in logged:
         nearest, rows = int(logged["preserved_neighbors"]), plural(int(logged["preserved_sample"]), "row")
         said.append((f"kept on the map, of the {nearest} nearest ({rows})", _percent(logged["preserved"])))
@@ -136,7 +145,10 @@ def neighbourhoods(model: Any, names: Names = None) -> Picture | None:
         return None
     if getattr(model, "embedding_", np.zeros((0, 2))).shape[1] == 1:
         said.append(("dimensions of the map", "1, so that it is not drawn"))
-    remark = "Neighbours are those by the posted distances to landmarks; what these lose is not counted here."
+    remark = (
+        "Neighbours on the map are compared with those by the posted distances to landmarks. What these lose is "
+        "counted at the sites, among each site's own rows."
+    )
     return Picture("Neighbourhood quality", pairs(said), remark)
 
 

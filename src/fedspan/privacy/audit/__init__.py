@@ -1,7 +1,7 @@
 """What a coordinator can rebuild of the rows, from what it received.
 
-`audit` attacks a run or a model with everything there is and returns a `LeakCard`; `trilaterate`, `fill` and `unrotate`
-are the attacks themselves. See ``docs/leaks.md``.
+`audit` attacks a run or a model with everything there is and returns a `LeakCard`; `trilaterate`, `fill`, `unrotate`
+and `rows_from_sums` are the attacks themselves. See ``docs/leaks.md``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from fedspan.privacy.audit.card import LeakCard, LeakEntry
 from fedspan.privacy.audit.measures import psnr, reidentified, relative_error
 from fedspan.privacy.audit.received import Received, from_model, from_run
 from fedspan.privacy.audit.received_map import ReceivedMap
+from fedspan.privacy.audit.sums_attack import Sums, rows_from_sums
 from fedspan.privacy.audit.trilaterate import Rebuilt, trilaterate
 from fedspan.privacy.audit.with_public import fill, unrotate
 
@@ -23,6 +24,7 @@ __all__ = [
     "Rebuilt",
     "Received",
     "ReceivedMap",
+    "Sums",
     "audit",
     "fill",
     "from_model",
@@ -30,6 +32,7 @@ __all__ = [
     "psnr",
     "reidentified",
     "relative_error",
+    "rows_from_sums",
     "trilaterate",
     "unrotate",
 ]

@@ -6,18 +6,21 @@ A further attack is one more such function in `ATTACKS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
 from fedspan.privacy.audit.card import LeakEntry
 from fedspan.privacy.audit.given_sums import rows_in_differences
 from fedspan.privacy.audit.map_attacks import MAP_ATTACKS
 from fedspan.privacy.audit.measures import Bounds, psnr, reidentified, relative_error
 from fedspan.privacy.audit.received import Received
+from fedspan.privacy.audit.sums_attack import rows_from_sums, small_enough
 from fedspan.privacy.audit.trilaterate import Rebuilt, trilaterate
 from fedspan.privacy.audit.with_public import fill, unrotate
 
@@ -25,6 +28,8 @@ Array = NDArray[Any]
 
 #: Part of the measured error below which what the attacker knows of its own contradicts it.
 _DOUBTFUL = 0.8
+#: Part of the sums that rows which have them to rounding leave unexplained.
+_SAME_SUMS = 1e-8
 _IN_DOUBT = (
     "Nothing can be said: the rebuilt rows agree with the distances, and are {:.2g} of the spread off the true rows as "
     "these were given. Are they the rows of this run, in site order, then row order? Give them by site (the study, or "
@@ -153,6 +158,42 @@ def secret_rotation(case: Case) -> LeakEntry | None:
     )
 
 
+def totals(case: Case) -> LeakEntry | None:
+    """Rebuild rows from FedDL's totals over all sites, and from their distances where these were posted."""
+    received, sums = case.received, case.received.sums
+    if sums is None or not small_enough(sums) or (case.truth is not None and len(case.truth) != sums.n):
+        return None
+    found = case.rebuilt
+    if found is not None and (found.determined or len(found.rows) != sums.n):
+        return None  # distances alone fix the rows, or are of others
+    start = None if found is None else found.rows
+    fitted = rows_from_sums(sums, start=start, distances=received.distances, landmarks=received.landmarks)
+    rows, matched = fitted.rows, ""
+    if found is None and case.truth is not None:
+        own, true = linear_sum_assignment(cdist(rows, case.truth))
+        rows = rows[own[np.argsort(true)]]
+        matched = " Sums have no order: rebuilt rows were matched with the true ones."
+    numbers = f"{sums.equations} numbers about the {sums.unknowns} that {sums.n} rows have"
+    facts = {"equations": sums.equations, "unknowns": sums.unknowns, "misfit": fitted.misfit}
+    entry = case.entry(
+        rows,
+        "totals of FedDL" + ("" if found is None else ", and distances"),
+        f"moments, sums of cosines and sines, and pulls of {len(sums.pulls)} landmarks, over all sites: {numbers}",
+        "what is asked in each round, and the totals; a secure sum hides neither",
+        "" if case.truth is not None else _by_misfit(fitted.misfit, numbers),
+        **facts,
+    )
+    return replace(entry, verdict=entry.verdict + matched)
+
+
+def _by_misfit(misfit: float, numbers: str) -> str:
+    if misfit < _SAME_SUMS:
+        return (
+            f"Rows were found that have the very sums ({numbers}): no others are likely to, so that they are the rows."
+        )
+    return f"Rows were found whose sums are {misfit:.2g} off ({numbers}): the rows in part, or rows much like them."
+
+
 def site_means(case: Case) -> LeakEntry | None:
     """Guess each row by its site's mean, which single replies to the moments' call give away."""
     received = case.received
@@ -173,7 +214,7 @@ def site_means(case: Case) -> LeakEntry | None:
         f"the sums by which {made} are learned, if the coordinator sees each site's part",
         "each site's number of rows and sum of rows; with a secure sum it knows their totals alone",
         f"A site's sum over its number of rows is its mean row, and that is all that is guessed here. {said} "
-        f"The sums of each round ({about}) say more, and were not attacked.",
+        f"The sums of each round ({about}) say more, and those of single sites were not attacked.",
     )
 
 
@@ -182,6 +223,7 @@ ATTACKS: tuple[Callable[[Case], LeakEntry | None], ...] = (
     trilateration,
     public_rows,
     secret_rotation,
+    totals,
     site_means,
     *MAP_ATTACKS,
     rows_in_differences,

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedspan.privacy.audit.card import LeakCard
 from fedspan.privacy.audit.matching import matched_order
 from fedspan.privacy.audit.measures import Bounds, check_bounds
 from fedspan.privacy.audit.received import Received, from_model, from_run
+from fedspan.privacy.audit.sums_attack import MOST_UNKNOWNS, Sums, small_enough
 
 Array = NDArray[Any]
 
@@ -31,6 +33,7 @@ def audit(
     image_shape: tuple[int, int] | None = None,
     landmarks: Array | None = None,
     model: Any = None,
+    sums: Callable[[Path], Sums | None] | None = None,
     preprocess: Sequence[Any] = (),
 ) -> LeakCard:
     """Attack what the coordinator of a run received, and return what came of it.
@@ -55,6 +58,9 @@ def audit(
         Of a folder: ``landmarks_`` of the model that the run made.
     model : fitted estimator, optional
         Of the folder of a map of centres: the model that the run made, which has them.
+    sums : callable, optional
+        Of a folder: `fedspan.estimators.replayed_landmarks.replayed_sums`, which computes from a journal what FedDL's
+        totals were about, so that they are attacked, too. ``fedspan audit`` does so.
     preprocess : sequence of fitted transformers, optional
         What rows went through before the model. `truth`, `public` and `bounds` are of rows before it. The coordinator
         knows these steps: where each can be undone, rebuilt rows are given, and PSNR is measured, as before it.
@@ -76,7 +82,7 @@ def audit(
     if isinstance(source, Received):
         received = source
     elif isinstance(source, str | os.PathLike):
-        received = from_run(source, landmarks, model)
+        received = from_run(source, landmarks, model, sums)
     else:
         received = from_model(source)
     case = _case(received, truth, public, bounds, image_shape, preprocess)
@@ -171,7 +177,7 @@ def _of_maps(case: Case) -> list[str]:
         has = (
             "The centres are the sums in the journal over their numbers of rows, along axes that follow from its sum "
             "of products"
-            if received.sums is not None
+            if received.k_means_sums is not None
             else "The centres are not in the journal"
         )
         found.append(
@@ -184,7 +190,7 @@ def _of_maps(case: Case) -> list[str]:
             "journal."
         )
     elif received.map.positions is None:
-        sums = ", k-means sums" if received.sums is not None else ""
+        sums = ", k-means sums" if received.k_means_sums is not None else ""
         found.append(
             f"No positions were posted: what is attacked are centres{sums}, and histograms where there are any."
         )
@@ -194,12 +200,31 @@ def _of_maps(case: Case) -> list[str]:
     return found
 
 
+def _of_sums(received: Received) -> list[str]:
+    """Say which of FedDL's totals were not attacked, and that this proves nothing."""
+    sums = received.sums
+    if sums is None:
+        if received.landmarks is None or received.privacy:
+            return []
+        return [
+            "The totals of FedDL's rounds are in the run's journal and not here, and were not attacked: of few rows "
+            "they give away the rows, also under a secure sum."
+        ]
+    if small_enough(sums):
+        return []
+    return [
+        f"FedDL's totals hold {sums.equations} numbers about {sums.n} rows, which have {sums.unknowns}: they were not "
+        f"attacked. The attack on totals is for up to {MOST_UNKNOWNS}, of fewer than the totals hold; it rebuilds few "
+        "rows exactly, and a stronger one may do more."
+    ]
+
+
 def _remarks(case: Case, given: Any) -> tuple[str, ...]:
     found = []
     received = case.received
     if received.map is not None or received.histograms:
         found += _of_maps(case)
-    elif received.sums is not None:
+    elif received.k_means_sums is not None:
         found.append(
             "What is attacked are the totals of k-means rounds; parts of single sites, which the coordinator has where "
             "no secure sum hides them, say more."
@@ -209,9 +234,12 @@ def _remarks(case: Case, given: Any) -> tuple[str, ...]:
         found.append(
             f"No distances of rows to landmarks were found in {received.where}{kept}: nothing that this audit knows to "
             "rebuild rows from. Other messages were not attacked, and this is no proof that they are harmless."
+            if received.sums is None
+            else f"No distances of rows to landmarks were found in {received.where}{kept}."
         )
     elif case.truth is None:
         found.append("The true rows were not given: what is said is what the attacker itself can know.")
+    found += _of_sums(received)
     if received.privacy:
         found.append(f"The run had noise, {received.privacy}: what it covers and what not is in the run's record.")
     if case.order is not None:

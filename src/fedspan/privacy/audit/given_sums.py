@@ -115,7 +115,7 @@ def given_sums(entries: Iterable[Any]) -> GivenSums | None:
 
 def rows_in_differences(case: Case) -> LeakEntry | None:
     """Take differences of sums for rows, and trust those that are found twice."""
-    given = case.received.sums
+    given = case.received.k_means_sums
     if given is None:
         return None
     H = given.candidates()
@@ -165,7 +165,7 @@ def rows_in_differences(case: Case) -> LeakEntry | None:
 
 def _as_rows(case: Case) -> Any:
     """Return the ways from rows to what was summed, and back; ``None`` where the axes are not known."""
-    found, given = case.received.map, case.received.sums
+    found, given = case.received.map, case.received.k_means_sums
     if found is not None:
         square = float(np.vdot(found.axes[0], found.axes[0]))
         return found.seen, lambda Z: found.mean + Z @ found.axes / square

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from fedspan.federation.journal_reading import read_journal
 from fedspan.linalg.landmark_form import FARTHEST, landmark_form
 from fedspan.privacy.audit.given_sums import GivenSums, given_sums
 from fedspan.privacy.audit.received_map import ReceivedMap, map_messages, map_of
+from fedspan.privacy.audit.sums_attack import Sums
 
 Array = NDArray[Any]
 
@@ -45,12 +47,14 @@ class Received:
         Of centres.
     histograms : tuple of arrays (g, g)
         Of the positions of all rows, one for each round.
-    sums : GivenSums, optional
+    k_means_sums : GivenSums, optional
         Of k-means rounds.
     of_rows : bool
         Whether these are sums of rows as they are, not along axes.
     kept_positions : bool
         Whether the positions of the map were not posted, but found in the state of sites that a journal keeps.
+    sums : Sums, optional
+        Of FedDL, over all rows.
     privacy : str
         The run's noise and its epsilon, in words; empty where there was none.
     """
@@ -64,20 +68,26 @@ class Received:
     privacy: str = ""
     map: ReceivedMap | None = field(default=None, repr=False)
     histograms: tuple[Array, ...] = field(default=(), repr=False)
-    sums: GivenSums | None = field(default=None, repr=False)
+    k_means_sums: GivenSums | None = field(default=None, repr=False)
     of_rows: bool = False
     kept_positions: bool = False
+    sums: Sums | None = field(default=None, repr=False)
 
     @property
     def columns(self) -> int | None:
         """How many columns rows have, as far as it is known."""
         known = self.landmarks if self.landmarks is not None else None if self.map is None else self.map.centres
-        return None if known is None else int(known.shape[1])
+        if known is None:
+            return None if self.sums is None else len(self.sums.centre)
+        return int(known.shape[1])
 
     @property
     def says_anything(self) -> bool:
         """Whether an attack has anything to begin with."""
-        return any(found is not None for found in (self.distances, self.map, self.sums)) or len(self.histograms) > 0
+        return (
+            any(found is not None for found in (self.distances, self.map, self.k_means_sums))
+            or len(self.histograms) > 0
+        )
 
     @property
     def noise_on_rows(self) -> bool:
@@ -151,13 +161,17 @@ def _distances(model: Any) -> Array:
 
 
 def from_run(
-    folder: str | os.PathLike[str], landmarks: Array | Callable[[Path], Array] | None = None, model: Any = None
+    folder: str | os.PathLike[str],
+    landmarks: Array | Callable[[Path], Array] | None = None,
+    model: Any = None,
+    sums: Callable[[Path], Sums | None] | None = None,
 ) -> Received:
     """Return what the journal of a run holds; `folder` has it, or has folders of runs (the last that posted counts).
 
     Distances are in the journal, landmarks are not: the coordinator computed them. They are in the model that the
     run made, and given as `landmarks`; or that is a function which finds them for the journal that it is told. Of a map
-    of centres positions and histograms are in the journal, and the centres in the `model`.
+    of centres positions and histograms are in the journal, and the centres in the `model`. `sums` is a function which
+    finds those of FedDL, in the same way; without it they are not looked for.
     """
     folder = Path(folder)
     journals = [folder / "journal"] if (folder / "journal").is_file() else sorted(folder.glob("run-*/journal"))
@@ -167,6 +181,9 @@ def from_run(
     found = {path: _from_journal(path, known) for path in journals}
     path = next((path for path in reversed(journals) if found[path].says_anything), journals[-1])
     last = found[path]
+    if sums is not None and last.map is None and not last.histograms:
+        with suppress(InputError):  # of another protocol, or with noise
+            last = replace(last, sums=sums(path))
     if last.distances is None:
         return last
     if callable(landmarks):
@@ -205,7 +222,7 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
         where = f"{path.parent.name}/{path.name}"
         sites = tuple(posted or head["sites"])
         found = Received(what, where, sites, rows, privacy=_told_privacy(head), map=seen, histograms=histograms)
-        return replace(found, sums=given_sums(entries), kept_positions=unposted)
+        return replace(found, k_means_sums=given_sums(entries), kept_positions=unposted)
     parts: dict[str, list[Array]] = {}
     for entry in entries:
         for site, reply in entry.replies.items():
@@ -215,12 +232,19 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
                 # A reply that the protocol refused stands in the journal, too. Journals of old have no unit.
                 unit = unit if isinstance(unit, float) and 0 < unit < np.inf else 0.0
                 farthest = FARTHEST if "unit" in reply else np.inf
+                if (
+                    D.dtype == np.float64
+                    and before
+                    and before[0].shape[1:] == D.shape[1:]
+                    and sum(map(len, before)) == n
+                ):
+                    before.clear()  # posted once more, in double precision
                 if unit and len(D) <= n - sum(map(len, before)) and ((D >= 0) & (farthest >= D)).all():
                     before.append(D.astype(np.float64) * unit)
     where = f"{path.parent.name}/{path.name}"
     found = Received(str(head["what"]), where, tuple(head["sites"]), privacy=_told_privacy(head))
     if not parts:
-        return replace(found, sums=given_sums(entries), of_rows=True) if head["what"] == "FedKMeans" else found
+        return replace(found, k_means_sums=given_sums(entries), of_rows=True) if head["what"] == "FedKMeans" else found
     sites = tuple(sorted(parts))
     counts = [sum(map(len, parts[name])) for name in sites]
     widths = {part.shape[1] for name in sites for part in parts[name]}

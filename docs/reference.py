@@ -98,7 +98,8 @@ def write_reference(folder: Path) -> None:
     pages |= {f"protocols/{module.__name__.split('.')[-1]}.rst": protocol_page(module) for module in found}
     pages["protocols/index.rst"] = (
         f"{heading('fedspan.protocols')}One algorithm a file, both sides of it. Each page says what leaves a site; "
-        f"the main ones have :doc:`sheets </protocols/index>` with costs and figures.\n\n.. toctree::\n   :maxdepth: 1\n\n{table}"
+        "the main ones have :doc:`sheets </protocols/index>` with costs and figures.\n\n"
+        f".. toctree::\n   :maxdepth: 1\n\n{table}"
     )
     listed = "".join(f"   {name}\n" for name in MODULES)
     pages["index.rst"] = f"{heading('API reference')}.. toctree::\n   :maxdepth: 1\n\n{listed}   protocols/index\n"

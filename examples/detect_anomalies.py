@@ -54,7 +54,7 @@ def main(seeds: int = 5) -> dict[str, float]:
 
 def draw(detector: fs.FedPCADetector, split: fs.datasets.Bunch, names: list[str], shares: np.ndarray) -> None:
     """Draw the scores of unseen rows with the threshold, and the shares of the alarm."""
-    figure, (scores, why) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    _, (scores, why) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     value = np.log10(-detector.score_samples(split.X_test))
     edges = np.linspace(value.min(), value.max(), 40)
     for kind, name in ((0, "benign"), (1, "malignant")):

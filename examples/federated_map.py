@@ -2,11 +2,13 @@
 A federated map beside the pooled one
 =====================================
 
-Ten sites have images of one digit each, the hardest split there is: no site has ever seen two digits, so no site could draw a map by itself.
-``FedTSNE`` draws the map of all images without moving one, beside the map that openTSNE draws of the pooled images.
+Ten sites have images of one digit each, the hardest split there is: no site has ever seen two digits, so no site
+could draw a map by itself. ``FedTSNE`` draws the map of all images without moving one, beside the map that openTSNE
+draws of the pooled images.
 
-The images are MNIST's where the data folder has them (``FEDSPAN_DATA``), and scikit-learn's otherwise. **A map by posted distances is not private
-against the coordinator**: the example "What the coordinator can rebuild" shows it. Needs ``pip install "fedspan[maps]"``.
+The images are MNIST's where the data folder has them (``FEDSPAN_DATA``), and scikit-learn's otherwise. **A map by
+posted distances is not private against the coordinator**: the example "What the coordinator can rebuild" shows it.
+Needs ``pip install "fedspan[maps]"``.
 """
 
 from __future__ import annotations

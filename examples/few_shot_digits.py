@@ -4,15 +4,15 @@ Few-shot learning on real images
 
 Clients that each ask questions of their own about handwritten digits.
 
-Ten clients have 130 images each (scikit-learn's digits, 8 x 8 pixels) and twelve questions each, such as "is it one of
-0, 3, 4, 7, 9?", which they have answered for their own images. No two clients ask the same. The best linear answer to
-such a question is a combination of the ten regressions "is it a 0?", ..., "is it a 9?", which add up to a constant: so
-all 120 tasks share a representation of nine dimensions. Nobody tells the model so; rank="auto" finds it.
+Ten clients have 130 images each (scikit-learn's digits, 8 x 8 pixels) and twelve questions each, such as "is it one
+of 0, 3, 4, 7, 9?", which they have answered for their own images. No two clients ask the same. The best linear answer
+to such a question is a combination of the ten regressions "is it a 0?", ..., "is it a 9?", which add up to a
+constant: so all 120 tasks share a representation of nine dimensions. Nobody tells the model so; rank="auto" finds it.
 
-What it shows: a new question is learned from 20 or 40 images better than without the representation, by 6 and 5 points
-more right answers than ridge regression on the pixels; with more images the gain shrinks (3 points at 80). One lying
-client takes 14 points from sums, two all there is. The geometric median loses one point with one or two liars of ten,
-and two with three.
+What it shows: a new question is learned from 20 or 40 images better than without the representation, by 6 and 5
+points more right answers than ridge regression on the pixels; with more images the gain shrinks (3 points at 80). One
+lying client takes 14 points from sums, two all there is. The geometric median loses one point with one or two liars
+of ten, and two with three.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def main() -> None:
 
 def draw(curves: dict[int, list[float]]) -> None:
     """Draw right answers against the number of images that a new question is learned from."""
-    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+    _, axis = plt.subplots(figsize=(7, 4), layout="constrained")
     names = ("in the shared representation", "ridge on pixels", "least norm on pixels")
     for name, values in zip(names, np.transpose(list(curves.values())), strict=True):
         axis.plot(list(curves), values, marker="o", label=name)

@@ -2,9 +2,9 @@
 A run killed and resumed
 ========================
 
-A coordinator may die at any moment. With ``run_dir`` every call's replies are in a journal before the protocol sees them: run the same thing again, and
-it goes on where it stopped, asks no site twice, and ends with the same bytes. Here a second process runs the fit and is killed in the middle,
-with no chance to tidy up.
+A coordinator may die at any moment. With ``run_dir`` every call's replies are in a journal before the protocol sees
+them: run the same thing again, and it goes on where it stopped, asks no site twice, and ends with the same bytes.
+Here a second process runs the fit and is killed in the middle, with no chance to tidy up.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ def main() -> None:
         killed_in_the_middle(folder / "killed", least=size(folder / "unbroken") * 2 // 5)
         resumed = fit(folder / "killed")
     replayed = sum(call.replayed for call in resumed.run_.calls)
-    print(
-        f"{len(resumed.run_.calls)} calls; {replayed} were read from the journal of the killed run, the others were made"
-    )
+    print(f"{len(resumed.run_.calls)} calls; {replayed} were read from the journal of the killed run")
     same = resumed.components_.tobytes() == unbroken.components_.tobytes()
     print("the same bytes as the unbroken run:", same)
     assert same
@@ -85,7 +83,7 @@ def main() -> None:
 
 def draw(unbroken: fs.FedPCA, resumed: fs.FedPCA) -> None:
     """Draw calls by the time they took: those from the journal take none."""
-    figure, axis = plt.subplots(figsize=(8, 3.5), layout="constrained")
+    _, axis = plt.subplots(figsize=(8, 3.5), layout="constrained")
     for model, name in ((unbroken, "unbroken"), (resumed, "resumed")):
         axis.plot(np.cumsum([call.seconds for call in model.run_.calls]), label=name)
     axis.axvspan(0, sum(call.replayed for call in resumed.run_.calls), alpha=0.15, label="from the journal")

@@ -2,9 +2,10 @@
 Principal subspaces under attack
 ================================
 
-The setting of Table 1 of A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation" (ISIT 2024): 1000 columns, 60
-directions to be found, three sites of 600 rows, one of which lies. The error is ``SD_F``, between 0 and ``sqrt(60) = 7.75``. Then a sweep: more and
-more of eleven sites lie. ``fedspan reproduce subspace-median`` prints the whole tables with more seeds, beside the paper's numbers.
+The setting of Table 1 of A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation"
+(ISIT 2024): 1000 columns, 60 directions to be found, three sites of 600 rows, one of which lies. The error is
+``SD_F``, between 0 and ``sqrt(60) = 7.75``. Then a sweep: more and more of eleven sites lie. ``fedspan reproduce
+subspace-median`` prints the whole tables with more seeds, beside the paper's numbers.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ PAPER = {"resilient power method": (0.898, 0.952, 0.208), "subspace median, as i
 
 
 # %%
-# The methods are protocols: functions of a federation. The subspace median of the paper returns the subspace of one site, the one nearest to the
-# median; ours is the leading eigenspace of the median projector.
+# The methods are protocols: functions of a federation. The subspace median of the paper returns the subspace of one
+# site, the one nearest to the median; ours is the leading eigenspace of the median projector.
 
 
 def methods(rank: int, n: int) -> dict[str, Callable[[fs.Federation], np.ndarray]]:
@@ -70,7 +71,8 @@ def main() -> None:
 
 
 # %%
-# Bars for the table, lines for the sweep. With six liars of eleven the majority has changed sides, and no rule can help.
+# Bars for the table, lines for the sweep. With six liars of eleven the majority has changed sides, and no rule can
+# help.
 
 
 def draw(table: dict[str, list[float]], sweep: dict[str, list[float]]) -> None:

@@ -72,7 +72,7 @@ def main() -> None:
 
 def draw(model: fs.FedMixedRegressor, sizes: list[int]) -> None:
     """Draw the models that were found beside the hidden ones, and how sure each clinic's cluster is."""
-    figure, (models, clinics) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    _, (models, clinics) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     found = model.coef_ * [1.0, 5.0, 0.2, 1.0]
     for k, answer in enumerate(ANSWERS):
         nearest = found[np.argmin(np.linalg.norm(found - answer, axis=1))]

@@ -2,11 +2,12 @@
 Anomalies in network traffic, and why
 =====================================
 
-Twenty gateways know normal traffic only. Together they learn what it looks like, each sending sums alone, and then tell attacks that none of them
-has seen, with the columns that gave an alarm away.
+Twenty gateways know normal traffic only. Together they learn what it looks like, each sending sums alone, and then
+tell attacks that none of them has seen, with the columns that gave an alarm away.
 
-The rows are those of TON-IoT where the data folder has them (``FEDSPAN_DATA``); otherwise they are made up, which shows how it is done and measures
-nothing. ``fedspan reproduce fedpca`` has the full tables, also those of shifted splits, where thresholds do not keep their promise.
+The rows are those of TON-IoT where the data folder has them (``FEDSPAN_DATA``); otherwise they are made up, which
+shows how it is done and measures nothing. ``fedspan reproduce fedpca`` has the full tables, also those of shifted
+splits, where thresholds do not keep their promise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import fedspan as fs
-from fedspan.datasets import Bunch, anomaly_split, data_folder, load_ton_iot, split_iid
+from fedspan.datasets import Bunch, anomaly_split, load_ton_iot, split_iid
 
 try:
     import matplotlib.pyplot as plt
@@ -24,7 +25,8 @@ except ImportError:  # the numbers need no pictures
 
 
 # %%
-# Traffic: normal rows to train on; other normal rows, and attacks, to test. Counters are heavy-tailed, hence the signed logarithm.
+# Traffic: normal rows to train on; other normal rows, and attacks, to test. Counters are heavy-tailed, hence the
+# signed logarithm.
 
 
 def traffic() -> tuple[str, Bunch, list[str]]:
@@ -74,7 +76,7 @@ def main() -> None:
 
 def draw(scores: dict[str, np.ndarray], y: np.ndarray, columns: list[str], shares: np.ndarray) -> None:
     """Draw ROC curves, and the shares of the alarm."""
-    figure, (curves, why) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    _, (curves, why) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     for name, values in scores.items():
         curves.plot(*roc_curve(y, values)[:2], label=f"{name}, AUC {roc_auc_score(y, values):.3f}")
     curves.axvline(0.05, color="k", linestyle="--", label="where the threshold is set")

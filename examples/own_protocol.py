@@ -2,7 +2,8 @@
 A protocol of your own
 ======================
 
-Federated linear regression by gradient descent, both sides of it in one file. ``docs/protocols.md`` says what else a protocol can do.
+Federated linear regression by gradient descent, both sides of it in one file. ``docs/protocols.md`` says what else a
+protocol can do.
 
 Run it twice: the second time it finds its journal and returns at once. Kill it in between: it continues.
 """
@@ -55,7 +56,7 @@ def main(folder: str) -> None:
     print(run.record.summary())
     assert np.allclose(w, np.linalg.lstsq(X, y, rcond=None)[0], atol=1e-8)
     if plt:
-        figure, axis = plt.subplots(figsize=(7, 3.5), layout="constrained")
+        _, axis = plt.subplots(figsize=(7, 3.5), layout="constrained")
         axis.semilogy(run.record.metric("loss"))
         axis.set(xlabel="round", ylabel="mean squared error", title=run.record.stopped)
         plt.show()

@@ -2,9 +2,10 @@
 What the coordinator can rebuild
 ================================
 
-Maps and clusters by landmarks need distances of every row to every landmark. No row leaves its site, and yet who knows the landmarks and a row's
-distances to them can compute the row. ``audit`` does what a curious coordinator could do with what it received, and the pictures show it: with more
-landmarks than pixels every image is rebuilt to the last digit, with few of them a blur is left.
+Maps and clusters by landmarks need distances of every row to every landmark. No row leaves its site, and yet who
+knows the landmarks and a row's distances to them can compute the row. ``audit`` does what a curious coordinator could
+do with what it received, and the pictures show it: with more landmarks than pixels every image is rebuilt to the last
+digit, with few of them a blur is left.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def main() -> None:
 
 
 # %%
-# The first row are images that never left their sites; the others are what the coordinator can make of the numbers it was sent.
+# The first row are images that never left their sites; the others are what the coordinator can make of the numbers it
+# was sent.
 
 
 def draw(true: np.ndarray, rebuilt: dict[int, np.ndarray]) -> None:

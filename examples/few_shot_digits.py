@@ -105,6 +105,7 @@ def draw(curves: dict[int, list[float]]) -> None:
     for name, values in zip(names, np.transpose(list(curves.values())), strict=True):
         axis.plot(list(curves), values, marker="o", label=name)
     axis.set(xscale="log", xticks=list(curves), xticklabels=list(curves), xlabel="images", ylabel="right answers")
+    axis.minorticks_off()
     axis.legend(frameon=False)
     axis.set_title("20 new questions about digits")
     plt.show()

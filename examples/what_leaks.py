@@ -53,9 +53,7 @@ def main() -> None:
 
 def draw(true: np.ndarray, rebuilt: dict[int, np.ndarray]) -> None:
     """Draw true images above rebuilt ones."""
-    rows = {"at the sites": true} | {
-        f"{count} landmarks" if count > 5 else "5 landmarks": r for count, r in rebuilt.items()
-    }
+    rows = {"at the sites": true} | {f"{count} landmarks": r for count, r in rebuilt.items()}
     figure, axes = plt.subplots(len(rows), 10, figsize=(9, 5.5), layout="constrained")
     for line, (title, pictures) in zip(axes, rows.items(), strict=True):
         for axis, picture in zip(line, pictures, strict=True):

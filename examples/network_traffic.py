@@ -79,7 +79,7 @@ def draw(scores: dict[str, np.ndarray], y: np.ndarray, columns: list[str], share
     _, (curves, why) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     for name, values in scores.items():
         curves.plot(*roc_curve(y, values)[:2], label=f"{name}, AUC {roc_auc_score(y, values):.3f}")
-    curves.axvline(0.05, color="k", linestyle="--", label="where the threshold is set")
+    curves.axvline(0.05, color="k", linestyle="--", label="false alarms asked for")
     curves.set(xlabel="alarms among normal rows", ylabel="alarms among attacks")
     curves.legend(frameon=False, loc="lower right")
     top = np.argsort(-shares)[:8][::-1]

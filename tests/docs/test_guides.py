@@ -20,7 +20,7 @@ def alike(printed, shown):
     if NUMBER.sub("#", printed).split() != NUMBER.sub("#", shown).split():
         return False
     found, told = (np.array(NUMBER.findall(text), dtype=float) for text in (printed, shown))
-    return bool(np.allclose(found, told, rtol=0.1, atol=0.021))
+    return bool(np.allclose(found, told, rtol=0.05, atol=0.0051))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench lock clean
+.PHONY: demo test check bench docs lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   set up, run the embedded federation, leave demo/report.html"
 	@echo "make test   set up, then linters, types, the import contract and all tests"
 	@echo "make bench  speed, as ratios against a baseline in the same run"
+	@echo "make docs   build the documentation site, leave docs/_build/html/index.html"
 	@echo "make lock   write the lock files anew from pyproject.toml"
 
 # A lock is installed only when it, or what the package declares, has changed.
@@ -43,6 +44,10 @@ test: check
 bench: .venv/dev.done
 	$(BIN)/python -m benchmarks
 
+# Offline, and a warning is an error. Examples that have not changed are not run again.
+docs: .venv/docs.done
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
 # locks/pins.in holds back what must not be the newest: this torch has a build for the CPU alone.
 lock: .venv/dev.done
 	$(BIN)/python -m pip install --quiet pip-tools
@@ -52,4 +57,4 @@ lock: .venv/dev.done
 	sed -i 's/+cpu$$//' locks/dev.txt
 
 clean:
-	rm -rf .venv demo build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv demo build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/_build docs/api docs/gallery

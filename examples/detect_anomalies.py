@@ -1,4 +1,8 @@
-"""Detect anomalies across sites: learn what normal rows look like, set an honest threshold, and explain an alarm.
+"""
+Detect anomalies across clinics
+===============================
+
+Learn what normal rows look like, set an honest threshold, and explain an alarm.
 
 The rows are scikit-learn's breast cancer table: benign rows are "normal" and are spread over eight clinics, malignant
 rows are the anomalies that no clinic has trained on. Run it: ``python examples/detect_anomalies.py``.
@@ -11,6 +15,11 @@ from sklearn.metrics import roc_auc_score
 
 import fedspan as fs
 from fedspan.datasets import anomaly_split, load_breast_cancer, split_dirichlet
+
+try:
+    import matplotlib.pyplot as plt
+except ImportError:  # the numbers need no pictures
+    plt = None
 
 
 def main(seeds: int = 5) -> dict[str, float]:
@@ -38,7 +47,25 @@ def main(seeds: int = 5) -> dict[str, float]:
     shares = detector.explain(split.X_test[alarms[0]])
     for j in np.argsort(-shares)[:4]:
         print(f"  {names[j]:24} {shares[j]:.0%}")
+    if plt:
+        draw(detector, split, names, shares)
     return {score: float(np.mean(found)) for score, found in areas.items()}
+
+
+def draw(detector: fs.FedPCADetector, split: fs.datasets.Bunch, names: list[str], shares: np.ndarray) -> None:
+    """Draw the scores of unseen rows with the threshold, and the shares of the alarm."""
+    _, (scores, why) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    value = np.log10(-detector.score_samples(split.X_test))
+    edges = np.linspace(value.min(), value.max(), 40)
+    for kind, name in ((0, "benign"), (1, "malignant")):
+        scores.hist(value[split.y_test == kind], edges, alpha=0.6, density=True, label=name)
+    scores.axvline(np.log10(-detector.offset_), color="k", linestyle="--", label="threshold, from training scores")
+    scores.set(xlabel="log10 of the score", yticks=[], title="unseen rows")
+    scores.legend(frameon=False)
+    top = np.argsort(-shares)[:8][::-1]
+    why.barh([names[j] for j in top], shares[top])
+    why.set(xlabel="share of the score", title="why one row raised an alarm")
+    plt.show()
 
 
 if __name__ == "__main__":

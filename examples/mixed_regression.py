@@ -1,4 +1,8 @@
-"""Clinics whose patients answer to a drug in one of three unknown ways, most of them with a handful of patients.
+"""
+Clusters of clinics
+===================
+
+Clinics whose patients answer to a drug in one of three unknown ways, most of them with a handful of patients.
 
 Run it: it prints what was found, and what a new clinic with three patients is told.
 """
@@ -8,6 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 import fedspan as fs
+
+try:
+    import matplotlib.pyplot as plt
+except ImportError:  # the numbers need no pictures
+    plt = None
 
 ANSWERS = np.array([[2.0, 0.0, 0.5, 0.0], [0.0, -1.5, 0.5, 1.0], [-1.0, 1.0, 0.5, 0.0]])  # hidden, one for each cluster
 
@@ -57,6 +66,27 @@ def main() -> None:
     assert right > 0.95
     assert model.n_clusters_ == 3
     assert gap < 0.3
+    if plt:
+        draw(model, [len(site) for site in sites])
+
+
+def draw(model: fs.FedMixedRegressor, sizes: list[int]) -> None:
+    """Draw the models that were found beside the hidden ones, and how sure each clinic's cluster is."""
+    _, (models, clinics) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    found = model.coef_ * [1.0, 5.0, 0.2, 1.0]
+    for k, answer in enumerate(ANSWERS):
+        nearest = found[np.argmin(np.linalg.norm(found - answer, axis=1))]
+        models.plot(answer, color=f"C{k}", label=f"hidden model {k + 1}")
+        models.plot(nearest, "x", color=f"C{k}", markersize=10)
+    models.set(xticks=range(4), xlabel="feature", ylabel="answer to it", title="models (crosses: as found)")
+    models.legend(frameon=False)
+    order = np.argsort(model.labels_, kind="stable")
+    sure = model.proba_.max(axis=1)
+    clinics.scatter(
+        np.arange(len(order)), sure[order], c=[f"C{k}" for k in model.labels_[order]], s=np.array(sizes)[order]
+    )
+    clinics.set(xlabel="clinics, by cluster", ylabel="how sure", title="clusters of clinics (size: patients)")
+    plt.show()
 
 
 if __name__ == "__main__":

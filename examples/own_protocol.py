@@ -1,4 +1,9 @@
-"""A protocol of one's own in one file: federated linear regression by gradient descent.
+"""
+A protocol of your own
+======================
+
+Federated linear regression by gradient descent, both sides of it in one file. ``docs/protocols.md`` says what else a
+protocol can do.
 
 Run it twice: the second time it finds its journal and returns at once. Kill it in between: it continues.
 """
@@ -11,6 +16,11 @@ import tempfile
 import numpy as np
 
 import fedspan as fs
+
+try:
+    import matplotlib.pyplot as plt
+except ImportError:  # the numbers need no pictures
+    plt = None
 
 
 @fs.step
@@ -45,6 +55,11 @@ def main(folder: str) -> None:
     print("weights:", np.round(w, 3))
     print(run.record.summary())
     assert np.allclose(w, np.linalg.lstsq(X, y, rcond=None)[0], atol=1e-8)
+    if plt:
+        _, axis = plt.subplots(figsize=(7, 3.5), layout="constrained")
+        axis.semilogy(run.record.metric("loss"))
+        axis.set(xlabel="round", ylabel="mean squared error", title=run.record.stopped)
+        plt.show()
 
 
 if __name__ == "__main__":

@@ -120,10 +120,14 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     n_clusters_, n_iter_ : int
         Clusters, and rounds of refinement.
     converged_ : bool
-    site_weights_ : array (one per site), sites_trusted_ : tuple of str
-        What share an aggregator gave to each site in the last round, and who had at least half an equal one.
-    mean_ : array (d,), whitening_ : array (d, r) or (d,)
-        How features were prepared: what was subtracted, and the matrix, or its diagonal, that they were multiplied by.
+    site_weights_ : array (one per site)
+        What share an aggregator gave to each site in the last round.
+    sites_trusted_ : tuple of str
+        Who had at least half an equal one.
+    mean_ : array (d,)
+        How features were prepared: what was subtracted.
+    whitening_ : array (d, r) or (d,)
+        The matrix, or its diagonal, that they were multiplied by.
     sites_ : tuple of str
     run_ : RunRecord
 

@@ -2,7 +2,7 @@
 
 Each site keeps the positions of its own rows. What rows of different sites have to do with each other goes through two
 sums: attraction through the centres of a few federated k-means codebooks, each of which stands at the weighted mean of
-the rows near it, and repulsion through a histogram of all positions:
+the rows near it, and repulsion through a histogram of all positions::
 
     sums: mean and scatter -> principal axes;  codebooks of k-means -> centres (those of too few rows are dropped)
     site: ties of each row to the nearest centres, and to the nearest rows of the same site

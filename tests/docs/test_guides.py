@@ -1,0 +1,43 @@
+"""The guides are followed to the letter: every block of Python runs, in order, and prints what the page says."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "index.md", DOCS / "start.md", *sorted(p for p in (DOCS / "guides").glob("*.md") if p.stem != "index")]
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", flags=re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def alike(printed, shown):
+    """Say whether two texts are the same but for numbers that differ by little, as those of other processors may."""
+    if NUMBER.sub("#", printed).split() != NUMBER.sub("#", shown).split():
+        return False
+    found, told = (np.array(NUMBER.findall(text), dtype=float) for text in (printed, shown))
+    return bool(np.allclose(found, told, rtol=0.05, atol=0.0051))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": f"page_{page.stem.replace('-', '_')}"}
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    assert blocks
+    for code, shown in blocks:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a few rounds, which is what makes a page quick
+            exec(compile(code, str(page), "exec"), names)
+        printed = capsys.readouterr().out
+        assert not shown or alike(printed, shown), f"the page shows\n{shown}\nand its code prints\n{printed}"
+
+
+def test_texts_that_differ_are_told_apart():
+    assert alike("alarms: 11% of rows", "alarms: 11% of\nrows")
+    assert not alike("alarms: 11% of rows", "alarms: 19% of rows")
+    assert not alike("alarms: 11% of rows", "alarm: 11% of rows")

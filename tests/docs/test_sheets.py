@@ -1,0 +1,57 @@
+"""The protocol sheets count numbers up: so many leave a site, and a message has little beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.protocols.feddl import feddl
+from fedspan.protocols.fedpg import fedpg
+from fedspan.protocols.landmark_distances import landmark_distances
+from fedspan.protocols.local_detectors import local_detectors
+from fedspan.protocols.median_of_means import median_of_means
+from fedspan.protocols.power import power
+from fedspan.protocols.resilient_covariance import resilient_covariance
+from fedspan.protocols.stack_pca import stack_pca
+from fedspan.protocols.subspace_iteration import subspace_iteration
+from fedspan.protocols.subspace_median import subspace_median
+
+D, K, ROWS = 30, 4, 50
+X = np.random.default_rng(0).normal(size=(5 * ROWS, D)) * np.r_[[5.0] * K, [1.0] * (D - K)]
+
+#: Protocol, settings, the step that is counted, and the numbers that a reply of it has by the sheet.
+SHEETS = [
+    (covariance_pca, {"rank": K}, "local_gram", D * (D + 1) // 2),
+    (subspace_iteration, {"rank": K, "n_columns": D, "oversampling": 8}, "local_product", D * (K + 8)),
+    (stack_pca, {"rank": K}, "local_axes", D * K),
+    (power, {"rank": K, "n_columns": D}, "local_product", D * K),
+    (fedpg, {"rank": K, "n_columns": D, "max_rounds": 3}, "local_update", D * K),
+    (subspace_median, {"rank": K}, "local_basis", D * K),
+    (median_of_means, {"rank": K, "n_columns": D, "groups": 3}, "local_phi_product", D * K),
+    (resilient_covariance, {"rank": K}, "local_phi", D * (D + 1) // 2),
+    (local_detectors, {"rank": K, "level": 0.9}, "local_detector", K * D + 2 * D + 2),
+    (feddl, {"n_landmarks": 20, "rounds": 2, "precision": "double"}, "local_pull", 20 * D),
+]
+
+
+def replies(protocol, settings):
+    """Return the bytes of one reply for each step that was asked."""
+    with fs.federate(X, sites=np.arange(len(X)) % 5).begin("test") as run:
+        found = protocol(run, **settings)
+    return {call.step.rsplit(".", 1)[1]: max(call.bytes_up.values()) for call in run.record.calls}, found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "settings", "step", "numbers"), SHEETS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_numbers_up(protocol, settings, step, numbers):
+    up = replies(protocol, settings)[0][step]
+    assert 8 * numbers <= up <= 8 * numbers + 200
+
+
+def test_posted_distances_are_single_precision():
+    landmarks = replies(feddl, {"n_landmarks": 20, "rounds": 2})[1]
+    up = replies(landmark_distances, {"landmarks": landmarks})[0]["local_distances"]
+    assert 4 * ROWS * 20 <= up <= 4 * ROWS * 20 + 200

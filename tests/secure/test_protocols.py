@@ -36,6 +36,7 @@ OF_SUMS = {
     "map_centres.map_centres",
     "moments.moments",
     "moments.refuse_bad_values",
+    "neighbor_hits.neighbor_hits",
     "one_shot_map.one_shot_map",
     "orthogonal_iteration.orthogonal_iteration",
     "power.power",

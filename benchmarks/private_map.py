@@ -7,12 +7,13 @@ sites coincide; 10: ten alike sites fully apart). "control" is the same optimise
 the neighbours of t-SNE (90, perplexity 30), beside openTSNE. Time is of the processor.
 
 ``FEDSPAN_MAP_SEEDS=100,101,102`` (of the sample and the split), ``FEDSPAN_MAP_ROWS=5000``,
-``FEDSPAN_MAP_PARTS=mnist,large,fashion,time`` (``one-shot``, ``mice``, ``unsw`` are the others). Needs the data folder
-(FEDSPAN_DATA).
+``FEDSPAN_MAP_PARTS=mnist,large,fashion,time`` (``one-shot``, ``mice``, ``unsw`` are the others), ``FEDSPAN_MAP_SETTINGS``
+(``sums_settings`` of the maps, as JSON). Needs the data folder (FEDSPAN_DATA).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from fedspan.protocols.private_map import Layout, private_map
 ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))
 SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_MAP_SEEDS", "100,101,102").split(",")]
 PARTS = os.environ.get("FEDSPAN_MAP_PARTS", "mnist,large,fashion,time").split(",")
+SETTINGS = json.loads(os.environ.get("FEDSPAN_MAP_SETTINGS", "null"))
 SITES, NEIGHBORS = 10, 10
 
 
@@ -144,7 +146,9 @@ def _split(y: np.ndarray, how: str, seed: int) -> np.ndarray:
 def _private(
     name: str, X: np.ndarray, y: np.ndarray, truth: np.ndarray, sites: np.ndarray, seed: int, share: str = "sums"
 ) -> dict[str, float]:
-    model, seconds = _timed(lambda: fs.FedTSNE(share=share, random_state=seed).fit(X, sites=sites))
+    model, seconds = _timed(
+        lambda: fs.FedTSNE(share=share, random_state=seed, sums_settings=SETTINGS).fit(X, sites=sites)
+    )
     Z = model.embedding_
     radius = np.linalg.norm(Z - np.median(Z, axis=0), axis=1)
     figures = _measured(name, Z, seconds, y, truth, sites)

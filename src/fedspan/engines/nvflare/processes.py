@@ -1,0 +1,90 @@
+"""``fedspan coordinator start`` and ``fedspan site start``: in the foreground, until Ctrl-C, leaving nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from fedspan.engines.nvflare.hardening import HEARTBEAT, server_resources, site_resources
+from fedspan.engines.nvflare.kit import Kit, read_kit, write_private
+from fedspan.engines.nvflare.needed import needs_nvflare
+from fedspan.engines.nvflare.screen import say
+from fedspan.errors import InputError
+
+#: Where a site's kit keeps the path of the owner's site.toml, for the processes of runs.
+SITE_CONFIG = "site_config.json"
+
+
+def start_coordinator(path: Path) -> int:
+    """Run the federation's server in this process."""
+    kit = read_kit(path)
+    kit.must_be("coordinator", "'fedspan coordinator start'")
+    needs_nvflare()
+    for folder in (kit.path / "store" / "jobs", kit.path / "store" / "snapshots"):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(kit.path / "local" / "resources.json", json.dumps(server_resources(kit.path), indent=2))
+    say(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
+    return _run(kit, "nvflare.private.fed.app.server.server_train", "fed_server.json", [])
+
+
+def start_site(path: Path, config: Path) -> int:
+    """Run a site in this process: it connects to the server, and starts a process of its own for each run."""
+    kit = read_kit(path)
+    kit.must_be("site", "'fedspan site start'")
+    needs_nvflare()
+    if not config.is_file():
+        raise InputError(f"{config} does not exist: it is the owner's site.toml")
+    write_private(kit.path / SITE_CONFIG, json.dumps({"config": str(config.resolve())}))
+    write_private(kit.path / "local" / "resources.json", json.dumps(site_resources(), indent=2))
+    say(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
+    named = [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"]
+    return _run(kit, "nvflare.private.fed.app.client.client_train", "fed_client.json", named)
+
+
+def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
+    """Become NVIDIA FLARE's process for this kit."""
+    (kit.path / "transfer").mkdir(exist_ok=True, mode=0o700)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    # Processes of runs are started by name with this interpreter: they shall find the fedspan that runs here.
+    source = str(Path(__file__).resolve().parents[3])
+    paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if source not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([source, *paths])
+    options = ["secure_train=true", "org=fedspan", "config_folder=config", *named]
+    sys.argv = [module, "-m", str(kit.path), "-s", settings, "--set", *options]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+    return 0
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End the processes of runs, then this one: nothing is left to be tidied up that is not on disk already."""
+    say("stopped")
+    for child in children_of(os.getpid()):
+        try:
+            os.kill(child, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    os._exit(0)
+
+
+def children_of(parent: int) -> list[int]:
+    """Return the processes that `parent` started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == parent:
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,92 @@
+"""Bytes to sites and back through NVIDIA FLARE: a user's session, relays on the server, a process at each site."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedspan.engines.nvflare.call import Call
+from fedspan.engines.nvflare.keeper import COMMAND_LIMIT, Keeper
+from fedspan.engines.nvflare.kit import read_kit
+from fedspan.engines.nvflare.needed import needs_nvflare
+from fedspan.engines.nvflare.relays import RelayJob
+from fedspan.engines.nvflare.session import Session
+from fedspan.engines.remote.transport import Lost
+
+
+class NVFlareTransport:
+    """The way from a user's process to the sites of a federation (see `fedspan.engines.remote.transport`).
+
+    Opening it logs in and starts a relay for the sites that are there; it survives the death of any other participant.
+    """
+
+    def __init__(self, kit: str | Path) -> None:
+        needs_nvflare()
+        self._kit = read_kit(kit)
+        self._kit.must_be("user", "connecting")
+        self._keeper = Keeper(self._kit)
+        self._session: Session | None = None
+        self._lock = threading.Lock()
+        self._closed = weakref.finalize(self, Keeper.stop, self._keeper)
+        self._own_session()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of all sites of the federation, sorted."""
+        return self._kit.sites
+
+    def online(self) -> frozenset[str]:
+        """Return the sites that could be reached now, as far as is known, without waiting."""
+        return self._keeper.online()
+
+    def wait_for(self, sites: frozenset[str], limit: float) -> frozenset[str]:
+        """Wait at most `limit` seconds until `sites` can be reached; return those that can."""
+        found = self._keeper.wait_for(sites, limit)
+        if self._keeper.denied is not None:
+            raise self._keeper.denied
+        return found
+
+    def why_not(self, site: str) -> str:
+        """Say why a site cannot be reached."""
+        return self._keeper.why_not(site)
+
+    def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
+        """Bring each site its request and return its answer, or why there is none, within `deadline` seconds."""
+        end = time.monotonic() + deadline
+        answers: dict[str, bytes | Lost] = {}
+        ways: dict[RelayJob, dict[str, bytes]] = {}
+        for site, request in requests.items():
+            way = self._keeper.way_to(site)
+            if way is None:
+                answers[site] = Lost(self._keeper.why_not(site))
+            else:
+                ways.setdefault(way, {})[site] = request
+        calls = [Call(way, part, end, self._own_session, alone=len(ways) == 1) for way, part in ways.items()]
+        for call in calls:
+            came, lost, broken = call.wait()
+            if broken:
+                self._forget_session()
+            self._keeper.suspect(call.way, lost)
+            answers |= came
+            answers |= {site: Lost(f"{site}: {why}") for site, why in lost.items()}
+        return answers
+
+    def close(self) -> None:
+        """End the relays and log out."""
+        self._closed()
+        self._forget_session()
+
+    def _own_session(self) -> Session:
+        with self._lock:
+            if self._session is None:
+                self._session = Session(self._kit, COMMAND_LIMIT)
+            return self._session
+
+    def _forget_session(self) -> None:
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            threading.Thread(target=session.close, daemon=True).start()

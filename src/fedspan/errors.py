@@ -36,6 +36,14 @@ class QuorumError(FedspanError):
         self.failed = dict(failed)
 
 
+class DeadlineError(FedspanError):
+    """A run has taken longer than its policy allows."""
+
+
+class LostSumError(FedspanError):
+    """A site knows nothing of a secure sum that is under way: it was restarted, and can take part in the next one."""
+
+
 class JournalError(FedspanError):
     """A journal is damaged, in use, or belongs to another run."""
 

@@ -52,9 +52,15 @@ class LocalEngine:
         shapes = {name: self._hosts[name].site.fingerprint() for name in self.sites}
         return {"sites": shapes, "threads": blas_threads()}
 
-    def begin(self, run: str, threads: int | None) -> None:
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The number of BLAS threads changes the last bits of a result: a resumed run goes on with its first one."""
+        return ("threads",)
+
+    def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
         """Fix the number of BLAS threads for the run."""
-        self._pinned[run] = PinnedThreads(threads)
+        self._pinned[name] = PinnedThreads(None if head is None else int(head["threads"]))
+        return name
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`, each within the deadline."""
@@ -111,8 +117,12 @@ class LocalEngine:
         """Do to a site's state what the journal says that call `number` did."""
         self._hosts[site].restore(run, number, changes)
 
-    def end(self, run: str, sites: Sequence[str]) -> None:
-        """Forget the run's states, and let the number of BLAS threads be what it was."""
+    def wait(self, sites: Sequence[str], seconds: float) -> bool:
+        """Nobody is away here: who is late has failed."""
+        return False
+
+    def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
+        """Forget the run's states (the journal has them), and let the number of BLAS threads be what it was."""
         for site in sites:
             self._hosts[site].forget(run)
         pinned = self._pinned.pop(run, None)

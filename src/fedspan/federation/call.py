@@ -90,10 +90,14 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class Failure:
-    """Why a site gave no reply, in words; `error` is what it raised, where that happened in this process."""
+    """Why a site gave no reply, in words; `error` is what it raised, where that happened in this process.
+
+    Of a site that is `away` a reply may yet come: it is asked again where the quorum needs it.
+    """
 
     reason: str
     error: BaseException | None = None
+    away: bool = False
 
 
 Outcome = Delivery | Failure
@@ -109,8 +113,15 @@ class Engine(Protocol):
     def describe(self) -> dict[str, Any]:
         """Return what a journal's head keeps of this engine: the sites' data shapes, the number of BLAS threads."""
 
-    def begin(self, run: str, threads: int | None) -> None:
-        """Prepare for a run with a fixed number of BLAS threads: the journal's, or the present one."""
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The keys of `describe` that a journal decides where there is one: a resumed run goes on with its own."""
+
+    def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
+        """Prepare for a run and return its id; `head` is the journal's, where there is one.
+
+        The number of BLAS threads is fixed for the run: the journal's, or the present one.
+        """
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`; `accepted` names the last call accepted from each (absent: none).
@@ -118,8 +129,11 @@ class Engine(Protocol):
         A site is told ``call.payload_of(site)``.
         """
 
+    def wait(self, sites: Sequence[str], seconds: float) -> bool:
+        """Wait, at most so long, until one of the sites that are away may be there again; say whether one is."""
+
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
         """Do to a site's state what the journal says that call `number` did."""
 
-    def end(self, run: str, sites: Sequence[str]) -> None:
-        """Forget a run's state."""
+    def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
+        """Let go of a run, and of its state unless it is `resumable` by what the sites themselves have kept."""

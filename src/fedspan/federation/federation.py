@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedspan.errors import FedspanError, InputError, MessageError, PolicyError, QuorumError
+from fedspan.errors import DeadlineError, FedspanError, InputError, MessageError, PolicyError, QuorumError
 from fedspan.federation.attack import Attack, Corruption
 from fedspan.federation.call import Call, Failure, Outcome
 from fedspan.federation.faults import FaultPlan
@@ -292,6 +292,11 @@ class Federation:
             raise MessageError(
                 f"the payload of step {found.name!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
             )
+        if time.monotonic() - run.began > self.policy.run_deadline:
+            raise DeadlineError(
+                f"the run has taken more than run_deadline={self.policy.run_deadline:g} s and stops before call "
+                f"{call.number}: give its Policy more time (with a run_dir it goes on from here)"
+            )
         failures: dict[str, Failure] = {}
         recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.name)
         if recorded is not None:
@@ -314,7 +319,7 @@ class Federation:
 
     def _make(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
         start = time.perf_counter()
-        judged, changes = self._exchange(call)
+        judged, changes = self._exchange(call, self.policy.needed(len(call.to)))
         replies = ok = judged.ok
         quorum = len(ok) >= self.policy.needed(len(call.to))
         error = None
@@ -337,8 +342,12 @@ class Federation:
     def _make_secure(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
         assert isinstance(self.policy.secure_sum, SecureSum)
         start = time.perf_counter()
-        found = secure_total(call, self.policy.secure_sum, self._exchange)
-        quorum = found.error is not None or len(found.answered) >= self.policy.needed_for_sum(len(call.to))
+        needed = self.policy.needed_for_sum(len(call.to))
+        while True:
+            found = secure_total(call, self.policy.secure_sum, self._exchange, needed)
+            quorum = found.error is not None or len(found.answered) >= needed
+            if quorum or not self._returned(found.failed):
+                break
         replies: Message = {}
         if found.total is not None and quorum:
             replies = canonical(averaged(found.total, len(found.answered)) if how == "mean" else found.total)
@@ -357,16 +366,30 @@ class Federation:
         )
         return entry, found.failed
 
-    def _exchange(self, call: Call) -> tuple[Judged, dict[str, Changes]]:
-        """Send a call out; return the replies that keep to the policy, and what they did to the sites' states."""
-        outcomes = self._deliver(call, call.to)
-        for corruption in self._view.corruptions:
-            outcomes = corruption.applied(call, outcomes)
-        for plan in self._view.faults:
-            outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
-        judged = judge(call, outcomes, self.policy)
+    def _exchange(self, call: Call, needed: int = 0) -> tuple[Judged, dict[str, Changes]]:
+        """Send a call out; return the replies that keep to the policy, and what they did to the sites' states.
+
+        Where fewer are in order than `needed`, sites that are away are asked again when they return.
+        """
+        sent = self._deliver(call, call.to)
+        while True:
+            outcomes = sent
+            for corruption in self._view.corruptions:
+                outcomes = corruption.applied(call, outcomes)
+            for plan in self._view.faults:
+                outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
+            judged = judge(call, outcomes, self.policy)
+            if len(judged.ok) >= needed or not self._returned(judged.failed):
+                break
+            away = tuple(site for site, failure in judged.failed.items() if failure.away)
+            sent = {**sent, **self._deliver(call, away)}
         changes = {site: outcomes[site].changes for site in judged.ok if outcomes[site].changes is not NO_CHANGES}  # type: ignore[union-attr]
         return judged, changes
+
+    def _returned(self, failed: Mapping[str, Failure]) -> bool:
+        """Wait for the sites that are away, if there are any; say whether it is worth asking them again."""
+        away = tuple(site for site, failure in failed.items() if failure.away)
+        return bool(away) and self._run.wait(away, self.policy.run_deadline)
 
     def _total(self, ok: dict[str, Message], call: Call, how: str) -> tuple[dict[str, Message], str | None]:
         """Return the total under the name ``""``, or why the replies cannot be added up."""

@@ -8,11 +8,11 @@ takes the state back to that call. A repeated call gets the reply that was given
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
-from fedspan.errors import BudgetError, FedspanError, LedgerError, PolicyError, UnknownStepError
+from fedspan.errors import BudgetError, FedspanError, LedgerError, LostSumError, PolicyError, UnknownStepError
 from fedspan.federation.call import Call, Delivery
+from fedspan.federation.kept import Kept, Records
 from fedspan.federation.question import SiteLedger
 from fedspan.federation.secure.vault import Vault
 from fedspan.federation.site import Site
@@ -25,16 +25,6 @@ from fedspan.wire import Message, canonical
 _WITHOUT_ROWS = (BudgetError, LedgerError, PolicyError, UnknownStepError)
 
 
-@dataclass
-class _Kept:
-    """A site's state in one run: as of the last accepted call, and the one after it that may yet be accepted."""
-
-    number: int = -1
-    state: Message = field(default_factory=dict)
-    pending: list[tuple[Call, Delivery]] = field(default_factory=list)  # several where a sum is made in parts
-    pending_number: int | None = None  # the call that `pending` answers: it stands even if the step failed
-
-
 class SiteHost:
     """Runs calls at one site.
 
@@ -45,23 +35,30 @@ class SiteHost:
     simulated : callable, optional
         Makes the ledger of a site that has none from its name and the run's seed: for embedded sites alone. Others
         without a ledger refuse what needs one.
+    records : Records, optional
+        Where the site writes down what it keeps, if that is to outlive this process.
     """
 
     def __init__(
-        self, site: Site, vault: Vault | None = None, simulated: Callable[[str, int], SiteLedger] | None = None
+        self,
+        site: Site,
+        vault: Vault | None = None,
+        simulated: Callable[[str, int], SiteLedger] | None = None,
+        records: Records | None = None,
     ) -> None:
         self.site = site
+        self._records = records
         self._simulated = simulated
         self._pretended: tuple[int, SiteLedger] | None = None
         self.vault = Vault() if vault is None else vault
-        self._runs: dict[str, _Kept] = {}
+        self._runs: dict[str, Kept] = {}
         self._seen_through: tuple[bytes, Site] = (b"", site)
 
     def perform(self, call: Call, payload: Message, after: int) -> Delivery:
         """Run one call and return its reply. Whatever a step raises is raised here."""
         kept = self._runs.get(call.run)
         if kept is None:
-            kept = self._runs[call.run] = _Kept()
+            kept = self._runs[call.run] = Kept() if self._records is None else self._records.load(call.run)
         if call.number == kept.pending_number:
             for before, given in kept.pending:
                 if before.digest == call.digest:
@@ -69,10 +66,10 @@ class SiteHost:
         if self.vault.sums_only and not call.step.public:
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
         if call.part == 0:
-            self._settle(kept, after)
+            kept.settle(after)
             kept.pending_number = call.number
         elif call.number != kept.pending_number:
-            raise FedspanError(f"this site has not been in call {call.number} from its beginning")
+            raise LostSumError(f"this site has not been in call {call.number} from its beginning")
         ledger = self._ledger(call.seed)
         asked = Asked(call.run, call.step.name, payload, tuple(lens.digest for lens in call.lenses))
         gate = partial(self._refuse_without_noise, call) if ledger is not None and ledger.strict else None
@@ -82,6 +79,8 @@ class SiteHost:
             site = self._view(call, ledger).at_work(*work)
             reply = canonical(call.step.function(site, **payload), "reply")
         except Exception as error:
+            if self._records is not None:
+                self._records.failed(call, after)
             if gate is None or isinstance(error, _WITHOUT_ROWS):
                 raise
             gate(site)  # a step that may not answer is refused in the same words whether it failed or not
@@ -92,29 +91,23 @@ class SiteHost:
             gate(site)
         delivery = Delivery(call.number, reply, len(self.site), site.changes())
         kept.pending.append((call, delivery))
+        if self._records is not None:
+            self._records.answered(call, after, delivery)
         return delivery
 
     def restore(self, run: str, number: int, changes: Changes) -> None:
         """Do to the state what call `number` of a journal did."""
-        kept = self._runs.setdefault(run, _Kept())
+        kept = self._runs.setdefault(run, Kept())
         kept.number, kept.state, kept.pending = number, changes.applied_to(kept.state), []
 
     def forget(self, run: str) -> None:
         """Drop a run's state."""
-        self._runs.pop(run, None)
+        self.drop(run)
         self.vault.forget(run)
 
-    def _settle(self, kept: _Kept, after: int) -> None:
-        """Bring the state to the one after call `after`: keep the pending call's changes, or take them back."""
-        pending, kept.pending = kept.pending, []
-        if after == kept.number:
-            return
-        if kept.pending_number != after:
-            raise FedspanError(f"this site has its state as of call {kept.number}, not of call {after}")
-        kept.number = after
-        for _, delivery in pending:
-            if delivery.changes:
-                kept.state = delivery.changes.applied_to(kept.state)
+    def drop(self, run: str) -> None:
+        """Forget a run's state as it is in memory: where it is written down, that counts."""
+        self._runs.pop(run, None)
 
     def _ledger(self, seed: int) -> SiteLedger | None:
         """Return the site's own ledger, or a simulated one."""

@@ -28,6 +28,9 @@ class Policy:
     secure_sum : bool or SecureSum, default=False
         Carry ``fed.sum`` and ``fed.mean`` by a secure sum, so that the coordinator sees no single site's part; ``True``
         is ``SecureSum()``. Then whatever needs single replies is refused before any site is contacted.
+    run_deadline : float, default=86400.0
+        Seconds for a whole run, a day by default; a run that takes longer stops, and goes on where it was if it is
+        resumed. Sites that are away and that the quorum needs are waited for so long, so that one can be restarted.
 
     Examples
     --------
@@ -40,10 +43,13 @@ class Policy:
     max_bytes: int = DEFAULT_MAX_BYTES
     finite: bool = True
     secure_sum: bool | SecureSum = False
+    run_deadline: float = 86400.0
 
     def __post_init__(self) -> None:
-        if not _is_number(self.deadline) or not 0 < self.deadline < math.inf:
-            raise PolicyError(f"deadline={self.deadline!r} must be a finite number of seconds above 0")
+        for name in ("deadline", "run_deadline"):
+            seconds = getattr(self, name)
+            if not _is_number(seconds) or not 0 < seconds < math.inf:
+                raise PolicyError(f"{name}={seconds!r} must be a finite number of seconds above 0")
         if not _is_number(self.max_bytes) or self.max_bytes < 1 or int(self.max_bytes) != self.max_bytes:
             raise PolicyError(f"max_bytes={self.max_bytes!r} must be a whole number of at least 1")
         if not isinstance(self.secure_sum, bool | SecureSum):

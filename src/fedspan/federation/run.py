@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -34,6 +35,9 @@ class Observer:
     def logged(self, metrics: Metrics) -> None:
         """Take note of what a protocol logs."""
 
+    def waiting(self, sites: tuple[str, ...]) -> None:
+        """Take note that the run waits for sites that are away."""
+
     def ended(self, record: RunRecord) -> None:
         """Take note that the run is over."""
 
@@ -53,7 +57,7 @@ class Run:
         self.engine = engine
         self.record = record
         self.observers = observers
-        self.id = f"{record.what}#{record.number}"
+        self.began = time.monotonic()
         self.rng: np.random.Generator = generator(record.seed, "coordinator")
         self.accepted: dict[str, int] = {}  # by site: the last call whose reply was taken
         self.round: int | None = None
@@ -61,7 +65,8 @@ class Run:
         self._calls = 0
         self._stop = ""
         self._lines: TextIO | None = None
-        engine.begin(self.id, None if folder is None else self._open_files(folder, engine.describe()))
+        head = None if folder is None else self._open_files(folder)
+        self.id = engine.begin(f"{record.what}#{record.number}", head)
         for observer in observers:
             observer.began(record)
 
@@ -122,6 +127,13 @@ class Run:
         self.record.privacy = privacy if again or before is None else before + privacy
         self._write("privacy", self.record.privacy.values())
 
+    def wait(self, sites: tuple[str, ...], deadline: float) -> bool:
+        """Wait for sites that are away, until the run is `deadline` seconds old; say whether one may be there again."""
+        left = self.began + deadline - time.monotonic()
+        for observer in self.observers if left > 0 else ():
+            observer.waiting(sites)
+        return left > 0 and self.engine.wait(sites, left)
+
     def replay_state(self, number: int, changes: Mapping[str, Any], answered: tuple[str, ...]) -> None:
         """Bring the sites' states to where call `number` of the journal left them."""
         for site in answered:
@@ -138,7 +150,7 @@ class Run:
                 self.journal.finish(self.record.stopped)
             self._write("stopped", {"why": self.record.stopped})
         finally:
-            self.close()
+            self.close(resumable=error is not None)
         for observer in self.observers:
             observer.ended(self.record)
 
@@ -146,19 +158,19 @@ class Run:
         """Close a run that has no end of its own, because protocols were called on the federation itself."""
         self.record.stopped = self.record.stopped or "closed"
         self._write("stopped", {"why": self.record.stopped})
-        self.close()
+        self.close(resumable=True)
 
-    def close(self) -> None:
-        """Let go of files and of the sites' states."""
-        self.engine.end(self.id, self.record.sites)
+    def close(self, *, resumable: bool) -> None:
+        """Let go of files and of the sites' states; without a journal nothing is `resumable`."""
+        self.engine.end(self.id, self.record.sites, resumable and self.journal is not None)
         if self.journal is not None:
             self.journal.close()
         if self._lines is not None:
             self._lines.close()
             self._lines = None
 
-    def _open_files(self, folder: Path, described: dict[str, Any]) -> int:
-        """Open or resume the journal, begin the record's file anew, and return the number of BLAS threads to use."""
+    def _open_files(self, folder: Path) -> dict[str, Any]:
+        """Open or resume the journal, begin the record's file anew, and return the journal's head."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -170,16 +182,14 @@ class Run:
             "settings": record.settings,
             "run": record.number,
             "seed": record.seed,
-            "sites": described["sites"],
-            "threads": described["threads"],
+            **self.engine.describe(),
         }
-        # The number of BLAS threads changes the last bits of a result: a resumed run goes on with its first one.
-        self.journal = Journal(folder / "journal", head, advice=["threads"])
+        self.journal = Journal(folder / "journal", head, advice=self.engine.advice)
         descriptor = os.open(folder / "record.jsonl", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._lines = os.fdopen(descriptor, "w", encoding="utf-8")
         for line in record.lines():
             self._lines.write(line + "\n")
-        return int(self.journal.head["threads"])
+        return self.journal.head
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:
         if self._lines is not None:

@@ -105,6 +105,11 @@ def find_step(wanted: Callable[..., Any] | str) -> Step:
     return found
 
 
+def installed_steps() -> tuple[str, ...]:
+    """Return the dotted names of all installed steps, sorted."""
+    return tuple(sorted(_installed))
+
+
 def dotted_name(function: Callable[..., Any]) -> str:
     """Return ``module.function``; a script's own functions are named after its file, so that importing it agrees."""
     module = getattr(function, "__module__", None) or "?"

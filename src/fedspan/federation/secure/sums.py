@@ -49,11 +49,15 @@ def check_possible(settings: SecureSum, what: str, sites: int) -> None:
         )
 
 
-def secure_total(call: Call, settings: SecureSum, exchange: Exchange) -> SecureTotal:
-    """Return the sum of the replies to `call`, which the coordinator does not get to see."""
+def secure_total(call: Call, settings: SecureSum, exchange: Exchange, needed: int = 0) -> SecureTotal:
+    """Return the sum of the replies to `call`, which the coordinator does not get to see.
+
+    A sum over fewer than `needed` sites is given up before it is uncovered: it may be made again over more of them,
+    and the difference would be somebody's part.
+    """
     found = SecureTotal()
     try:
-        _Sum(call, settings, exchange, found).make()
+        _Sum(call, settings, exchange, found).make(needed)
     except TooFewError:
         found.answered = ()
     except InputError as error:
@@ -69,10 +73,12 @@ def secure_total(call: Call, settings: SecureSum, exchange: Exchange) -> SecureT
 class _Sum(Questions):
     """One secure sum; `found` is filled as it goes."""
 
-    def make(self) -> None:
+    def make(self, needed: int) -> None:
         group, commitments, sealed = self.share(*self.offer())
         there = [k for k, name in enumerate(group.names) if name in sealed]
         came, totals = self.masked(group, there, sealed)
+        if len(came) < needed:
+            raise TooFewError
         self.unmask(group, there, came, commitments, totals)
         form = forms.from_text(group.form)
         self.found.total = forms.unpacked(*totals, form, self.numbers, len(came))

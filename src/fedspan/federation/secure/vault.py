@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from fedspan.errors import FedspanError
+from fedspan.errors import FedspanError, LostSumError
 from fedspan.federation.secure.fixed_point import FixedPoint
 from fedspan.federation.secure.group import Group, digest
 from fedspan.federation.secure.masks import KEY_BYTES, KeyPair
@@ -85,12 +85,17 @@ class Vault:
         """The public key that the other sites are to know this one by."""
         return self._own.public
 
-    def introduce(self, keys: Mapping[str, bytes]) -> None:
-        """Tell this site the public keys of the others, by name. A name that has another key already is refused."""
+    def introduce(self, keys: Mapping[str, bytes], anew: bool = False) -> None:
+        """Tell this site the public keys of the others, by name. A name that has another key already is refused.
+
+        Unless it is told `anew`: for an engine that has checked who says so.
+        """
         for name, key in keys.items():
-            if len(key) != KEY_BYTES or self._known.get(name, key) != key:
+            if len(key) != KEY_BYTES or (not anew and self._known.get(name, key) != key):
                 raise FedspanError(f"site {name!r} is known by another key")
-            self._known[name] = key
+            if self._known.get(name) != key:
+                self._known[name] = key
+                self._channels.pop(name, None)
 
     def channel(self, name: str) -> bytes:
         """Return the secret that only this site and the site `name` share."""
@@ -112,7 +117,7 @@ class Vault:
     def session(self, name: str) -> Session:
         """Return a sum that this site takes part in."""
         if name not in self._sessions:
-            raise FedspanError("this site knows nothing of this sum: it has not been in it from its beginning")
+            raise LostSumError("this site knows nothing of this sum: it has not been in it from its beginning")
         return self._sessions[name]
 
     def forget(self, run: str) -> None:

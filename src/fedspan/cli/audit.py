@@ -14,7 +14,8 @@ from rich.table import Table
 
 from fedspan.cli.run import make_folder
 from fedspan.cli.study import read_data_plan, read_study
-from fedspan.cli.tables import read_table, read_tables
+from fedspan.cli.tables import read_tables
+from fedspan.datasets.tables import read_table
 from fedspan.errors import InputError
 from fedspan.estimators import load
 from fedspan.estimators.replayed_landmarks import replayed_landmarks

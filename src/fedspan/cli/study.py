@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedspan import estimators, privacy
+from fedspan.datasets import toml_file
+from fedspan.datasets.toml_file import check_keys, existing, parsed, table, typed
 from fedspan.errors import InputError, PolicyError
 from fedspan.estimators.base import FedEstimator
 from fedspan.federation import Policy
@@ -47,10 +48,10 @@ class Study:
 
 def read_study(path: Path, output: Path | None = None) -> Study:
     """Read and check a study file; `output` takes the place of the folder that it names."""
-    text, raw = _parsed(path)
-    _check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation"}, path, "")
-    federation = _table(raw, "federation", path)
-    _check_keys(federation, {"n_jobs", "wire", "deadline", "quorum", "max_bytes", "secure_sum"}, path, "[federation] ")
+    text, raw = parsed(path)
+    check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation"}, path, "")
+    federation = table(raw, "federation", path)
+    check_keys(federation, {"n_jobs", "wire", "deadline", "quorum", "max_bytes", "secure_sum"}, path, "[federation] ")
     preprocess = raw.get("preprocess", [])
     if not isinstance(preprocess, list) or not all(isinstance(entry, dict) for entry in preprocess):
         raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
@@ -59,37 +60,26 @@ def read_study(path: Path, output: Path | None = None) -> Study:
     return Study(
         path=path,
         text=text,
-        seed=_typed(raw, "seed", int, 0, path),
-        output=output or path.parent / _typed(raw, "output", str, path.stem, path),
-        data=_data_plan(_table(raw, "data", path), path),
+        seed=typed(raw, "seed", int, 0, path),
+        output=output or path.parent / typed(raw, "output", str, path.stem, path),
+        data=_data_plan(table(raw, "data", path), path),
         preprocess=tuple(_estimator(entry, path, "[[preprocess]]", "transform") for entry in preprocess),
-        model=_estimator(_table(raw, "model", path), path, "[model]", "fit"),
-        n_jobs=_typed(federation, "n_jobs", int, 1, path),
-        wire=_typed(federation, "wire", bool, False, path),
+        model=_estimator(table(raw, "model", path), path, "[model]", "fit"),
+        n_jobs=typed(federation, "n_jobs", int, 1, path),
+        wire=typed(federation, "wire", bool, False, path),
         policy=_policy(federation, path),
     )
 
 
 def read_data_plan(copy: Path, folder: Path) -> DataPlan:
     """Read where the rows are from the copy of a study whose paths are relative to `folder`."""
-    return _data_plan(_table(_parsed(copy)[1], "data", copy), folder / copy.name)
-
-
-def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path} cannot be read: {reason}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
+    return _data_plan(table(parsed(copy)[1], "data", copy), folder / copy.name)
 
 
 def _data_plan(raw: Mapping[str, Any], path: Path) -> DataPlan:
     if not raw:
         raise InputError(f"{path}: a [data] table with 'file' and 'site_column', or with 'sites', is missing")
-    _check_keys(raw, {"file", "site_column", "sites", "features", "drop", "label"}, path, "[data] ")
+    check_keys(raw, {"file", "site_column", "sites", "features", "drop", "label"}, path, "[data] ")
     if ("file" in raw) == ("sites" in raw):
         raise InputError(f"{path}: [data] must have either 'file' (one table) or 'sites' (one table per site)")
     sites = raw.get("sites", {})
@@ -102,12 +92,12 @@ def _data_plan(raw: Mapping[str, Any], path: Path) -> DataPlan:
         if column in drop or (features or ()).count(column) > 1:
             raise InputError(f"{path}: [data] names the column {column!r} twice, in 'features' or in 'drop'")
     return DataPlan(
-        files={name: _existing(path.parent / file, path) for name, file in sites.items()},
-        file=_existing(path.parent / _typed(raw, "file", str, "", path), path) if "file" in raw else None,
-        site_column=_typed(raw, "site_column", str, None, path),
+        files={name: existing(path.parent / file, path) for name, file in sites.items()},
+        file=existing(path.parent / typed(raw, "file", str, "", path), path) if "file" in raw else None,
+        site_column=typed(raw, "site_column", str, None, path),
         features=features,
         drop=drop,
-        label=_typed(raw, "label", str, None, path),
+        label=typed(raw, "label", str, None, path),
     )
 
 
@@ -118,7 +108,7 @@ def _estimator(raw: Mapping[str, Any], path: Path, where: str, method: str) -> F
     if not isinstance(name, str) or name not in known:
         raise InputError(f"{path}: {where} name = {name!r} must be one of {', '.join(sorted(known))}")
     allowed = set(inspect.signature(known[name].__init__).parameters) - {"self"}
-    _check_keys(raw, allowed | {"name"}, path, f"{where} ")
+    check_keys(raw, allowed | {"name"}, path, f"{where} ")
     given = {key: value for key, value in raw.items() if key != "name"}
     if "privacy" in given:
         given["privacy"] = _mechanism(given["privacy"], path, where)
@@ -134,7 +124,7 @@ def _mechanism(raw: Any, path: Path, where: str) -> Any:
         raise InputError(f"{path}: {where} privacy must be a table with a name, one of {wanted}, and its parameters")
     kind = known[raw["name"]]
     given = {key: value for key, value in raw.items() if key != "name"}
-    _check_keys(given, set(inspect.signature(kind).parameters), path, f"{where} privacy ")
+    check_keys(given, set(inspect.signature(kind).parameters), path, f"{where} privacy ")
     try:
         mechanism = kind(**given)
         mechanism.check()
@@ -145,43 +135,11 @@ def _mechanism(raw: Any, path: Path, where: str) -> Any:
 
 def _policy(raw: Mapping[str, Any], path: Path) -> Policy:
     try:
-        _typed(raw, "secure_sum", bool, False, path)
+        typed(raw, "secure_sum", bool, False, path)
         return Policy(**{key: raw[key] for key in ("deadline", "quorum", "max_bytes", "secure_sum") if key in raw})
     except PolicyError as error:
         raise InputError(f"{path}: [federation] {error}") from None
 
 
-def _table(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    value = raw.get(key, {})
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: {key} must be a table, written as [{key}]")
-    return value
-
-
-def _check_keys(raw: Mapping[str, Any], allowed: set[str], path: Path, where: str) -> None:
-    for key in raw:
-        if key not in allowed:
-            raise InputError(f"{path}: {where}{key!r} is not a known key; known are {', '.join(sorted(allowed))}")
-
-
-def _typed(raw: Mapping[str, Any], key: str, kind: type, default: Any, path: Path) -> Any:
-    value = raw.get(key, default)
-    if value is not default and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-        words = {int: "a whole number", str: "text", bool: "true or false"}
-        raise InputError(f"{path}: {key} = {value!r} must be {words[kind]}")
-    return value
-
-
 def _names(raw: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...] | None:
-    value = raw.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InputError(f"{path}: [data] {key} must be a list of column names")
-    return tuple(value)
-
-
-def _existing(file: Path, path: Path) -> Path:
-    if not file.is_file():
-        raise InputError(f"{path}: the file {file} does not exist")
-    return file
+    return toml_file.names(raw, key, path, "[data] ", "column names")

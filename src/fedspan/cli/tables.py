@@ -1,16 +1,14 @@
-"""Reading a study's tables: CSV, Parquet and NPZ, one per site or one with a site column."""
+"""A study's tables: one per site, or one with a site column."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.cli.study import DataPlan
+from fedspan.datasets.tables import read_table
 from fedspan.engines.local import site_rows
 from fedspan.errors import InputError
 from fedspan.federation import Site
@@ -62,59 +60,6 @@ def _split(frame: pd.DataFrame, plan: DataPlan) -> dict[str, tuple[pd.DataFrame,
     frame = frame.drop(columns=[plan.site_column])
     rows = site_rows(labels.to_numpy(), len(frame))
     return {name: (frame.iloc[index], str(plan.file)) for name, index in rows.items()}
-
-
-def read_table(file: Path) -> pd.DataFrame:
-    """Read one table, or say in a sentence why not."""
-    if not file.is_file():
-        raise InputError(f"the file {file} does not exist")
-    try:
-        import pandas as pd
-    except ImportError:
-        raise InputError("reading tables needs pandas: install it with 'pip install fedspan[tables]'") from None
-    name = file.name.lower()
-    readers: dict[str, Callable[[Path], Any]] = {
-        ".csv": pd.read_csv,
-        ".csv.gz": pd.read_csv,
-        ".parquet": pd.read_parquet,
-        ".npz": _read_npz,
-    }
-    ending = next((ending for ending in readers if name.endswith(ending)), None)
-    if ending is None:
-        raise InputError(f"{file}: tables are read from {', '.join(readers)} files")
-    try:
-        frame: pd.DataFrame = readers[ending](file)
-    except InputError:
-        raise
-    except Exception as error:  # whatever a reader makes of bytes from outside
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{file} cannot be read as {ending}: {reason}") from None
-    doubled = frame.columns[frame.columns.duplicated()]
-    if len(doubled):
-        raise InputError(f"{file} has two columns named {str(doubled[0])!r}")
-    return frame
-
-
-def _read_npz(file: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    loaded = np.load(file, allow_pickle=False)
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise InputError(f"{file} holds a single array, and must be an NPZ archive with an array X")
-    with loaded as arrays:
-        if "X" not in arrays or arrays["X"].ndim != 2:
-            raise InputError(f"{file} must hold an array X of rows and columns; it holds {', '.join(arrays.files)}")
-        X = arrays["X"]
-        names = arrays["feature_names"] if "feature_names" in arrays else [f"x{i}" for i in range(X.shape[1])]
-        if len(set(map(str, names))) != X.shape[1]:
-            raise InputError(
-                f"{file}: feature_names has {len(set(map(str, names)))} different names for {X.shape[1]} columns"
-            )
-        frame = pd.DataFrame(X, columns=[str(name) for name in names])
-        for key in arrays.files:
-            if key not in ("X", "feature_names") and arrays[key].shape == (len(X),):
-                frame[key] = arrays[key]
-    return frame
 
 
 def _site_table(name: str, frame: pd.DataFrame, where: str, plan: DataPlan) -> SiteTable:

@@ -1,0 +1,275 @@
+"""A small language to choose rows by: ``age >= 18 and (ward in ['A', 'B'] or dose is missing)``.
+
+It is parsed here, and can do nothing but compare columns with values and with each other::
+
+    rows    = all ("or" all)*
+    all     = one ("and" one)*
+    one     = "not" one | "(" rows ")" | operand test
+    test    = ("==" | "=" | "!=" | "<" | "<=" | ">" | ">=") operand
+            | ["not"] "in" "[" value ("," value)* "]"
+            | "is" ["not"] "missing"
+    operand = column | value
+    column  = a name of letters, digits and underscores | `any name in back quotes`
+    value   = 12 | -0.5 | 1e3 | 'text' | "text" | true | false
+
+Comparisons are those of pandas. A missing cell is unequal to everything, and neither smaller nor greater than anything,
+so that ``not age < 18`` keeps the rows without an age, as ``age != 18`` does. A column of times is compared with text
+such as ``'2026-01-31'`` or ``'2026-01-31 12:00'``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.datasets.tables.filter_words import Word, words
+from fedspan.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Rows = NDArray[np.bool_]
+Test = Callable[["pd.DataFrame"], Rows]
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_DEEPEST = 50
+
+
+class RowFilter:
+    """Which rows to keep.
+
+    Parameters
+    ----------
+    text : str
+        A condition in the language above.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns that it looks at.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> wanted = RowFilter("age >= 18 and not ward in ['C']")
+    >>> wanted.columns
+    ('age', 'ward')
+    >>> wanted(pd.DataFrame({"age": [17, 40, 50], "ward": ["A", "A", "C"]})).tolist()
+    [False, True, False]
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        parser = _Parser(words(text), text)
+        self._test = parser.whole()
+        self.columns = tuple(dict.fromkeys(parser.columns))
+
+    def __repr__(self) -> str:
+        return f"RowFilter({self.text!r})"
+
+    def __call__(self, frame: pd.DataFrame) -> Rows:
+        """Return which rows of a frame to keep (n,)."""
+        return self._test(frame)
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+
+    def of(self, frame: pd.DataFrame) -> Any:
+        """Return the column; categories as what they stand for."""
+        column = frame[self.name]
+        return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column
+
+
+@dataclass(frozen=True)
+class _Value:
+    value: Any
+
+    def of(self, frame: pd.DataFrame) -> Any:
+        return self.value
+
+
+_Operand = _Column | _Value
+
+
+class _Parser:
+    """Recursive descent: one method for each line of the grammar."""
+
+    def __init__(self, found: Sequence[Word], text: str) -> None:
+        self._words = list(found)
+        self._text = text
+        self._at = 0
+        self._depth = 0
+        self.columns: list[str] = []
+
+    def whole(self) -> Test:
+        test = self._rows()
+        if self._next.kind != "end":
+            raise self._unexpected("'and', 'or' or the end")
+        return test
+
+    @property
+    def _next(self) -> Word:
+        return self._words[self._at]
+
+    def _take(self, *wanted: str) -> bool:
+        if self._next.kind in ("word", "sign") and self._next.text in wanted:
+            self._at += 1
+            return True
+        return False
+
+    def _unexpected(self, wanted: str) -> InputError:
+        found = "it ends" if self._next.kind == "end" else f"there is {self._next.text!r}"
+        return InputError(
+            f"the row filter {self._text!r}: at character {self._next.at + 1} {found} instead of {wanted}"
+        )
+
+    def _rows(self) -> Test:
+        return self._joined("or", self._all, np.logical_or)
+
+    def _all(self) -> Test:
+        return self._joined("and", self._one, np.logical_and)
+
+    def _joined(self, word: str, part: Callable[[], Test], join: Callable[[Rows, Rows], Rows]) -> Test:
+        tests = [part()]
+        while self._take(word):
+            tests.append(part())
+
+        def joined(frame: pd.DataFrame) -> Rows:
+            rows = tests[0](frame)
+            for test in tests[1:]:
+                rows = join(rows, test(frame))
+            return rows
+
+        return tests[0] if len(tests) == 1 else joined
+
+    def _one(self) -> Test:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise InputError(f"the row filter is nested more than {_DEEPEST} deep")
+        try:
+            if self._take("not"):
+                inner = self._one()
+                return lambda frame: ~inner(frame)
+            if self._take("("):
+                inner = self._rows()
+                if not self._take(")"):
+                    raise self._unexpected("')'")
+                return inner
+            return self._comparison()
+        finally:
+            self._depth -= 1
+
+    def _comparison(self) -> Test:
+        left = self._operand()
+        if self._take("is"):
+            turned, column = self._take("not"), self._column_of(left, "is missing")
+            if not self._take("missing"):
+                raise self._unexpected("'missing'")
+            return lambda frame: np.asarray(column.of(frame).isna() != turned)
+        if self._take("not"):
+            if self._next.text != "in":
+                raise self._unexpected("'in'")
+            inner = self._listed(left)
+            return lambda frame: ~inner(frame)
+        if self._next.text == "in":
+            return self._listed(left)
+        if self._next.kind != "sign" or self._next.text not in _COMPARE:
+            raise self._unexpected("a comparison such as '==' or '<', 'in', or 'is missing'")
+        sign = self._next.text
+        self._at += 1
+        right = self._operand()
+        if isinstance(left, _Value) and isinstance(right, _Value):
+            raise InputError(
+                f"the row filter {self._text!r} compares {left.value!r} with {right.value!r}: name a column"
+            )
+        return lambda frame: _compare(sign, left, right, frame)
+
+    def _listed(self, left: _Operand) -> Test:
+        self._take("in")
+        column = self._column_of(left, "in")
+        if not self._take("["):
+            raise self._unexpected("'[' and a list of values")
+        values = [self._value()]
+        while self._take(","):
+            values.append(self._value())
+        if not self._take("]"):
+            raise self._unexpected("',' or ']'")
+
+        def listed(frame: pd.DataFrame) -> Rows:
+            rows = np.zeros(len(frame), dtype=bool)
+            for value in values:
+                rows |= _compare("==", column, value, frame)
+            return rows
+
+        return listed
+
+    def _column_of(self, operand: _Operand, what: str) -> _Column:
+        if isinstance(operand, _Value):
+            raise InputError(f"the row filter {self._text!r}: before {what!r} stands {operand.value!r}, not a column")
+        return operand
+
+    def _operand(self) -> _Operand:
+        word = self._next
+        if word.kind == "name" or (word.kind == "word" and not word.reserved):
+            self._at += 1
+            self.columns.append(word.text)
+            return _Column(word.text)
+        return self._value()
+
+    def _value(self) -> _Value:
+        word = self._next
+        if word.kind == "value":
+            self._at += 1
+            return _Value(word.value)
+        raise self._unexpected("a value such as 12, 'text' or true" if self._at else "a column or a value")
+
+
+def _compare(sign: str, left: _Operand, right: _Operand, frame: pd.DataFrame) -> Rows:
+    sides = [left.of(frame), right.of(frame)]
+    kinds = [_kind(side) for side in sides]
+    if "nothing" in kinds:  # a column without any value
+        return np.full(len(frame), sign == "!=")
+    if sorted(kinds) == ["text", "time"]:
+        sides = [_as_time(side) if kind == "text" else side for side, kind in zip(sides, kinds, strict=True)]
+    elif kinds[0] != kinds[1]:
+        first, second = (
+            f"column {side.name!r}, which holds {kind}s" if isinstance(side, _Column) else f"the {kind} {side.value!r}"
+            for side, kind in zip((left, right), kinds, strict=True)
+        )
+        raise InputError(f"the row filter compares {first}, with {second}")
+    return np.asarray(_COMPARE[sign](*sides), dtype=bool)
+
+
+def _kind(side: Any) -> str:
+    dtype = getattr(side, "dtype", None)
+    if dtype is None:
+        return "text" if isinstance(side, str) else "number"
+    if dtype.kind in "buif":
+        return "nothing" if dtype.kind == "f" and side.isna().all() else "number"
+    return {"M": "time", "m": "duration"}.get(dtype.kind, "text")
+
+
+def _as_time(text: Any) -> Any:
+    import pandas as pd
+
+    if not isinstance(text, str):
+        raise InputError(f"the row filter compares a column of text, {text.name!r}, with one of times")
+    try:
+        return pd.Timestamp(text)
+    except ValueError:
+        raise InputError(f"the row filter compares times with {text!r}, which is none, such as '2026-01-31'") from None

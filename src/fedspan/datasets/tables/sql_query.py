@@ -1,0 +1,233 @@
+"""SQL: one query on a database that is opened for reading only, some thousand rows at a time.
+
+A password never leaves this file: not in a `repr`, not in a sentence, not in the traceback of an error. What a driver
+says is shown without whatever is secret, and without its traceback; of an error about a value, only its number is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+from fedspan.datasets.tables.source import Choose, Keep, batch_rows
+from fedspan.datasets.tables.stacking import MixedColumnsError, plain, stack
+from fedspan.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MISSING = "reading databases needs SQLAlchemy and psycopg: install them with 'pip install fedspan[sql]'"
+_CONNECT_SECONDS = 10
+_SHORTEST_SECRET = 3  # replacing a shorter one would spoil the sentence and tell where it stood
+
+
+class Secret:
+    """Text that shows itself to nobody who does not ask for it.
+
+    Examples
+    --------
+    >>> Secret("swordfish")
+    ***
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def reveal(self) -> str:
+        """Return the text."""
+        return self._text
+
+
+class SqlSource:
+    """One table as the answer to a query.
+
+    Parameters
+    ----------
+    url : Secret
+        ``postgresql://user@host/database`` or ``sqlite:///file``, with or without a password.
+    query : str
+        One ``SELECT``. Without an ``ORDER BY`` a database may give its rows in another order each time.
+    password : Secret, optional
+        In place of one in the URL.
+    folder : path
+        What the file of an SQLite URL is relative to.
+    timeout : float, default=600
+        Seconds that the database may take for one batch.
+    """
+
+    def __init__(
+        self, url: Secret, query: str, *, password: Secret | None = None, folder: Path = Path(), timeout: float = 600.0
+    ) -> None:
+        try:
+            from sqlalchemy.engine import make_url
+            from sqlalchemy.exc import ArgumentError
+        except ImportError:
+            raise InputError(_MISSING) from None
+        self.query = query
+        self._timeout = timeout
+        self._folder = folder
+        parsed = None
+        with suppress(ArgumentError, ValueError):  # their sentence may hold the URL
+            parsed = make_url(url.reveal())
+        kind = "" if parsed is None else parsed.drivername.partition("+")[0]
+        if parsed is None or kind not in ("postgresql", "postgres", "sqlite"):
+            raise InputError("url must be written as postgresql://user@host/database or sqlite:///file")
+        inside = [value for key, value in parsed.query.items() if "pass" in key.lower()]
+        self.password_in_url = parsed.password is not None or bool(inside)
+        if password is not None and self.password_in_url:
+            raise InputError("url has a password in it, and another one is named: leave one of them out")
+        self._secrets = tuple(
+            Secret(text)
+            for text in (parsed.password, password and password.reveal(), *(str(value) for value in inside))
+            if text
+        )
+        self._sqlite = kind == "sqlite"
+        if not self._sqlite:
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        self._url = Secret(
+            parsed.set(password=password.reveal() if password else parsed.password).render_as_string(False)
+        )
+        self._where = f"{parsed.host or 'a local socket'}/{parsed.database}" if not self._sqlite else parsed.database
+
+    def __repr__(self) -> str:
+        return f"SqlSource({self.label!r})"
+
+    @property
+    def label(self) -> str:
+        """The database, by host and name."""
+        return f"the query on {'SQLite' if self._sqlite else 'PostgreSQL'} {self._where}"
+
+    def stamp(self) -> object:
+        """Return ``None``: nobody can tell whether a query's answer is still the same."""
+        return None
+
+    def read(self, choose: Choose, keep: Keep, apart: Collection[str] = ()) -> pd.DataFrame:
+        """Ask the query, and read the chosen columns of its answer batch by batch."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise InputError("reading tables needs pandas: install it with 'pip install fedspan[tables]'") from None
+        reason: str
+        try:
+            with self._rows() as rows:
+                return stack((keep(batch) for batch in _batches(rows, choose, self.label)), apart)
+        except MixedColumnsError as error:
+            reason = f"{self.label}: {error}"
+        except InputError:
+            raise
+        except Exception as error:  # whatever a driver makes of a database
+            reason = f"{self.label} fails: {self._said(error)}"
+        # Here, and not in the handler: so that no driver's error, with its locals, hangs on this one.
+        raise InputError(reason)
+
+    @contextmanager
+    def _rows(self) -> Iterator[Any]:
+        """Yield the answer to the query, in a session that can write nothing."""
+        import sqlalchemy as sql
+
+        seconds = self._timeout
+        if self._sqlite:
+            engine = sql.create_engine("sqlite://", creator=self._open_file, poolclass=sql.NullPool)
+        else:
+            options = f"-c default_transaction_read_only=on -c statement_timeout={max(1, round(seconds * 1000))}"
+            waiting = {"connect_timeout": max(2, min(_CONNECT_SECONDS, round(seconds))), "options": options}
+            engine = sql.create_engine(
+                self._url.reveal(), poolclass=sql.NullPool, hide_parameters=True, connect_args=waiting
+            )
+        try:
+            # The query as it stands: no driver is to take a percent sign in it for a parameter.
+            engine = engine.execution_options(no_parameters=True)
+            if not self._sqlite:
+                engine = engine.execution_options(postgresql_readonly=True, stream_results=True)
+            with engine.connect() as connection, connection.exec_driver_sql(self.query) as rows:
+                if not rows.returns_rows:
+                    raise InputError(f"{self.label} returns no rows: query must be one SELECT")
+                yield rows
+        finally:
+            engine.dispose()
+
+    def _open_file(self) -> sqlite3.Connection:
+        import sqlalchemy as sql
+
+        name = sql.make_url(self._url.reveal()).database or ""
+        path = (self._folder / name).resolve()
+        return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=self._timeout)
+
+    def _said(self, error: Exception) -> str:
+        """Return what a driver says, in one line, without secrets and without values of cells."""
+        told = getattr(error, "orig", None) or error
+        state = getattr(told, "sqlstate", None)
+        if isinstance(state, str) and state[:2] in ("22", "23"):  # about a value, which the sentence may name
+            return f"{type(told).__name__} (SQLSTATE {state}): some value does not fit"
+        lines = [line.strip() for line in str(told).splitlines() if line.strip()]
+        return self._without_secrets(lines[0][:500] if lines else type(told).__name__)
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in (self._url, *self._secrets):
+            plain_text = secret.reveal()
+            for form in {plain_text, quote(plain_text), quote_plus(plain_text), quote(plain_text, safe="")}:
+                if len(form) >= _SHORTEST_SECRET:
+                    text = text.replace(form, "***")
+        # And whatever stands where passwords do.
+        text = re.sub(r"(//[^\s:/@]*):[^\s@]*@", r"\1:***@", text)
+        return re.sub(r"(pass\w*\s*=\s*)\S+", r"\1***", text, flags=re.IGNORECASE)
+
+
+def secret_of(env: str | None, file: Path | None) -> Secret | None:
+    """Return the password from the environment variable `env` or from a file that only its owner can read."""
+    if env is not None and file is not None:
+        raise InputError("password_env and password_file both name a password: leave one of them out")
+    if env is not None:
+        found = os.environ.get(env)
+        if not found:
+            raise InputError(f"password_env: the environment variable {env} is not set")
+        return Secret(found)
+    if file is None:
+        return None
+    try:
+        if file.stat().st_mode & 0o077:
+            raise InputError(f"password_file: {file} can be read by others: take that back with chmod 600")
+        text = file.read_text(encoding="utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"password_file: {file} cannot be read: {reason}") from None
+    if not text:
+        raise InputError(f"password_file: {file} is empty")
+    return Secret(text)
+
+
+def _batches(rows: Any, choose: Choose, label: str) -> Iterator[pd.DataFrame]:
+    import pandas as pd
+
+    names = [str(name) for name in rows.keys()]  # noqa: SIM118
+    doubled = [name for name in names if names.count(name) > 1]
+    if doubled:
+        raise InputError(f"{label} has two columns named {doubled[0]!r}")
+    wanted = list(choose(names))
+    places = [names.index(name) for name in wanted]
+    none = True
+    for batch in rows.partitions(batch_rows(len(names))):
+        none = False
+        columns = list(zip(*batch, strict=True))
+        yield pd.DataFrame(
+            {name: _column(columns[k], name) for name, k in zip(wanted, places, strict=True)}, copy=False
+        )
+    if none:
+        yield pd.DataFrame(columns=wanted)
+
+
+def _column(values: Sequence[Any], name: str) -> pd.Series[Any]:
+    import pandas as pd
+
+    return plain(pd.Series(values, name=name, dtype=object))

@@ -1,0 +1,200 @@
+"""``site.toml``: what the owner of a site has written, checked before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedspan.checks import real_number, whole_number
+from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
+from fedspan.datasets.tables.sql_query import Secret, secret_of
+from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
+from fedspan.engines.owner.allowed_steps import AllowedSteps, install_steps
+from fedspan.engines.owner.rows import RowsPlan
+from fedspan.engines.owner.rules import LEAST_ROWS, Rules
+from fedspan.engines.owner.schema import check_schema
+from fedspan.errors import InputError
+from fedspan.privacy.gaussian import check_budget
+
+T = TypeVar("T")
+
+_KEYS = {
+    "site": {"name", "modules"},
+    "data": {
+        *("file", "url", "query", "password_env", "password_file", "timeout"),
+        *("columns", "drop", "label", "task", "where"),
+    },
+    "rules": {"steps", "lenses", "least_rows", "largest_reply", "rounds_per_day", "users", "sums_only"},
+    "privacy": {"ledger", "epsilon", "delta", "strict"},
+    "log": {"file"},
+}
+
+
+class SiteFileError(InputError):
+    """What is wrong with a site's file: all of it, one sentence each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class PrivacyPlan:
+    """Where the site's ledger is, and its budget; without one, the budget that the ledger has."""
+
+    ledger: Path
+    epsilon: float | None = None
+    delta: float | None = None
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """A checked ``site.toml``."""
+
+    path: Path
+    name: str
+    data: RowsPlan
+    schema: dict[str, str] | None
+    rules: Rules
+    privacy: PrivacyPlan | None
+    log: Path
+
+
+def read_site_file(path: Path) -> SiteFile:
+    """Read and check a site's file; one sentence for each section that has something wrong."""
+    raw = _without_open_secrets(parsed(path)[1])
+    problems: list[str] = []
+
+    def part(make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except InputError as error:
+            said = str(error)
+            problems.append(said if said.startswith(str(path)) else f"{path}: {said}")
+            return None
+
+    part(lambda: check_keys(raw, {*_KEYS, "schema"}, path, ""))
+    for key, allowed in _KEYS.items():
+        part(lambda key=key, allowed=allowed: check_keys(table(raw, key, path), allowed, path, f"[{key}] "))  # type: ignore[misc]
+    if not problems:
+        name = part(lambda: _site(table(raw, "site", path), path))
+        data = part(lambda: _data(table(raw, "data", path), path))
+        schema = part(lambda: _schema(table(raw, "schema", path)) if "schema" in raw else None)
+        rules = part(lambda: _rules(table(raw, "rules", path), path))
+        privacy = part(lambda: _privacy(table(raw, "privacy", path), path) if "privacy" in raw else None)
+        log = part(lambda: path.parent / typed(table(raw, "log", path), "file", str, "audit.jsonl", path, "[log] "))
+    if problems or name is None or data is None or rules is None or log is None:
+        raise SiteFileError(problems)
+    return SiteFile(path, name, data, schema, rules, privacy, log)
+
+
+def _without_open_secrets(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file says with its URL, which may hold a password, shown to nobody who does not ask for it."""
+    data = raw.get("data")
+    if isinstance(data, dict) and isinstance(data.get("url"), str):
+        data["url"] = Secret(data["url"])
+    return raw
+
+
+def _site(raw: Mapping[str, Any], path: Path) -> str:
+    if "name" not in raw:
+        raise InputError(f"{path}: a [site] table with a name is missing")
+    install_steps(names(raw, "modules", path, "[site] ", "modules, such as 'ourlab.protocols'") or ())
+    return str(typed(raw, "name", str, None, path, "[site] "))
+
+
+def _data(raw: Mapping[str, Any], path: Path) -> RowsPlan:
+    lists = {key: names(raw, key, path, "[data] ", "column names") for key in ("columns", "drop")}
+    texts = {key: typed(raw, key, str, None, path, "[data] ") for key in ("label", "task", "where")}
+    columns, drop = lists["columns"], lists["drop"] or ()
+    named = [*(columns or ()), *drop, *dict.fromkeys(texts[key] for key in ("label", "task") if texts[key] is not None)]
+    doubled = [name for name in named if named.count(name) > 1]
+    if doubled:
+        raise InputError(f"[data] names the column {doubled[0]!r} twice, in 'columns', 'drop', 'label' or 'task'")
+    if columns is not None and not columns:
+        raise InputError("[data] columns must name at least one column")
+    where = None
+    if texts["where"] is not None:
+        try:
+            where = RowFilter(texts["where"])
+        except InputError as error:
+            raise InputError(f"[data] where: {error}") from None
+    return RowsPlan(_source(raw, path), columns, drop, texts["label"], texts["task"], where)
+
+
+def _source(raw: Mapping[str, Any], path: Path) -> Source:
+    if ("file" in raw) == ("url" in raw):
+        raise InputError("[data] must have either 'file' (a table) or 'url' and 'query' (a database)")
+    if "file" in raw:
+        for key in ("query", "password_env", "password_file", "timeout"):
+            if key in raw:
+                raise InputError(f"[data] {key} belongs to a database, and the data are in a file")
+        return FileSource(existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path))
+    if not isinstance(raw["url"], Secret):
+        raise InputError("[data] url must be text")
+    query = typed(raw, "query", str, "", path, "[data] ")
+    if not query.strip():
+        raise InputError('[data] url needs a query, such as query = "SELECT age, dose FROM visits ORDER BY id"')
+    env, file = (typed(raw, key, str, None, path, "[data] ") for key in ("password_env", "password_file"))
+    try:
+        source = SqlSource(
+            raw["url"],
+            query,
+            password=secret_of(env, None if file is None else path.parent / file),
+            folder=path.parent,
+            timeout=real_number("timeout", raw.get("timeout", 600), above=0),
+        )
+    except InputError as error:
+        raise InputError(f"[data] {error}") from None
+    if source.password_in_url and path.stat().st_mode & 0o077:
+        raise InputError(
+            "[data] url holds a password, and this file can be read by others: take that back with chmod 600, or use "
+            "password_env or password_file"
+        )
+    return source
+
+
+def _schema(raw: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        return check_schema(raw)
+    except InputError as error:
+        raise InputError(f"[schema] {error}") from None
+
+
+def _rules(raw: Mapping[str, Any], path: Path) -> Rules:
+    limits = {}
+    try:
+        for key, least in (("least_rows", 1), ("largest_reply", 1), ("rounds_per_day", 0)):
+            limits[key] = whole_number(key, raw[key], least) if key in raw else None
+        steps = names(raw, "steps", path, "[rules] ", "steps, modules or groups")
+        lenses = names(raw, "lenses", path, "[rules] ", "transforms or modules")
+        return Rules(
+            AllowedSteps(("summaries",) if steps is None else steps),
+            ("fedspan",) if lenses is None else lenses,
+            limits["least_rows"] or LEAST_ROWS,
+            limits["largest_reply"],
+            limits["rounds_per_day"],
+            names(raw, "users", path, "[rules] ", "users' names"),
+            typed(raw, "sums_only", bool, False, path, "[rules] "),
+        )
+    except InputError as error:
+        said = str(error)
+        raise InputError(said if said.startswith(str(path)) else f"[rules] {said}") from None
+
+
+def _privacy(raw: Mapping[str, Any], path: Path) -> PrivacyPlan:
+    if "ledger" not in raw:
+        raise InputError('[privacy] needs the file of the site\'s ledger, such as ledger = "clinic.ledger"')
+    epsilon, delta = (typed(raw, key, float, None, path, "[privacy] ") for key in ("epsilon", "delta"))
+    if (epsilon is None) != (delta is None):
+        raise InputError("[privacy] epsilon and delta go together: give both, or neither where the ledger has them")
+    if epsilon is not None:
+        try:
+            check_budget(epsilon, delta)
+        except InputError as error:
+            raise InputError(f"[privacy] {error}") from None
+    ledger = path.parent / typed(raw, "ledger", str, "", path, "[privacy] ")
+    return PrivacyPlan(ledger, epsilon, delta, typed(raw, "strict", bool, False, path, "[privacy] "))

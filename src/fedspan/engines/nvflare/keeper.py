@@ -21,6 +21,9 @@ CALM, BUSY = 1.0, 0.25
 #: Seconds that the server has for one of the keeper's commands, and that a relay has to start.
 COMMAND_LIMIT, START_LIMIT = 10.0, 60.0
 
+#: Seconds after which a federation without any site is believed to have none.
+NOBODY = 8.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -36,6 +39,7 @@ class Keeper:
         self._heard: dict[str, float] = {}  # when the server last heard of a registered site, by its clock
         self._lost: dict[str, float] = {}  # a site whose process is gone must be heard of after this to be tried again
         self._suspects: dict[str, RelayJob] = {}  # sites that gave no answer: not asked again before they are looked at
+        self._looks = 0
         self._settled: tuple[frozenset[str], int] = (frozenset(), 0)
         self._session: Session | None = Session(kit, COMMAND_LIMIT)  # a refusal is said at once
         self._stop = threading.Event()
@@ -62,12 +66,19 @@ class Keeper:
                 return f"{site} is there, and the way to it is being opened"
             return f"{site} is there, but has no relay yet" if site in self._heard else f"{site} is not connected"
 
-    def wait_for(self, sites: Iterable[str], limit: float) -> frozenset[str]:
-        """Wait until a way to all `sites` is open, or `limit` seconds; return those to which it is."""
-        wanted = frozenset(sites)
+    def wait_for(self, sites: Iterable[str] | None, limit: float) -> frozenset[str]:
+        """Wait until a way to all `sites` is open (or to all that are connected), or `limit` seconds."""
+
+        def ready() -> bool:
+            wanted = set(self._heard) if sites is None else set(sites)
+            return self.denied is not None or (self._looks > 1 and bool(wanted) and wanted <= self.online())
+
         with self.changed:
-            self.changed.wait_for(lambda: wanted <= self.online() or self.denied is not None, timeout=limit)
-            return self.online() & wanted
+            if sites is None:  # sites that are just being started show within seconds; none at all is an answer too
+                self.changed.wait_for(lambda: self._heard or self.denied is not None, timeout=min(limit, NOBODY))
+                limit = limit if self._heard else 0.0
+            self.changed.wait_for(ready, timeout=limit)
+            return self.online() if sites is None else self.online() & frozenset(sites)
 
     def suspect(self, job: RelayJob, sites: Iterable[str]) -> None:
         """Take note of sites that gave no answer through `job`: they are not asked again before they are looked at."""
@@ -100,6 +111,7 @@ class Keeper:
                 self._look()
                 with self.changed:
                     self.trouble = None
+                    self._looks += 1
                     self.changed.notify_all()
             except DeniedError as error:
                 self.denied = error

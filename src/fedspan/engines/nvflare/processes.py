@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -14,10 +16,12 @@ from fedspan.engines.nvflare.hardening import HEARTBEAT, server_resources, site_
 from fedspan.engines.nvflare.kit import Kit, read_kit, write_private
 from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.screen import say
+from fedspan.engines.nvflare.supervisor import Supervisor
+from fedspan.engines.nvflare.worker_process import SITE_CONFIG
 from fedspan.errors import InputError
 
-#: Where a site's kit keeps the path of the owner's site.toml, for the processes of runs.
-SITE_CONFIG = "site_config.json"
+#: The name of a job's folder.
+_JOB = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def start_coordinator(path: Path) -> int:
@@ -28,7 +32,9 @@ def start_coordinator(path: Path) -> int:
     for folder in (kit.path / "store" / "jobs", kit.path / "store" / "snapshots"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(kit.path / "local" / "resources.json", json.dumps(server_resources(kit.path), indent=2))
+    _remove_old_jobs(kit)
     say(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
+    _prepare()
     return _run(kit, "nvflare.private.fed.app.server.server_train", "fed_server.json", [])
 
 
@@ -41,7 +47,10 @@ def start_site(path: Path, config: Path) -> int:
         raise InputError(f"{config} does not exist: it is the owner's site.toml")
     write_private(kit.path / SITE_CONFIG, json.dumps({"config": str(config.resolve())}))
     write_private(kit.path / "local" / "resources.json", json.dumps(site_resources(), indent=2))
+    _remove_old_jobs(kit)
     say(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
+    _prepare()
+    Supervisor(kit.path)
     named = [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"]
     return _run(kit, "nvflare.private.fed.app.client.client_train", "fed_client.json", named)
 
@@ -49,13 +58,6 @@ def start_site(path: Path, config: Path) -> int:
 def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
     """Become NVIDIA FLARE's process for this kit."""
     (kit.path / "transfer").mkdir(exist_ok=True, mode=0o700)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
-    # Processes of runs are started by name with this interpreter: they shall find the fedspan that runs here.
-    source = str(Path(__file__).resolve().parents[3])
-    paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    if source not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([source, *paths])
     options = ["secure_train=true", "org=fedspan", "config_folder=config", *named]
     sys.argv = [module, "-m", str(kit.path), "-s", settings, "--set", *options]
     try:
@@ -63,6 +65,25 @@ def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
     return 0
+
+
+def _prepare() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    # Processes of runs are started by name with this interpreter: they shall find the fedspan that runs here.
+    source = str(Path(__file__).resolve().parents[3])
+    paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if source not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([source, *paths])
+
+
+def _remove_old_jobs(kit: Kit) -> None:
+    """Remove what relays of former lives left: none of them outlived the process that ran them."""
+    for folder in (kit.path, kit.path / "store" / "jobs"):
+        if folder.is_dir():
+            for old in folder.iterdir():
+                if old.is_dir() and _JOB.fullmatch(old.name):
+                    shutil.rmtree(old, ignore_errors=True)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedspan.engines.nvflare.call import Call
@@ -42,8 +42,11 @@ class NVFlareTransport:
         """Return the sites that could be reached now, as far as is known, without waiting."""
         return self._keeper.online()
 
-    def wait_for(self, sites: frozenset[str], limit: float) -> frozenset[str]:
-        """Wait at most `limit` seconds until `sites` can be reached; return those that can."""
+    def wait_for(self, sites: Iterable[str] | None, limit: float) -> frozenset[str]:
+        """Wait at most `limit` seconds until `sites` can be reached, or all that are connected; return those that can.
+
+        Raises what the server says where it refuses this user.
+        """
         found = self._keeper.wait_for(sites, limit)
         if self._keeper.denied is not None:
             raise self._keeper.denied

@@ -123,6 +123,16 @@ def encoded_size(message: Message) -> int:
     return size + (-size % 8) + bodies - _last_padding(message) if bodies else size
 
 
+def declared_size(data: bytes | memoryview) -> int | None:
+    """Return how many bytes the message has that begins here, by its own word; ``None`` where its head is not whole."""
+    if len(data) < _HEAD.size:
+        return None
+    magic, version, _, total, _, _ = _HEAD.unpack_from(data)
+    if magic != MAGIC or version != VERSION:
+        raise MessageError("these bytes are not the beginning of a fedspan message")
+    return int(total)
+
+
 def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BYTES) -> Message:
     """Read bytes from outside. Whatever they are, the result is a message or a `MessageError`.
 

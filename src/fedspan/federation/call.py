@@ -102,6 +102,9 @@ class Failure:
 
 Outcome = Delivery | Failure
 
+#: How the reason of a failure begins where the site was not reached at all.
+AWAY = "away: "
+
 
 class Engine(Protocol):
     """Carries calls to sites. The only importer of its framework, and the only thing that differs between engines."""

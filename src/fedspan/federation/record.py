@@ -6,9 +6,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from fedspan.errors import InputError
+from fedspan.federation.call import AWAY
 from fedspan.federation.spent import PrivacySpent
 
 if TYPE_CHECKING:
@@ -100,6 +102,21 @@ class RunRecord:
         """Every failure as (call number, site, reason)."""
         return [(call.number, site, why) for call in self.calls for site, why in call.failed.items()]
 
+    @property
+    def absences(self) -> list[str]:
+        """Who was away for a while, in words: in which calls, and when it answered again."""
+        told: list[str] = []
+        for site in self.sites:
+            calls = [call for call in self.calls if site in call.asked]
+            for missed, some in groupby(calls, lambda call: call.failed.get(site, "").startswith(AWAY)):
+                numbers = [call.number for call in some]
+                if missed:
+                    back = next((call.number for call in calls if call.number > numbers[-1]), None)
+                    which = f"calls {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"call {numbers[0]}"
+                    then = "" if back is None else f", and there again in call {back}"
+                    told.append(f"site {site} was away in {which}{then}")
+        return told
+
     def refuse(self, number: int, reasons: Mapping[str, str]) -> None:
         """Take note that replies to call `number`, which had been accepted, were refused by the protocol."""
         index = next(i for i in range(len(self.calls) - 1, -1, -1) if self.calls[i].number == number)
@@ -119,7 +136,8 @@ class RunRecord:
         )
         failed = len(self.failures)
         spent = f"; privacy: {self.privacy.sentence()}" if self.privacy is not None else ""
-        return f"{line}{f', {failed} failed replies' if failed else ''}; {self.stopped or 'still running'}{spent}"
+        away = "".join(f"; {sentence}" for sentence in self.absences)
+        return f"{line}{f', {failed} failed replies' if failed else ''}; {self.stopped or 'still running'}{spent}{away}"
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per call: who was asked, who failed and why, bytes, seconds, metrics logged after it."""

@@ -196,6 +196,8 @@ def failures_section(records: Sequence[RunRecord]) -> Html:
         f"{plural(sum(r.count for r in reasons), 'failed reply', 'failed replies')}. "
         "Reasons that differ in numbers alone are counted as one and shown as they first came."
     )
+    for sentence in (sentence for record in records for sentence in record.absences):
+        rest = join([rest, note(sentence)])
     return section("failures", "Failures", table(["reason", "sites", "steps", "times"], rows, texts=3), rest, lead=lead)
 
 

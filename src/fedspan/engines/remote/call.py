@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
+from hashlib import sha256
 
 from fedspan.engines.remote.envelope import APART, Opened, texts
 from fedspan.errors import MessageError
@@ -67,12 +67,7 @@ def site_call(opened: Opened, site: str) -> tuple[SiteCall, Message, int]:
         lenses.append(Lens(name, decode(part, len(part)), None if columns is None else tuple(columns)))
     step = find_step(head["step"])
     step.check(payload)
-    told = blake2b(digest_size=16)
-    for text in (head["step"], head["how"], head["seed"], head["part"], head["lenses"]):
-        told.update(f"{text}\0".encode())
-    for name in sorted(parts):
-        told.update(f"{name} {len(parts[name])}\0".encode())
-        told.update(parts[name])
+    told = [head["step"], head["how"], head["seed"], head["part"], head["lenses"], sorted(opened.digests.items())]
     call = SiteCall(
         run=checked_run(head),
         number=head["number"],
@@ -83,7 +78,7 @@ def site_call(opened: Opened, site: str) -> tuple[SiteCall, Message, int]:
         lenses=tuple(lenses),
         how=head["how"],
         part=head["part"],
-        told=told.hexdigest(),
+        told=sha256(texts(told).encode()).hexdigest(),
     )
     return call, payload, after_call(opened, site)
 

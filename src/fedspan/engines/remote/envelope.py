@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,15 @@ _OUTER = {"head", "signature", "certificate"}
 
 @dataclass(frozen=True)
 class Opened:
-    """A message whose signature holds: who sent it, its head, its parts, and the digest that an answer must name."""
+    """A message whose signature holds: who sent it, its head, its parts, and the digest that an answer must name.
+
+    `digests` are those of the parts that are here.
+    """
 
     who: Who
     head: Message
     parts: dict[str, memoryview]
+    digests: dict[str, str]
     digest: str
 
 
@@ -92,7 +96,7 @@ def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_
             continue
         if name in parts or not name.startswith(APART) or name == APART + site:
             raise MessageError(f"the message's {name!r} is not the one that was signed")
-    return Opened(who, head, parts, _digest(raw))
+    return Opened(who, head, parts, {name: digests[name] for name in parts}, _digest(raw))
 
 
 def head_digest(data: bytes, max_bytes: int) -> str:
@@ -121,4 +125,4 @@ def _signed(purpose: str, raw: bytes) -> bytes:
 
 
 def _digest(data: bytes | memoryview) -> str:
-    return blake2b(data, digest_size=32).hexdigest()
+    return sha256(data).hexdigest()

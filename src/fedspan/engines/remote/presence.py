@@ -36,7 +36,7 @@ class Presence:
 
     def lost(self, site: str, reason: str) -> None:
         """Take note that a site did not answer."""
-        self._away[site] = _Absence(reason)
+        self._away.setdefault(site, _Absence(reason))
 
     def away(self, sites: Iterable[str]) -> dict[str, str]:
         """Return which of the sites are away, with the reason, after a look at those that may have come back."""

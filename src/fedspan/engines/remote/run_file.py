@@ -1,4 +1,4 @@
-"""One run on a site's disk: an append-only file of frames, each with its digest.
+"""One run on a site's disk: an append-only file of frames, each a message with its length and checksum.
 
 A frame is handed to the operating system before the reply that it holds leaves the site. So a process that is killed at
 any moment loses nothing that it has said; a machine that loses power may lose the last frames. A frame that was cut
@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 from fedspan.engines.remote.envelope import as_array
@@ -21,13 +19,10 @@ from fedspan.errors import FedspanError, MessageError
 from fedspan.federation.call import Delivery
 from fedspan.federation.kept import Identified, Kept
 from fedspan.federation.state import Changes
-from fedspan.wire import Message, decode, encode
+from fedspan.wire import Message, declared_size, decode, encode
 
-_FRAME = struct.Struct("<4sQ")
-_MAGIC = b"FSR1"
-_DIGEST = 16
 #: A file is written anew when it is so many times as large as what it says, and no smaller than this.
-_GROWTH, _LEAST_GROWN = 4, 2**20
+_GROWTH, _LEAST_GROWN = 3, 2**26
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,7 @@ class RunFile:
         self.kept = Kept()
         self._size = self._just = 0
         self._file: int | None = None
+        self._said: tuple[Delivery | None, bytes] = (None, b"")
         if path.exists():
             self._read()
 
@@ -81,9 +77,14 @@ class RunFile:
 
     def answered(self, after: int, call: Identified, part: int, delivery: Delivery) -> None:
         """Write a reply, which `kept` has already."""
-        self._append(_call_frame(after, call, part, delivery))
+        self._said = (delivery, encode(delivery.reply))
+        self._append(_call_frame(after, call, part, *self._said))
         if self._size > max(_LEAST_GROWN, _GROWTH * self._just):
             self._write_anew()
+
+    def said(self, delivery: Delivery) -> bytes:
+        """Return the bytes of a reply."""
+        return self._said[1] if self._said[0] is delivery else encode(delivery.reply)
 
     def failed(self, after: int, number: int) -> None:
         """Write that a call has failed."""
@@ -110,7 +111,7 @@ class RunFile:
     def _append(self, frame: Message) -> None:
         if self._file is None:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size += write(self._file, _framed(frame))
+        self._size += write(self._file, encode(frame))
 
     def _write_anew(self) -> None:
         kept = self.kept
@@ -122,13 +123,15 @@ class RunFile:
         if kept.pending_number is not None:
             frames.append({"kind": "failed", "after": kept.number, "number": kept.pending_number})
         # After that frame these are further parts of the same call: they do not settle what was before them.
-        frames += [_call_frame(kept.number, call, 1, delivery) for call, delivery in kept.pending]
+        frames += [
+            _call_frame(kept.number, call, 1, delivery, encode(delivery.reply)) for call, delivery in kept.pending
+        ]
         if self.ended:
             frames.append({"kind": "end"})
         beside = self.path.with_suffix(".new")
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            size = sum(write(file, _framed(frame)) for frame in frames)
+            size = sum(write(file, encode(frame)) for frame in frames)
         finally:
             os.close(file)
         take_place(beside, self.path)
@@ -137,8 +140,8 @@ class RunFile:
 
     def _read(self) -> None:
         raw = self.path.read_bytes()
-        for body, end in _frames(raw, self.path):
-            self._take(decode(body, len(body)))
+        for frame, end in _frames(raw, self.path):
+            self._take(frame)
             self._size = end
         self._just = self._size
         if self._size < len(raw):
@@ -177,27 +180,20 @@ def take_place(new: Path, old: Path) -> None:
     os.replace(new, old)
 
 
-def _framed(frame: Message) -> bytes:
-    body = encode(frame)
-    return _FRAME.pack(_MAGIC, len(body)) + body + blake2b(body, digest_size=_DIGEST).digest()
-
-
-def _frames(raw: bytes, path: Path) -> Iterator[tuple[memoryview, int]]:
-    """Yield each frame's body and where the frame ends, up to one that was cut short."""
+def _frames(raw: bytes, path: Path) -> Iterator[tuple[Message, int]]:
+    """Yield each frame and where it ends, up to one that was cut short."""
     at, view = 0, memoryview(raw)
-    while len(raw) - at >= _FRAME.size:
-        magic, length = _FRAME.unpack_from(raw, at)
-        start = at + _FRAME.size
-        if magic == _MAGIC and start + length + _DIGEST > len(raw):
-            return
-        body = view[start : start + length]
-        at = start + length + _DIGEST
-        if magic != _MAGIC or blake2b(body, digest_size=_DIGEST).digest() != view[start + length : at]:
-            raise FedspanError(f"this site's record of the run, {path.name}, is damaged: it takes no part in this run")
-        yield body, at
+    try:
+        while (size := declared_size(view[at:])) is not None and at + size <= len(raw):
+            yield decode(view[at : at + size], size), at + size
+            at += size
+    except MessageError:
+        raise FedspanError(
+            f"this site's record of the run, {path.name}, is damaged: it takes no part in this run"
+        ) from None
 
 
-def _call_frame(after: int, call: Identified, part: int, delivery: Delivery) -> Message:
+def _call_frame(after: int, call: Identified, part: int, delivery: Delivery, reply: bytes) -> Message:
     return {
         "kind": "call",
         "after": after,
@@ -205,15 +201,12 @@ def _call_frame(after: int, call: Identified, part: int, delivery: Delivery) -> 
         "part": part,
         "digest": call.digest,
         "rows": delivery.rows,
-        "reply": as_array(encode(delivery.reply)),
+        "reply": as_array(reply),
         "put": as_array(encode(delivery.changes.put)),
         "deleted": json.dumps(delivery.changes.deleted),
     }
 
 
 def _delivery(frame: Message) -> Delivery:
-    try:
-        reply, put = (decode(memoryview(frame[name]), frame[name].nbytes) for name in ("reply", "put"))
-    except MessageError as error:  # pragma: no cover - the digest has been checked
-        raise FedspanError(f"a frame cannot be read: {error}") from None
+    reply, put = (decode(memoryview(frame[name]), frame[name].nbytes) for name in ("reply", "put"))
     return Delivery(frame["number"], reply, frame["rows"], Changes(put, tuple(json.loads(frame["deleted"]))))

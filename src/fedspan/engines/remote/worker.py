@@ -13,32 +13,22 @@ from typing import Any
 
 from fedspan.engines.remote.about import STEPS, environment, fedspan_version, install_steps
 from fedspan.engines.remote.ask import Ask, Guard
-from fedspan.engines.remote.call import SiteCall, after_call, checked_run, site_call
+from fedspan.engines.remote.asks import NOBODY, Asks
+from fedspan.engines.remote.call import after_call, checked_run, site_call
 from fedspan.engines.remote.envelope import Opened, Sealed, head_digest, open_sealed
 from fedspan.engines.remote.identity import Authority, Identity, Who
 from fedspan.engines.remote.introduction import Introductions
-from fedspan.engines.remote.site_store import SiteStore, StaleError
+from fedspan.engines.remote.refusals import BusyError, StepError, refusal
+from fedspan.engines.remote.site_store import SiteStore
 from fedspan.engines.threads import PinnedThreads
-from fedspan.errors import (
-    BudgetError,
-    FedspanError,
-    InputError,
-    LedgerError,
-    LostSumError,
-    MessageError,
-    PolicyError,
-    UnknownStepError,
-)
+from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.call import Delivery
 from fedspan.federation.host import SiteHost
-from fedspan.federation.secure.steps import __name__ as secure_steps
 from fedspan.federation.site import Site
-from fedspan.wire import DEFAULT_MAX_BYTES, Message, decode, encode, encoded_size
+from fedspan.wire import DEFAULT_MAX_BYTES, Message
 
 #: Roles that may run protocols. Whoever has any role may ask what a site is.
 ROLES = ("project_admin", "lead")
-_REFUSALS = (BudgetError, LedgerError, MessageError, PolicyError, StaleError, UnknownStepError)
-_NOBODY = Ask("", "", "", -1, 0, "", (), "", False)
 
 
 class SiteWorker:
@@ -100,21 +90,22 @@ class SiteWorker:
         self._lock = threading.Lock()
         self._busy = ""
         self._threads: tuple[int, PinnedThreads] | None = None
-        self._sums: dict[str, str] = {}  # by session: the step whose replies are added up
+        self._asks = Asks()
 
     def answer(self, request: bytes) -> bytes:
         """Answer a request. Whatever it holds, the answer is a signed one: a reply, or a sentence that says why not."""
         try:
             opened = open_sealed(request, self.authority, "request", self.site.name, self.max_bytes)
         except Exception as error:
-            why = str(error) if isinstance(error, FedspanError) else "the request cannot be read"
-            self._note(_NOBODY, why)
-            return self._response(head_digest(request, self.max_bytes), {}, {"kind": "refused", "why": why})
+            told = refusal(error)
+            self._note(NOBODY, told["why"])
+            return self._response(head_digest(request, self.max_bytes), {}, told)
         try:
             self._check_sender(opened)
             told, parts = getattr(self, f"_{_kind(opened)}")(opened)
         except Exception as error:
-            told, parts = self._refusal(opened, error), {}
+            told, parts = refusal(error), {}
+            self._note(self._asks.of_refused(opened), told["why"])
         return self._response(opened.digest, opened.head, told, parts)
 
     def close(self) -> None:
@@ -134,7 +125,7 @@ class SiteWorker:
         head, store = opened.head, self.store
         run = self._checked_run(opened)
         file = store.run(run)
-        ask = self._ask(opened, first=file.kept.pending_number is None)
+        ask = self._asks.of(opened, first=file.kept.pending_number is None)
         if self.guard is not None:
             self.guard.admit(ask)
         call, payload, after = site_call(opened, self.site.name)
@@ -149,16 +140,15 @@ class SiteWorker:
             if isinstance(error, FedspanError) or not isinstance(error, Exception):
                 raise
             raise StepError(call.step.name, error) from None
-        return self._reply(ask, call, delivery, int(head["max_bytes"]))
+        return self._reply(ask, delivery, int(head["max_bytes"]))
 
-    def _reply(self, ask: Ask, call: SiteCall, delivery: Delivery, max_bytes: int) -> tuple[Message, dict[str, bytes]]:
-        size = encoded_size(delivery.reply)
-        if size > max_bytes:
-            raise MessageError(f"oversize: the reply has {size} bytes, more than the {max_bytes} allowed")
+    def _reply(self, ask: Ask, delivery: Delivery, max_bytes: int) -> tuple[Message, dict[str, bytes]]:
+        reply = self.store.run(ask.run).said(delivery)
+        if len(reply) > max_bytes:
+            raise MessageError(f"oversize: the reply has {len(reply)} bytes, more than the {max_bytes} allowed")
         if self.guard is not None:
-            self.guard.release(ask, size)
-        told = {"kind": "reply", "rows": delivery.rows}
-        return told, {"reply": encode(delivery.reply)}
+            self.guard.release(ask, len(reply))
+        return {"kind": "reply", "rows": delivery.rows}, {"reply": reply}
 
     def _hello(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
         about = {
@@ -235,55 +225,12 @@ class SiteWorker:
         file.see(serial)
         return run
 
-    def _ask(self, opened: Opened, first: bool = False) -> Ask:
-        head = opened.head
-        step, how = head["step"], head["how"]
-        if step.startswith(secure_steps):
-            how = f"secure {step.rpartition('.')[2]}"
-            step = self._summed(opened, step)
-        lenses = tuple(name for name, _ in json.loads(head["lenses"]))
-        who, run = opened.who, checked_run(head)
-        return Ask(who.name, who.role, run, head["number"], head["part"], step, lenses, how, first)
-
-    def _summed(self, opened: Opened, step: str) -> str:
-        """Return the step whose replies a secure sum adds up."""
-        payload = decode(opened.parts["payload"], len(opened.parts["payload"]))
-        session = str(payload.get("session"))
-        if "what" in payload:
-            while len(self._sums) >= 64:
-                del self._sums[next(iter(self._sums))]
-            self._sums[session] = str(payload["what"])
-        return self._sums.get(session, step)
-
     def _set_threads(self, number: int) -> None:
         """Fix the number of BLAS threads to the run's: it decides the last bits of a result."""
         if self._threads is None or self._threads[0] != number:
             if self._threads is not None:
                 self._threads[1].release()
             self._threads = (number, PinnedThreads(number))
-
-    def _refusal(self, opened: Opened, error: Exception) -> Message:
-        """Say why a request was not answered, without any text that may hold data."""
-        if isinstance(error, FedspanError):
-            why = str(error)
-        elif isinstance(error, KeyError | TypeError | ValueError | AttributeError):
-            why = "the request does not say all that it must, or not as it must"
-        else:
-            why = f"the site failed with {type(error).__name__}: its owner's log may say more"
-        self._note(self._ask_or_nobody(opened), why)
-        kind = "refused" if isinstance(error, _REFUSALS) else "failed"
-        told: Message = {"kind": kind, "why": why, "error": type(error).__name__}
-        told["again"] = isinstance(error, BusyError | LostSumError)
-        if isinstance(error, StaleError):
-            told["seen"] = error.seen
-        return told
-
-    def _ask_or_nobody(self, opened: Opened) -> Ask:
-        try:
-            return self._ask(opened)
-        except Exception:
-            run = str(opened.head.get("run", ""))[:100]
-            return Ask(opened.who.name, opened.who.role, run, -1, 0, "", (), str(opened.head.get("kind")), False)
 
     def _note(self, ask: Ask, why: str) -> None:
         if self.guard is not None:
@@ -299,17 +246,6 @@ class SiteWorker:
             "request": request,
         }
         return Sealed(self.identity, "response", bound | told, parts or {}).to("")
-
-
-class BusyError(FedspanError):
-    """A request came while another one is being answered."""
-
-
-class StepError(FedspanError):
-    """A step raised something of its own, whose text stays at the site."""
-
-    def __init__(self, step: str, error: Exception) -> None:
-        super().__init__(f"step {step!r} raised {type(error).__name__}, whose text stays at the site")
 
 
 def _kind(opened: Opened) -> str:

@@ -1,0 +1,116 @@
+"""What the sites of a federation say of themselves, and how the coordinator makes them known to each other."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedspan.engines.remote.about import differences, fedspan_version
+from fedspan.engines.remote.envelope import Opened
+from fedspan.engines.remote.post import Answer, Post
+from fedspan.federation import SecureSum
+
+#: Seconds, and bytes, for messages that run nothing.
+CONTROL_SECONDS = 10.0
+CONTROL_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class About:
+    """What a site has said of itself.
+
+    `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` tells shape and
+    kind of the data; `busy` what it is doing; `instance` changes when its process is started anew.
+    """
+
+    version: str
+    environment: dict[str, str]
+    fingerprint: str
+    steps: tuple[str, ...]
+    busy: str
+    introduction: bytes
+    instance: str
+
+
+class Meeting:
+    """Keeps what sites have said of themselves.
+
+    Parameters
+    ----------
+    post : Post
+    secure : SecureSum or None
+        Sites are to know each other's keys, for runs of secure sums.
+    """
+
+    def __init__(self, post: Post, secure: SecureSum | None, any_version: bool) -> None:
+        self.about: dict[str, About] = {}
+        self._post = post
+        self._secure = secure
+        self._any_version = any_version
+        self._strangers: dict[str, str] = {}  # by site: why it does not know the others
+        self._warned: set[str] = set()
+
+    def greet(self, sites: Sequence[str], deadline: float = CONTROL_SECONDS) -> None:
+        """Ask sites what they are; say in a warning what may change the last bits of a result."""
+        for site, answer in self._post.send("hello", "", {}, {}, sites, deadline, CONTROL_BYTES).items():
+            self.about.pop(site, None)
+            about = _read(answer)
+            if about is None:
+                continue
+            self.about[site] = about
+            others = differences(about.environment)
+            text = f"site {site!r} has {', '.join(others)}: the last bits of results may differ"
+            if others and text not in self._warned:
+                self._warned.add(text)
+                warnings.warn(text, stacklevel=2)
+
+    def introduce(self, runs: Iterable[str]) -> None:
+        """Hand the sites' keys round, for these runs; each site checks them itself."""
+        if self._secure is None:
+            return
+        parts = {site: about.introduction for site, about in self.about.items()}
+        self._strangers = {}
+        for run in runs:
+            head = {"least": self._secure.least}
+            answers = self._post.send("introduce", run, head, parts, list(parts), CONTROL_SECONDS, CONTROL_BYTES)
+            for site, answer in answers.items():
+                if isinstance(answer, Opened) and answer.head["kind"] != "done":
+                    self._strangers[site] = str(answer.head.get("why"))[:1000]
+
+    def meet_again(self, run: str, answers: Mapping[str, Answer]) -> None:
+        """Greet who has been started anew since, and let the others know its new key."""
+        renewed = []
+        for site, answer in answers.items():
+            known = self.about[site].instance if site in self.about else None
+            if isinstance(answer, Opened) and answer.head.get("instance") != known:
+                renewed.append(site)
+        if renewed:
+            self.greet(renewed)
+            self.introduce([run])
+
+    def objection(self, site: str) -> str:
+        """Say why a site cannot take part, as far as is known: nothing is sent to it then."""
+        about, mine = self.about.get(site), fedspan_version()
+        if about is not None and about.version != mine and not self._any_version:
+            return f"site {site!r} runs fedspan {about.version}, and this is fedspan {mine}: use one version"
+        return self._strangers.get(site, "")
+
+
+def _read(answer: Answer) -> About | None:
+    if not isinstance(answer, Opened) or answer.head["kind"] != "about":
+        return None
+    try:
+        told = json.loads(bytes(answer.parts["about"]))
+        return About(
+            version=str(told["version"]),
+            environment={str(key): str(value) for key, value in told["environment"].items()},
+            fingerprint=str(told["fingerprint"])[:1000],
+            steps=tuple(map(str, told["steps"])),
+            busy=str(told["busy"])[:200],
+            introduction=bytes(answer.parts["introduction"]),
+            instance=str(answer.head["instance"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None

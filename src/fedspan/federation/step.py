@@ -106,7 +106,7 @@ def find_step(wanted: Callable[..., Any] | str) -> Step:
 
 
 def installed_steps() -> tuple[str, ...]:
-    """Return the dotted names of all steps that this process could run, sorted."""
+    """Return the dotted names of all installed steps, sorted."""
     return tuple(sorted(_installed))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 
-from fedspan.errors import InputError, UnknownStepError
+from fedspan.errors import InputError, MissingPackageError, UnknownStepError
 from fedspan.federation.step import find_step, installed_steps
 
 OWN = "fedspan.protocols"
@@ -29,10 +30,15 @@ SECURE_SUM = "fedspan.federation.secure.steps"
 
 
 def install_steps(modules: Sequence[str] = ()) -> None:
-    """Import fedspan's own protocols, and further `modules` with steps, so that this process can run them."""
+    """Import fedspan's own protocols, and further `modules` with steps, so that this process can run them.
+
+    Of fedspan's own, what needs a package that is missing here is left out.
+    """
     protocols = importlib.import_module(OWN)
+    importlib.import_module(SECURE_SUM)
     for found in pkgutil.iter_modules(protocols.__path__, f"{OWN}."):
-        importlib.import_module(found.name)
+        with suppress(MissingPackageError, ModuleNotFoundError):
+            importlib.import_module(found.name)
     for name in modules:
         try:
             importlib.import_module(name)

@@ -50,7 +50,6 @@ class _Known:
     chain: str = ""
     day: str = ""
     rounds: dict[str, Rounds] = field(default_factory=dict)
-    data: dict[str, str] = field(default_factory=dict)
 
     def take(self, line: bytes) -> dict[str, Any]:
         """Take in one line, or refuse it with a `ValueError`."""
@@ -63,8 +62,6 @@ class _Known:
             self.day, self.rounds = day, {}
         if outcome != "refused" and day == self.day:
             self.rounds.setdefault(who, Rounds()).add(run, call, int(entry["part"]))
-        if outcome == "answered" and entry.get("data") is not None:
-            self.data.setdefault(run, str(entry["data"]))
         self.chain = digest_of(line)
         self.lines += 1
         self.read_to += len(line) + 1
@@ -121,10 +118,6 @@ class AuditLog:
         """Return the rounds in which a user was answered, or failed, today (UTC)."""
         today = now().date().isoformat()
         return self._known.rounds.get(who, Rounds()) if self._known.day == today else Rounds()
-
-    def data(self, run: str) -> str | None:
-        """Return the digest of the data that a run began with, or ``None`` for one that has not begun."""
-        return self._known.data.get(run)
 
     @property
     def lines(self) -> int:

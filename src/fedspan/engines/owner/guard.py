@@ -18,8 +18,8 @@ _REFUSALS = ("this site refuses", "the strict ledger of site", "this site takes 
 class OwnerGuard:
     """Enforces rules at one site, and logs (`fedspan.engines.remote.ask.Guard`).
 
-    A call is refused before its step touches data where the rules forbid it, where the log cannot be written, or where
-    the site's data are others than those that its run began with. Nothing leaves before its line is written.
+    A call is refused before its step touches data where the rules forbid it or the log cannot be used. Nothing leaves
+    before its line is written.
     """
 
     def __init__(self, rules: Rules, site: Site, log: AuditLog, ledger: Ledger | None = None) -> None:
@@ -27,12 +27,11 @@ class OwnerGuard:
         self.log = log
         self._site = site
         self._ledger = ledger
-        self._digest = ""
-        self._own_refusals: dict[tuple[str, int, int], str] = {}
+        self._last_refusal = ""
 
     def use(self, site: Site) -> None:
         """Go on with other data of the same site."""
-        self._site, self._digest = site, ""
+        self._site = site
 
     def admit(self, ask: Ask) -> None:
         """Refuse with a `PolicyError` before the step touches data."""
@@ -40,10 +39,8 @@ class OwnerGuard:
             self.log.check()
             self.rules.check_ask(ask, len(self._site))
             self.rules.check_rounds(self.log.rounds(ask.who).after(ask.run, ask.number, ask.part))
-            if self.log.data(ask.run) not in (None, self._data()):
-                raise PolicyError("this site's data have changed since this run began: begin a new run")
         except PolicyError as error:
-            self._remember(ask, error)
+            self._last_refusal = str(error)
             raise
 
     def release(self, ask: Ask, size: int) -> None:
@@ -52,15 +49,20 @@ class OwnerGuard:
             self.rules.check_size(size)
             self._write(ask, size, "answered", "")
         except PolicyError as error:
-            self._remember(ask, error)
+            self._last_refusal = str(error)
             raise
 
-    def refused(self, ask: Ask, why: str) -> None:
-        """Take note of a call that was refused or failed, whoever refused it. Nothing leaves, log or no log."""
-        own = self._own_refusals.pop((ask.run, ask.number, ask.part), None)
-        refusal = (own is not None and own in why) or any(start in why for start in _REFUSALS)
+    def refused(self, ask: Ask, why: str, outcome: str | None = None) -> None:
+        """Take note of a call that was refused or failed, whoever refused it. Nothing leaves, log or no log.
+
+        `outcome` says which of the two it was; where nobody does, the sentence tells.
+        """
+        if outcome not in ("refused", "failed"):
+            refusal = (self._last_refusal and self._last_refusal in why) or any(start in why for start in _REFUSALS)
+            outcome = "refused" if refusal else "failed"
+        self._last_refusal = ""
         with suppress(AuditLogError):
-            self._write(ask, 0, "refused" if refusal else "failed", why)
+            self._write(ask, 0, outcome, why)
 
     def budget_left(self) -> float | None:
         """Return the epsilon that is left of the site's budget, or ``None`` where it has none."""
@@ -68,14 +70,6 @@ class OwnerGuard:
             with suppress(LedgerError):  # the charge itself will say so
                 return max(0.0, self._ledger.epsilon - self._ledger.spent)
         return None
-
-    def _remember(self, ask: Ask, error: PolicyError) -> None:
-        self._own_refusals = {(ask.run, ask.number, ask.part): str(error)}
-
-    def _data(self) -> str:
-        if not self._digest:
-            self._digest = self._site.digest().hex()[:32]
-        return self._digest
 
     def _write(self, ask: Ask, size: int, outcome: str, why: str) -> None:
         left = self.budget_left()
@@ -93,6 +87,4 @@ class OwnerGuard:
             "outcome": outcome,
             "why": " ".join(why.split()),
         }
-        if outcome == "answered" and self.log.data(ask.run) is None:
-            entry["data"] = self._data()
         self.log.append(entry)

@@ -43,8 +43,8 @@ class OwnedSite:
     def refresh(self) -> bool:
         """Read the data anew if they may have changed, and return whether they were read.
 
-        A file is read anew if it was written to or replaced since; a query is always asked again. Not for the middle of
-        a run: one that began with other data is refused.
+        A file is read anew if it was written to or replaced since; a query is always asked again. For
+        the time between runs: one that began with other data cannot go on.
         """
         stamp = self.file.data.source.stamp()
         if stamp is not None and stamp == self._stamp:

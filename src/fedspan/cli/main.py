@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fedspan
+from fedspan.cli.federation import add_federation_commands, add_site_start
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
@@ -134,6 +135,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     audit.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: audit, in RUN)")
     audit.set_defaults(command=_audit)
+
+    add_federation_commands(commands)
+    site = commands.add_parser("site", help="take part in a real federation with data of your own")
+    site_commands = site.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    add_site_start(site_commands)
 
     reproduce = commands.add_parser(
         "reproduce",

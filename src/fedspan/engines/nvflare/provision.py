@@ -32,6 +32,7 @@ class Provisioned:
     made: tuple[str, ...]
     kept: tuple[str, ...]
     ends: datetime.datetime
+    now: datetime.datetime
 
 
 def provision(plan: FederationPlan, out: Path) -> Provisioned:
@@ -58,7 +59,8 @@ def provision(plan: FederationPlan, out: Path) -> Provisioned:
     for name in kept:  # who takes part has changed: the server's and the users' kits here know it at once
         old = read_kit(out / name)
         write_kit(new_kit(old.path, plan.name, wanted[name], name, plan.server, plan.sites, sorted(plan.users)))
-    return Provisioned(out, made, kept, _ends(out / COORDINATOR / "startup" / "rootCA.pem"))
+    ends = _ends(out / COORDINATOR / "startup" / "rootCA.pem")
+    return Provisioned(out, made, kept, ends, datetime.datetime.now(datetime.UTC))
 
 
 def _check_same(plan: FederationPlan, out: Path) -> None:

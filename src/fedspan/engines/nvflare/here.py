@@ -61,16 +61,18 @@ class FederationHere:
 
     def start(self) -> None:
         """Start the coordinator and all sites, and wait until they have joined."""
-        self.start_coordinator()
+        self.start_coordinator(wait=False)
         for site in self._sites:
             self.start_site(site, wait=False)
+        self.wait_until("coordinator", "the coordinator is up")
         for site in self._sites:
             self.wait_until(site, f"{site} joined")
 
-    def start_coordinator(self) -> None:
+    def start_coordinator(self, *, wait: bool = True) -> None:
         """Start the coordinator and wait until it is up."""
         self._start("coordinator", "coordinator", "start", str(self.kit("coordinator")))
-        self.wait_until("coordinator", "the coordinator is up")
+        if wait:
+            self.wait_until("coordinator", "the coordinator is up")
 
     def start_site(self, site: str, *, wait: bool = True) -> None:
         """Start a site and wait until it has joined."""

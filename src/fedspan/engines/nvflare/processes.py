@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -20,6 +21,9 @@ from fedspan.engines.nvflare.supervisor import Supervisor
 from fedspan.engines.nvflare.worker_process import SITE_CONFIG
 from fedspan.errors import InputError
 
+#: NVIDIA FLARE's programs.
+_COORDINATOR, _SITE = "nvflare.private.fed.app.server.server_train", "nvflare.private.fed.app.client.client_train"
+
 #: The name of a job's folder.
 _JOB = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -35,7 +39,7 @@ def start_coordinator(path: Path) -> int:
     _remove_old_jobs(kit)
     say(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
     _prepare()
-    return _run(kit, "nvflare.private.fed.app.server.server_train", "fed_server.json", [])
+    return _run(kit, _COORDINATOR, "fed_server.json", [])
 
 
 def start_site(path: Path, config: Path) -> int:
@@ -50,9 +54,11 @@ def start_site(path: Path, config: Path) -> int:
     _remove_old_jobs(kit)
     say(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
     _prepare()
-    Supervisor(kit.path)
+    worker = Supervisor(kit.path)
+    importlib.import_module(_SITE)  # takes seconds, while the worker reads the data
+    worker.wait_until_ready()
     named = [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"]
-    return _run(kit, "nvflare.private.fed.app.client.client_train", "fed_client.json", named)
+    return _run(kit, _SITE, "fed_client.json", named)
 
 
 def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:

@@ -22,6 +22,9 @@ class Supervisor:
     def __init__(self, kit: Path) -> None:
         self._kit = kit
         self._process = self._start()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the worker has read the owner's data, or raise what it complains about; then watch over it."""
         first = self._first_line()
         if self._process.poll() is not None or not first:
             raise InputError(self._complaint())

@@ -14,7 +14,7 @@ from fedspan.engines.nvflare.frames import read_frame, socket_path, write_frame
 from fedspan.engines.nvflare.lifeline import die_with_parent, no_tensors, quiet_logs
 from fedspan.engines.nvflare.parcel import pack, unpack
 
-#: Seconds to wait for a worker that is being started anew.
+#: Seconds to wait for the worker when a relay begins. In the middle of one it is asked again by whoever asked.
 PATIENCE = 20.0
 
 
@@ -33,7 +33,7 @@ class SiteApp:
         """Find the site's worker: the kit's folder is this process's workspace."""
         quiet_logs()
         self._path = socket_path(Path(collab.workspace.get_root_dir()))
-        self._free.append(self._connect())
+        self._free.append(self._connect(PATIENCE))
 
     @collab.publish
     def answer(self, request: Any) -> Any:
@@ -48,7 +48,7 @@ class SiteApp:
         if link is not None and _broken(link):
             link.close()
             link = None
-        link = link or self._connect()
+        link = link or self._connect(0.0)
         try:
             write_frame(link, request)
             answer = read_frame(link)
@@ -61,8 +61,8 @@ class SiteApp:
             self._free.append(link)
         return answer
 
-    def _connect(self) -> socket.socket:
-        until = time.monotonic() + PATIENCE
+    def _connect(self, patience: float) -> socket.socket:
+        until = time.monotonic() + patience
         while True:
             link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -71,7 +71,7 @@ class SiteApp:
             except OSError:
                 link.close()
                 if time.monotonic() > until:
-                    raise ConnectionError("the site's worker is not running") from None
+                    raise ConnectionError("the site's worker is being started anew") from None
                 time.sleep(0.1)
 
 

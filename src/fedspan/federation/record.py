@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -105,17 +105,8 @@ class RunRecord:
     @property
     def absences(self) -> list[str]:
         """Who was away for a while, in words: in which calls, and when it answered again."""
-        told: list[str] = []
-        for site in self.sites:
-            calls = [call for call in self.calls if site in call.asked]
-            for missed, some in groupby(calls, lambda call: call.failed.get(site, "").startswith(AWAY)):
-                numbers = [call.number for call in some]
-                if missed:
-                    back = next((call.number for call in calls if call.number > numbers[-1]), None)
-                    which = f"calls {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"call {numbers[0]}"
-                    then = "" if back is None else f", and there again in call {back}"
-                    told.append(f"site {site} was away in {which}{then}")
-        return told
+        away = sorted({site for _, site, why in self.failures if why.startswith(AWAY)})
+        return [sentence for site in away for sentence in _absences(site, self.calls)]
 
     def refuse(self, number: int, reasons: Mapping[str, str]) -> None:
         """Take note that replies to call `number`, which had been accepted, were refused by the protocol."""
@@ -202,6 +193,16 @@ class RunRecord:
             elif kind == "refused":
                 record.refuse(entry["number"], entry["failed"])
         return record
+
+
+def _absences(site: str, calls: list[CallRecord]) -> Iterator[str]:
+    asked = [call for call in calls if site in call.asked]
+    for missed, some in groupby(asked, lambda call: call.failed.get(site, "").startswith(AWAY)):
+        numbers = [call.number for call in some]
+        if missed:
+            back = next((call.number for call in asked if call.number > numbers[-1]), None)
+            which = f"calls {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"call {numbers[0]}"
+            yield f"site {site} was away in {which}" + ("" if back is None else f", and there again in call {back}")
 
 
 def json_line(kind: str, values: Mapping[str, Any]) -> str:

@@ -70,7 +70,7 @@ class Identity:
         issued = _read(certificate)
         if not isinstance(self._key, found.rsa_.RSAPrivateKey) or self._key.public_key() != issued.public_key():
             raise InputError("the private key is not the one of the certificate")
-        self.certificate = certificate
+        self.certificate = _written(issued)
         self.who = _who(issued)
 
     def __repr__(self) -> str:
@@ -150,6 +150,8 @@ class Authority:
         found = _cryptography()
         try:
             issued = _read(certificate)
+            if _written(issued) != certificate:  # there is one way to write it
+                raise InputError("a certificate is not written as it should be")
         except InputError:
             raise MessageError("the sender's certificate cannot be read") from None
         try:
@@ -173,6 +175,11 @@ def _read(certificate: bytes) -> Any:
         return _cryptography().x509_.load_pem_x509_certificate(certificate)
     except ValueError:
         raise InputError("a certificate cannot be read: it must be PEM") from None
+
+
+def _written(certificate: Any) -> bytes:
+    written: bytes = certificate.public_bytes(_cryptography().serialization_.Encoding.PEM)
+    return written
 
 
 def _who(certificate: Any) -> Who:

@@ -34,16 +34,14 @@ def refusal(error: Exception) -> Message:
 
     `again` says that the same request may be answered if it is made once more.
     """
+    kind = "failed"
     if isinstance(error, FedspanError):
         why = str(error)
+        kind = "refused" if isinstance(error, _REFUSALS) else "failed"
     elif isinstance(error, _MISREAD):
-        why = "the request does not say all that it must, or not as it must"
+        why, kind = "the request does not say all that it must, or not as it must", "refused"
     else:
         why = f"the site failed with {type(error).__name__}: its owner's log may say more"
-    told: Message = {
-        "kind": "refused" if isinstance(error, (*_REFUSALS, *_MISREAD)) else "failed",
-        "why": why,
-        "error": type(error).__name__,
-        "again": isinstance(error, BusyError | LostSumError),
-    }
+    again = isinstance(error, BusyError | LostSumError)
+    told: Message = {"kind": kind, "why": why, "error": type(error).__name__, "again": again}
     return told | ({"seen": error.seen} if isinstance(error, StaleError) else {})

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from fedspan.engines.remote.run_file import RunFile
-from fedspan.errors import FedspanError, InputError
+from fedspan.errors import FedspanError, InputError, MessageError
 from fedspan.federation.call import Call, Delivery
 from fedspan.federation.kept import Kept
 
@@ -54,7 +54,7 @@ class SiteStore:
         if serial <= seen:
             raise StaleError("stale: this request, or a later one of its run, has been seen before", seen)
         if serial < (time.time() - self.keep_days * _DAY) * 1e9:
-            raise FedspanError(f"stale: this request is more than {self.keep_days:g} days old")
+            raise MessageError(f"stale: this request is more than {self.keep_days:g} days old")
 
     def secret(self) -> bytes:
         """Return the site's secret (32 bytes), made when it is first needed."""

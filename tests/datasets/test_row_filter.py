@@ -22,6 +22,7 @@ FRAME = pd.DataFrame(
             ["2026-01-01", "2026-02-01", None, "2026-01-31 12:00", "2025-12-31", "2026-02-01"], format="ISO8601"
         ),
         "kind": pd.Categorical(["x", "y", "x", None, "y", "x"]),
+        "level": pd.Categorical([1, 2, None, 2, 1, 3]),
         "gone": [np.nan] * 6,
     }
 )
@@ -93,6 +94,7 @@ def test_it_keeps_what_pandas_keeps(pair):
         ("seen == '2026-02-01'", [1, 5]),
         ("kind == 'x'", [0, 2, 5]),
         ("kind in ['x', 'y']", [0, 1, 2, 4, 5]),
+        ("level >= 2", [1, 3, 5]),
         ("gone == 3 or gone == 'x' or gone < 1", []),
         ("gone != 3", [0, 1, 2, 3, 4, 5]),
         ("age = 18", [1, 5]),

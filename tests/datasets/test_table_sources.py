@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from fedspan.datasets.tables import FileSource, SqlSource, read_table
-from fedspan.datasets.tables.sql_query import Secret, secret_of
+from fedspan.datasets.tables.secret import Secret, secret_of
 from fedspan.datasets.tables.stacking import stack
 from fedspan.errors import InputError
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fedspan
 from fedspan.cli.federation import add_federation_commands, add_site_start
+from fedspan.cli.site import add_site_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
@@ -137,9 +138,6 @@ def _parser() -> argparse.ArgumentParser:
     audit.set_defaults(command=_audit)
 
     add_federation_commands(commands)
-    site = commands.add_parser("site", help="take part in a real federation with data of your own")
-    site_commands = site.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    add_site_start(site_commands)
 
     reproduce = commands.add_parser(
         "reproduce",
@@ -150,6 +148,8 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--quick", action="store_true", help="fewer seeds, rows or settings, for a first look")
     reproduce.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce-PAPER)")
     reproduce.set_defaults(command=_reproduce)
+
+    add_site_start(add_site_commands(commands))
     return parser
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedspan.datasets.tables.sql_query import Secret, SqlSource
+from fedspan.datasets.tables import SqlSource
+from fedspan.datasets.tables.secret import Secret
 from fedspan.engines.owner import read_owned_site
 from fedspan.engines.owner.schema import kind_of
 from fedspan.errors import InputError

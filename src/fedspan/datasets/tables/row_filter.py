@@ -19,32 +19,20 @@ such as ``'2026-01-31'`` or ``'2026-01-31 12:00'``.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.datasets.tables.filter_compare import COMPARISONS, Column, Operand, Rows, Value, compare
 from fedspan.datasets.tables.filter_words import Word, words
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Rows = NDArray[np.bool_]
 Test = Callable[["pd.DataFrame"], Rows]
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _DEEPEST = 50
 
 
@@ -83,27 +71,6 @@ class RowFilter:
     def __call__(self, frame: pd.DataFrame) -> Rows:
         """Return which rows of a frame to keep (n,)."""
         return self._test(frame)
-
-
-@dataclass(frozen=True)
-class _Column:
-    name: str
-
-    def of(self, frame: pd.DataFrame) -> Any:
-        """Return the column; categories as what they stand for."""
-        column = frame[self.name]
-        return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column
-
-
-@dataclass(frozen=True)
-class _Value:
-    value: Any
-
-    def of(self, frame: pd.DataFrame) -> Any:
-        return self.value
-
-
-_Operand = _Column | _Value
 
 
 class _Parser:
@@ -188,18 +155,18 @@ class _Parser:
             return lambda frame: ~inner(frame)
         if self._next.text == "in":
             return self._listed(left)
-        if self._next.kind != "sign" or self._next.text not in _COMPARE:
+        if self._next.kind != "sign" or self._next.text not in COMPARISONS:
             raise self._unexpected("a comparison such as '==' or '<', 'in', or 'is missing'")
         sign = self._next.text
         self._at += 1
         right = self._operand()
-        if isinstance(left, _Value) and isinstance(right, _Value):
+        if isinstance(left, Value) and isinstance(right, Value):
             raise InputError(
                 f"the row filter {self._text!r} compares {left.value!r} with {right.value!r}: name a column"
             )
-        return lambda frame: _compare(sign, left, right, frame)
+        return lambda frame: compare(sign, left, right, frame)
 
-    def _listed(self, left: _Operand) -> Test:
+    def _listed(self, left: Operand) -> Test:
         self._take("in")
         column = self._column_of(left, "in")
         if not self._take("["):
@@ -213,63 +180,27 @@ class _Parser:
         def listed(frame: pd.DataFrame) -> Rows:
             rows = np.zeros(len(frame), dtype=bool)
             for value in values:
-                rows |= _compare("==", column, value, frame)
+                rows |= compare("==", column, value, frame)
             return rows
 
         return listed
 
-    def _column_of(self, operand: _Operand, what: str) -> _Column:
-        if isinstance(operand, _Value):
+    def _column_of(self, operand: Operand, what: str) -> Column:
+        if isinstance(operand, Value):
             raise InputError(f"the row filter {self._text!r}: before {what!r} stands {operand.value!r}, not a column")
         return operand
 
-    def _operand(self) -> _Operand:
+    def _operand(self) -> Operand:
         word = self._next
         if word.kind == "name" or (word.kind == "word" and not word.reserved):
             self._at += 1
             self.columns.append(word.text)
-            return _Column(word.text)
+            return Column(word.text)
         return self._value()
 
-    def _value(self) -> _Value:
+    def _value(self) -> Value:
         word = self._next
         if word.kind == "value":
             self._at += 1
-            return _Value(word.value)
+            return Value(word.value)
         raise self._unexpected("a value such as 12, 'text' or true" if self._at else "a column or a value")
-
-
-def _compare(sign: str, left: _Operand, right: _Operand, frame: pd.DataFrame) -> Rows:
-    sides = [left.of(frame), right.of(frame)]
-    kinds = [_kind(side) for side in sides]
-    if "nothing" in kinds:  # a column without any value
-        return np.full(len(frame), sign == "!=")
-    if sorted(kinds) == ["text", "time"]:
-        sides = [_as_time(side) if kind == "text" else side for side, kind in zip(sides, kinds, strict=True)]
-    elif kinds[0] != kinds[1]:
-        first, second = (
-            f"column {side.name!r}, which holds {kind}s" if isinstance(side, _Column) else f"the {kind} {side.value!r}"
-            for side, kind in zip((left, right), kinds, strict=True)
-        )
-        raise InputError(f"the row filter compares {first}, with {second}")
-    return np.asarray(_COMPARE[sign](*sides), dtype=bool)
-
-
-def _kind(side: Any) -> str:
-    dtype = getattr(side, "dtype", None)
-    if dtype is None:
-        return "text" if isinstance(side, str) else "number"
-    if dtype.kind in "buif":
-        return "nothing" if dtype.kind == "f" and side.isna().all() else "number"
-    return {"M": "time", "m": "duration"}.get(dtype.kind, "text")
-
-
-def _as_time(text: Any) -> Any:
-    import pandas as pd
-
-    if not isinstance(text, str):
-        raise InputError(f"the row filter compares a column of text, {text.name!r}, with one of times")
-    try:
-        return pd.Timestamp(text)
-    except ValueError:
-        raise InputError(f"the row filter compares times with {text!r}, which is none, such as '2026-01-31'") from None

@@ -6,7 +6,6 @@ says is shown without whatever is secret, and without its traceback; of an error
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
+from fedspan.datasets.tables.secret import Secret
 from fedspan.datasets.tables.source import Choose, Keep, batch_rows
 from fedspan.datasets.tables.stacking import MixedColumnsError, plain, stack
 from fedspan.errors import InputError
@@ -25,28 +25,6 @@ if TYPE_CHECKING:
 _MISSING = "reading databases needs SQLAlchemy and psycopg: install them with 'pip install fedspan[sql]'"
 _CONNECT_SECONDS = 10
 _SHORTEST_SECRET = 3  # replacing a shorter one would spoil the sentence and tell where it stood
-
-
-class Secret:
-    """Text that shows itself to nobody who does not ask for it.
-
-    Examples
-    --------
-    >>> Secret("swordfish")
-    ***
-    """
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return "***"
-
-    def reveal(self) -> str:
-        """Return the text."""
-        return self._text
 
 
 class SqlSource:
@@ -182,29 +160,6 @@ class SqlSource:
         # And whatever stands where passwords do.
         text = re.sub(r"(//[^\s:/@]*):[^\s@]*@", r"\1:***@", text)
         return re.sub(r"(pass\w*\s*=\s*)\S+", r"\1***", text, flags=re.IGNORECASE)
-
-
-def secret_of(env: str | None, file: Path | None) -> Secret | None:
-    """Return the password from the environment variable `env` or from a file that only its owner can read."""
-    if env is not None and file is not None:
-        raise InputError("password_env and password_file both name a password: leave one of them out")
-    if env is not None:
-        found = os.environ.get(env)
-        if not found:
-            raise InputError(f"password_env: the environment variable {env} is not set")
-        return Secret(found)
-    if file is None:
-        return None
-    try:
-        if file.stat().st_mode & 0o077:
-            raise InputError(f"password_file: {file} can be read by others: take that back with chmod 600")
-        text = file.read_text(encoding="utf-8").strip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"password_file: {file} cannot be read: {reason}") from None
-    if not text:
-        raise InputError(f"password_file: {file} is empty")
-    return Secret(text)
 
 
 def _batches(rows: Any, choose: Choose, label: str) -> Iterator[pd.DataFrame]:

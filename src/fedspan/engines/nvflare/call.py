@@ -59,18 +59,21 @@ class Call:
             self._done.set_exception(AwayError(f"the federation's server gave no answer: {type(error).__name__}"))
 
     def _talk(self, session: Session) -> None:
-        room, texts = PIECE, {}
-        for site, request in self._requests.items():
-            texts[site] = ""
+        numbers: dict[int, int] = {}  # sites that are told the same share the bytes, which travel once
+        to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in self._requests.items()}
+        different = {to[site]: request for site, request in self._requests.items()}
+        room, texts = PIECE, []
+        for number, request in sorted(different.items()):
             if len(request) <= room:
-                texts[site] = to_text(request)
+                texts.append(to_text(request))
                 room -= len(request)
                 continue
+            texts.append("")
             for start in range(0, len(request), PIECE):
                 piece = to_text(memoryview(request)[start : start + PIECE])
-                self._command(session, what="put", site=site, piece=piece)
+                self._command(session, what="put", number=number, piece=piece)
         limit = max(0.05, self._end - time.monotonic() - WAY_BACK)
-        state = self._command(session, what="send", requests=texts, limit=limit, patience=self._patience)
+        state = self._command(session, what="send", to=to, texts=texts, limit=limit, patience=self._patience)
         pause = 0.005
         while True:
             self._came |= {site: to_bytes(text) for site, text in state["answers"].items()}

@@ -30,7 +30,7 @@ class Relay:
         self._sites: dict[str, Any] = {}
         self._given_up: dict[str, str] = {}
         self._calls: dict[str, RelayCall] = {}
-        self._pieces: dict[tuple[str, str], bytearray] = {}
+        self._pieces: dict[tuple[str, int], bytearray] = {}
         self._threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="fedspan-relay")
 
     @collab.main
@@ -52,7 +52,7 @@ class Relay:
             return {"sites": sorted(self._sites)}
         if what == "put":
             with self._lock:
-                self._pieces.setdefault((data["call"], data["site"]), bytearray()).extend(to_bytes(data["piece"]))
+                self._pieces.setdefault((data["call"], data["number"]), bytearray()).extend(to_bytes(data["piece"]))
             return {"put": True}
         if what == "send":
             return self._send(data)
@@ -69,13 +69,13 @@ class Relay:
         raise ValueError(f"{what!r} is not a command of a relay")
 
     def _send(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Bring each site its request; a request that was put in pieces is empty here."""
+        """Bring each site its request: ``to`` says which of ``texts``; one that was put in pieces is empty there."""
         name, call = data["call"], RelayCall(float(data["limit"]))
         with self._lock:
-            pieces = {site: self._pieces.pop((name, site), b"") for site in data["requests"]}
+            pieces = [self._pieces.pop((name, number), b"") for number in range(len(data["texts"]))]
             self._calls = dict([*self._calls.items(), (name, call)][-KEPT_CALLS:])
-        requests = {site: bytes(pieces[site]) or to_bytes(text) for site, text in data["requests"].items()}
-        call.ask(self._threads, requests, self._call)
+        different = [bytes(piece) or to_bytes(text) for piece, text in zip(pieces, data["texts"], strict=True)]
+        call.ask(self._threads, {site: different[number] for site, number in data["to"].items()}, self._call)
         call.give_up(self._given_up, "its process for this run is gone")
         return call.collect(float(data["patience"]))
 

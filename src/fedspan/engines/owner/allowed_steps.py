@@ -73,7 +73,7 @@ class AllowedSteps:
                 )
 
     def __contains__(self, step: str) -> bool:
-        if _is_public(step) or any(name not in GROUPS and _covers(name, step) for name in self.names):
+        if is_public(step) or any(name not in GROUPS and _covers(name, step) for name in self.names):
             return True
         own = step.startswith(f"{OWN}.")
         group = "single rows" if step in SINGLE_ROWS else "summaries"
@@ -93,7 +93,7 @@ def _covers(name: str, step: str) -> bool:
     return step == name or step.startswith(f"{name}.")
 
 
-def _is_public(step: str) -> bool:
+def is_public(step: str) -> bool:
     """Tell whether it is a step of fedspan that says nothing of rows. What a secure sum begins with runs another."""
     if not step.startswith("fedspan.") or step == f"{SECURE_SUM}.offer":
         return False

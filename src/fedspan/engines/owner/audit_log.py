@@ -16,6 +16,7 @@ from typing import Any
 
 from fedspan.errors import PolicyError
 
+OUTCOMES = ("answered", "refused", "failed")
 _LONGEST = 500  # of a text that came from outside
 
 
@@ -62,7 +63,7 @@ class _Known:
             self.day, self.rounds = day, {}
         if outcome != "refused" and day == self.day:
             self.rounds.setdefault(who, Rounds()).add(run, call, int(entry["part"]))
-        self.chain = digest_of(line)
+        self.chain = _digest_of(line)
         self.lines += 1
         self.read_to += len(line) + 1
         return entry
@@ -173,21 +174,24 @@ class AuditLog:
                     raise AuditLogError(self._sentence(place)) from None
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log without writing to it, and refuse the first one that does not fit what is before."""
+def read_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the entries of a log and their digests, and refuse the first one that does not fit what is before.
+
+    Nothing is written; a last line that is being written is left out.
+    """
     known = _Known()
     try:
         with path.open("rb") as lines:
             for line in lines:
                 if line.endswith(b"\n"):
-                    yield known.take(line[:-1])
+                    yield known.take(line[:-1]), known.chain
     except OSError as error:
         raise AuditLogError(f"the audit log {path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise AuditLogError(f"the audit log {path} was altered at line {known.lines + 1} ({error})") from None
 
 
-def digest_of(line: bytes) -> str:
+def _digest_of(line: bytes) -> str:
     """Return what the next line says of this one."""
     return blake2b(line, digest_size=16).hexdigest()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedspan.engines.owner.allowed_steps import GROUPS, AllowedSteps, covers
+from fedspan.engines.owner.allowed_steps import GROUPS, AllowedSteps, covers, is_public
 from fedspan.engines.remote.ask import Ask
 from fedspan.errors import PolicyError
 
@@ -52,8 +52,7 @@ class Rules:
         for lens in ask.lenses:
             if not covers(self.lenses, lens):
                 raise PolicyError(f"this site's owner does not allow the transform {lens!r}")
-        public = AllowedSteps(())
-        if self.sums_only and not ask.how.startswith("secure") and ask.step not in public:
+        if self.sums_only and not ask.how.startswith("secure") and not is_public(ask.step):
             raise PolicyError(
                 f"this site's owner allows secure sums only, and {ask.step!r} was asked for a reply of its own"
             )

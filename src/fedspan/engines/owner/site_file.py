@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fedspan.checks import real_number, whole_number
 from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
-from fedspan.datasets.tables.sql_query import Secret, secret_of
+from fedspan.datasets.tables.secret import Secret, secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.engines.owner.allowed_steps import AllowedSteps, install_steps
 from fedspan.engines.owner.rows import RowsPlan
@@ -20,7 +20,7 @@ from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")
 
-_KEYS = {
+KEYS = {
     "site": {"name", "modules"},
     "data": {
         *("file", "url", "query", "password_env", "password_file", "timeout"),
@@ -76,8 +76,8 @@ def read_site_file(path: Path) -> SiteFile:
             problems.append(said if said.startswith(str(path)) else f"{path}: {said}")
             return None
 
-    part(lambda: check_keys(raw, {*_KEYS, "schema"}, path, ""))
-    for key, allowed in _KEYS.items():
+    part(lambda: check_keys(raw, {*KEYS, "schema"}, path, ""))
+    for key, allowed in KEYS.items():
         part(lambda key=key, allowed=allowed: check_keys(table(raw, key, path), allowed, path, f"[{key}] "))  # type: ignore[misc]
     if not problems:
         name = part(lambda: _site(table(raw, "site", path), path))

@@ -1,0 +1,162 @@
+"""``fedspan site check``: try all that a site's file says, without joining and without writing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedspan.cli.needed_steps import known_estimators, known_protocols
+from fedspan.engines.owner.allowed_steps import is_public
+from fedspan.engines.owner.audit_log import read_lines
+from fedspan.engines.owner.owned_site import data_problems
+from fedspan.engines.owner.rows import Rows
+from fedspan.engines.owner.rules import Rules
+from fedspan.engines.owner.schema import kind_of
+from fedspan.engines.owner.site_file import PrivacyPlan, SiteFile, SiteFileError, read_site_file
+from fedspan.errors import FedspanError
+from fedspan.privacy import Ledger
+
+_WIDTH = 120
+
+
+class _Report:
+    """What is printed, and the problems, which come last."""
+
+    def __init__(self) -> None:
+        console = Console(file=sys.stdout)
+        self.console = console if console.is_terminal else Console(file=sys.stdout, width=_WIDTH)
+        self.problems: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def end(self) -> int:
+        for problem in self.problems:
+            self.say(f"problem: {problem}")
+        count = len(self.problems)
+        self.say("all is well" if not count else f"{count} problem{'s' * (count > 1)}")
+        return 1 if count else 0
+
+
+def check_site(path: Path) -> int:
+    """Print what a site's file comes to; return 1 if something is wrong with it."""
+    report = _Report()
+    try:
+        file = read_site_file(path)
+    except FedspanError as error:
+        report.problems += error.problems if isinstance(error, SiteFileError) else [str(error)]
+        return report.end()
+    report.say(f"site {file.name}, of {path}")
+    _data(file, report)
+    report.say("rules")
+    for sentence in file.rules.in_words():
+        report.say(f"  {sentence}")
+    _budget(file.privacy, report)
+    _log(file.log, report)
+    _runs(file.rules, report)
+    return report.end()
+
+
+def _data(file: SiteFile, report: _Report) -> None:
+    try:
+        rows = file.data.read()
+        report.problems += data_problems(file, rows)
+        _columns(file, rows, report)
+        if len(rows):
+            rows.site(file.name, None)
+            file.rules.check_rows(len(rows))
+    except FedspanError as error:
+        report.problems.append(str(error))
+
+
+def _columns(file: SiteFile, rows: Rows, report: _Report) -> None:
+    where = "" if file.data.where is None else f" where {file.data.where.text}"
+    report.say(f"data: {len(rows):,} rows of {file.data.source.label}{where}")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
+    for name in ("column", "kind", "type", "missing", "schema"):
+        table.add_column(name, justify="right" if name == "missing" else "left")
+    parts = {file.data.label: " (label)", file.data.task: " (task)"}
+    for name in rows.frame.columns:
+        column = rows.frame[name]
+        wanted = (file.schema or {}).get(name, "-")
+        missing = f"{int(column.isna().sum()):,}"
+        table.add_row(escape(f"{name}{parts.get(name, '')}"), kind_of(column), str(column.dtype), missing, wanted)
+    report.console.print(table)
+
+
+def _budget(plan: PrivacyPlan | None, report: _Report) -> None:
+    if plan is None:
+        report.say("budget: none; what asks for noise of the site's own is refused")
+        return
+    strict = "; strict: nothing leaves without noise" if plan.strict else ""
+    if not plan.ledger.exists():
+        if plan.epsilon is None:
+            report.problems.append(f"the ledger {plan.ledger} does not exist: a new one needs epsilon and delta")
+        else:
+            _writable(plan.ledger.parent, "the ledger", report)
+            report.say(
+                f"budget: epsilon={plan.epsilon:g} at delta={plan.delta:g}, in a new ledger {plan.ledger}{strict}"
+            )
+        return
+    try:
+        ledger = Ledger(plan.ledger)
+        epsilon, delta, spent = ledger.epsilon, ledger.delta, ledger.spent
+    except FedspanError as error:
+        report.problems.append(str(error))
+        return
+    if plan.epsilon is not None and (plan.epsilon, plan.delta) != (epsilon, delta):
+        report.say(f"budget: the ledger has epsilon={epsilon:g} at delta={delta:g}, and will get the file's")
+        epsilon, delta = plan.epsilon, plan.delta or delta
+        spent = ledger.cost.epsilon(delta)
+    left = max(0.0, epsilon - spent)
+    report.say(f"budget: epsilon={epsilon:g} at delta={delta:g}, {left:.4g} left, in {plan.ledger}{strict}")
+    if not left:
+        report.problems.append(f"the budget of {plan.ledger} is spent: every call that would cost something is refused")
+
+
+def _log(path: Path, report: _Report) -> None:
+    if not path.exists():
+        _writable(path.parent, "the audit log", report)
+        report.say(f"log: {path}, a new one")
+        return
+    if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+        report.problems.append(f"the audit log {path} cannot be read and written")
+        return
+    if path.stat().st_mode & 0o077:
+        report.problems.append(f"the audit log {path} can be read by others: take that back with chmod 600")
+    try:
+        report.say(f"log: {path}, {sum(1 for _ in read_lines(path)):,} lines, each follows from the one before")
+    except FedspanError as error:
+        report.problems.append(str(error))
+
+
+def _writable(folder: Path, what: str, report: _Report) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        report.problems.append(f"{what} cannot be made: the folder {folder} does not exist or cannot be written to")
+
+
+def _runs(rules: Rules, report: _Report) -> None:
+    """Say what could run, as far as the rule about steps goes."""
+    sums = "; with sums_only, only by secure sums" if rules.sums_only else ""
+    report.say(f"estimators, as far as 'steps' decides{sums}")
+    for name, steps in known_estimators().items():
+        report.say(f"  {name}: {_said(steps, rules)}")
+    all_protocols = known_protocols()
+    some = [name for name, steps in all_protocols.items() if _said(steps, rules) != "yes"]
+    report.say(f"protocols: {len(all_protocols) - len(some)} of {len(all_protocols)}; not, or only in part:")
+    report.say(f"  {', '.join(some) or 'none'}")
+
+
+def _said(steps: frozenset[str], rules: Rules) -> str:
+    refused = sorted(step for step in steps if step not in rules.steps)
+    if not refused:
+        return "yes"
+    if len(refused) == sum(not is_public(step) for step in steps):
+        return "no"
+    return f"without what asks for {', '.join(step.removeprefix('fedspan.protocols.') for step in refused)}"

@@ -83,11 +83,11 @@ class Keeper:
     def suspect(self, job: RelayJob, sites: Iterable[str]) -> None:
         """Take note of sites that gave no answer through `job`: they are not asked again before they are looked at."""
         with self.changed:
-            for site in sites:
-                if self.relays.home.get(site) is job:
-                    self.relays.leave([site])
-                    self._suspects[site] = job
-        self._nudge.set()
+            lost = [site for site in sites if self.relays.home.get(site) is job]
+            self.relays.leave(lost)
+            self._suspects |= dict.fromkeys(lost, job)
+        if lost:
+            self._nudge.set()
 
     def stop(self) -> None:
         """End the thread, the relays and the session."""

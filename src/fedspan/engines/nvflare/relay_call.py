@@ -1,70 +1,54 @@
-"""One call on its way: which sites were asked, what came back, and what was fetched of it."""
+"""One call on its way: which sites were asked, what came back, and whom nobody waits for any longer."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from fedspan.engines.nvflare.relay_topic import PIECE, to_text
+GONE = "its process for this run is gone"
 
 
 class RelayCall:
-    """Asks sites in threads and hands out each answer once."""
+    """Asks sites, each in a thread; `result` is set as soon as each has answered, failed, or been given up."""
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._end = time.monotonic() + limit
-        self._changed = threading.Condition()
-        self._waiting: dict[str, Future[bytes]] = {}
-        self._large: dict[str, bytes] = {}
+    def __init__(self, requests: Mapping[str, bytes]) -> None:
+        self.result: Future[dict[str, Any]] = Future()
+        self._lock = threading.Lock()
+        self._waiting = dict(requests)
+        self._answers: dict[str, bytes] = {}
         self._lost: dict[str, str] = {}
 
-    def ask(self, threads: Executor, requests: Mapping[str, bytes], call: Callable[[str, bytes, float], bytes]) -> None:
-        """Bring each site its request, in a thread each."""
-        for site, request in requests.items():
-            future = self._waiting[site] = threads.submit(call, site, request, self._limit)
-            future.add_done_callback(self._wake)
+    def ask(self, threads: Executor, call: Callable[[str, bytes], bytes]) -> None:
+        """Bring each site its request."""
+        for site, request in list(self._waiting.items()):
+            future = threads.submit(call, site, request)
+            future.add_done_callback(lambda done, site=site: self._came(site, done))  # type: ignore[misc]
 
-    def give_up(self, sites: Iterable[str], why: str) -> None:
+    def give_up(self, sites: Iterable[str]) -> None:
         """Wait for `sites` no longer."""
-        with self._changed:
+        with self._lock:
             for site in sites:
-                if site in self._waiting and not self._waiting[site].done():
-                    del self._waiting[site]
-                    self._lost[site] = why
-            self._changed.notify_all()
+                if self._waiting.pop(site, None) is not None:
+                    self._lost[site] = GONE
+        self._finish()
 
-    def collect(self, patience: float) -> dict[str, Any]:
-        """Wait at most `patience` seconds for all answers, and hand out those that came, large ones by their size."""
-        with self._changed:
-            self._changed.wait_for(lambda: all(future.done() for future in self._waiting.values()), timeout=patience)
-            room, answers = PIECE, {}
-            for site in [site for site, future in self._waiting.items() if future.done()]:
-                future = self._waiting.pop(site)
-                if (error := future.exception()) is not None:
-                    self._lost[site] = reason_of(error)
-                elif len(answer := future.result()) > room:
-                    self._large[site] = answer
-                else:
-                    answers[site] = to_text(answer)
-                    room -= len(answer)
-            if time.monotonic() > self._end + 1.0:
-                self._lost |= dict.fromkeys(self._waiting, "no answer within the deadline")
-                self._waiting.clear()
-            lost, self._lost = self._lost, {}
-            sizes = {site: len(answer) for site, answer in self._large.items()}
-            return {"answers": answers, "lost": lost, "large": sizes, "waiting": len(self._waiting)}
+    def _came(self, site: str, future: Future[bytes]) -> None:
+        error = future.exception()
+        with self._lock:
+            if self._waiting.pop(site, None) is None:
+                return
+            if error is None:
+                self._answers[site] = future.result()
+            else:
+                self._lost[site] = reason_of(error)
+        self._finish()
 
-    def fetch(self, site: str, start: int) -> dict[str, Any]:
-        """Hand out a piece of a large answer."""
-        return {"piece": to_text(memoryview(self._large[site])[start : start + PIECE])}
-
-    def _wake(self, future: Future[bytes]) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def _finish(self) -> None:
+        with self._lock:
+            if not self._waiting and not self.result.done():
+                self.result.set_result({"answers": self._answers, "lost": self._lost})
 
 
 def reason_of(error: BaseException) -> str:

@@ -104,6 +104,20 @@ class Session:
             return None
         return answer if isinstance(answer, dict) else None
 
+    def call(self, job: str, message: dict[str, Any], limit: float) -> dict[str, Any]:
+        """Send the relay `job` a call and return its answer: bytes stay bytes, and no other command waits for it."""
+        from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+        from nvflare.fuel.f3.cellnet.utils import new_cell_message
+
+        cell, target = self._flare.api.cell, f"server.{job}"
+        reply = cell.send_request(
+            channel=TOPIC, topic="call", target=target, request=new_cell_message({}, message), timeout=limit, optional=True
+        )
+        code = reply.get_header(MessageHeaderKey.RETURN_CODE)
+        if code not in (None, ReturnCode.OK) or not isinstance(reply.payload, dict):
+            raise AwayError(f"the relay gave no answer: {code} {reply.get_header(MessageHeaderKey.ERROR) or ''}".strip())
+        return dict(reply.payload)
+
     def status(self, job: str) -> str:
         """Return what the server's list says of `job`, such as ``FINISHED:COMPLETED``."""
         return str(self._guard(self._flare.get_job_meta, job).get("status", ""))

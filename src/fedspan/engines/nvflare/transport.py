@@ -67,7 +67,7 @@ class NVFlareTransport:
                 answers[site] = Lost(self._keeper.why_not(site))
             else:
                 ways.setdefault(way, {})[site] = request
-        calls = [Call(way, part, end, self._own_session, alone=len(ways) == 1) for way, part in ways.items()]
+        calls = [Call(way, part, end, self._own_session) for way, part in ways.items()]
         for call in calls:
             came, lost, broken = call.wait()
             if broken:

@@ -15,6 +15,9 @@ import fedspan as fs
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
 
 from fedspan.engines.nvflare.here import FederationHere
+from fedspan.engines.nvflare.transport import NVFlareTransport
+from fedspan.engines.remote.federation import RemoteFederation
+from fedspan.engines.remote.identity import Authority, Identity
 
 HERE = Path(__file__).parent
 SITES = ("north", "south", "west")
@@ -70,6 +73,27 @@ def here(tmp_path_factory):
     with socket.socket() as probe:  # the port is free again
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", started.plan.port))
+
+
+@pytest.fixture(scope="session")
+def way(here):
+    """Alice's way to the sites, which survives whatever these tests do to the others."""
+    transport = NVFlareTransport(here.kit("alice"))
+    assert transport.wait_for(SITES, 60.0) == set(SITES)
+    yield transport
+    transport.close()
+
+
+@pytest.fixture(scope="session")
+def connected(here, way):
+    """A new federation each time, as `fs.connect` makes it, on the same way."""
+    identity, authority = Identity.from_kit(here.kit("alice")), Authority.from_kit(here.kit("alice"))
+
+    def make(**settings):
+        way.wait_for(SITES, 60.0)
+        return RemoteFederation(way, identity, authority, **settings)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from tests.engines.nvflare.conftest import HERE, processes_of
 pytestmark = pytest.mark.xdist_group("nvflare")
 
 ROUNDS, SECONDS = 8, 0.1
-PATIENT = fs.Policy(quorum="all", deadline=20.0)
+PATIENT = fs.Policy(quorum="all", deadline=20.0, run_deadline=120.0)
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,10 @@ def killed_in_mid_call(kill):
     return between
 
 
-def drift_under(here, kill):
+def drift_under(connected, kill):
     from steps_at_sites import drifted
 
-    with fs.connect(here.kit("alice"), policy=PATIENT) as fed:
-        return drifted(fed, ROUNDS, SECONDS, killed_in_mid_call(kill)).tobytes()
+    return drifted(connected(policy=PATIENT), ROUNDS, SECONDS, killed_in_mid_call(kill)).tobytes()
 
 
 def only_process(here, site, words):
@@ -57,32 +56,32 @@ def only_process(here, site, words):
 
 
 @pytest.mark.parametrize("process", ["engines.nvflare.worker_process", "nvflare.private.fed.app.client.worker_process"])
-def test_a_worker_is_killed(here, undisturbed, process):
+def test_a_worker_is_killed(here, connected, undisturbed, process):
     def kill():
         os.kill(only_process(here, "south", process), signal.SIGKILL)
 
-    assert drift_under(here, kill) == undisturbed
+    assert drift_under(connected, kill) == undisturbed
 
 
-def test_a_whole_site_is_killed_and_started_anew(here, undisturbed):
+def test_a_whole_site_is_killed_and_started_anew(here, connected, undisturbed):
     def kill():
         here.kill("west")
         time.sleep(1.0)
         here.start_site("west", wait=False)
 
-    assert drift_under(here, kill) == undisturbed
+    assert drift_under(connected, kill) == undisturbed
 
 
-def test_the_server_is_killed_and_started_anew(here, undisturbed):
+def test_the_server_is_killed_and_started_anew(here, connected, undisturbed):
     def kill():
         here.kill("coordinator")
         time.sleep(1.0)
         here.start_coordinator(wait=False)
 
-    assert drift_under(here, kill) == undisturbed
+    assert drift_under(connected, kill) == undisturbed
 
 
-def test_the_users_process_is_killed_and_resumes(here, undisturbed, tmp_path):
+def test_the_users_process_is_killed_and_resumes(here, connected, undisturbed, tmp_path):
     from steps_at_sites import drifted
 
     program = (
@@ -98,25 +97,24 @@ def test_the_users_process_is_killed_and_resumes(here, undisturbed, tmp_path):
             if line.strip() == "4":
                 time.sleep(SECONDS / 2)
                 user.kill()
-    with fs.connect(here.kit("alice"), policy=PATIENT, run_dir=tmp_path / "run") as fed:
-        assert drifted(fed, ROUNDS, SECONDS).tobytes() == undisturbed
+    resumed = connected(policy=PATIENT, run_dir=tmp_path / "run")
+    assert drifted(resumed, ROUNDS, SECONDS).tobytes() == undisturbed
 
 
-def test_with_a_lower_quorum_the_run_goes_on_and_takes_the_site_back(here):
+def test_with_a_lower_quorum_the_run_goes_on_and_takes_the_site_back(here, connected):
     from steps_at_sites import drift
 
-    with fs.connect(here.kit("alice"), policy=fs.Policy(quorum=2, deadline=20.0)) as fed:
-        assert set(fed.ask(drift, shift=0.0, seconds=0.0).ok) == set(fed.sites)
-        here.kill("west")
-        time.sleep(1.0)  # its processes follow it within a second
-        begun = time.monotonic()
-        first = fed.ask(drift, shift=0.0, seconds=0.0)
-        assert set(first.failed) == {"west"}
-        later = [fed.ask(drift, shift=0.0, seconds=0.0) for _ in range(3)]
-        assert all(set(replies.failed) == {"west"} for replies in later)
-        assert time.monotonic() - begun < 2 * 20.0  # one deadline at most, not one for each call
-        here.start_site("west")
-        until = time.monotonic() + 40.0
-        while fed.ask(drift, shift=0.0, seconds=0.0).failed:
-            assert time.monotonic() < until, "west did not come back"
-            time.sleep(0.5)
+    fed = connected(policy=fs.Policy(quorum=2, deadline=20.0))
+    assert set(fed.ask(drift, shift=0.0, seconds=0.0).ok) == set(fed.sites)
+    here.kill("west")
+    time.sleep(1.0)  # its processes follow it within a second
+    begun = time.monotonic()
+    replies = [fed.ask(drift, shift=0.0, seconds=0.0) for _ in range(4)]
+    assert all(set(one.failed) == {"west"} for one in replies)
+    assert time.monotonic() - begun < 2 * 20.0  # one deadline at most, not one for each call
+    here.start_site("west")
+    until = time.monotonic() + 40.0
+    while (back := fed.ask(drift, shift=0.0, seconds=0.0)).failed:
+        assert time.monotonic() < until, "west did not come back"
+        time.sleep(0.5)
+    assert set(back.ok) == set(fed.sites)

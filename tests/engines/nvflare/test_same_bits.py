@@ -7,14 +7,14 @@ import pytest
 
 import fedspan as fs
 from fedspan.federation import SecureSum
+from tests.engines.nvflare.conftest import SITES
 
 pytestmark = pytest.mark.xdist_group("nvflare")
 
 
-@pytest.fixture(scope="module")
-def fed(here):
-    with fs.connect(here.kit("alice"), policy=fs.Policy(quorum="all", max_bytes=2**28)) as connected:
-        yield connected
+@pytest.fixture
+def fed(connected):
+    return connected(policy=fs.Policy(quorum="all", max_bytes=2**28, run_deadline=90.0))
 
 
 def pca(fed):
@@ -40,9 +40,10 @@ def test_same_bytes_as_embedded(fed, embedded, fit):
 
 
 def test_a_secure_sum_has_the_embedded_engines_bytes(here, embedded):
-    policy = fs.Policy(quorum="all", secure_sum=SecureSum())
-    with fs.connect(here.kit("alice"), policy=policy) as connected:
-        assert pca(connected).tobytes() == pca(embedded(policy=policy)).tobytes()
+    policy = fs.Policy(quorum="all", secure_sum=SecureSum(), run_deadline=60.0)
+    with fs.connect(here.kit("alice"), seed=5, policy=policy) as fed:
+        assert fed.sites == SITES
+        assert pca(fed).tobytes() == pca(embedded(seed=5, policy=policy)).tobytes()
 
 
 def test_large_messages_travel_both_ways(fed):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
-from fedspan.engines.nvflare.parcel import pack, unpack
 from fedspan.engines.nvflare.relays import RelayJob
 from fedspan.engines.nvflare.session import AwayError, Session
 
@@ -44,7 +43,7 @@ class Call:
                 why, broken = str(error), True
         elif self.way.gone.done():
             why = self.way.gone.result()
-        came = {site: unpack(answer) for site, answer in state["answers"].items() if site in self._requests}
+        came = {site: bytes(answer) for site, answer in state["answers"].items() if site in self._requests}
         lost = {site: str(state["lost"].get(site, why)) for site in self._requests if site not in came}
         return came, lost, broken
 
@@ -52,7 +51,7 @@ class Call:
         try:
             numbers: dict[int, int] = {}  # sites that are told the same share the bytes, which travel once
             to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in self._requests.items()}
-            different = {to[site]: pack(request) for site, request in self._requests.items()}
+            different = {to[site]: request for site, request in self._requests.items()}
             session, left = self._session(), self._end - time.monotonic()
             message = {
                 "to": to,

@@ -72,7 +72,7 @@ class Relay:
             return make_reply("unauthorized", "a relay serves none but the user who submitted it")
         self._heard = time.monotonic()
         data = message.payload
-        limit, different = float(data["limit"]), [unpack(parcel) for parcel in data["requests"]]
+        limit, different = float(data["limit"]), data["requests"]
         call = RelayCall({site: different[number] for site, number in data["to"].items()})
         self._calls.add(call)
         reply: Future[Any] = Future()
@@ -84,9 +84,7 @@ class Relay:
     def _reply(self, call: RelayCall, reply: Future[Any], message: Any) -> None:
         self._heard = time.monotonic()
         self._calls.discard(call)
-        came = call.result.result()
-        answers = {site: pack(answer) for site, answer in came["answers"].items()}
-        reply.set_result(message({}, {"answers": answers, "lost": came["lost"]}))
+        reply.set_result(message({}, call.result.result()))
 
     def _call(self, site: str, request: bytes, limit: float) -> bytes:
         return unpack(self._sites[site](timeout=limit).answer(request=pack(request)))

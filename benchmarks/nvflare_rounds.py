@@ -104,7 +104,7 @@ def _bare(folder: Path) -> float:
     """Run NVIDIA FLARE's own processes and a job of two classes, arrays inline, as fast as it goes."""
     out = folder / "times.json"
     (folder / "bench_bare.py").write_text(f"ROUNDS, OUT = {ROUNDS}, {str(out)!r}\n{BARE}")
-    here = FederationHere(folder / "bare", "bench", {name: folder for name in SITES})
+    here = FederationHere(folder / "bare", "bench", dict.fromkeys(SITES, folder))
     processes = []
     try:
         for name in ("coordinator", *SITES):

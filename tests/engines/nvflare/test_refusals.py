@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("nvflare")
 def foreign(here, tmp_path_factory):
     """Kits of another authority that name the same federation, participants and address. Nothing of it is started."""
     folder = tmp_path_factory.mktemp("foreign")
-    tomls = {name: folder / "none.toml" for name in SITES}
+    tomls = dict.fromkeys(SITES, folder / "none.toml")
     other = FederationHere(folder, "tests", tomls, {"alice": "analyst"})
     for file in folder.rglob("*.json"):
         text = file.read_text()
@@ -40,7 +40,15 @@ def foreign(here, tmp_path_factory):
 def flare_site(kit, name, log, words, limit=30.0):
     """Run NVIDIA FLARE's own process of a site, past fedspan's checks, until `log` has `words`; then end it."""
     command = [sys.executable, "-m", "nvflare.private.fed.app.client.client_train", "-m", str(kit)]
-    command += ["-s", "fed_client.json", "--set", "secure_train=true", f"uid={name}", "org=fedspan", "config_folder=config"]
+    command += [
+        "-s",
+        "fed_client.json",
+        "--set",
+        "secure_train=true",
+        f"uid={name}",
+        "org=fedspan",
+        "config_folder=config",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + limit

@@ -32,7 +32,8 @@ class Call:
 
     def wait(self) -> tuple[dict[str, bytes], dict[str, str], bool]:
         """Return what came, why the rest did not, and whether the session broke."""
-        wait((self._done, self.way.gone), timeout=max(0.0, self._end - time.monotonic()), return_when=FIRST_COMPLETED)
+        either: tuple[Future[Any], Future[Any]] = (self._done, self.way.gone)
+        wait(either, timeout=max(0.0, self._end - time.monotonic()), return_when=FIRST_COMPLETED)
         state: dict[str, Any] = {"answers": {}, "lost": {}}
         why, broken = LATE, False
         if self._done.done():

@@ -45,7 +45,7 @@ def connect(
         if not transport.wait_for(None, START_LIMIT):
             reasons = "; ".join(transport.why_not(site) for site in transport.sites)
             raise FedspanError(f"no site can be reached: {reasons}")
-        identity, authority = Identity.from_kit(kit), Authority.from_kit(kit)
+        identity, authority = Identity.from_kit(Path(kit)), Authority.from_kit(Path(kit))
         return RemoteFederation(transport, identity, authority, seed, policy, run_dir)
     except BaseException:
         transport.close()

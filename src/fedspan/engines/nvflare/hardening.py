@@ -31,7 +31,12 @@ _NOTHING = {
 
 def authorization() -> dict[str, Any]:
     """Return who may do what: analysts run relays of their own and speak to no other; nobody ships code."""
-    own = {"submit_job": "any", "manage_job": "n:submitter", "download_job": "n:submitter", "app_command": "n:submitter"}
+    own = {
+        "submit_job": "any",
+        "manage_job": "n:submitter",
+        "download_job": "n:submitter",
+        "app_command": "n:submitter",
+    }
     return {"format_version": "1.0", "permissions": {"analyst": {**_NOTHING, **own}, "viewer": _NOTHING}}
 
 
@@ -90,7 +95,10 @@ def site_resources() -> dict[str, Any]:
 
 def logging_settings() -> dict[str, Any]:
     """Return the log of a server or site: a file in the kit, and one line per event on the screen."""
-    form = {"()": "nvflare.fuel.utils.log_utils.BaseFormatter", "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s"}
+    form = {
+        "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
+        "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+    }
     file = {
         "class": "logging.handlers.RotatingFileHandler",
         "level": "INFO",

@@ -49,9 +49,7 @@ def read_kit(path: str | Path) -> Kit:
     if not isinstance(raw, dict) or not all(key in raw for key in fields) or raw["kind"] not in KINDS:
         raise InputError(f"{file} is damaged; ask for the kit again")
     sites, users = tuple(sorted(raw["sites"])), tuple(sorted(raw["users"]))
-    return Kit(
-        folder, raw["federation"], raw["kind"], raw["name"], raw["server"], sites, users, version=raw["version"]
-    )
+    return Kit(folder, raw["federation"], raw["kind"], raw["name"], raw["server"], sites, users, version=raw["version"])
 
 
 def write_kit(kit: Kit) -> None:

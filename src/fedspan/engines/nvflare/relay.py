@@ -29,7 +29,7 @@ class Relay:
         self._calls: set[RelayCall] = set()
         self._threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="fedspan-relay")
 
-    @collab.main
+    @collab.main  # type: ignore[untyped-decorator]
     def main(self) -> None:
         """Serve the user's process until it ends this, or is not heard of any more."""
         from nvflare.apis.fl_constant import FLContextKey

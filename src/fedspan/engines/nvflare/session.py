@@ -13,7 +13,6 @@ from fedspan.engines.nvflare.kit import Kit
 from fedspan.engines.nvflare.relay_topic import TOPIC
 from fedspan.errors import FedspanError
 
-
 #: Seconds in which a site says which jobs it runs.
 SITE_LIMIT = 2.0
 
@@ -111,11 +110,17 @@ class Session:
 
         cell, target = self._flare.api.cell, f"server.{job}"
         reply = cell.send_request(
-            channel=TOPIC, topic="call", target=target, request=new_cell_message({}, message), timeout=limit, optional=True
+            channel=TOPIC,
+            topic="call",
+            target=target,
+            request=new_cell_message({}, message),
+            timeout=limit,
+            optional=True,
         )
         code = reply.get_header(MessageHeaderKey.RETURN_CODE)
         if code not in (None, ReturnCode.OK) or not isinstance(reply.payload, dict):
-            raise AwayError(f"the relay gave no answer: {code} {reply.get_header(MessageHeaderKey.ERROR) or ''}".strip())
+            why = reply.get_header(MessageHeaderKey.ERROR) or ""
+            raise AwayError(f"the relay gave no answer: {code} {why}".strip())
         return dict(reply.payload)
 
     def status(self, job: str) -> str:

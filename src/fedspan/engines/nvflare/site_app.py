@@ -28,14 +28,14 @@ class SiteApp:
         self._lock = threading.Lock()
         self._free: list[socket.socket] = []
 
-    @collab.init
+    @collab.init  # type: ignore[untyped-decorator]
     def setup(self) -> None:
         """Find the site's worker: the kit's folder is this process's workspace."""
         quiet_logs()
         self._path = socket_path(Path(collab.workspace.get_root_dir()))
         self._free.append(self._connect(PATIENCE))
 
-    @collab.publish
+    @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, request: Any) -> Any:
         """Answer one request, if the server brings it: other sites could call this too."""
         if collab.caller != "server":

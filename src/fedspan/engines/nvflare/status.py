@@ -58,9 +58,9 @@ def federation_status(path: str | Path) -> FederationStatus:
         return FederationStatus(kit, role, tuple(SiteStatus(site, site in there) for site in kit.sites))
     transport = NVFlareTransport(kit.path)
     try:
-        there = transport.wait_for(None, _START_LIMIT)
+        online = transport.wait_for(None, _START_LIMIT)
         post = Post(transport, Identity.from_kit(kit.path), Authority.from_kit(kit.path), lambda site, reason: None)
-        answers = post.send("hello", "", {}, {}, sorted(there), COMMAND_LIMIT, _LARGEST) if there else {}
+        answers = post.send("hello", "", {}, {}, sorted(online), COMMAND_LIMIT, _LARGEST) if online else {}
         sites = [_of(site, answers.get(site), transport.why_not(site)) for site in kit.sites]
         return FederationStatus(kit, role, tuple(sites))
     finally:

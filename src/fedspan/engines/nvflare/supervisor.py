@@ -36,9 +36,7 @@ class Supervisor:
         with log.open("w", encoding="utf-8") as errors:
             log.chmod(0o600)
             command = [sys.executable, "-m", "fedspan.engines.nvflare.worker_process", str(self._kit)]
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True)
 
     def _first_line(self) -> str:
         assert self._process.stdout is not None

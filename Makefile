@@ -23,6 +23,10 @@ help:
 	$(BIN)/python -m pip install --quiet -r locks/dev.txt
 	@touch $@
 
+.venv/docs.done: .venv/dev.done locks/docs.txt
+	$(BIN)/python -m pip install --quiet -r locks/docs.txt
+	@touch $@
+
 demo: .venv/core.done
 	$(BIN)/fedspan demo --out demo
 
@@ -44,6 +48,7 @@ lock: .venv/dev.done
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables -o locks/core.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra deep --extra maps --extra secure --extra privacy --extra gpu --extra nvflare --extra sql --extra dev -c locks/core.txt -c locks/pins.in --allow-unsafe -o locks/dev.txt pyproject.toml
+	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra docs -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/docs.txt pyproject.toml
 	sed -i 's/+cpu$$//' locks/dev.txt
 
 clean:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedspan.errors import MessageError
-from fedspan.wire import canonical, decode, encode, encoded_size, non_finite_key
+from fedspan.wire import canonical, declared_size, decode, encode, encoded_size, non_finite_key
 
 DTYPES = ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", ">f8", ">i4"]
 
@@ -275,3 +275,11 @@ def test_mutated_messages_raise_only_our_error_and_leak_nothing():
 )
 def test_non_finite_values_are_found(message, key):
     assert non_finite_key(canonical(message)) == key
+
+
+def test_a_message_says_its_own_size():
+    data = encode({"x": np.arange(3.0), "n": 1})
+    assert declared_size(data) == declared_size(data + b"more") == len(data)
+    assert declared_size(data[:23]) is None
+    with pytest.raises(MessageError, match="not the beginning"):
+        declared_size(b"?" + data[1:])

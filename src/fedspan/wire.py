@@ -175,6 +175,11 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
     return message
 
 
+def as_array(data: bytes) -> NDArray[np.uint8]:
+    """Return bytes as they can stand in a message."""
+    return np.frombuffer(data, dtype=np.uint8)
+
+
 def non_finite_key(message: Message) -> str | None:
     """Return the first key whose value holds NaN or infinity, or ``None``."""
     for key, value in message.items():

@@ -193,6 +193,7 @@ BAD = {
     "feature dropped": (lambda text: text.replace("drop", 'features = ["age", "id"]\ndrop'), "'id' twice"),
     "bad seed": (lambda text: text.replace("seed = 4", 'seed = "four"'), "seed = 'four' must be a whole number"),
     "bad secure sum": (lambda text: text + "[federation]\nsecure_sum = 3\n", "secure_sum = 3 must be true or false"),
+    "bad run deadline": (lambda text: text + "[federation]\nrun_deadline = 0\n", "run_deadline=0 must be"),
     "bad quorum": (lambda text: text + "[federation]\nquorum = 2.5\n", "quorum=2.5 must be"),
     "bad jobs": (lambda text: text + "[federation]\nn_jobs = 0\n", "n_jobs=0 must be"),
 }

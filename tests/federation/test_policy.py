@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.errors import PolicyError, QuorumError
+from fedspan.errors import DeadlineError, PolicyError, QuorumError
 
 from .conftest import count, make_sites
 
@@ -128,6 +128,9 @@ def test_quorum_counts(quorum, asked, needed):
         {"deadline": 0},
         {"deadline": float("nan")},
         {"deadline": None},
+        {"run_deadline": 0.0},
+        {"run_deadline": float("inf")},
+        {"run_deadline": "a day"},
         {"quorum": 0},
         {"quorum": 1.5},
         {"quorum": 0.0},
@@ -254,3 +257,15 @@ def test_values_that_are_not_finite_may_be_added_up_where_the_policy_allows(wire
         return {"x": float("nan")}
 
     assert np.isnan(fs.LocalFederation(make_sites(), wire=wire, policy=fs.Policy(finite=False)).sum(nan)["x"])
+
+
+def test_calls_on_the_federation_itself_have_the_whole_deadline_each():
+    fed = fs.LocalFederation(make_sites(), policy=fs.Policy(run_deadline=1000.0))
+    for _ in range(2):
+        assert fed.sum(count)["n"] == 49
+        fed._run.began -= 2000.0  # the time that has gone by
+    with fed.begin("slow") as run:
+        run.sum(count)
+        run._run.began -= 2000.0
+        with pytest.raises(DeadlineError, match=r"run_deadline=1000 s and stops before call 1"):
+            run.sum(count)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import fedspan as fs
+from fedspan.federation.record import CallRecord, RunRecord
 from fedspan.wire import encode
 
 from .conftest import count, make_sites, wander
@@ -125,3 +126,18 @@ def test_what_a_protocol_refuses_is_a_failed_site_too(fed, tmp_path):
 
     with pytest.raises(fs.errors.QuorumError, match=r"0 of 7 sites answered .*s0: refused: no"):
         fed.accept(fed.ask(count), refuse)
+
+
+def test_it_says_who_was_away_and_when_it_was_back():
+    record = RunRecord("demo", {}, 0, 0, ("a", "b"))
+    reasons = ["", "away: no answer", "away: no answer", "", "no", "away: gone", "", "away: gone"]
+    for number, why in enumerate(reasons):
+        asked = ("a", "b") if number != 4 else ("a",)  # b was not asked there
+        failed = {"b": why} if why and number != 4 else {}
+        record.calls.append(CallRecord(number, "s", None, asked, (), failed, {}, {}, 0.0))
+    assert record.absences == [
+        "site b was away in calls 1 to 2, and there again in call 3",
+        "site b was away in call 5, and there again in call 6",
+        "site b was away in call 7",
+    ]
+    assert record.summary().endswith("site b was away in call 7")

@@ -114,7 +114,7 @@ def test_whole_run_has_every_table_and_is_saved(quick_layouts, monkeypatch, tmp_
         landmarks_of_noise=8,
         rounds=4,
     )
-    results = run_plan(plan)
+    results = run_plan(plan, processes=1)
     results.print()
     results.save(tmp_path)
     tables = {part.title: part for part in results.parts}
@@ -131,6 +131,10 @@ def test_whole_run_has_every_table_and_is_saved(quick_layouts, monkeypatch, tmp_
     assert lines["ours, one class"][1:9] == lines["ours, IID"][1:9]
     assert lines["ours, one class, guaranteed noise"][9] == "8"
     assert "ours, one class, guaranteed noise" not in {row[0] for row in tables["blobs, 80 rows: UMAP"].rows}
+    pictures = tables["blobs: the maps"].maps
+    assert "UMAP, paper's form, one class" in pictures
+    assert not any("noise" in name for name in pictures)
+    assert all(places.shape == (80, 2) for places in pictures.values())
     curves = tables["blobs, 80 rows: MMD^2 by round"].lines
     assert all(len(x) == 5 for x, _ in curves.values())
     assert curves["default, IID"][1] == pytest.approx(curves["default, one class"][1], rel=1e-6)

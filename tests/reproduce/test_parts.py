@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fedspan.report.cloud import cloud
-from fedspan.reproduce.results import Bars, Chart, Clouds, Curves, Results, Table, Words
+from fedspan.report.still_map import still_map
+from fedspan.reproduce.results import Bars, Chart, Clouds, Curves, Maps, Results, Table, Words
 
 
 def test_curves_are_printed_between_their_points_and_end_where_they_end():
@@ -52,6 +53,22 @@ def test_every_point_of_a_cloud_is_in_the_picture_and_equal_columns_do_no_harm()
     assert y.min() >= 0
     assert y.max() <= 220
     assert "nan" not in cloud([np.zeros((2, 3))], ("x", "y", "z"), label="flat")
+
+
+def test_every_point_of_a_map_is_in_its_picture_right_side_up():
+    drawn = still_map(np.array([[0.0, 0.0], [2.0, 1.0], [1.0, 1.0]]), np.array([0, 11, 1]), label="a<b")
+    assert 'class="dots s0" d="M8 352h0"' in drawn  # the origin, below
+    assert 'class="dots s1" d="M180 180h0M352 180h0"' in drawn  # two groups with one colour: half as high as wide
+    assert "a&lt;b" in drawn
+    assert "nan" not in still_map(np.zeros((2, 2)), np.zeros(2), label="one place")
+
+
+def test_maps_stand_side_by_side_under_their_names():
+    part = Maps("t", [0, 1], {"pooled": [[0, 0], [1, 1]], "federated": [[1, 0], [0, 1]]}, "r")
+    assert part.printed()[1] == [["pooled", "2"], ["federated", "2"]]
+    drawn = part.drawn()
+    assert drawn.count("<svg") == 2
+    assert "<figcaption>federated" in drawn
 
 
 def test_clouds_are_printed_by_their_medians():

@@ -50,6 +50,7 @@ A study:
     n_jobs = 1
     wire = false
     deadline = 60.0
+    run_deadline = 86400.0            # seconds for a whole run
     quorum = "majority"               # or "all", a count, a fraction
 
 An NPZ file holds X (rows x columns) and optionally feature_names, label and, in a file for all sites, site.
@@ -119,6 +120,18 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--resume", action="store_true", help="continue in a used output folder where the run stopped")
     run.set_defaults(command=_run)
 
+    report = commands.add_parser(
+        "report",
+        help="write the report of a run that was done before",
+        description=(
+            "Write the report of a run anew: from its folder (what was asked, who took part, who failed and why, "
+            "rounds and bytes, the models' pictures), also of a run that was stopped; or from a saved model."
+        ),
+    )
+    report.add_argument("run", type=Path, metavar="RUN", help="output folder of 'fedspan run', a run_dir, or a model")
+    report.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html, in RUN)")
+    report.set_defaults(command=_report)
+
     audit = commands.add_parser(
         "audit",
         help="attack what the coordinator of a run received, and say what it can rebuild",
@@ -178,6 +191,13 @@ def _audit(arguments: argparse.Namespace) -> int:
 
     given = {name: getattr(arguments, name) for name in AuditPlan.__dataclass_fields__}
     run_audit(AuditPlan(**given))
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from fedspan.cli.report import run_report
+
+    print(f"report: {run_report(arguments.run, arguments.out)}")
     return 0
 
 

@@ -16,6 +16,7 @@ from fedspan.estimators.base import FedEstimator
 from fedspan.federation import Policy
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "PaperNoise")
+_POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def read_study(path: Path, output: Path | None = None) -> Study:
     text, raw = parsed(path)
     check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation"}, path, "")
     federation = table(raw, "federation", path)
-    check_keys(federation, {"n_jobs", "wire", "deadline", "quorum", "max_bytes", "secure_sum"}, path, "[federation] ")
+    check_keys(federation, {"n_jobs", "wire", *_POLICY}, path, "[federation] ")
     preprocess = raw.get("preprocess", [])
     if not isinstance(preprocess, list) or not all(isinstance(entry, dict) for entry in preprocess):
         raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
@@ -136,7 +137,7 @@ def _mechanism(raw: Any, path: Path, where: str) -> Any:
 def _policy(raw: Mapping[str, Any], path: Path) -> Policy:
     try:
         typed(raw, "secure_sum", bool, False, path)
-        return Policy(**{key: raw[key] for key in ("deadline", "quorum", "max_bytes", "secure_sum") if key in raw})
+        return Policy(**{key: raw[key] for key in _POLICY if key in raw})
     except PolicyError as error:
         raise InputError(f"{path}: [federation] {error}") from None
 

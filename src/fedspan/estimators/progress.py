@@ -48,6 +48,11 @@ class ProgressBar(Observer):
         if "phase" in metrics.values:  # a run of several loops says which one it is in
             self._phase, self._done, self._of = f", {metrics.values['phase']}", 0, None
 
+    def waiting(self, sites: tuple[str, ...]) -> None:
+        """Say for whom the run waits."""
+        self._metrics = f"waiting for {', '.join(sites[:5])}"
+        self._show()
+
     def ended(self, record: RunRecord) -> None:
         """Take the bar away, and say what the run has spent of the sites' privacy, if any."""
         if self._bar is not None:

@@ -44,11 +44,16 @@ class Call:
         digest = blake2b(digest_size=16)
         for part in (self.how, self.step.name, self.conditions, *self.to):
             digest.update(part.encode() + b"\0")
-        for lens in self.lenses:
-            digest.update(lens.digest)
+        for lens in self.lens_digests:
+            digest.update(lens)
         for message in (self.payload, *(self.apart[site] for site in sorted(self.apart))):
             digest.update(encode({key: message[key] for key in sorted(message)}))
         return digest.hexdigest()
+
+    @cached_property
+    def lens_digests(self) -> tuple[bytes, ...]:
+        """What identifies each of the lenses."""
+        return tuple(lens.digest for lens in self.lenses)
 
     def payload_of(self, site: str) -> Message:
         """Return all that one site is told."""

@@ -292,6 +292,8 @@ class Federation:
             raise MessageError(
                 f"the payload of step {found.name!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
             )
+        if run is self._root.open_run:  # it has no end of its own: each of its calls is a run as far as time goes
+            run.began = time.monotonic()
         if time.monotonic() - run.began > self.policy.run_deadline:
             raise DeadlineError(
                 f"the run has taken more than run_deadline={self.policy.run_deadline:g} s and stops before call "
@@ -346,7 +348,7 @@ class Federation:
         while True:
             found = secure_total(call, self.policy.secure_sum, self._exchange, needed)
             quorum = found.error is not None or len(found.answered) >= needed
-            if quorum or not self._returned(found.failed):
+            if quorum or not self._returned(call, found.failed, needed):
                 break
         replies: Message = {}
         if found.total is not None and quorum:
@@ -379,17 +381,18 @@ class Federation:
             for plan in self._view.faults:
                 outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
             judged = judge(call, outcomes, self.policy)
-            if len(judged.ok) >= needed or not self._returned(judged.failed):
+            if len(judged.ok) >= needed or not self._returned(call, judged.failed, needed):
                 break
             away = tuple(site for site, failure in judged.failed.items() if failure.away)
             sent = {**sent, **self._deliver(call, away)}
         changes = {site: outcomes[site].changes for site in judged.ok if outcomes[site].changes is not NO_CHANGES}  # type: ignore[union-attr]
         return judged, changes
 
-    def _returned(self, failed: Mapping[str, Failure]) -> bool:
-        """Wait for the sites that are away, if there are any; say whether it is worth asking them again."""
+    def _returned(self, call: Call, failed: Mapping[str, Failure], needed: int) -> bool:
+        """Wait for sites that are away, if the quorum can be had with them; say whether to ask again."""
         away = tuple(site for site, failure in failed.items() if failure.away)
-        return bool(away) and self._run.wait(away, self.policy.run_deadline)
+        possible = len(call.to) - len(failed) + len(away)
+        return bool(away) and possible >= needed and self._run.wait(away, self.policy.run_deadline)
 
     def _total(self, ok: dict[str, Message], call: Call, how: str) -> tuple[dict[str, Message], str | None]:
         """Return the total under the name ``""``, or why the replies cannot be added up."""

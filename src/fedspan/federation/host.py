@@ -22,7 +22,7 @@ from fedspan.federation.work import Asked
 from fedspan.wire import Message, canonical
 
 #: Their sentences are about calls and accounts, and pass a strict ledger.
-_WITHOUT_ROWS = (BudgetError, LedgerError, PolicyError, UnknownStepError)
+_WITHOUT_ROWS = (BudgetError, LedgerError, LostSumError, PolicyError, UnknownStepError)
 
 
 class SiteHost:
@@ -56,9 +56,9 @@ class SiteHost:
 
     def perform(self, call: Call, payload: Message, after: int) -> Delivery:
         """Run one call and return its reply. Whatever a step raises is raised here."""
-        kept = self._runs.get(call.run)
+        kept = self._runs.get(call.run) if self._records is None else self._records.load(call.run)
         if kept is None:
-            kept = self._runs[call.run] = Kept() if self._records is None else self._records.load(call.run)
+            kept = self._runs[call.run] = Kept()
         if call.number == kept.pending_number:
             for before, given in kept.pending:
                 if before.digest == call.digest:
@@ -71,7 +71,7 @@ class SiteHost:
         elif call.number != kept.pending_number:
             raise LostSumError(f"this site has not been in call {call.number} from its beginning")
         ledger = self._ledger(call.seed)
-        asked = Asked(call.run, call.step.name, payload, tuple(lens.digest for lens in call.lenses))
+        asked = Asked(call.run, call.step.name, payload, call.lens_digests)
         gate = partial(self._refuse_without_noise, call) if ledger is not None and ledger.strict else None
         work = (kept.state, call.seed, call.number, self.vault, ledger, asked, gate)
         site = self.site if gate is None else self.site.at_work(*work)
@@ -102,12 +102,8 @@ class SiteHost:
 
     def forget(self, run: str) -> None:
         """Drop a run's state."""
-        self.drop(run)
-        self.vault.forget(run)
-
-    def drop(self, run: str) -> None:
-        """Forget a run's state as it is in memory: where it is written down, that counts."""
         self._runs.pop(run, None)
+        self.vault.forget(run)
 
     def _ledger(self, seed: int) -> SiteLedger | None:
         """Return the site's own ledger, or a simulated one."""
@@ -134,7 +130,7 @@ class SiteHost:
         """Return the site through the call's lenses; the last such view is kept, with what it has computed."""
         if not call.lenses:
             return self.site
-        digests = tuple(lens.digest for lens in call.lenses)
+        digests = call.lens_digests
         # Noise that is simulated depends on the run's seed; and what was never charged is charged by looking.
         private = any(lens.private for lens in call.lenses)
         key = b"".join(digests) + (repr(call.seed).encode() if private else b"")

@@ -30,7 +30,8 @@ class Policy:
         is ``SecureSum()``. Then whatever needs single replies is refused before any site is contacted.
     run_deadline : float, default=86400.0
         Seconds for a whole run, a day by default; a run that takes longer stops, and goes on where it was if it is
-        resumed. Sites that are away and that the quorum needs are waited for so long, so that one can be restarted.
+        resumed. Sites that are away and that the quorum needs are waited for so long, so that one can be restarted. A
+        call on the federation itself, outside any run, has all of it.
 
     Examples
     --------

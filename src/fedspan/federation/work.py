@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from fedspan.federation.site import Site
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """Step and payload of a call, and the digests of the lenses that the site is seen through."""
 
     run: str

@@ -12,6 +12,7 @@ from fedspan.report.blocks import row_bars
 from fedspan.report.charts import Line, line_chart
 from fedspan.report.cloud import cloud
 from fedspan.report.markup import Html, esc, join, number, table
+from fedspan.report.still_map import still_map
 from fedspan.report.svg import charts, figure
 from fedspan.report.thinning import thinned
 
@@ -143,6 +144,26 @@ class Clouds:
 
 
 @dataclass(frozen=True)
+class Maps:
+    """Maps of the same rows, side by side: places (n, 2) by name, and the group of each row."""
+
+    title: str
+    groups: Sequence[int] | NDArray[np.int64]
+    maps: Mapping[str, Sequence[Sequence[float]] | NDArray[np.float64]]
+    remark: str
+
+    def printed(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return what is to be seen on the page."""
+        return ["map", "rows drawn"], [[name, str(len(places))] for name, places in self.maps.items()]
+
+    def drawn(self) -> Html:
+        """Return the maps side by side."""
+        groups = np.asarray(self.groups)
+        drawn = [(name, still_map(np.asarray(places), groups, label=name)) for name, places in self.maps.items()]
+        return charts([figure(name, picture) for name, picture in drawn])
+
+
+@dataclass(frozen=True)
 class Words:
     """What the numbers say: a heading and paragraphs."""
 
@@ -159,7 +180,7 @@ class Words:
         return join(Html(f"<p>{esc(text, 5000)}</p>") for text in self.paragraphs)
 
 
-Part = Table | Chart | Curves | Bars | Clouds | Words
+Part = Table | Chart | Curves | Bars | Clouds | Maps | Words
 
 
 def _chart(lines: Sequence[Line], title: str, x_label: str, *, log: bool, zero: bool, log_x: bool = False) -> Html:

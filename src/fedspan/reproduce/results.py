@@ -17,9 +17,9 @@ from rich.table import Table as RichTable
 from fedspan.errors import InputError
 from fedspan.report.markup import Html, esc, join, note, plural, section
 from fedspan.report.page import shell, write_page
-from fedspan.reproduce.parts import Bars, Chart, Clouds, Curves, Part, Table, Words
+from fedspan.reproduce.parts import Bars, Chart, Clouds, Curves, Maps, Part, Table, Words
 
-__all__ = ["Bars", "Chart", "Clouds", "Curves", "Part", "Results", "Table", "Words", "counted", "spread"]
+__all__ = ["Bars", "Chart", "Clouds", "Curves", "Maps", "Part", "Results", "Table", "Words", "counted", "spread"]
 
 
 @dataclass

@@ -27,6 +27,11 @@ def broken(site):
 
 
 @fs.step
+def leaving(site):
+    raise SystemExit(3)
+
+
+@fs.step
 def objecting(site):
     raise fs.errors.InputError("this table has no column of numbers")
 
@@ -42,9 +47,9 @@ def odd(site, what, where):
 
 def wander(fed, *, rounds=4):
     """A protocol with everything in it: state, both generators, samples, sums and single replies."""
-    centre = np.zeros(3)
+    centre = 0.0
     for t in fed.rounds(rounds):
         replies = fed.sample(0.7).ask(walk, pull=0.5 / (t + 1))
         total = fed.sum(walk, pull=0.1)
-        centre = replies.stack("position").mean(axis=0) + total["position"] + 0.01 * fed.rng.normal(size=3)
+        centre = replies.stack("position").mean(axis=0) + total["position"] + 0.01 * fed.rng.normal()
     return centre

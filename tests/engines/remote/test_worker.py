@@ -20,7 +20,7 @@ from fedspan.federation.step import find_step
 from fedspan.wire import decode
 
 from .people import authority, identity, user
-from .steps import broken, count, objecting, walk
+from .steps import broken, count, leaving, objecting, walk
 
 SITE = fs.Site("a", np.arange(12.0).reshape(4, 3))
 
@@ -59,9 +59,7 @@ class Desk:
         known = authority(["a", "b", "c"])
         self.worker = SiteWorker(self.site, self.folder, identity("a"), known, steps=(), **self.options)
 
-    def request(
-        self, step=count, number=0, after=-1, who=None, run="r", kind="call", payload=None, over=None, **head
-    ):
+    def request(self, step=count, number=0, after=-1, who=None, run="r", kind="call", payload=None, over=None, **head):
         step = find_step(step) if not isinstance(step, str) else replace(find_step(count), name=step)
         call = Call(run, number, 5, step, payload or {}, ("a",))
         told, parts = call_head(call, ["a"], {"a": after}, fs.Policy(deadline=5.0), 1)
@@ -85,7 +83,9 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path):
-    return Desk(tmp_path / "a")
+    desk = Desk(tmp_path / "a")
+    yield desk
+    desk.worker.close()
 
 
 def test_an_answer_names_what_it_answers(desk):
@@ -170,6 +170,7 @@ def test_a_step_that_fails_takes_the_state_nowhere(desk):
     assert why == "step 'tests.engines.remote.steps.broken' raised RuntimeError, whose text stays at the site"
     desk.open()
     assert desk.ask(walk, 2, 0, payload={"pull": 0.5})["steps"] == 2
+    assert "raised SystemExit" in desk.why(leaving, 3, 2, outcome="failed")
     assert desk.why(objecting, 3, 2, outcome="failed") == "this table has no column of numbers"
 
 
@@ -201,6 +202,11 @@ def test_requests_are_measured_before_they_are_read(tmp_path):
     desk = Desk(tmp_path, max_bytes=1000)
     big = desk.answer(desk.request(payload={"x": np.zeros(400_000)}))
     assert big.head["why"].startswith("oversize: the message has 32")
+
+
+@pytest.mark.parametrize("threads", [0, -3, 10**6])
+def test_no_number_of_threads_is_taken_on_faith(desk, threads):
+    assert desk.why(threads=threads) == f"a run has from 1 to 1024 threads, not {threads}"
 
 
 def test_replies_are_measured_before_they_leave(desk):

@@ -8,7 +8,9 @@ from typing import Any
 
 from fedspan import errors
 from fedspan.engines.remote.call import call_head
-from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.remote.delegation import Sender
+from fedspan.engines.remote.envelope import MISREAD
+from fedspan.engines.remote.identity import Authority
 from fedspan.engines.remote.meeting import CONTROL_BYTES, CONTROL_SECONDS, About, Meeting
 from fedspan.engines.remote.post import Answer, Post
 from fedspan.engines.remote.presence import Presence
@@ -30,8 +32,8 @@ class RemoteEngine:
     Parameters
     ----------
     transport : Transport
-    identity : Identity
-        The user's.
+    identity : Identity or Delegate
+        The user's, or one that speaks for the user.
     authority : Authority
         The federation's root.
     secure : SecureSum, optional
@@ -43,14 +45,14 @@ class RemoteEngine:
     def __init__(
         self,
         transport: Transport,
-        identity: Identity,
+        identity: Sender,
         authority: Authority,
         *,
         secure: SecureSum | None = None,
         any_version: bool = False,
     ) -> None:
-        if not identity.role:
-            raise InputError(f"{identity.name!r} is no user: the certificate of a kit for users has a role")
+        if not identity.who.role:
+            raise InputError(f"{identity.who.name!r} is no user: the certificate of a kit for users has a role")
         self.transport = transport
         self.sites = tuple(sorted(transport.sites))
         self.identity = identity
@@ -118,7 +120,8 @@ class RemoteEngine:
         pinned = self._pinned.pop(run, None)
         if pinned is not None:
             pinned[1].release()
-        there = [site for site in sites if site not in self._presence.away(sites)]
+        away = self._presence.away(sites)
+        there = [site for site in sites if site not in away and not self._meeting.objection(site)]
         if there and not resumable:
             self._post.send("end", run, {}, {}, there, CONTROL_SECONDS / 2, CONTROL_BYTES)
 
@@ -130,6 +133,11 @@ class RemoteEngine:
         away = {} if afresh else self._presence.away(new)
         self._meeting.greet([site for site in new if site not in away])
         return {site: self._meeting.about[site] for site in self.sites if site in self._meeting.about}
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """Why the other sites have not said what they are."""
+        return dict(self._meeting.silent)
 
     def close(self) -> None:
         """Let go of the transport."""
@@ -149,7 +157,7 @@ class RemoteEngine:
             return self._failure(call, site, head)
         except MessageError as error:
             return Failure(str(error), error)
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except MISREAD:
             return Failure("the answer does not say all that it must")
 
     def _failure(self, call: Call, site: str, head: Message) -> Failure:

@@ -15,16 +15,18 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedspan.engines.remote.identity import Authority, Identity, Who
+from fedspan.engines.remote.delegation import Sender, check_delegation
+from fedspan.engines.remote.identity import Authority, Who
 from fedspan.errors import MessageError
-from fedspan.wire import Message, decode, encode
+from fedspan.wire import Message, as_array, decode, encode
 
 FORMAT = 1
 #: What head, signature and certificate may add to the parts of a message.
 ALLOWANCE = 2**20
 APART = "apart "
+#: What reading a head that was made by somebody else may raise.
+MISREAD = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 _PART = "part "
 _OUTER = {"head", "signature", "certificate"}
 
@@ -46,7 +48,7 @@ class Opened:
 class Sealed:
     """A head, signed once, and the parts that go with it to each site."""
 
-    def __init__(self, sender: Identity, purpose: str, head: Message, parts: Mapping[str, bytes]) -> None:
+    def __init__(self, sender: Sender, purpose: str, head: Message, parts: Mapping[str, bytes]) -> None:
         digests = {name: _digest(part) for name, part in parts.items()}
         about = {"format": FORMAT, **head, "parts": json.dumps(digests)}
         raw = encode(about)
@@ -57,6 +59,8 @@ class Sealed:
             "signature": as_array(sender.sign(_signed(purpose, raw))),
             "certificate": as_array(sender.certificate),
         }
+        if sender.delegation:
+            self._outer["delegation"] = as_array(sender.delegation)
         self._common: bytes | None = None if any(name.startswith(APART) for name in parts) else self._bytes("")
 
     def to(self, site: str) -> bytes:
@@ -77,13 +81,15 @@ def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_
         raise MessageError(f"oversize: the message has {len(data)} bytes, more than the {max_bytes} allowed")
     outer = decode(data, max_bytes + ALLOWANCE)
     for name, value in outer.items():
-        known = name in _OUTER or name.startswith(_PART)
+        known = name in _OUTER or name == "delegation" or name.startswith(_PART)
         if not known or not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
             raise MessageError(f"the message has a part {name[:40]!r} that has no place in it")
     if not outer.keys() >= _OUTER:
         raise MessageError("the message is not signed")
     raw, signature, certificate = (outer[name].tobytes() for name in ("head", "signature", "certificate"))
     who = authority.verify(certificate, signature, _signed(purpose, raw))
+    if "delegation" in outer:
+        who = check_delegation(outer.pop("delegation").tobytes(), authority, who)
     head = decode(raw, ALLOWANCE)
     if head.get("format") != FORMAT:
         raise MessageError(f"the message has the format {head.get('format')!r}, and this fedspan reads {FORMAT}")
@@ -107,11 +113,6 @@ def head_digest(data: bytes, max_bytes: int) -> str:
         return _digest(decode(data, max_bytes + ALLOWANCE)["head"].tobytes())
     except (MessageError, KeyError, AttributeError):
         return ""
-
-
-def as_array(data: bytes) -> NDArray[np.uint8]:
-    """Return bytes as they stand in a message."""
-    return np.frombuffer(data, dtype=np.uint8)
 
 
 def texts(value: Any) -> str:

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from fedspan.checks import whole_number
+from fedspan.engines.remote.delegation import Sender
 from fedspan.engines.remote.engine import RemoteEngine
-from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.remote.identity import Authority
 from fedspan.engines.remote.transport import Transport
 from fedspan.federation import Federation, Policy, SecureSum
 from fedspan.federation.secure.sums import check_possible
@@ -20,8 +21,8 @@ class RemoteFederation(Federation):
     Parameters
     ----------
     transport : Transport
-    identity : Identity
-        The user's certificate and key.
+    identity : Identity or Delegate
+        The user's certificate and key, or one that speaks for the user.
     authority : Authority
         The federation's root.
     seed : int, default=0
@@ -39,7 +40,7 @@ class RemoteFederation(Federation):
     def __init__(
         self,
         transport: Transport,
-        identity: Identity,
+        identity: Sender,
         authority: Authority,
         seed: int = 0,
         policy: Policy | None = None,

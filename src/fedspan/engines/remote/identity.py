@@ -61,6 +61,9 @@ class Identity:
         Both PEM; the key without a password.
     """
 
+    #: It speaks for itself.
+    delegation = b""
+
     def __init__(self, certificate: bytes, key: bytes) -> None:
         found = _cryptography()
         try:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedspan.engines.remote.about import differences, fedspan_version
-from fedspan.engines.remote.envelope import Opened
+from fedspan.engines.remote.envelope import MISREAD, Opened
 from fedspan.engines.remote.post import Answer, Post
+from fedspan.engines.remote.transport import Lost
 from fedspan.federation import SecureSum
 
 #: Seconds, and bytes, for messages that run nothing.
@@ -42,10 +43,19 @@ class Meeting:
     post : Post
     secure : SecureSum or None
         Sites are to know each other's keys, for runs of secure sums.
+    any_version : bool
+        Do not object to sites of another version of fedspan.
+
+    Attributes
+    ----------
+    about : dict of About, by site
+    silent : dict of str, by site
+        Why others have said nothing.
     """
 
     def __init__(self, post: Post, secure: SecureSum | None, any_version: bool) -> None:
         self.about: dict[str, About] = {}
+        self.silent: dict[str, str] = {}
         self._post = post
         self._secure = secure
         self._any_version = any_version
@@ -56,8 +66,10 @@ class Meeting:
         """Ask sites what they are; say in a warning what may change the last bits of a result."""
         for site, answer in self._post.send("hello", "", {}, {}, sites, deadline, CONTROL_BYTES).items():
             self.about.pop(site, None)
+            self.silent.pop(site, None)
             about = _read(answer)
-            if about is None:
+            if isinstance(about, str):
+                self.silent[site] = about
                 continue
             self.about[site] = about
             others = differences(about.environment)
@@ -98,9 +110,12 @@ class Meeting:
         return self._strangers.get(site, "")
 
 
-def _read(answer: Answer) -> About | None:
-    if not isinstance(answer, Opened) or answer.head["kind"] != "about":
-        return None
+def _read(answer: Answer) -> About | str:
+    """Return what a site says of itself, or why there is nothing."""
+    if not isinstance(answer, Opened):
+        return answer.reason if isinstance(answer, Lost) else str(answer)
+    if answer.head["kind"] != "about":
+        return str(answer.head.get("why"))[:1000]
     try:
         told = json.loads(bytes(answer.parts["about"]))
         return About(
@@ -112,5 +127,5 @@ def _read(answer: Answer) -> About | None:
             introduction=bytes(answer.parts["introduction"]),
             instance=str(answer.head["instance"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
+    except MISREAD:
+        return "the answer does not say all that it must"

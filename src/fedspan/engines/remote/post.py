@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fedspan.engines.remote.about import fedspan_version
-from fedspan.engines.remote.envelope import Opened, Sealed, open_sealed, texts
-from fedspan.engines.remote.identity import Authority, Identity, Who
+from fedspan.engines.remote.delegation import Sender
+from fedspan.engines.remote.envelope import MISREAD, Opened, Sealed, open_sealed, texts
+from fedspan.engines.remote.identity import Authority, Who
 from fedspan.engines.remote.transport import Lost, Transport
 from fedspan.errors import MessageError
 from fedspan.wire import Message
@@ -26,7 +27,7 @@ class Post:
     """
 
     def __init__(
-        self, transport: Transport, identity: Identity, authority: Authority, lost: Callable[[str, str], None]
+        self, transport: Transport, identity: Sender, authority: Authority, lost: Callable[[str, str], None]
     ) -> None:
         self._transport = transport
         self._identity = identity
@@ -90,6 +91,8 @@ class Post:
             head = opened.head
             if opened.who != Who(site) or head["site"] != site:
                 raise MessageError(f"the answer is signed by {opened.who.name!r}, not by {site!r}")
+            if not all(isinstance(head[name], str) for name in ("kind", "instance")):
+                raise MessageError("the answer does not say what it is")
             if head["request"] != request:
                 raise MessageError("stale: the answer is to another request")
             for name in ("run", "number", "part"):
@@ -97,6 +100,6 @@ class Post:
                     raise MessageError(f"stale: the answer is to another {name}, {str(head.get(name))[:100]!r}")
         except MessageError as error:
             return error
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except MISREAD:
             return MessageError("the answer does not say all that it must")
         return opened

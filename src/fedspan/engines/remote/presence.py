@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from time import monotonic, sleep
 
 from fedspan.engines.remote.transport import Transport
 
@@ -42,7 +42,7 @@ class Presence:
         """Return which of the sites are away, with the reason, after a look at those that may have come back."""
         gone = [site for site in sites if site in self._away]
         if gone:
-            now, online = time.monotonic(), self._transport.online()
+            now, online = monotonic(), self._transport.online()
             due = [site for site in gone if site in online and now >= self._away[site].next_probe]
             if due:
                 self._look_for(due, now)
@@ -50,20 +50,20 @@ class Presence:
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Wait until one of the sites is there, at most so long."""
-        until = time.monotonic() + seconds
+        until = monotonic() + seconds
         pause, longest = _PAUSES
         while len(self.away(sites)) == len(sites):
-            left = until - time.monotonic()
+            left = until - monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(pause, left))
+            sleep(min(pause, left))
             pause = min(1.5 * pause, longest)
         return True
 
     def _look_for(self, sites: list[str], began: float) -> None:
         for site in self._probe(sites, _PROBE):
             del self._away[site]
-        now = time.monotonic()
+        now = monotonic()
         for site in sites:
             if site in self._away:
                 self._away[site].next_probe = now + 9 * (now - began)

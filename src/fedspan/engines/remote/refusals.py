@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedspan.engines.remote.envelope import MISREAD
 from fedspan.engines.remote.site_store import StaleError
 from fedspan.errors import (
     BudgetError,
@@ -15,7 +16,6 @@ from fedspan.errors import (
 from fedspan.wire import Message
 
 _REFUSALS = (BudgetError, LedgerError, MessageError, PolicyError, StaleError, UnknownStepError)
-_MISREAD = (AttributeError, KeyError, TypeError, ValueError)
 
 
 class BusyError(FedspanError):
@@ -38,7 +38,7 @@ def refusal(error: Exception) -> Message:
     if isinstance(error, FedspanError):
         why = str(error)
         kind = "refused" if isinstance(error, _REFUSALS) else "failed"
-    elif isinstance(error, _MISREAD):
+    elif isinstance(error, MISREAD):
         why, kind = "the request does not say all that it must, or not as it must", "refused"
     else:
         why = f"the site failed with {type(error).__name__}: its owner's log may say more"

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedspan.engines.remote.envelope import as_array
 from fedspan.errors import FedspanError, MessageError
 from fedspan.federation.call import Delivery
 from fedspan.federation.kept import Identified, Kept
 from fedspan.federation.state import Changes
-from fedspan.wire import Message, declared_size, decode, encode
+from fedspan.wire import Message, as_array, declared_size, decode, encode
 
 #: A file is written anew when it is so many times as large as what it says, and no smaller than this.
 _GROWTH, _LEAST_GROWN = 3, 2**26

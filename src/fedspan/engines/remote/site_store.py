@@ -15,6 +15,7 @@ from fedspan.federation.call import Call, Delivery
 from fedspan.federation.kept import Kept
 
 _DAY = 86400.0
+_MOST_OPEN = 32
 
 
 class SiteStore:
@@ -35,6 +36,7 @@ class SiteStore:
         self.keep_days = keep_days
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
             self._lock = os.open(self.folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise InputError(f"the site's folder {str(folder)!r} cannot be used: {error.strerror}") from None
@@ -43,8 +45,10 @@ class SiteStore:
         self.remove_old()
 
     def run(self, run: str) -> RunFile:
-        """Return what is kept of a run."""
+        """Return what is kept of a run; of runs that nobody goes on with for a while, only on the disk."""
         if run not in self._open:
+            while len(self._open) >= _MOST_OPEN:
+                self.drop(next(iter(self._open)))
             self._open[run] = RunFile(self.folder / f"{blake2b(run.encode(), digest_size=16).hexdigest()}.run")
         return self._open[run]
 
@@ -65,11 +69,6 @@ class SiteStore:
                 file.write(secrets.token_bytes(32))
             os.replace(beside, path)
         return path.read_bytes()
-
-    def end(self, run: str) -> None:
-        """Forget a run, but not that it is over."""
-        self.run(run).end()
-        self.drop(run)
 
     def remove_old(self) -> None:
         """Remove what nobody has gone on with for long."""

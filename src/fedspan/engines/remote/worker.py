@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from fedspan.engines.remote.envelope import Opened, Sealed, head_digest, open_se
 from fedspan.engines.remote.identity import Authority, Identity, Who
 from fedspan.engines.remote.introduction import Introductions
 from fedspan.engines.remote.refusals import BusyError, StepError, refusal
+from fedspan.engines.remote.run_file import RunFile
 from fedspan.engines.remote.site_store import SiteStore
 from fedspan.engines.threads import PinnedThreads
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
@@ -29,6 +30,7 @@ from fedspan.wire import DEFAULT_MAX_BYTES, Message
 
 #: Roles that may run protocols. Whoever has any role may ask what a site is.
 ROLES = ("project_admin", "lead")
+_MOST_THREADS = 1024
 
 
 class SiteWorker:
@@ -122,23 +124,20 @@ class SiteWorker:
             return self._perform(opened)
 
     def _perform(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
-        head, store = opened.head, self.store
-        run = self._checked_run(opened)
-        file = store.run(run)
+        head, file = opened.head, self._checked_run(opened)
         ask = self._asks.of(opened, first=file.kept.pending_number is None)
         if self.guard is not None:
             self.guard.admit(ask)
         call, payload, after = site_call(opened, self.site.name)
+        self._set_threads(int(head["threads"]))
+        vault = self.host.vault
+        vault.sums_only, vault.least = file.least > 0, max(2, file.least)
         try:
-            self._set_threads(int(head["threads"]))
-            vault = self.host.vault
-            vault.sums_only, vault.least = file.least > 0, max(2, file.least)
             delivery = self.host.perform(call, payload, after)
-        except BaseException as error:
-            self.host.drop(run)
-            store.drop(run)
-            if isinstance(error, FedspanError) or not isinstance(error, Exception):
-                raise
+        except FedspanError:
+            raise
+        except (Exception, SystemExit) as error:
+            self.store.drop(call.run)  # what is on the disk counts
             raise StepError(call.step.name, error) from None
         return self._reply(ask, delivery, int(head["max_bytes"]))
 
@@ -165,8 +164,7 @@ class SiteWorker:
         """Learn the keys of the other sites, for the secure sums of a run, and answer it by such sums only."""
         self._check_role(opened.who, "introduce anybody")
         with self._alone(opened.head, "an introduction"):
-            run = self._checked_run(opened)
-            file = self.store.run(run)
+            file = self._checked_run(opened)
             least = int(opened.head["least"])
             if least < max(2, file.least):
                 raise PolicyError(f"the sums of this run are over at least {max(2, file.least)} sites, not {least}")
@@ -176,9 +174,9 @@ class SiteWorker:
 
     def _end(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
         with self._alone(opened.head, "the end of a run"):
-            run = self._checked_run(opened, over=True)
-            self.host.forget(run)
-            self.store.end(run)
+            self._checked_run(opened, over=True).end()
+            self.host.forget(opened.head["run"])
+            self.store.drop(opened.head["run"])
             self.store.remove_old()
         return {"kind": "done"}, {}
 
@@ -192,6 +190,11 @@ class SiteWorker:
         try:
             self._busy = what
             yield
+        except FedspanError:
+            raise
+        except BaseException:
+            self.store.drop(str(head["run"]))
+            raise
         finally:
             self._busy = ""
             self._lock.release()
@@ -209,8 +212,8 @@ class SiteWorker:
         if theirs != mine and not self.any_version and opened.head["kind"] != "hello":
             raise PolicyError(f"this site runs fedspan {mine}, and the request comes from fedspan {theirs}")
 
-    def _checked_run(self, opened: Opened, over: bool = False) -> str:
-        """Return the run of a request, if it is the sender's, on the same data, and the request is a new one."""
+    def _checked_run(self, opened: Opened, over: bool = False) -> RunFile:
+        """Return what is kept of a request's run, if it is the sender's, on the same data, and the request is new."""
         run, serial = checked_run(opened.head), int(opened.head["serial"])
         file = self.store.run(run)
         self.store.check_serial(run, serial)
@@ -223,10 +226,12 @@ class SiteWorker:
         if file.is_new:
             file.begin(opened.who.name, self.fingerprint)
         file.see(serial)
-        return run
+        return file
 
     def _set_threads(self, number: int) -> None:
         """Fix the number of BLAS threads to the run's: it decides the last bits of a result."""
+        if not 1 <= number <= _MOST_THREADS:
+            raise MessageError(f"a run has from 1 to {_MOST_THREADS} threads, not {number}")
         if self._threads is None or self._threads[0] != number:
             if self._threads is not None:
                 self._threads[1].release()
@@ -234,7 +239,8 @@ class SiteWorker:
 
     def _note(self, ask: Ask, why: str) -> None:
         if self.guard is not None:
-            self.guard.refused(ask, why)
+            with suppress(Exception):  # it is refused anyway
+                self.guard.refused(ask, why)
 
     def _response(self, request: str, head: Message, told: Message, parts: dict[str, bytes] | None = None) -> bytes:
         bound: dict[str, Any] = {name: head[name] for name in ("run", "number", "part") if name in head}

@@ -9,8 +9,11 @@ by landmark coordinates; landmarks are learned in the same way for both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
 
 from fedspan.reproduce.fed_tsne.clusters import clusters_table
 from fedspan.reproduce.fed_tsne.convergence import convergence
@@ -25,11 +28,14 @@ from fedspan.reproduce.fed_tsne.tables import (
     PRIVATE,
     Found,
     Setting,
+    centralised,
+    federated,
+    map_pictures,
     map_tables,
-    measured,
 )
 from fedspan.reproduce.fed_tsne.words import words
-from fedspan.reproduce.results import Results
+from fedspan.reproduce.results import Part, Results
+from fedspan.reproduce.side_by_side import jobs
 
 
 @dataclass(frozen=True)
@@ -85,25 +91,78 @@ def run(quick: bool = False) -> Results:
     return run_plan(QUICK if quick else FULL)
 
 
-def run_plan(plan: Plan) -> Results:
-    """Run what a plan says."""
+def run_plan(plan: Plan, processes: int | None = None) -> Results:
+    """Run what a plan says, independent parts side by side on so many processes (default: one for each core)."""
     results = Results(
         "Federated t-SNE, UMAP and spectral clustering",
         "FedDL, Fed-tSNE, Fed-UMAP and Fed-SpeClust (Qiao, Ding and Fan, 2025) beside centralised maps, with the "
         "epsilon that each noisy row really has, and what the coordinator can rebuild of the rows.",
     )
-    found: dict[str, Found] = {}
-    for data, (n, settings) in plan.maps.items():
-        rows = LOADERS[data](n)
-        found[data] = measured(rows, settings, plan.faces, plan.rounds)
-        results.parts.extend(map_tables(data, rows, found[data], plan.rounds))
-    swept = LOADERS[plan.swept[0]](plan.swept[1])
-    few, pooled = swept.with_landmarks(plan.landmarks_of_noise), Pooled(swept.X)
-    results.parts.append(by_sites(few, pooled, plan.sites, plan.rounds))
-    results.parts.append(by_noise(few, pooled, plan.betas, plan.rounds))
-    results.parts.append(by_landmarks(swept, pooled, plan.landmarks, plan.rounds))
-    few = LOADERS[plan.convergence[0]](plan.convergence[1]).with_landmarks(plan.landmarks_of_noise)
-    results.parts.append(convergence(few, plan.rounds))
-    results.parts.append(clusters_table({name: LOADERS[name](n) for name, n in plan.clusters.items()}, plan.rounds))
+    with jobs("maps and clusters", processes) as todo:
+        pooled = {data: todo.submit(_centralised, data, n, plan.faces) for data, (n, _) in plan.maps.items()}
+        others = todo.each(_other, [(part, plan) for part in OTHERS])
+        lines = {}
+        for data, (n, settings) in plan.maps.items():
+            truth = pooled[data].result()[0]
+            lines[data] = todo.each(
+                _federated, [(data, n, truth, setting, plan.faces, plan.rounds) for setting in settings]
+            )
+        found: dict[str, Found] = {}
+        for data, futures in lines.items():
+            several = [pooled[data].result()[1], *(future.result() for future in futures)]
+            found[data] = {face: [line for one in several for line in one.get(face, [])] for face in plan.faces}
+            rows = LOADERS[data](plan.maps[data][0])
+            results.parts.extend(map_tables(data, rows, found[data], plan.rounds))
+            results.parts.append(map_pictures(rows, found[data]))
+        results.parts.extend(future.result() for future in others)
     results.parts.append(words(found))
     return results
+
+
+# The jobs: each loads its own rows, which are more to send than to read.
+
+
+def _centralised(data: str, n: int, faces: Sequence[str]) -> tuple[NDArray[Any], Found]:
+    return centralised(LOADERS[data](n), faces)
+
+
+def _federated(data: str, n: int, truth: NDArray[Any], setting: Setting, faces: Sequence[str], rounds: int) -> Found:
+    return federated(LOADERS[data](n), truth, setting, faces, rounds)
+
+
+def _other(part: str, plan: Plan) -> Part:
+    return OTHERS[part](plan)
+
+
+def _by_sites(plan: Plan) -> Part:
+    swept = LOADERS[plan.swept[0]](plan.swept[1]).with_landmarks(plan.landmarks_of_noise)
+    return by_sites(swept, Pooled(swept.X), plan.sites, plan.rounds)
+
+
+def _by_noise(plan: Plan) -> Part:
+    swept = LOADERS[plan.swept[0]](plan.swept[1]).with_landmarks(plan.landmarks_of_noise)
+    return by_noise(swept, Pooled(swept.X), plan.betas, plan.rounds)
+
+
+def _by_landmarks(plan: Plan) -> Part:
+    swept = LOADERS[plan.swept[0]](plan.swept[1])
+    return by_landmarks(swept, Pooled(swept.X), plan.landmarks, plan.rounds)
+
+
+def _convergence(plan: Plan) -> Part:
+    rows = LOADERS[plan.convergence[0]](plan.convergence[1]).with_landmarks(plan.landmarks_of_noise)
+    return convergence(rows, plan.rounds)
+
+
+def _clusters(plan: Plan) -> Part:
+    return clusters_table({name: LOADERS[name](n) for name, n in plan.clusters.items()}, plan.rounds)
+
+
+#: Tables and figures that need no maps of whole sets, in the order of the page.
+OTHERS: dict[str, Callable[[Plan], Part]] = {
+    "sites": _by_sites,
+    "noise": _by_noise,
+    "landmarks": _by_landmarks,
+    "convergence": _convergence,
+    "clusters": _clusters,
+}

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import track
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedspan.estimators.spectral import graph_eigenvectors, spectral_clusters
@@ -73,7 +72,7 @@ def clusters_table(sets: Mapping[str, Rows], rounds: int = 50) -> Table:
         theirs = CLUSTERS.get(data, {})
         pooled = [_scores(rows, pooled_clusters(rows.X, rows.n_classes, affinity)) for affinity in AFFINITIES]
         lines.append(_line(f"{data}: pooled", pooled, theirs.get((None, False)), ""))
-        for split, privacy in track(ways, description=f"clusters of {rows.name}"):
+        for split, privacy in ways:
             found = learned(rows, rows.iid() if split == "IID" else rows.by_class(), privacy, rounds=rounds)
             scores = [_scores(rows, federated_clusters(found, affinity)) for affinity in AFFINITIES]
             beside_it = None if privacy is GUARANTEED else theirs.get((split, privacy is not None))

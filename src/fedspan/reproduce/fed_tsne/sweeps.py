@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.progress import track
-
 from fedspan.privacy import PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
 from fedspan.reproduce.fed_tsne.layouts import Pooled
@@ -25,7 +23,7 @@ def by_sites(rows: Rows, pooled: Pooled, counts: Mapping[str, Sequence[int]], ro
     theirs = SITES if rows.name == "MNIST" else {}
     compared = " In brackets: the paper's values, of 40,000 rows (Tables 3 and 4)." if theirs else ""
     todo = [(split, n, noise) for split, ns in counts.items() for n in ns for noise in (False, True)]
-    for split, n, noise in track(todo, description="sites"):
+    for split, n, noise in todo:
         sites = rows.by_class(n) if split == "by class" else rows.iid(n)
         found = learned(rows, sites, PAPER_NOISE if noise else None, rounds=rounds)
         map_ = _quality(found, "paper", pooled)
@@ -44,7 +42,7 @@ def by_sites(rows: Rows, pooled: Pooled, counts: Mapping[str, Sequence[int]], ro
 def by_landmarks(rows: Rows, pooled: Pooled, counts: Sequence[int], rounds: int = 50) -> Table:
     """Return use against leak by number of landmarks, for both forms of distance."""
     lines = []
-    for n_y in track(counts, description="landmarks"):
+    for n_y in counts:
         found = learned(rows, rows.by_class(), n_landmarks=n_y, rounds=rounds)
         ours, theirs = (_quality(found, method, pooled) for method in ("coordinates", "paper"))
         cells = [beside(value, None) for q in (ours, theirs) for value in (q.accuracy[1], q.preserved[1])]
@@ -62,7 +60,7 @@ def by_noise(rows: Rows, pooled: Pooled, betas: Sequence[float], rounds: int = 5
     lines = []
     kinds: dict[str, Mechanism | None] = {f"beta {beta:g}": PaperNoise(beta, DELTA) if beta else None for beta in betas}
     kinds["guaranteed"] = GUARANTEED
-    for name, privacy in track(kinds.items(), description="noise", total=len(kinds)):
+    for name, privacy in kinds.items():
         found = learned(rows, rows.by_class(), privacy, rounds=rounds)
         ours, theirs = (_quality(found, method, pooled) for method in ("coordinates", "paper"))
         cells = [beside(value, None) for q in (ours, theirs) for value in (q.accuracy[1], q.preserved[1])]

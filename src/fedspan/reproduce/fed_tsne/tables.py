@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from rich.progress import track
+from numpy.typing import NDArray
 
 from fedspan.privacy.mechanisms import Mechanism
 from fedspan.reproduce.fed_tsne.layouts import Pooled
 from fedspan.reproduce.fed_tsne.leak import HEADS, Leak, leak
-from fedspan.reproduce.fed_tsne.measures import NAMES, Quality, quality
+from fedspan.reproduce.fed_tsne.measures import NAMES, NEIGHBORS, Quality, quality
 from fedspan.reproduce.fed_tsne.paper import MAPS, beside
 from fedspan.reproduce.fed_tsne.rows import Rows
 from fedspan.reproduce.fed_tsne.variants import DELTA, GUARANTEED, PAPER_NOISE, epsilon_words, learned, noise_words
-from fedspan.reproduce.parts import Table
+from fedspan.reproduce.parts import Maps, Table
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ NOISY_IID = Setting("IID", PAPER_NOISE, ("paper", "coordinates"))
 NOISY = Setting("one class", PAPER_NOISE, ("paper", "coordinates"))
 PRIVATE = Setting("one class", GUARANTEED, ("coordinates",))
 
+#: Rows of a map that are drawn.
+MOST_DRAWN = 2500
 _WAYS = {"paper": "paper's form", "coordinates": "ours"}
 
 
@@ -54,6 +56,7 @@ class Line:
     setting: Setting | None
     method: str
     quality: Quality
+    places: NDArray[Any]
     epsilon: float = np.inf
     leak: Leak | None = None
 
@@ -82,20 +85,23 @@ class Line:
 Found = dict[str, list[Line]]
 
 
-def measured(rows: Rows, settings: Sequence[Setting], faces: Sequence[str], rounds: int = 50) -> Found:
-    """Make and measure all maps of a data set: lines by face."""
+def centralised(rows: Rows, faces: Sequence[str]) -> tuple[NDArray[Any], Found]:
+    """Return the true neighbours (n, 50) of all rows, and maps of the pooled rows: a line for each face."""
     pooled = Pooled(rows.X)
-    found: Found = {face: [] for face in faces}
-    for face, Z in pooled.maps(faces).items():
-        found[face].append(Line(None, "", quality(Z, rows.y, pooled.indices)))
-    for setting in track(settings, description=f"maps of {rows.name}"):
-        sites = rows.iid() if setting.split == "IID" else rows.by_class()
-        fitted = learned(rows, sites, setting.privacy, rounds=rounds)
-        leaked = leak(fitted)
-        for method in setting.methods:
-            for face, Z in fitted.maps(method, [face for face in setting.faces if face in faces]).items():
-                line = Line(setting, method, quality(Z, rows.y, pooled.indices), fitted.epsilon, leaked)
-                found[face].append(line)
+    maps = pooled.maps(faces).items()
+    lines = {face: [Line(None, "", quality(Z, rows.y, pooled.indices), Z)] for face, Z in maps}
+    return pooled.indices[:, : max(NEIGHBORS)], lines
+
+
+def federated(rows: Rows, truth: NDArray[Any], setting: Setting, faces: Sequence[str], rounds: int = 50) -> Found:
+    """Return maps of a setting, measured against true neighbours: lines by face."""
+    found: Found = {face: [] for face in faces if face in setting.faces}
+    sites = rows.iid() if setting.split == "IID" else rows.by_class()
+    fitted = learned(rows, sites, setting.privacy, rounds=rounds)
+    leaked = leak(fitted)
+    for method in setting.methods:
+        for face, Z in fitted.maps(method, found).items():
+            found[face].append(Line(setting, method, quality(Z, rows.y, truth), Z, fitted.epsilon, leaked))
     return found
 
 
@@ -113,11 +119,29 @@ def map_tables(data: str, rows: Rows, found: Found, rounds: int = 50) -> list[Ta
     ]
 
 
+def map_pictures(rows: Rows, found: Found) -> Maps:
+    """Return the maps themselves, those with noise left out: every so many rows of a large set."""
+    some = slice(None, None, -(-len(rows.X) // MOST_DRAWN))
+    shown = {
+        f"{face}, {line.name()}": np.round(line.places[some], 3)
+        for face, lines in found.items()
+        for line in lines
+        if line.setting is None or line.setting.privacy is None
+    }
+    return Maps(
+        f"{rows.name}: the maps",
+        rows.y[some],
+        shown,
+        "Coloured by class, which no map was told; turned as the layout left them. Without noise.",
+    )
+
+
 def _remark(rows: Rows, rounds: int, compared: bool) -> str:
     theirs = " In brackets: the paper's values, of 40,000 rows and over its runs." if compared else ""
     return (
         f"{rows.n_landmarks} landmarks, {rounds} rounds, ten sites where rows are split at random (IID) and one for "
-        f"each class otherwise; one run, seed 0.{theirs} CA: leave-one-out accuracy on the map; NPA: share of the "
+        f"each class otherwise (without noise the landmarks are those of the pooled rows whatever the split, so that "
+        f"one split stands for all); one run, seed 0.{theirs} CA: leave-one-out accuracy on the map; NPA: share of the "
         "true neighbours kept; NMI, SC: of k-means on the map (SC of at most 4,000 rows). Epsilon: of the landmarks "
         f"alone, worst site, delta {DELTA:g}; it does not cover the posted distances. Leak: rows rebuilt from these."
     )

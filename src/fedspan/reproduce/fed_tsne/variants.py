@@ -84,5 +84,5 @@ def noise_words(privacy: Mechanism | None) -> str:
 def learned(rows: Rows, sites: Array, privacy: Mechanism | None = None, *, seed: int = 0, **settings: Any) -> Learned:
     """Learn landmarks from rows at sites, with the defaults of `FedLandmarks` unless `settings` say otherwise."""
     settings = {"n_landmarks": rows.n_landmarks, **settings}
-    fed = federate(rows.X, sites=sites, n_jobs=2)
+    fed = federate(rows.X, sites=sites)
     return Learned(rows, FedLandmarks(**settings, privacy=privacy, random_state=seed).fit(fed))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fedspan.privacy import PaperNoise
 from fedspan.reproduce.fed_tsne.tables import Found, Line, differences
-from fedspan.reproduce.fed_tsne.variants import PAPER_NOISE, epsilon_words
+from fedspan.reproduce.fed_tsne.variants import epsilon_words
 from fedspan.reproduce.parts import Words
 
 
@@ -20,7 +21,7 @@ def words(found: Mapping[str, Found]) -> Words:
                 f"landmark coordinates, by {theirs[0]:.3f} and {theirs[1]:.3f} with the paper's form."
             )
     lines = [line for faces in found.values() for several in faces.values() for line in several]
-    noisy = [line for line in lines if line.setting is not None and line.setting.privacy is PAPER_NOISE]
+    noisy = [line for line in lines if line.setting is not None and isinstance(line.setting.privacy, PaperNoise)]
     return Words(
         "What the numbers say",
         [

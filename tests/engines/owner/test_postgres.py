@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psycopg
 import pytest
 
+from fedspan.cli import main
 from fedspan.datasets.tables import SqlSource
 from fedspan.datasets.tables.secret import Secret
 from fedspan.engines.owner import read_owned_site
@@ -95,7 +97,8 @@ def test_signs_of_other_languages_in_a_query_mean_nothing(sql_site):
 
 
 def test_the_session_is_read_only(sql_site, visits):
-    for query in ("DELETE FROM visits RETURNING id", "SELECT 1 AS a; DROP TABLE visits", "DROP TABLE visits"):
+    spoil = ("SELECT 1 AS a; DROP TABLE visits", "SELECT 1 AS a; COMMIT; DELETE FROM visits; BEGIN")
+    for query in ("DELETE FROM visits RETURNING id", *spoil, "DROP TABLE visits"):
         with pytest.raises(InputError, match=r"fails: |read-only|returns no rows"):
             read_owned_site(sql_site(query))
     visits.execute("CREATE OR REPLACE FUNCTION spoil() RETURNS int LANGUAGE sql AS 'DELETE FROM visits RETURNING id'")
@@ -155,7 +158,8 @@ def forms(password):
         ("wrong database", 'database "nowhere" does not exist'),
         ("wrong host", "fails: "),
         ("wrong option", "fails: "),
-        ("error with the DSN", "fails: "),
+        ("error with the DSN", "fails: cannot reach"),
+        ("another error with the DSN", "fails: a value, or the driver, makes RuntimeError"),
         ("wrong statement", "syntax error"),
     ],
 )
@@ -176,10 +180,11 @@ def test_a_password_is_in_no_error(case, said, where, write_site, visits, monkey
         (tmp_path / "secret").write_text(f"{password}\n")
         (tmp_path / "secret").chmod(0o600)
         data += 'password_file = "secret"\n'
-    if case == "error with the DSN":
+    if case.endswith("error with the DSN"):
+        kind = RuntimeError if case.startswith("another") else psycopg.OperationalError
 
         def fail(*given, **named):
-            raise RuntimeError(f"cannot reach {given} {named} {visits.url(password)} password={password}")
+            raise kind(f"cannot reach {given} {named} {visits.url(password)} password={password}")
 
         monkeypatch.setattr("psycopg.connect", fail)
     path = write_site(data)
@@ -189,6 +194,21 @@ def test_a_password_is_in_no_error(case, said, where, write_site, visits, monkey
     assert said in str(caught.value)
     everything = [shown_of(caught.value), caplog.text, *capfd.readouterr()]
     assert not [form for form in forms(password) if any(form in text for text in everything)]
+
+
+def test_a_check_shows_no_password(visits, write_site, capfd):
+    path = write_site(f'url = "{visits.url("wr0ng/pass:&=%")}"\nquery = "SELECT 1 AS a"')
+    path.chmod(0o600)
+    assert main(["site", "check", str(path)]) == 1
+    shown = "".join(capfd.readouterr())
+    assert "password authentication failed" in shown
+    assert not [form for form in forms("wr0ng/pass:&=%") if form in shown]
+    path = write_site(f'url = "{visits.url(PASSWORD)}"\nquery = "SELECT i AS a FROM generate_series(1, 20) i"')
+    path.chmod(0o600)
+    assert main(["site", "check", str(path)]) == 0
+    shown = "".join(capfd.readouterr())
+    assert "20 rows of the query on PostgreSQL 127.0.0.1/postgres" in shown
+    assert not [form for form in forms(PASSWORD) if form in shown]
 
 
 @pytest.mark.parametrize("more", ["columns = 3", "wrong = 1", 'where = "a <"', 'password_env = "HOME"', "timeout = 0"])

@@ -118,7 +118,7 @@ class SqlSource:
         if self._sqlite:
             engine = sql.create_engine("sqlite://", creator=self._open_file, poolclass=sql.NullPool)
         else:
-            options = f"-c default_transaction_read_only=on -c statement_timeout={max(1, round(seconds * 1000))}"
+            options = f"-c statement_timeout={max(1, round(seconds * 1000))}"
             waiting = {"connect_timeout": max(2, min(_CONNECT_SECONDS, round(seconds))), "options": options}
             engine = sql.create_engine(
                 self._url.reveal(), poolclass=sql.NullPool, hide_parameters=True, connect_args=waiting
@@ -144,6 +144,10 @@ class SqlSource:
 
     def _said(self, error: Exception) -> str:
         """Return what a driver says, in one line, without secrets and without values of cells."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        if not isinstance(error, SQLAlchemyError):  # of what became of a value on the way, which it may name
+            return f"a value, or the driver, makes {type(error).__name__}"
         told = getattr(error, "orig", None) or error
         state = getattr(told, "sqlstate", None)
         if isinstance(state, str) and state[:2] in ("22", "23"):  # about a value, which the sentence may name

@@ -59,9 +59,9 @@ class _Known:
             raise ValueError("the line before it is another one than when it was written")
         day, who, outcome = str(entry["when"])[:10], str(entry["who"]), entry["outcome"]
         run, call = str(entry["run"]), int(entry["call"])
-        if day > self.day:
+        if day != self.day:
             self.day, self.rounds = day, {}
-        if outcome != "refused" and day == self.day:
+        if outcome != "refused":
             self.rounds.setdefault(who, Rounds()).add(run, call, int(entry["part"]))
         self.chain = _digest_of(line)
         self.lines += 1

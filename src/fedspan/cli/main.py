@@ -53,6 +53,8 @@ A study:
     run_deadline = 86400.0            # seconds for a whole run
     quorum = "majority"               # or "all", a count, a fraction
 
+With --kit there is no [data], n_jobs or wire: the data are where the sites of the federation have them.
+
 An NPZ file holds X (rows x columns) and optionally feature_names, label and, in a file for all sites, site.
 
 Written to the output folder: model.fedspan (and one file for each preprocessing step), report.html, summary.json,
@@ -117,6 +119,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
     run.add_argument("--out", type=Path, metavar="FOLDER", help="output folder, instead of the study's own")
+    run.add_argument(
+        "--kit", type=Path, metavar="KIT", help="a user's kit: run it at the sites of a real federation, on their data"
+    )
     run.add_argument("--resume", action="store_true", help="continue in a used output folder where the run stopped")
     run.set_defaults(command=_run)
 
@@ -205,5 +210,6 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedspan.cli.run import run_study
     from fedspan.cli.study import read_study
 
-    run_study(read_study(arguments.study, arguments.out), resume=arguments.resume)
+    study = read_study(arguments.study, arguments.out, at_sites=arguments.kit is not None)
+    run_study(study, resume=arguments.resume, kit=arguments.kit)
     return 0

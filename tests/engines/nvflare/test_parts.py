@@ -108,7 +108,10 @@ def test_the_socket_of_a_deep_kit_is_named_from_here(tmp_path, monkeypatch):
 
 
 def test_the_screen_tells_events_and_not_the_log():
-    assert event_of("Client: New client north@10.0.0.7 joined. Sent token: x", logging.INFO) == "north joined from 10.0.0.7"
+    assert (
+        event_of("Client: New client north@10.0.0.7 joined. Sent token: x", logging.INFO)
+        == "north joined from 10.0.0.7"
+    )
     assert event_of("conn_manager: Connection [CN00002] is created", logging.INFO) is None
     assert event_of("first line\nsecond", logging.CRITICAL) == "first line"
 

@@ -112,7 +112,9 @@ def test_init_says_when_it_ends_and_writes_nothing_over(kits, tmp_path, capsys):
 
 def test_participants_are_added_with_the_same_authority(tmp_path, capsys):
     out = tmp_path / "out"
-    main(["federation", "init", str(write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"})), "--out", str(out)])
+    main(
+        ["federation", "init", str(write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"})), "--out", str(out)]
+    )
     key = (out / "north" / "startup" / "client.key").read_bytes()
     more = write_plan(tmp_path / "b.toml", ["north", "west"], {"alice": "analyst", "carol": "viewer"})
     assert main(["federation", "init", str(more), "--out", str(out)]) == 0
@@ -125,7 +127,9 @@ def test_participants_are_added_with_the_same_authority(tmp_path, capsys):
 
 def test_a_changed_address_or_role_or_a_used_folder_is_refused(tmp_path, capsys):
     out = tmp_path / "out"
-    main(["federation", "init", str(write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"})), "--out", str(out)])
+    main(
+        ["federation", "init", str(write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"})), "--out", str(out)]
+    )
     moved = write_plan(tmp_path / "b.toml", ["north", "west"], {"alice": "analyst"}, server="127.0.0.1:9000")
     assert main(["federation", "init", str(moved), "--out", str(out)]) == 2
     assert "kits carry the address" in capsys.readouterr().err
@@ -146,7 +150,9 @@ def test_another_federations_certificate_is_not_believed(kits, tmp_path):
 
 def test_kits_are_used_for_what_they_are(kits, tmp_path, capsys):
     assert main(["coordinator", "start", str(kits / "north")]) == 2
-    assert "is the kit of the site north; 'fedspan coordinator start' needs a coordinator's kit" in capsys.readouterr().err
+    assert (
+        "is the kit of the site north; 'fedspan coordinator start' needs a coordinator's kit" in capsys.readouterr().err
+    )
     assert main(["site", "start", str(kits / "alice"), "--config", "site.toml"]) == 2
     assert "needs a site's kit" in capsys.readouterr().err
     assert main(["site", "start", str(kits / "north"), "--config", str(tmp_path / "none.toml")]) == 2

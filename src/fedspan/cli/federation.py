@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from fedspan.errors import InputError
+
+if TYPE_CHECKING:
+    from fedspan.cli.study import Study
 
 INIT_HELP = """\
 Make one kit for each participant of a federation: the coordinator, every site, every user.
@@ -65,6 +69,17 @@ def add_federation_commands(commands: Any) -> None:
     start.add_argument("kit", type=Path, metavar="KIT", help="the coordinator's kit")
     start.set_defaults(command=_coordinator)
 
+    status = commands.add_parser("status", help="how detached studies go")
+    status.add_argument("kit", type=Path, metavar="KIT", help="a user's kit")
+    status.add_argument("study", nargs="?", metavar="STUDY", help="one of them (default: all of yours)")
+    status.set_defaults(command=_studies)
+
+    fetch = commands.add_parser("fetch", help="bring the results of a detached study: models, records, report, journal")
+    fetch.add_argument("kit", type=Path, metavar="KIT", help="a user's kit")
+    fetch.add_argument("study", metavar="STUDY", help="its name, as 'fedspan status' says it")
+    fetch.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    fetch.set_defaults(command=_fetch)
+
 
 def add_site_start(parts: Any) -> None:
     """Add ``site start``."""
@@ -72,6 +87,53 @@ def add_site_start(parts: Any) -> None:
     start.add_argument("kit", type=Path, metavar="KIT", help="the site's kit")
     start.add_argument("--config", type=Path, required=True, metavar="site.toml", help="the owner's data and rules")
     start.set_defaults(command=_site)
+
+
+def run_at_sites(study: Study, arguments: argparse.Namespace) -> int:
+    """Run a study at the sites of a kit's federation: here, or detached at the coordinator."""
+    from fedspan.cli.run import run_study
+    from fedspan.engines.nvflare.connect import connect
+
+    if not arguments.detach:
+        settings = {"seed": study.seed, "policy": study.policy, "run_dir": study.output}
+        run_study(study, resume=arguments.resume, connect=lambda study: connect(arguments.kit, **settings))
+        return 0
+    if arguments.out is not None or arguments.resume:
+        raise InputError("--detach goes without --out and --resume: 'fedspan fetch' brings the results")
+    from fedspan.engines.nvflare.kit import read_kit
+    from fedspan.engines.nvflare.study_desk_talk import submit_study
+
+    name = submit_study(read_kit(arguments.kit), study.path.stem, study.text, arguments.hours)
+    print(f"study {name} is with the coordinator: 'fedspan status {arguments.kit}' says how it goes,")
+    print(f"'fedspan fetch {arguments.kit} {name} --out FOLDER' brings its results")
+    return 0
+
+
+def _studies(arguments: argparse.Namespace) -> int:
+    from fedspan.engines.nvflare.kit import read_kit
+    from fedspan.engines.nvflare.study_desk_talk import list_studies
+
+    found = list_studies(read_kit(arguments.kit))
+    if arguments.study is not None:
+        found = [about for about in found if about["study"] == arguments.study]
+        if not found:
+            raise InputError(f"there is no study {arguments.study!r} of yours at the coordinator")
+    for about in found:
+        since = datetime.datetime.fromtimestamp(about["since"]).strftime("%Y-%m-%d %H:%M")
+        why = f": {about['why']}" if about["why"] else ""
+        print(f"{about['study']}  {since}  {about['title']}  {about['state']}{why}")
+    if not found:
+        print("no detached studies of yours")
+    return 0
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from fedspan.engines.nvflare.kit import read_kit
+    from fedspan.engines.nvflare.study_desk_talk import fetch_study
+
+    fetch_study(read_kit(arguments.kit), arguments.study, arguments.out)
+    print(f"report: {arguments.out / 'report.html'}")
+    return 0
 
 
 def _init(arguments: argparse.Namespace) -> int:

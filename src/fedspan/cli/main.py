@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fedspan
-from fedspan.cli.federation import add_federation_commands, add_site_start
+from fedspan.cli.federation import add_federation_commands, add_site_start, run_at_sites
 from fedspan.cli.site import add_site_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
@@ -122,6 +122,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--kit", type=Path, metavar="KIT", help="a user's kit: run it at the sites of a real federation, on their data"
     )
+    run.add_argument("--detach", action="store_true", help="with --kit: let the coordinator run it, and fetch it later")
+    run.add_argument(
+        "--hours", type=float, default=24.0, help="with --detach: the coordinator may ask in your name so long (24)"
+    )
     run.add_argument("--resume", action="store_true", help="continue in a used output folder where the run stopped")
     run.set_defaults(command=_run)
 
@@ -211,5 +215,9 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedspan.cli.study import read_study
 
     study = read_study(arguments.study, arguments.out, at_sites=arguments.kit is not None)
-    run_study(study, resume=arguments.resume, kit=arguments.kit)
+    if arguments.kit is not None:
+        return run_at_sites(study, arguments)
+    if arguments.detach:
+        raise InputError("--detach needs --kit: a detached study runs at a real federation's coordinator")
+    run_study(study, resume=arguments.resume)
     return 0

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,18 @@ from fedspan.report import Scatter, write_report
 from fedspan.report.maps import MOST_POINTS, map_of
 
 
-def run_study(study: Study, *, resume: bool = False, kit: Path | None = None) -> Path:
+def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], Federation] | None = None) -> Path:
     """Run `study` and return its report. Nothing is written before everything is read and checked.
 
-    With a user's `kit` it runs at the sites of that kit's federation, and on their data.
+    With `connect` it runs at the sites of the federation that this returns, on their data.
     """
     output = study.output
     used = output.exists() and (not output.is_dir() or any(output.iterdir()))
     if used and not (resume and output.is_dir()):
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     models = (*study.preprocess, study.model)
-    tables: list[SiteTable] = [] if kit else list(read_tables(study.data, text=models[0].takes_text))
-    fed = _at_sites(study, kit) if kit else _embedded(study, tables)
+    tables: list[SiteTable] = [] if connect else list(read_tables(study.data, text=models[0].takes_text))
+    fed = connect(study) if connect else _embedded(study, tables)
     make_folder(output)
     if not used:
         _write(output / "study.toml", study.text)
@@ -68,12 +68,6 @@ def _embedded(study: Study, tables: Sequence[SiteTable]) -> Federation:
         policy=study.policy,
         run_dir=study.output,
     )
-
-
-def _at_sites(study: Study, kit: Path) -> Federation:
-    from fedspan.engines.nvflare.connect import connect
-
-    return connect(kit, seed=study.seed, policy=study.policy, run_dir=study.output)
 
 
 def make_folder(folder: Path) -> None:

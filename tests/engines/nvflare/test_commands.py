@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import time
+import zipfile
+
 import pytest
 
 import fedspan as fs
 from fedspan.cli import main
+from fedspan.engines.nvflare.connect import connected
+from fedspan.engines.nvflare.study_desk_talk import unzipped
+from fedspan.engines.remote.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, rows_of
 
 pytestmark = pytest.mark.xdist_group("nvflare")
@@ -68,3 +75,94 @@ def test_status_says_that_versions_differ(here, capsys, monkeypatch):
     monkeypatch.setattr(fs, "__version__", "9.9.9")
     assert main(["federation", "status", str(here.kit("alice"))]) == 0
     assert "north: runs fedspan 0.1.0, and this is fedspan 9.9.9: use one version" in capsys.readouterr().out
+
+
+def wait_for_study(here, name, state, capsys, limit=90.0):
+    until = time.monotonic() + limit
+    while True:
+        capsys.readouterr()
+        assert main(["status", str(here.kit("alice")), name]) == 0
+        line = capsys.readouterr().out.strip()
+        if state in line:
+            return line
+        assert "failed" not in line, line
+        assert time.monotonic() < until, line
+        time.sleep(0.5)
+
+
+def test_a_detached_study_survives_its_coordinator_and_is_fetched(here, way, tmp_path, capsys):
+    (tmp_path / "slowly.toml").write_text(
+        'seed = 3\n[model]\nname = "FedPCA"\nn_components = 2\nsolver = "fedpg"\nmax_rounds = 60\ntol = 1e-12\n'
+        '[federation]\nquorum = "all"\nrun_deadline = 120.0\n'
+    )
+    kit = str(here.kit("alice"))
+    assert main(["run", str(tmp_path / "slowly.toml"), "--kit", kit, "--detach", "--hours", "1"]) == 0
+    name = capsys.readouterr().out.split()[1]
+    assert main(["fetch", kit, name, "--out", str(tmp_path / "early")]) == 2
+    assert f"study {name} is " in capsys.readouterr().err
+    journal = here.kit("coordinator") / "studies" / name / "results" / "run-000" / "journal.bin"
+    until = time.monotonic() + 60.0
+    while not any(path.stat().st_size > 20_000 for path in journal.parent.glob("*")):
+        assert time.monotonic() < until, list(journal.parent.glob("*"))
+        time.sleep(0.05)
+    here.kill("coordinator")
+    here.start_coordinator()
+    line = wait_for_study(here, name, "done", capsys)
+    assert "slowly" in line
+    assert main(["fetch", kit, name, "--out", str(tmp_path / "results")]) == 0
+    fetched = {path.name for path in (tmp_path / "results").iterdir()}
+    assert {"model.fedspan", "report.html", "summary.json", "study.toml", "run-000"} <= fetched
+    fed = fs.LocalFederation([fs.Site(site, rows_of(site)) for site in SITES], seed=3)
+    embedded = fs.FedPCA(2, solver="fedpg", max_rounds=60, tol=1e-12).fit(fed)
+    assert fs.load(tmp_path / "results" / "model.fedspan").components_.tobytes() == embedded.components_.tobytes()
+
+
+def test_a_detached_study_is_its_users_alone_and_says_why_it_failed(here, tmp_path, capsys):
+    (tmp_path / "study.toml").write_text('[model]\nname = "FedPCA"\nn_components = 999\n')
+    kit = str(here.kit("alice"))
+    assert main(["run", str(tmp_path / "study.toml"), "--kit", kit, "--detach"]) == 0
+    name = capsys.readouterr().out.split()[1]
+    assert "n_components" in wait_for_study_to_fail(kit, name, capsys)
+    assert main(["fetch", str(here.kit("carol")), name, "--out", str(tmp_path / "x")]) == 2
+    assert f"carol has no study '{name}' here" in capsys.readouterr().err
+    assert main(["run", str(tmp_path / "study.toml"), "--kit", str(here.kit("bob")), "--detach"]) == 2
+    assert "'viewer', which may not run studies" in capsys.readouterr().err
+
+
+def wait_for_study_to_fail(kit, name, capsys):
+    until = time.monotonic() + 60.0
+    while True:
+        capsys.readouterr()
+        assert main(["status", kit, name]) == 0
+        line = capsys.readouterr().out.strip()
+        if "failed" in line:
+            return line
+        assert time.monotonic() < until, line
+        time.sleep(0.5)
+
+
+def test_the_coordinator_may_ask_nothing_in_its_own_name(here):
+    kit = here.kit("coordinator")
+    authority = Authority.from_kit(kit)
+    with connected(kit / "runner", Identity.from_kit(kit / "runner"), authority, 0, None, None) as fed:
+        with pytest.raises(fs.errors.QuorumError) as refused:
+            fs.FedPCA(2).fit(fed)
+        assert all("'runner', which may not run anything" in reason for reason in refused.value.failed.values())
+
+
+def test_detach_needs_a_kit_and_brings_no_results(tmp_path, capsys):
+    (tmp_path / "study.toml").write_text('[data]\nsites = {}\n[model]\nname = "FedPCA"\nn_components = 2\n')
+    assert main(["run", str(tmp_path / "study.toml"), "--detach"]) == 2
+    assert "--detach needs --kit" in capsys.readouterr().err
+    (tmp_path / "study.toml").write_text('[model]\nname = "FedPCA"\nn_components = 2\n')
+    assert main(["run", str(tmp_path / "study.toml"), "--kit", "x", "--detach", "--out", "y"]) == 2
+    assert "--detach goes without --out" in capsys.readouterr().err
+
+
+def test_an_archive_that_leaves_its_folder_is_refused(tmp_path):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("../outside", "x")
+    with pytest.raises(fs.errors.InputError, match="names a file outside its folder"):
+        unzipped(buffer.getvalue(), tmp_path / "in")
+    assert not (tmp_path / "outside").exists()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fedspan.engines.nvflare.kit import read_kit
+from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.transport import NVFlareTransport
+from fedspan.engines.remote.delegation import Sender
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.engines.remote.identity import Authority, Identity
 from fedspan.errors import FedspanError
@@ -40,13 +43,26 @@ def connect(
     RemoteFederation
         Close it, or use it in a ``with`` statement: the sites' processes for it end then.
     """
-    transport = NVFlareTransport(Path(kit))
+    needs_nvflare()
+    read_kit(kit).must_be("user", "connecting")
+    return connected(Path(kit), Identity.from_kit(Path(kit)), Authority.from_kit(Path(kit)), seed, policy, run_dir)
+
+
+def connected(
+    kit: Path,
+    sender: Sender,
+    authority: Authority,
+    seed: int,
+    policy: Policy | None,
+    run_dir: str | os.PathLike[str] | None,
+) -> RemoteFederation:
+    """Connect with `kit`, and let `sender` sign what is asked."""
+    transport = NVFlareTransport(kit)
     try:
         if not transport.wait_for(None, START_LIMIT):
             reasons = "; ".join(transport.why_not(site) for site in transport.sites)
             raise FedspanError(f"no site can be reached: {reasons}")
-        identity, authority = Identity.from_kit(Path(kit)), Authority.from_kit(Path(kit))
-        return RemoteFederation(transport, identity, authority, seed, policy, run_dir)
+        return RemoteFederation(transport, sender, authority, seed, policy, run_dir)
     except BaseException:
         transport.close()
         raise

@@ -16,6 +16,9 @@ HEARTBEAT = 2
 #: Relays at one time, of all users together: one process at the server and one at each site for each.
 MAX_JOBS = 64
 
+#: Name and role of the coordinator's own user, which no site lets run anything in its own name.
+RUNNER = "runner"
+
 _NOTHING = {
     "submit_job": "none",
     "clone_job": "none",
@@ -37,7 +40,9 @@ def authorization() -> dict[str, Any]:
         "download_job": "n:submitter",
         "app_command": "n:submitter",
     }
-    return {"format_version": "1.0", "permissions": {"analyst": {**_NOTHING, **own}, "viewer": _NOTHING}}
+    # The coordinator's own runner opens relays for detached studies; sites answer to it only in an analyst's name.
+    roles = {"analyst": {**_NOTHING, **own}, RUNNER: {**_NOTHING, **own}, "viewer": _NOTHING}
+    return {"format_version": "1.0", "permissions": roles}
 
 
 def server_resources(kit: Path) -> dict[str, Any]:
@@ -69,6 +74,7 @@ def server_resources(kit: Path) -> dict[str, Any]:
             {"id": "job_manager", "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager", "args": jobs},
             {"id": "job_store", "path": storage},
             {"id": "process_launcher", "path": launcher, "args": {}},
+            {"id": "fedspan_studies", "path": "fedspan.engines.nvflare.study_desk.StudyDesk", "args": {}},
         ],
     }
 

@@ -33,7 +33,7 @@ class Kit:
             raise InputError(f"{self.path} is the kit of the {self.kind} {self.name}; {command} needs a {kind}'s kit")
 
 
-def read_kit(path: str | Path) -> Kit:
+def read_kit(path: str | os.PathLike[str]) -> Kit:
     """Read whose kit `path` is."""
     folder = Path(path).resolve()
     file = folder / "fedspan.json"

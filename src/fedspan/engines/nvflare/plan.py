@@ -19,7 +19,7 @@ ROLES = ("analyst", "viewer")
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
-_TAKEN = {COORDINATOR, "server", "admin", "all", "authority"}
+_TAKEN = {COORDINATOR, "server", "admin", "all", "authority", "runner"}
 
 
 @dataclass(frozen=True)

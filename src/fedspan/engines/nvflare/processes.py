@@ -33,9 +33,12 @@ def start_coordinator(path: Path) -> int:
     kit = read_kit(path)
     kit.must_be("coordinator", "'fedspan coordinator start'")
     needs_nvflare()
+    from fedspan.engines.nvflare import study_desk
+
     for folder in (kit.path / "store" / "jobs", kit.path / "store" / "snapshots"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(kit.path / "local" / "resources.json", json.dumps(server_resources(kit.path), indent=2))
+    study_desk.home = kit.path
     _remove_old_jobs(kit)
     say(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
     _prepare()

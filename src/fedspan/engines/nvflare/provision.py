@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.nvflare.hardening import authorization, logging_settings, server_resources, site_resources
+from fedspan.engines.nvflare.hardening import RUNNER, authorization, logging_settings, server_resources, site_resources
 from fedspan.engines.nvflare.kit import Kit, new_kit, read_kit, write_kit, write_private
 from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.plan import COORDINATOR, FederationPlan
@@ -56,9 +56,15 @@ def provision(plan: FederationPlan, out: Path) -> Provisioned:
         for name in made:
             kit = new_kit(out / name, plan.name, wanted[name], name, plan.server, plan.sites, sorted(plan.users))
             _place(produced / name, kit)
+            if name == COORDINATOR:
+                runner = new_kit(out / name / RUNNER, plan.name, "user", RUNNER, plan.server, plan.sites, kit.users)
+                _place(produced / RUNNER, runner)
     for name in kept:  # who takes part has changed: the server's and the users' kits here know it at once
         old = read_kit(out / name)
         write_kit(new_kit(old.path, plan.name, wanted[name], name, plan.server, plan.sites, sorted(plan.users)))
+        if name == COORDINATOR:
+            path = old.path / RUNNER
+            write_kit(new_kit(path, plan.name, "user", RUNNER, plan.server, plan.sites, sorted(plan.users)))
     ends = _ends(out / COORDINATOR / "startup" / "rootCA.pem")
     return Provisioned(out, made, kept, ends, datetime.datetime.now(datetime.UTC))
 
@@ -96,7 +102,7 @@ def _run_provisioner(plan: FederationPlan, authority: Path, work: Path) -> Path:
         project.add_participant(Participant("server", COORDINATOR, org, server))
         for site in plan.sites:
             project.add_participant(Participant("client", site, org, {}))
-        for user, role in plan.users.items():
+        for user, role in (plan.users | {RUNNER: RUNNER}).items():
             participant = Participant("admin", f"{user}@fedspan.example", org, {"role": role})
             participant.name = participant.subject = user  # the certificate names the user as fed.toml does
             project.add_participant(participant)

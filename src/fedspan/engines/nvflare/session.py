@@ -105,23 +105,25 @@ class Session:
 
     def call(self, job: str, message: dict[str, Any], limit: float) -> dict[str, Any]:
         """Send the relay `job` a call and return its answer: bytes stay bytes, and no other command waits for it."""
+        return self._ask_cell(TOPIC, f"server.{job}", message, limit)
+
+    def _ask_cell(self, channel: str, target: str, message: Any, limit: float) -> dict[str, Any]:
         from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
         from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
-        cell, target = self._flare.api.cell, f"server.{job}"
-        reply = cell.send_request(
-            channel=TOPIC,
-            topic="call",
-            target=target,
-            request=new_cell_message({}, message),
-            timeout=limit,
-            optional=True,
+        request = new_cell_message({}, message)
+        reply = self._flare.api.cell.send_request(
+            channel=channel, topic="call", target=target, request=request, timeout=limit, optional=True
         )
         code = reply.get_header(MessageHeaderKey.RETURN_CODE)
         if code not in (None, ReturnCode.OK) or not isinstance(reply.payload, dict):
             why = reply.get_header(MessageHeaderKey.ERROR) or ""
-            raise AwayError(f"the relay gave no answer: {code} {why}".strip())
+            raise AwayError(f"the federation's server gave no answer: {code} {why}".strip())
         return dict(reply.payload)
+
+    def ask_server(self, channel: str, message: bytes, limit: float) -> dict[str, Any]:
+        """Send the server itself a message and return its answer."""
+        return self._ask_cell(channel, "server", message, limit)
 
     def status(self, job: str) -> str:
         """Return what the server's list says of `job`, such as ``FINISHED:COMPLETED``."""

@@ -16,6 +16,7 @@ from fedspan.errors import InputError
 
 if TYPE_CHECKING:
     from fedspan.cli.study import Study
+    from fedspan.federation import Federation
 
 INIT_HELP = """\
 Make one kit for each participant of a federation: the coordinator, every site, every user.
@@ -95,8 +96,11 @@ def run_at_sites(study: Study, arguments: argparse.Namespace) -> int:
     from fedspan.engines.nvflare.connect import connect
 
     if not arguments.detach:
-        settings = {"seed": study.seed, "policy": study.policy, "run_dir": study.output}
-        run_study(study, resume=arguments.resume, connect=lambda study: connect(arguments.kit, **settings))
+
+        def opened(study: Study) -> Federation:
+            return connect(arguments.kit, seed=study.seed, policy=study.policy, run_dir=study.output)
+
+        run_study(study, resume=arguments.resume, connect=opened)
         return 0
     if arguments.out is not None or arguments.resume:
         raise InputError("--detach goes without --out and --resume: 'fedspan fetch' brings the results")

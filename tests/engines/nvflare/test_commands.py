@@ -10,8 +10,9 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.connect import connected
-from fedspan.engines.nvflare.study_desk_talk import unzipped
+from fedspan.engines.nvflare.kit import read_kit
+from fedspan.engines.nvflare.study_desk_talk import submit_study, unzipped
+from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.engines.remote.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, rows_of
 
@@ -59,37 +60,36 @@ def test_a_study_for_a_kit_names_no_data_and_no_jobs(tmp_path, capsys, text, sai
     assert said in capsys.readouterr().err
 
 
-def test_status_says_who_is_online_with_what(here, capsys):
+def test_status_says_who_is_online_with_what_and_that_versions_differ(here, capsys, monkeypatch):
+    own = fs.__version__
+    monkeypatch.setattr(fs, "__version__", "9.9.9")
     assert main(["federation", "status", str(here.kit("alice"))]) == 0
     said = capsys.readouterr().out
     for name in SITES:
         line = next(line for line in said.splitlines() if line.strip().startswith(name))
-        assert line.split()[:5] == [name, "online", fs.__version__, str(len(rows_of(name))), "6"]
+        assert line.split()[:5] == [name, "online", own, str(len(rows_of(name))), "6"]
+    assert f"north: runs fedspan {own}, and this is fedspan 9.9.9: use one version" in said
     assert main(["federation", "status", str(here.kit("bob"))]) == 0
     said = capsys.readouterr().out
     assert said.count("online") >= len(SITES)
     assert "viewers see who is online" in said
 
 
-def test_status_says_that_versions_differ(here, capsys, monkeypatch):
-    monkeypatch.setattr(fs, "__version__", "9.9.9")
-    assert main(["federation", "status", str(here.kit("alice"))]) == 0
-    assert "north: runs fedspan 0.1.0, and this is fedspan 9.9.9: use one version" in capsys.readouterr().out
+def study_at(kit, name, capsys):
+    capsys.readouterr()
+    assert main(["status", kit, name]) == 0
+    return capsys.readouterr().out.strip()
 
 
-def wait_for_study(here, name, state, capsys, limit=90.0):
+def wait_for_study(kit, name, state, capsys, limit=90.0):
     until = time.monotonic() + limit
-    while True:
-        capsys.readouterr()
-        assert main(["status", str(here.kit("alice")), name]) == 0
-        line = capsys.readouterr().out.strip()
-        if state in line:
-            return line
-        assert "failed" not in line, line
+    while state not in (line := study_at(kit, name, capsys)):
         assert time.monotonic() < until, line
-        time.sleep(0.5)
+        time.sleep(1.0)
+    return line
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_detached_study_survives_its_coordinator_and_is_fetched(here, way, tmp_path, capsys):
     (tmp_path / "slowly.toml").write_text(
         'seed = 3\n[model]\nname = "FedPCA"\nn_components = 2\nsolver = "fedpg"\nmax_rounds = 60\ntol = 1e-12\n'
@@ -107,7 +107,7 @@ def test_a_detached_study_survives_its_coordinator_and_is_fetched(here, way, tmp
         time.sleep(0.05)
     here.kill("coordinator")
     here.start_coordinator()
-    line = wait_for_study(here, name, "done", capsys)
+    line = wait_for_study(kit, name, "done", capsys)
     assert "slowly" in line
     assert main(["fetch", kit, name, "--out", str(tmp_path / "results")]) == 0
     fetched = {path.name for path in (tmp_path / "results").iterdir()}
@@ -118,36 +118,21 @@ def test_a_detached_study_survives_its_coordinator_and_is_fetched(here, way, tmp
 
 
 def test_a_detached_study_is_its_users_alone_and_says_why_it_failed(here, tmp_path, capsys):
-    (tmp_path / "study.toml").write_text('[model]\nname = "FedPCA"\nn_components = 999\n')
     kit = str(here.kit("alice"))
-    assert main(["run", str(tmp_path / "study.toml"), "--kit", kit, "--detach"]) == 0
-    name = capsys.readouterr().out.split()[1]
-    assert "n_components" in wait_for_study_to_fail(kit, name, capsys)
+    name = submit_study(read_kit(kit), "broken", "[model]\n", 1.0)  # past the check of 'fedspan run'
+    assert "[model] name = None must be one of" in wait_for_study(kit, name, "failed", capsys)
     assert main(["fetch", str(here.kit("carol")), name, "--out", str(tmp_path / "x")]) == 2
     assert f"carol has no study '{name}' here" in capsys.readouterr().err
-    assert main(["run", str(tmp_path / "study.toml"), "--kit", str(here.kit("bob")), "--detach"]) == 2
-    assert "'viewer', which may not run studies" in capsys.readouterr().err
+    with pytest.raises(fs.errors.InputError, match="'viewer', which may not run studies"):
+        submit_study(read_kit(here.kit("bob")), "broken", "[model]\n", 1.0)
 
 
-def wait_for_study_to_fail(kit, name, capsys):
-    until = time.monotonic() + 60.0
-    while True:
-        capsys.readouterr()
-        assert main(["status", kit, name]) == 0
-        line = capsys.readouterr().out.strip()
-        if "failed" in line:
-            return line
-        assert time.monotonic() < until, line
-        time.sleep(0.5)
-
-
-def test_the_coordinator_may_ask_nothing_in_its_own_name(here):
-    kit = here.kit("coordinator")
-    authority = Authority.from_kit(kit)
-    with connected(kit / "runner", Identity.from_kit(kit / "runner"), authority, 0, None, None) as fed:
-        with pytest.raises(fs.errors.QuorumError) as refused:
-            fs.FedPCA(2).fit(fed)
-        assert all("'runner', which may not run anything" in reason for reason in refused.value.failed.values())
+def test_the_coordinator_may_ask_nothing_in_its_own_name(here, way):
+    runner = here.kit("coordinator") / "runner"
+    fed = RemoteFederation(way, Identity.from_kit(runner), Authority.from_kit(runner))
+    with pytest.raises(fs.errors.QuorumError) as refused:
+        fs.FedPCA(2).fit(fed)
+    assert all("'runner', which may not run anything" in reason for reason in refused.value.failed.values())
 
 
 def test_detach_needs_a_kit_and_brings_no_results(tmp_path, capsys):

@@ -18,6 +18,8 @@ from fedspan.engines.nvflare.here import FederationHere
 from fedspan.engines.nvflare.job import write_relay_job
 from fedspan.engines.nvflare.kit import read_kit
 from fedspan.engines.nvflare.session import AwayError, DeniedError, Session
+from fedspan.engines.remote.federation import RemoteFederation
+from fedspan.engines.remote.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, site_toml
 
 pytestmark = pytest.mark.xdist_group("nvflare")
@@ -119,9 +121,10 @@ def test_a_viewer_may_not_run_anything_but_sees_who_is_online(here):
     session.close()
 
 
-def test_a_user_whom_the_owner_does_not_name_is_refused_by_the_site(here):
-    with fs.connect(here.kit("carol")) as fed, pytest.raises(fs.errors.QuorumError) as refused:
-        fs.FedPCA(2).fit(fed)
+def test_a_user_whom_the_owner_does_not_name_is_refused_by_the_site(here, way):
+    carol = RemoteFederation(way, Identity.from_kit(here.kit("carol")), Authority.from_kit(here.kit("carol")))
+    with pytest.raises(fs.errors.QuorumError) as refused:
+        fs.FedPCA(2).fit(carol)
     assert all("does not allow user 'carol'" in reason for reason in refused.value.failed.values())
 
 

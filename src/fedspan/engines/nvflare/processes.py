@@ -58,7 +58,7 @@ def start_site(path: Path, config: Path) -> int:
     say(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
     _prepare()
     worker = Supervisor(kit.path)
-    importlib.import_module(_SITE)  # takes seconds, while the worker reads the data
+    importlib.import_module("nvflare.private.fed.client.fed_client")  # takes seconds, while the worker reads the data
     worker.wait_until_ready()
     named = [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"]
     return _run(kit, _SITE, "fed_client.json", named)

@@ -74,7 +74,7 @@ def test_one_kit_each_with_certificates_of_one_authority(kits):
 def test_kits_are_hardened(kits):
     for name in ("coordinator", "north", "south"):
         rights = json.loads((kits / name / "local" / "authorization.json").read_text())["permissions"]
-        assert set(rights) == {"analyst", "viewer"}
+        assert set(rights) == {"analyst", "runner", "viewer"}
         assert {right["byoc"] for right in rights.values()} == {"none"}
         assert {right["shell_commands"] for right in rights.values()} == {"none"}
         assert {right["operate"] for right in rights.values()} == {"none"}

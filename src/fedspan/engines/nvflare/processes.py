@@ -17,8 +17,7 @@ from fedspan.engines.nvflare.hardening import HEARTBEAT, server_resources, site_
 from fedspan.engines.nvflare.kit import Kit, read_kit, write_private
 from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.screen import say
-from fedspan.engines.nvflare.supervisor import Supervisor
-from fedspan.engines.nvflare.worker_process import SITE_CONFIG
+from fedspan.engines.nvflare.supervisor import SITE_CONFIG, Supervisor
 from fedspan.errors import InputError
 
 #: NVIDIA FLARE's programs.

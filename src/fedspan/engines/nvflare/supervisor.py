@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 from fedspan.engines.nvflare.screen import say
-from fedspan.engines.nvflare.worker_process import BAD_CONFIG
 from fedspan.errors import InputError
+
+#: Where a site's kit keeps the path of the owner's site.toml, and the exit code of a worker that cannot use it.
+SITE_CONFIG, BAD_CONFIG = "site_config.json", 3
 
 #: Seconds between two starts of a worker that dies again and again.
 PAUSE = 2.0

@@ -13,10 +13,8 @@ from pathlib import Path
 from fedspan.engines.nvflare.frames import read_frame, socket_path, write_frame
 from fedspan.engines.nvflare.lifeline import die_with_parent
 from fedspan.engines.nvflare.owned_worker import OwnedWorker
+from fedspan.engines.nvflare.supervisor import BAD_CONFIG, SITE_CONFIG
 from fedspan.errors import FedspanError
-
-#: Where a site's kit keeps the path of the owner's site.toml, and the exit code of a worker that cannot use it.
-SITE_CONFIG, BAD_CONFIG = "site_config.json", 3
 
 
 class WorkerServer:
@@ -65,6 +63,7 @@ def main() -> int:
         print(error, file=sys.stderr, flush=True)
         return BAD_CONFIG
     print(server.worker.in_words(), flush=True)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody reads on: what steps print goes to the log
     server.serve()
     return 0
 

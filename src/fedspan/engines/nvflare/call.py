@@ -30,23 +30,23 @@ class Call:
         self._done: Future[dict[str, Any]] = Future()
         threading.Thread(target=self._run, daemon=True, name="fedspan-call").start()
 
-    def wait(self) -> tuple[dict[str, bytes], dict[str, str], bool]:
-        """Return what came, why the rest did not, and whether the session broke."""
+    def wait(self) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Return what came, and why the rest did not."""
         either: tuple[Future[Any], Future[Any]] = (self._done, self.way.gone)
         wait(either, timeout=max(0.0, self._end - time.monotonic()), return_when=FIRST_COMPLETED)
         state: dict[str, Any] = {"answers": {}, "lost": {}}
-        why, broken = LATE, False
+        why = LATE
         if self._done.done():
             error = self._done.exception()
             if error is None:
                 state = self._done.result()
             else:
-                why, broken = str(error), True
+                why = str(error)
         elif self.way.gone.done():
             why = self.way.gone.result()
         came = {site: bytes(answer) for site, answer in state["answers"].items() if site in self._requests}
         lost = {site: str(state["lost"].get(site, why)) for site in self._requests if site not in came}
-        return came, lost, broken
+        return came, lost
 
     def _run(self) -> None:
         try:

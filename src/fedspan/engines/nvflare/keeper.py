@@ -47,6 +47,13 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, daemon=True, name="fedspan-keeper")
         self._thread.start()
 
+    def session(self) -> Session:
+        """Return the session, which the watch keeps open; calls travel on it too, beside the keeper's commands."""
+        with self.changed:
+            if self._session is None:
+                raise AwayError(self.trouble or "there is no session with the federation's server")
+            return self._session
+
     def way_to(self, site: str) -> RelayJob | None:
         """Return the relay that leads to `site`, if one does."""
         with self.changed:

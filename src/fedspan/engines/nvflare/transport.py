@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedspan.engines.nvflare.call import Call
-from fedspan.engines.nvflare.keeper import COMMAND_LIMIT, Keeper
+from fedspan.engines.nvflare.keeper import Keeper
 from fedspan.engines.nvflare.kit import read_kit
 from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.relays import RelayJob
-from fedspan.engines.nvflare.session import Session
 from fedspan.engines.remote.transport import Lost
 
 
@@ -28,10 +26,7 @@ class NVFlareTransport:
         self._kit = read_kit(kit)
         self._kit.must_be("user", "connecting")
         self._keeper = Keeper(self._kit)
-        self._session: Session | None = None
-        self._lock = threading.Lock()
         self._closed = weakref.finalize(self, Keeper.stop, self._keeper)
-        self._own_session()
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -67,11 +62,9 @@ class NVFlareTransport:
                 answers[site] = Lost(self._keeper.why_not(site))
             else:
                 ways.setdefault(way, {})[site] = request
-        calls = [Call(way, part, end, self._own_session) for way, part in ways.items()]
+        calls = [Call(way, part, end, self._keeper.session) for way, part in ways.items()]
         for call in calls:
-            came, lost, broken = call.wait()
-            if broken:
-                self._forget_session()
+            came, lost = call.wait()
             self._keeper.suspect(call.way, lost)
             answers |= came
             answers |= {site: Lost(f"{site}: {why}") for site, why in lost.items()}
@@ -80,16 +73,3 @@ class NVFlareTransport:
     def close(self) -> None:
         """End the relays and log out."""
         self._closed()
-        self._forget_session()
-
-    def _own_session(self) -> Session:
-        with self._lock:
-            if self._session is None:
-                self._session = Session(self._kit, COMMAND_LIMIT)
-            return self._session
-
-    def _forget_session(self) -> None:
-        with self._lock:
-            session, self._session = self._session, None
-        if session is not None:
-            threading.Thread(target=session.close, daemon=True).start()

@@ -60,7 +60,20 @@ def start_site(path: Path, config: Path) -> int:
     importlib.import_module("nvflare.private.fed.client.fed_client")  # takes seconds, while the worker reads the data
     worker.wait_until_ready()
     named = [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"]
+    _begin_again_when_it_ends(["site", "start", str(kit.path), "--config", str(config.resolve())])
     return _run(kit, _SITE, "fed_client.json", named)
+
+
+def _begin_again_when_it_ends(command: list[str]) -> None:
+    """Run `command` as this very process if NVIDIA FLARE ends by itself: a coordinator may die while a site logs in."""
+    from nvflare.fuel.f3.mpm import MainProcessMonitor
+
+    def begin_again() -> None:
+        say("the coordinator did not let this site in, or died meanwhile: trying again")
+        _kill_children()
+        os.execv(sys.executable, [sys.executable, "-m", "fedspan", *command])
+
+    MainProcessMonitor.add_cleanup_cb(begin_again)
 
 
 def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
@@ -97,12 +110,16 @@ def _remove_old_jobs(kit: Kit) -> None:
 def _stop(number: int, frame: FrameType | None) -> None:
     """End the processes of runs, then this one: nothing is left to be tidied up that is not on disk already."""
     say("stopped")
+    _kill_children()
+    os._exit(0)
+
+
+def _kill_children() -> None:
     for child in children_of(os.getpid()):
         try:
             os.kill(child, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    os._exit(0)
 
 
 def children_of(parent: int) -> list[int]:

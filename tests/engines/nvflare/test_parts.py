@@ -13,11 +13,17 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+from nvflare.fuel.flare_api.api_spec import JobNotFound
+
 from fedspan.engines.nvflare import frames
+from fedspan.engines.nvflare.keeper import Keeper
 from fedspan.engines.nvflare.parcel import INLINE_LIMIT, pack, unpack
 from fedspan.engines.nvflare.relay_call import GONE, RelayCall
 from fedspan.engines.nvflare.relays import RelayJob, Relays
 from fedspan.engines.nvflare.screen import event_of
+from fedspan.engines.nvflare.session import GoneError, Session
 
 
 def test_a_call_has_its_result_when_each_site_answered_failed_or_was_given_up():
@@ -125,3 +131,31 @@ def test_connecting_without_nvflare_says_what_to_install(monkeypatch):
 def test_import_fedspan_does_not_import_nvflare():
     code = "import fedspan, sys; sys.exit('nvflare' in sys.modules or 'cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class ServerStartedAnew:
+    """A session with a server that has forgotten all jobs."""
+
+    status = Session.status
+    has_ended = Session.has_ended
+
+    class _flare:  # noqa: N801
+        @staticmethod
+        def get_job_meta(job):
+            raise JobNotFound(f"no such job: {job}")
+
+    _guard = staticmethod(Session._guard)
+
+    def command(self, job, **data):
+        raise GoneError("no such job")
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_relay_that_the_server_has_forgotten_is_let_go_of_even_while_it_starts(ready):
+    keeper = Keeper.__new__(Keeper)
+    keeper.changed, keeper.relays = threading.Condition(threading.RLock()), Relays()
+    job = RelayJob("lost", frozenset("a"), ready=ready)
+    keeper.relays.add(job)
+    keeper._look_at(ServerStartedAnew(), job)
+    assert keeper.relays.jobs == []
+    assert job.gone.done()

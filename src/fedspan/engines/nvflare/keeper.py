@@ -166,7 +166,7 @@ class Keeper:
         try:
             answer = session.command(job.job, what="alive")
         except GoneError:
-            if job.ready or session.status(job.job).startswith("FINISHED"):
+            if job.ready or session.has_ended(job.job):
                 with self.changed:
                     self.relays.ended(job, "the relay on the server ended")
                     self.changed.notify_all()

@@ -129,6 +129,13 @@ class Session:
         """Return what the server's list says of `job`, such as ``FINISHED:COMPLETED``."""
         return str(self._guard(self._flare.get_job_meta, job).get("status", ""))
 
+    def has_ended(self, job: str) -> bool:
+        """Tell whether `job` is over, or not even known: a server that was started anew knows none from before."""
+        try:
+            return self.status(job).startswith("FINISHED")
+        except GoneError:
+            return True
+
     def abort(self, job: str) -> None:
         """End `job`, whatever it does."""
         self._guard(self._flare.abort_job, job)

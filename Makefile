@@ -39,7 +39,7 @@ check: .venv/dev.done
 
 # One BLAS thread for each of the two test processes: more would only wait for each other.
 test: check
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 bench: .venv/dev.done
 	$(BIN)/python -m benchmarks

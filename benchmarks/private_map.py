@@ -7,8 +7,8 @@ sites coincide; 10: ten alike sites fully apart). "control" is the same optimise
 the neighbours of t-SNE (90, perplexity 30), beside openTSNE. Time is of the processor.
 
 ``FEDSPAN_MAP_SEEDS=100,101,102`` (of the sample and the split), ``FEDSPAN_MAP_ROWS=5000``,
-``FEDSPAN_MAP_PARTS=mnist,large,fashion,time`` (``one-shot``, ``mice``, ``unsw`` are the others), ``FEDSPAN_MAP_SETTINGS``
-(``sums_settings`` of the maps, as JSON). Needs the data folder (FEDSPAN_DATA).
+``FEDSPAN_MAP_PARTS=mnist,large,fashion,time`` (``one-shot``, ``mice``, ``unsw`` are the others),
+``FEDSPAN_MAP_SETTINGS`` (``sums_settings`` of the maps, as JSON). Needs the data folder (FEDSPAN_DATA).
 """
 
 from __future__ import annotations

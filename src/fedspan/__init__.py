@@ -16,6 +16,7 @@ from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord
 
 if TYPE_CHECKING:
     from fedspan.engines.local import LocalFederation, federate
+    from fedspan.engines.nvflare.connect import connect
     from fedspan.estimators import (
         FedAutoencoderDetector,
         FedBiGANDetector,
@@ -54,6 +55,7 @@ _LATER = {
     "FedTabularEncoder": "fedspan.estimators",
     "FedUMAP": "fedspan.estimators",
     "LocalPCADetector": "fedspan.estimators",
+    "connect": "fedspan.engines.nvflare.connect",
     "load": "fedspan.estimators",
 }
 _MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
@@ -81,6 +83,7 @@ __all__ = [
     "RunRecord",
     "SecureSum",
     "Site",
+    "connect",
     "federate",
     "lens",
     "load",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fedspan
+from fedspan.cli.federation import add_federation_commands, add_site_start, run_at_sites
 from fedspan.cli.site import add_site_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
@@ -51,6 +52,8 @@ A study:
     deadline = 60.0
     run_deadline = 86400.0            # seconds for a whole run
     quorum = "majority"               # or "all", a count, a fraction
+
+With --kit there is no [data], n_jobs or wire: the data are where the sites of the federation have them.
 
 An NPZ file holds X (rows x columns) and optionally feature_names, label and, in a file for all sites, site.
 
@@ -116,6 +119,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
     run.add_argument("--out", type=Path, metavar="FOLDER", help="output folder, instead of the study's own")
+    run.add_argument(
+        "--kit", type=Path, metavar="KIT", help="a user's kit: run it at the sites of a real federation, on their data"
+    )
+    run.add_argument("--detach", action="store_true", help="with --kit: let the coordinator run it, and fetch it later")
+    run.add_argument(
+        "--hours", type=float, default=24.0, help="with --detach: the coordinator may ask in your name so long (24)"
+    )
     run.add_argument("--resume", action="store_true", help="continue in a used output folder where the run stopped")
     run.set_defaults(command=_run)
 
@@ -149,6 +159,8 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: audit, in RUN)")
     audit.set_defaults(command=_audit)
 
+    add_federation_commands(commands)
+
     reproduce = commands.add_parser(
         "reproduce",
         help="run a paper's tables and figures, ours beside theirs",
@@ -159,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce-PAPER)")
     reproduce.set_defaults(command=_reproduce)
 
-    add_site_commands(commands)
+    add_site_start(add_site_commands(commands))
     return parser
 
 
@@ -202,5 +214,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedspan.cli.run import run_study
     from fedspan.cli.study import read_study
 
-    run_study(read_study(arguments.study, arguments.out), resume=arguments.resume)
+    study = read_study(arguments.study, arguments.out, at_sites=arguments.kit is not None)
+    if arguments.kit is not None:
+        return run_at_sites(study, arguments)
+    if arguments.detach:
+        raise InputError("--detach needs --kit: a detached study runs at a real federation's coordinator")
+    run_study(study, resume=arguments.resume)
     return 0

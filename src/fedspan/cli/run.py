@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +29,18 @@ from fedspan.report import Scatter, write_report
 from fedspan.report.maps import MOST_POINTS, map_of
 
 
-def run_study(study: Study, *, resume: bool = False) -> Path:
-    """Run `study` and return its report. Nothing is written before everything is read and checked."""
+def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], Federation] | None = None) -> Path:
+    """Run `study` and return its report. Nothing is written before everything is read and checked.
+
+    With `connect` it runs at the sites of the federation that this returns, on their data.
+    """
     output = study.output
     used = output.exists() and (not output.is_dir() or any(output.iterdir()))
     if used and not (resume and output.is_dir()):
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     models = (*study.preprocess, study.model)
-    tables = read_tables(study.data, text=models[0].takes_text)
-    fed = LocalFederation(
-        [table.site() for table in tables],
-        seed=study.seed,
-        n_jobs=study.n_jobs,
-        wire=study.wire,
-        policy=study.policy,
-        run_dir=output,
-    )
+    tables: list[SiteTable] = [] if connect else list(read_tables(study.data, text=models[0].takes_text))
+    fed = connect(study) if connect else _embedded(study, tables)
     make_folder(output)
     if not used:
         _write(output / "study.toml", study.text)
@@ -61,6 +57,17 @@ def run_study(study: Study, *, resume: bool = False) -> Path:
     _write(output / "study.toml", study.text)
     settings = {"study": str(study.path), "seed": str(study.seed)}
     return finish(output, study.path.stem, fitted, tables, settings)
+
+
+def _embedded(study: Study, tables: Sequence[SiteTable]) -> Federation:
+    return LocalFederation(
+        [table.site() for table in tables],
+        seed=study.seed,
+        n_jobs=study.n_jobs,
+        wire=study.wire,
+        policy=study.policy,
+        run_dir=study.output,
+    )
 
 
 def make_folder(folder: Path) -> None:
@@ -85,7 +92,10 @@ def fit_all(models: Sequence[FedEstimator], fed: Federation) -> list[Any]:
 def finish(
     output: Path, title: str, models: Sequence[Any], tables: Sequence[SiteTable], settings: dict[str, str]
 ) -> Path:
-    """Save the models, write summary and report, and print a table of what was done."""
+    """Save the models, write summary and report, and print a table of what was done.
+
+    Without `tables`, whose rows are at sites of others, the report has no map but one that a model itself has.
+    """
     for number, model in enumerate(models[:-1]):
         model.save(output / f"preprocess-{number}-{type(model).__name__}.fedspan")
     models[-1].save(output / "model.fedspan")
@@ -97,8 +107,8 @@ def finish(
         title=title,
         records=records,
         models=models,
-        sites=sites,
-        scatter=scatter_of(models, tables),
+        sites=sites or None,
+        scatter=scatter_of(models, tables) if tables else None,
         settings=settings,
     )
     _print_summary(title, records, report)

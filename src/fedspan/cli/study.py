@@ -47,12 +47,17 @@ class Study:
     policy: Policy
 
 
-def read_study(path: Path, output: Path | None = None) -> Study:
-    """Read and check a study file; `output` takes the place of the folder that it names."""
+def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False) -> Study:
+    """Read and check a study file; `output` takes the place of the folder that it names.
+
+    A study `at_sites` of a real federation names no data: their owners do.
+    """
     text, raw = parsed(path)
     check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation"}, path, "")
     federation = table(raw, "federation", path)
-    check_keys(federation, {"n_jobs", "wire", *_POLICY}, path, "[federation] ")
+    check_keys(federation, {*_POLICY} if at_sites else {"n_jobs", "wire", *_POLICY}, path, "[federation] ")
+    if at_sites and "data" in raw:
+        raise InputError(f"{path}: with --kit the data are where the sites have them: take the [data] table out")
     preprocess = raw.get("preprocess", [])
     if not isinstance(preprocess, list) or not all(isinstance(entry, dict) for entry in preprocess):
         raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
@@ -63,7 +68,7 @@ def read_study(path: Path, output: Path | None = None) -> Study:
         text=text,
         seed=typed(raw, "seed", int, 0, path),
         output=output or path.parent / typed(raw, "output", str, path.stem, path),
-        data=_data_plan(table(raw, "data", path), path),
+        data=DataPlan() if at_sites else _data_plan(table(raw, "data", path), path),
         preprocess=tuple(_estimator(entry, path, "[[preprocess]]", "transform") for entry in preprocess),
         model=_estimator(table(raw, "model", path), path, "[model]", "fit"),
         n_jobs=typed(federation, "n_jobs", int, 1, path),

@@ -13,6 +13,7 @@ import pytest
 from fedspan.engines.owner import audit_log, read_owned_site
 from fedspan.engines.owner.allowed_steps import SINGLE_ROWS
 from fedspan.engines.remote.ask import Ask
+from fedspan.engines.remote.refusals import refusal
 from fedspan.errors import BudgetError, PolicyError
 from fedspan.federation.call import Call
 from fedspan.federation.host import SiteHost
@@ -44,7 +45,7 @@ def serve(owned, ask, **payload):
         reply = SiteHost(owned.site).perform(call, payload, -1).reply
         owned.guard.release(ask, len(encode(reply)))
     except Exception as error:
-        owned.guard.refused(ask, str(error))
+        owned.guard.refused(ask, str(error), refusal(error)["kind"])
         raise
     return reply
 
@@ -101,7 +102,7 @@ def test_each_rule_refuses_before_data_are_touched_and_says_why(write_site, rule
     owned = read_owned_site(path)
     with pytest.raises(PolicyError, match=why) as caught:
         owned.guard.admit(ask)
-    owned.guard.refused(ask, str(caught.value))
+    owned.guard.refused(ask, str(caught.value), "refused")
     (line,) = lines(path)
     assert (line["outcome"], line["bytes"], line["step"]) == ("refused", 0, ask.step)
     assert line["why"] == str(caught.value)
@@ -142,7 +143,7 @@ def test_a_reply_that_is_too_large_does_not_leave(write_site):
     owned.guard.release(asked(), 100)
     with pytest.raises(PolicyError, match=r"the reply has 101 bytes, and this site's owner allows 100") as caught:
         owned.guard.release(asked(), 101)
-    owned.guard.refused(asked(), str(caught.value))
+    owned.guard.refused(asked(), str(caught.value), "refused")
     assert [line["outcome"] for line in lines(path)] == ["answered", "refused"]
     with pytest.raises(PolicyError, match="the reply has"):
         serve(read_owned_site(write_site(rules="largest_reply = 10")), asked())
@@ -245,7 +246,7 @@ def test_who_refuses_may_say_so(write_site):
     path = write_site()
     guard = read_owned_site(path).guard
     guard.refused(asked(), "a stale message", "refused")
-    guard.refused(asked(), "step failed")
+    guard.refused(asked(), "step failed", "failed")
     guard.refused(asked(number=-1), "two\nlines " + "x" * 5000, "failed")
     found = lines(path)
     assert [line["outcome"] for line in found] == ["refused", "failed", "failed"]
@@ -274,7 +275,7 @@ def test_nothing_leaves_unlogged(write_site, spoil):
             PolicyError, match=f"audit log {why.get(spoil, 'cannot be opened')}.*nothing leaves it unlogged"
         ):
             refuse()
-    owned.guard.refused(asked(number=1), "no log")  # and there is nothing more to be done
+    owned.guard.refused(asked(number=1), "no log", "refused")  # and there is nothing more to be done
 
 
 def test_a_full_disk_refuses_and_leaves_whole_lines(write_site, monkeypatch):

@@ -7,12 +7,9 @@ from contextlib import suppress
 from fedspan.engines.owner.audit_log import AuditLog, AuditLogError
 from fedspan.engines.owner.rules import Rules
 from fedspan.engines.remote.ask import Ask
-from fedspan.errors import LedgerError, PolicyError
+from fedspan.errors import LedgerError
 from fedspan.federation import Site
 from fedspan.privacy import Ledger
-
-#: How the sentences begin with which a site, its ledger or its vault refuse. Whatever else stops a call has failed.
-_REFUSALS = ("this site refuses", "the strict ledger of site", "this site takes part in secure sums only")
 
 
 class OwnerGuard:
@@ -27,7 +24,6 @@ class OwnerGuard:
         self.log = log
         self._site = site
         self._ledger = ledger
-        self._last_refusal = ""
 
     def use(self, site: Site) -> None:
         """Go on with other data of the same site."""
@@ -35,32 +31,17 @@ class OwnerGuard:
 
     def admit(self, ask: Ask) -> None:
         """Refuse with a `PolicyError` before the step touches data."""
-        try:
-            self.log.check()
-            self.rules.check_ask(ask, len(self._site))
-            self.rules.check_rounds(self.log.rounds(ask.who).after(ask.run, ask.number, ask.part))
-        except PolicyError as error:
-            self._last_refusal = str(error)
-            raise
+        self.log.check()
+        self.rules.check_ask(ask, len(self._site))
+        self.rules.check_rounds(self.log.rounds(ask.who).after(ask.run, ask.number, ask.part))
 
     def release(self, ask: Ask, size: int) -> None:
         """Refuse with a `PolicyError` before a reply of `size` bytes leaves; write down that it does."""
-        try:
-            self.rules.check_size(size)
-            self._write(ask, size, "answered", "")
-        except PolicyError as error:
-            self._last_refusal = str(error)
-            raise
+        self.rules.check_size(size)
+        self._write(ask, size, "answered", "")
 
-    def refused(self, ask: Ask, why: str, outcome: str | None = None) -> None:
-        """Take note of a call that was refused or failed, whoever refused it. Nothing leaves, log or no log.
-
-        `outcome` says which of the two it was; where nobody does, the sentence tells.
-        """
-        if outcome not in ("refused", "failed"):
-            refusal = (self._last_refusal and self._last_refusal in why) or any(start in why for start in _REFUSALS)
-            outcome = "refused" if refusal else "failed"
-        self._last_refusal = ""
+    def refused(self, ask: Ask, why: str, outcome: str) -> None:
+        """Take note of a call that was refused, whoever refused it, or has failed. Nothing leaves, log or no log."""
         with suppress(AuditLogError):
             self._write(ask, 0, outcome, why)
 

@@ -34,5 +34,5 @@ class Guard(Protocol):
     def release(self, ask: Ask, size: int) -> None:
         """Refuse with a `PolicyError` before a reply of `size` bytes leaves."""
 
-    def refused(self, ask: Ask, why: str) -> None:
-        """Take note of a call that was refused or failed, whoever refused it."""
+    def refused(self, ask: Ask, why: str, outcome: str) -> None:
+        """Take note of a call that was ``"refused"``, whoever refused it, or has ``"failed"``."""

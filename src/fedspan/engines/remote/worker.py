@@ -100,14 +100,14 @@ class SiteWorker:
             opened = open_sealed(request, self.authority, "request", self.site.name, self.max_bytes)
         except Exception as error:
             told = refusal(error)
-            self._note(NOBODY, told["why"])
+            self._note(NOBODY, told)
             return self._response(head_digest(request, self.max_bytes), {}, told)
         try:
             self._check_sender(opened)
             told, parts = getattr(self, f"_{_kind(opened)}")(opened)
         except Exception as error:
             told, parts = refusal(error), {}
-            self._note(self._asks.of_refused(opened), told["why"])
+            self._note(self._asks.of_refused(opened), told)
         return self._response(opened.digest, opened.head, told, parts)
 
     def close(self) -> None:
@@ -237,10 +237,10 @@ class SiteWorker:
                 self._threads[1].release()
             self._threads = (number, PinnedThreads(number))
 
-    def _note(self, ask: Ask, why: str) -> None:
+    def _note(self, ask: Ask, told: Message) -> None:
         if self.guard is not None:
             with suppress(Exception):  # it is refused anyway
-                self.guard.refused(ask, why)
+                self.guard.refused(ask, told["why"], told["kind"])
 
     def _response(self, request: str, head: Message, told: Message, parts: dict[str, bytes] | None = None) -> bytes:
         bound: dict[str, Any] = {name: head[name] for name in ("run", "number", "part") if name in head}

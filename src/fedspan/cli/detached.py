@@ -1,0 +1,40 @@
+"""The process of a detached study, at the coordinator: ``python -m fedspan.cli.detached KIT STUDY``."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+from fedspan.cli.run import run_study
+from fedspan.cli.study import Study, read_study
+from fedspan.engines.nvflare.connect import connected
+from fedspan.engines.nvflare.lifeline import die_with_parent
+from fedspan.engines.remote.delegation import Delegate
+from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.errors import FedspanError
+from fedspan.federation import Federation
+
+
+def main() -> int:
+    """Run a study in the name of the user who handed it in, or go on with it."""
+    die_with_parent()
+    warnings.simplefilter("ignore")
+    kit, folder = Path(sys.argv[1]), Path(sys.argv[1]) / "studies" / sys.argv[2]
+    authority = Authority.from_kit(kit)
+
+    def connect(study: Study) -> Federation:
+        sender = Delegate(Identity.from_kit(kit), (folder / "delegation").read_bytes(), authority)
+        return connected(kit / "runner", sender, authority, study.seed, study.policy, study.output)
+
+    try:
+        study = read_study(folder / "study.toml", folder / "results", at_sites=True)
+        run_study(study, resume=True, connect=connect)
+    except FedspanError as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

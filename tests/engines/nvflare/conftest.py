@@ -1,0 +1,106 @@
+"""One real federation for all of these tests: a coordinator and three sites as processes, mutual TLS on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+
+from fedspan.engines.nvflare.here import FederationHere
+from fedspan.engines.nvflare.transport import NVFlareTransport
+from fedspan.engines.remote.federation import RemoteFederation
+from fedspan.engines.remote.identity import Authority, Identity
+
+HERE = Path(__file__).parent
+SITES = ("north", "south", "west")
+
+
+def rows_of(name):
+    rng = np.random.default_rng(SITES.index(name))
+    return rng.normal(size=(60 + 10 * SITES.index(name), 6)) @ np.diag([5.0, 4.0, 3.0, 1.0, 1.0, 1.0])
+
+
+def site_toml(name, folder):
+    folder.mkdir(parents=True)
+    np.savez(folder / "rows.npz", X=rows_of(name))
+    steps = '["summaries", "single rows", "steps_at_sites.drift", "steps_at_sites.many_bytes", "steps_at_sites.listen"]'
+    toml = folder / "site.toml"
+    toml.write_text(
+        f'[site]\nname = "{name}"\nmodules = ["steps_at_sites"]\n\n[data]\nfile = "rows.npz"\n\n'
+        f'[rules]\nsteps = {steps}\nusers = ["alice"]\n'
+    )
+    return toml
+
+
+def processes_of(folder):
+    """Return the processes that name `folder` on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                if str(folder).encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.fixture(scope="session")
+def here(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("federation")
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), before]))
+    sys.path.insert(0, str(HERE))
+    tomls = {name: site_toml(name, folder / "owners" / name) for name in SITES}
+    users = {"alice": "analyst", "bob": "viewer", "carol": "analyst"}
+    with FederationHere(folder, "tests", tomls, users) as started:
+        started.start()
+        yield started
+    sys.path.remove(str(HERE))
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+    assert processes_of(folder) == []
+    with socket.socket() as probe:  # the port is free again
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", started.plan.port))
+
+
+@pytest.fixture(scope="session")
+def way(here):
+    """Alice's way to the sites, which survives whatever these tests do to the others."""
+    transport = NVFlareTransport(here.kit("alice"))
+    assert transport.wait_for(SITES, 60.0) == set(SITES)
+    yield transport
+    transport.close()
+
+
+@pytest.fixture(scope="session")
+def connected(here, way):
+    """A new federation each time, as `fs.connect` makes it, on the same way."""
+    identity, authority = Identity.from_kit(here.kit("alice")), Authority.from_kit(here.kit("alice"))
+
+    def make(**settings):
+        way.wait_for(SITES, 60.0)
+        return RemoteFederation(way, identity, authority, **settings)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def embedded():
+    """The same sites in this process."""
+
+    def make(**settings):
+        return fs.LocalFederation([fs.Site(name, rows_of(name)) for name in SITES], **settings)
+
+    return make

@@ -1,0 +1,41 @@
+"""What ``fedspan federation demo`` concludes. (That the real thing gives the embedded bytes is tested beside this.)"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import fedspan as fs
+from fedspan.cli import federation_demo, main
+
+
+class NoFederation:
+    def __init__(self, folder, name, tomls):
+        assert sorted(tomls) == sorted(federation_demo.SITES)
+        assert all(toml.read_text().startswith("[site]") for toml in tomls.values())
+        self.plan = SimpleNamespace(server="nowhere:1", users={"alice": "analyst"})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def start(self):
+        return None
+
+    def kit(self, name):
+        return name
+
+
+@pytest.mark.parametrize(("factor", "code", "said"), [(1.0, 0, "byte for byte"), (1.0 + 1e-9, 1, "ANOTHER ONE")])
+def test_one_bit_decides(monkeypatch, capsys, factor, code, said):
+    def connect(kit, *, seed, policy):
+        rows = federation_demo._rows(seed)
+        return fs.LocalFederation([fs.Site(name, X * factor) for name, X in rows.items()], seed=seed, policy=policy)
+
+    monkeypatch.setattr(federation_demo, "FederationHere", NoFederation)
+    monkeypatch.setattr(federation_demo, "connect", connect)
+    assert main(["federation", "demo", "--seed", "3"]) == code
+    assert said in capsys.readouterr().out

@@ -1,0 +1,189 @@
+"""Who is refused, and the reason that is given for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+
+import pytest
+
+import fedspan as fs
+from fedspan.engines.nvflare.here import FederationHere
+from fedspan.engines.nvflare.job import write_relay_job
+from fedspan.engines.nvflare.kit import read_kit
+from fedspan.engines.nvflare.session import AwayError, DeniedError, Session
+from fedspan.engines.remote.federation import RemoteFederation
+from fedspan.engines.remote.identity import Authority, Identity
+from tests.engines.nvflare.conftest import SITES, site_toml
+
+pytestmark = pytest.mark.xdist_group("nvflare")
+
+
+@pytest.fixture(scope="module")
+def foreign(here, tmp_path_factory):
+    """Kits of another authority that name the same federation, participants and address. Nothing of it is started."""
+    folder = tmp_path_factory.mktemp("foreign")
+    tomls = dict.fromkeys(SITES, folder / "none.toml")
+    other = FederationHere(folder, "tests", tomls, {"alice": "analyst"})
+    for file in folder.rglob("*.json"):
+        text = file.read_text()
+        old, new = other.plan.server, here.plan.server
+        text = text.replace(old, new).replace(f'"port": {other.plan.port}', f'"port": {here.plan.port}')
+        file.write_text(text)
+    return other
+
+
+def flare_site(kit, name, log, words, limit=30.0):
+    """Run NVIDIA FLARE's own process of a site, past fedspan's checks, until `log` has `words`; then end it."""
+    command = [sys.executable, "-m", "nvflare.private.fed.app.client.client_train", "-m", str(kit)]
+    command += [
+        "-s",
+        "fed_client.json",
+        "--set",
+        "secure_train=true",
+        f"uid={name}",
+        "org=fedspan",
+        "config_folder=config",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + limit
+        while not (log.exists() and words in log.read_text()):
+            assert time.monotonic() < until, f"{words!r} is not in the log: {log.read_text()[-2000:]}"
+            time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_site_with_a_foreign_authority_does_not_trust_the_server(foreign):
+    flare_site(foreign.kit("north"), "north", foreign.kit("north") / "log.txt", "CERTIFICATE_VERIFY_FAILED")
+
+
+def tls_to(here, root, certificate=None):
+    context = ssl.create_default_context(cafile=str(root))
+    context.check_hostname = False
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # its handshake ends with the server's verdict
+    if certificate:
+        context.load_cert_chain(f"{certificate}.crt", f"{certificate}.key")
+    with socket.create_connection(("127.0.0.1", here.plan.port), timeout=5.0) as plain:
+        plain.settimeout(3.0)
+        with context.wrap_socket(plain) as link:
+            link.sendall(b"x" * 64)
+            return link.recv(1)
+
+
+def test_a_foreign_certificate_and_no_certificate_are_refused_by_the_server(here, foreign):
+    root = here.kit("north") / "startup" / "rootCA.pem"
+    with pytest.raises(ssl.SSLError, match="alert unknown ca"):
+        tls_to(here, root, foreign.kit("north") / "startup" / "client")
+    with pytest.raises(ssl.SSLError, match="alert handshake failure"):
+        tls_to(here, root)
+    with pytest.raises(TimeoutError):  # a true certificate is let in, and then nothing is said to nonsense
+        tls_to(here, root, here.kit("north") / "startup" / "client")
+
+
+def copied(kit, folder):
+    shutil.copytree(kit, folder, ignore=shutil.ignore_patterns("*.sock", "*-*-*-*-*", "log.txt*", "runs"))
+    return folder
+
+
+def test_a_site_cannot_take_another_sites_name(here, tmp_path):
+    words = "authenticated as 'south' but claimed endpoint 'north'"
+    flare_site(copied(here.kit("south"), tmp_path / "kit"), "north", here.kit("coordinator") / "log.txt", words)
+
+
+def test_a_site_whose_config_names_another_site_does_not_start(here, tmp_path):
+    toml = site_toml("north", tmp_path / "north")
+    kit = copied(here.kit("south"), tmp_path / "kit")
+    command = [sys.executable, "-m", "fedspan", "site", "start", str(kit), "--config", str(toml)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "names the site 'north', and the kit is that of 'south'" in ended.stderr
+
+
+def test_a_foreign_user_cannot_log_in(foreign, here):
+    with pytest.raises(AwayError, match="does not answer"):
+        Session(read_kit(foreign.kit("alice")), 4.0)
+
+
+def test_a_viewer_may_not_run_anything_but_sees_who_is_online(here):
+    with pytest.raises(DeniedError, match="not authorized"):
+        fs.connect(here.kit("bob"))
+    session = Session(read_kit(here.kit("bob")), 10.0)
+    assert set(session.registered()) == set(SITES)
+    session.close()
+
+
+def test_a_user_whom_the_owner_does_not_name_is_refused_by_the_site(here, way):
+    carol = RemoteFederation(way, Identity.from_kit(here.kit("carol")), Authority.from_kit(here.kit("carol")))
+    with pytest.raises(fs.errors.QuorumError) as refused:
+        fs.FedPCA(2).fit(carol)
+    assert all("does not allow user 'carol'" in reason for reason in refused.value.failed.values())
+
+
+def test_a_step_that_the_owner_does_not_list_is_refused_by_the_site(connected):
+    from steps_at_sites import forbidden
+
+    with pytest.raises(fs.errors.QuorumError) as refused:
+        connected(policy=fs.Policy(run_deadline=60.0)).ask(forbidden)
+    assert all("does not allow step 'steps_at_sites.forbidden'" in reason for reason in refused.value.failed.values())
+
+
+def test_nobody_else_can_use_a_users_relay(here, way):
+    relay = way._keeper.way_to("north")
+    other = Session(read_kit(here.kit("carol")), 10.0)
+    try:
+        with pytest.raises(DeniedError, match="not authorized"):
+            other.command(relay.job, what="end")
+        with pytest.raises(AwayError, match="serves none but the user who submitted it"):
+            other.call(relay.job, {"to": {"north": 0}, "requests": [b""], "limit": 1.0}, 5.0)
+    finally:
+        other.close()
+
+
+@pytest.fixture
+def alice(here):
+    session = Session(read_kit(here.kit("alice")), 10.0)
+    yield session
+    session.close()
+
+
+def test_a_job_that_ships_code_is_not_deployed(alice, tmp_path):
+    folder = write_relay_job(tmp_path, SITES)
+    (folder / "app" / "custom").mkdir()
+    (folder / "app" / "custom" / "mine.py").write_text("print('here I am')\n")
+    job = alice._flare.submit_job(str(folder))
+    until = time.monotonic() + 30.0
+    while not (status := alice.status(job)).startswith("FINISHED"):
+        assert time.monotonic() < until, status
+        time.sleep(0.2)
+    assert status == "FINISHED:FAILED_TO_RUN"
+    assert "BYOC not permitted" in json.dumps(alice._flare.get_job_meta(job))
+
+
+@pytest.mark.parametrize(("side", "name"), [("server", "coordinator"), ("client", "north")])
+def test_a_component_outside_the_allow_list_is_not_made(here, alice, tmp_path, side, name):
+    folder = write_relay_job(tmp_path, ["north"])
+    trace = tmp_path / "trace"
+    path = folder / "app" / "config" / f"config_fed_{side}.json"
+    config = json.loads(path.read_text())
+    evil = {"id": "evil", "path": "subprocess.Popen", "args": {"args": ["touch", str(trace)]}}
+    config["components"].insert(0, evil)
+    path.write_text(json.dumps(config))
+    job = alice._flare.submit_job(str(folder))
+    log, until, text = here.kit(name) / job / "log.txt", time.monotonic() + 30.0, ""
+    while "is not in allow_list" not in text:
+        assert time.monotonic() < until, text[-2000:]
+        with contextlib.suppress(OSError):  # the server takes the folder away when the job has failed
+            text = log.read_text()
+        time.sleep(0.02)
+    alice.abort(job)
+    assert "Component 'subprocess.Popen' at config path" in text
+    assert not trace.exists()

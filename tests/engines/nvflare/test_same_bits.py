@@ -1,0 +1,56 @@
+"""What runs over the real thing gives the embedded engine's bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.federation import SecureSum
+from tests.engines.nvflare.conftest import SITES
+
+pytestmark = pytest.mark.xdist_group("nvflare")
+
+
+@pytest.fixture
+def fed(connected):
+    return connected(policy=fs.Policy(quorum="all", max_bytes=2**28, run_deadline=90.0))
+
+
+def pca(fed):
+    return fs.FedPCA(2).fit(fed).components_
+
+
+def fedpg(fed):
+    return fs.FedPCA(2, solver="fedpg", max_rounds=15, tol=1e-2, random_state=3).fit(fed).components_
+
+
+def landmarks(fed):
+    return fs.FedLandmarks(5, rounds=4, random_state=1).fit(fed).landmarks_
+
+
+def scaled(fed):
+    return fs.FedPCA(2).fit(fs.FedStandardScaler().fit(fed).transform(fed)).components_
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("fit", [pca, fedpg, landmarks, scaled])
+def test_same_bytes_as_embedded(fed, embedded, fit):
+    assert fit(fed).tobytes() == fit(embedded()).tobytes()
+
+
+def test_a_secure_sum_has_the_embedded_engines_bytes(here, embedded):
+    policy = fs.Policy(quorum="all", secure_sum=SecureSum(), run_deadline=60.0)
+    with fs.connect(here.kit("alice"), seed=5, policy=policy) as fed:
+        assert fed.sites == SITES
+        assert pca(fed).tobytes() == pca(embedded(seed=5, policy=policy)).tobytes()
+
+
+def test_large_messages_travel_both_ways(fed):
+    from steps_at_sites import listen, many_bytes
+
+    reply = fed.ask(many_bytes, ["north"], size=64 * 2**20)["north"]
+    assert reply["bytes"].tobytes() == np.arange(64 * 2**20, dtype=np.uint8).tobytes()
+    bulk = np.arange(1_500_000, dtype=np.int64)  # 12 MB to each of three sites
+    replies = fed.ask(listen, bulk=bulk)
+    assert {name: reply["total"] for name, reply in replies.ok.items()} == dict.fromkeys(fed.sites, int(bulk.sum()))

@@ -13,8 +13,7 @@ import pytest
 from fedspan.engines.owner import audit_log, read_owned_site
 from fedspan.engines.owner.allowed_steps import SINGLE_ROWS
 from fedspan.engines.remote.ask import Ask
-from fedspan.engines.remote.refusals import refusal
-from fedspan.errors import BudgetError, PolicyError
+from fedspan.errors import BudgetError, FedspanError, PolicyError
 from fedspan.federation.call import Call
 from fedspan.federation.host import SiteHost
 from fedspan.federation.step import find_step
@@ -45,7 +44,7 @@ def serve(owned, ask, **payload):
         reply = SiteHost(owned.site).perform(call, payload, -1).reply
         owned.guard.release(ask, len(encode(reply)))
     except Exception as error:
-        owned.guard.refused(ask, str(error), refusal(error)["kind"])
+        owned.guard.refused(ask, str(error), "refused" if isinstance(error, FedspanError) else "failed")
         raise
     return reply
 

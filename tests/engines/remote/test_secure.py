@@ -40,7 +40,7 @@ class Log:
     def release(self, ask, size):
         pass
 
-    def refused(self, ask, why):
+    def refused(self, ask, why, outcome):
         pass
 
 

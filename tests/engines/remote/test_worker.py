@@ -41,8 +41,8 @@ class Rules:
         if size > self.largest:
             raise PolicyError(f"a reply of {size} bytes is too large for this owner")
 
-    def refused(self, ask, why):
-        self.log.append(("refused", ask, why))
+    def refused(self, ask, why, outcome):
+        self.log.append((outcome, ask, why))
 
 
 class Desk:

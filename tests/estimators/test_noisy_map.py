@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_map(model):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"share": "sums"}, r"goes with share='centers' or 'distances'"),
+        ({"share": "sums"}, "goes with share='centers': no noise covers"),
         ({"privacy": GaussianData(8.0, 1e-5, 3.0)}, r"must be None or fedspan.privacy.GaussianCenters"),
         ({"privacy": GaussianCenters(-1.0, 1e-5, 3.0)}, "epsilon=-1.0 must"),
         ({"sums_settings": {"codebooks": 2}}, "sums_settings has 'codebooks', and may have .*centres, axes"),

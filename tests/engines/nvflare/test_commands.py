@@ -10,6 +10,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
+from fedspan.engines.nvflare import status
 from fedspan.engines.nvflare.kit import read_kit
 from fedspan.engines.nvflare.study_desk_talk import submit_study, unzipped
 from fedspan.engines.remote.federation import RemoteFederation
@@ -62,7 +63,7 @@ def test_a_study_for_a_kit_names_no_data_and_no_jobs(tmp_path, capsys, text, sai
 
 def test_status_says_who_is_online_with_what_and_that_versions_differ(here, capsys, monkeypatch):
     own = fs.__version__
-    monkeypatch.setattr(fs, "__version__", "9.9.9")
+    monkeypatch.setattr(status, "fedspan_version", lambda: "9.9.9")
     assert main(["federation", "status", str(here.kit("alice"))]) == 0
     said = capsys.readouterr().out
     for name in SITES:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from fedspan.federation import Site
-from fedspan.linalg.closest import closest
+from fedspan.linalg.closest import closest, squared_apart
 from fedspan.protocols.blocks import n_columns
 
 Matrix = NDArray[np.float64]
@@ -41,6 +43,38 @@ def labelled(site: Site, centres: Matrix) -> Iterator[tuple[Matrix, NDArray[np.i
         at = part.stop
     memory.clear()
     memory[key] = labels
+
+
+class SumsByCentre(NamedTuple):
+    """Of the rows closest to each of b k centres: sum (b k, d), number and squared distances (b k,); whose is each row.
+
+    `labels` (n, b) are the numbers of the closest centres.
+    """
+
+    sums: Matrix
+    counts: NDArray[np.int64]
+    spread: Matrix
+    labels: NDArray[np.int32]
+
+    def of(self, wanted: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
+        """Return what leaves a site of the `wanted` centres (b, k)."""
+        asked = wanted.ravel()
+        return {"sums": self.sums[asked], "counts": self.counts[asked], "spread": self.spread[asked]}
+
+
+def sums_by_centre(site: Site, centres: Matrix) -> SumsByCentre:
+    """Add up the rows closest to each centre."""
+    b, k, d = centres.shape
+    sums, counts, spread = np.zeros((b * k, d)), np.zeros(b * k, dtype=np.int64), np.zeros(b * k)
+    whose = [np.empty((0, b), dtype=np.int32)]
+    for X, labels in labelled(site, centres):
+        cells = (labels + k * np.arange(b)).ravel()
+        rows = np.repeat(np.arange(len(X)), b)
+        sums += csr_array((np.ones(len(cells)), (cells, rows)), shape=(b * k, len(X))) @ X
+        counts += np.bincount(cells, minlength=b * k)
+        spread += np.bincount(cells, squared_apart(X, centres, labels).ravel(), minlength=b * k)
+        whose.append(labels)
+    return SumsByCentre(sums, counts, spread, np.concatenate(whose))
 
 
 def _blocks(site: Site, rows: int) -> Iterator[Matrix]:

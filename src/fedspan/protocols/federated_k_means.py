@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg.closest import rounded_mean, squared_apart
-from fedspan.protocols.closest_rows import labelled
+from fedspan.protocols.closest_rows import labelled, sums_by_centre
 from fedspan.protocols.guarded_sums import GuardedSums
 from fedspan.protocols.k_means_starts import Moved, drawn_start, split_start
 from fedspan.protocols.lenses import standardize
@@ -60,16 +59,7 @@ def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
 @step
 def local_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_]) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
-    b, k, d = centres.shape
-    sums, counts, spread = np.zeros((b * k, d)), np.zeros(b * k, dtype=np.int64), np.zeros(b * k)
-    for X, labels in labelled(site, centres):
-        cells = (labels + k * np.arange(b)).ravel()
-        rows = np.repeat(np.arange(len(X)), b)
-        sums += csr_array((np.ones(len(cells)), (cells, rows)), shape=(b * k, len(X))) @ X
-        counts += np.bincount(cells, minlength=b * k)
-        spread += np.bincount(cells, squared_apart(X, centres, labels).ravel(), minlength=b * k)
-    asked = wanted.ravel()
-    return {"sums": sums[asked], "counts": counts[asked], "spread": spread[asked]}
+    return sums_by_centre(site, centres).of(wanted)
 
 
 def federated_k_means(

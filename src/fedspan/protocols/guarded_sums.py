@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg.closest import squared_apart
-from fedspan.protocols.closest_rows import labelled
+from fedspan.protocols.closest_rows import labelled, sums_by_centre
 from fedspan.protocols.k_means_starts import Moved
 from fedspan.protocols.whole_totals import whole
 
@@ -80,22 +79,11 @@ def local_guarded_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_], 
     """
     if not np.array_equal(site.state.get("sums counted", np.zeros(0)), centres):
         raise InputError("sums are given only of sets that were counted, and compared with those given before, first")
-    b, k, d = centres.shape
-    sums, counts, spread = np.zeros((b * k, d)), np.zeros(b * k, dtype=np.int64), np.zeros(b * k)
-    given = np.full((len(site), b), -1, dtype=np.int32)
-    at = 0
-    for X, labels in labelled(site, centres):
-        cells = (labels + k * np.arange(b)).ravel()
-        rows = np.repeat(np.arange(len(X)), b)
-        sums += csr_array((np.ones(len(cells)), (cells, rows)), shape=(b * k, len(X))) @ X
-        counts += np.bincount(cells, minlength=b * k)
-        spread += np.bincount(cells, squared_apart(X, centres, labels).ravel(), minlength=b * k)
-        given[at : at + len(X)] = np.where(wanted[np.arange(b), labels], labels, -1)
-        at += len(X)
-    asked = wanted.ravel()
+    found = sums_by_centre(site, centres)
+    given = np.where(wanted[np.arange(len(centres)), found.labels], found.labels, np.int32(-1))
     site.state[f"summed {number}"], site.state["sums given"] = given, number + 1
     site.state["sums counted"] = np.zeros(0)
-    return {"sums": sums[asked], "counts": counts[asked], "spread": spread[asked]}
+    return found.of(wanted)
 
 
 @dataclass

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 
-from fedspan.errors import InputError, MissingPackageError, UnknownStepError
+from fedspan.engines.remote import about
+from fedspan.errors import InputError, UnknownStepError
 from fedspan.federation.step import find_step, installed_steps
 
 OWN = "fedspan.protocols"
@@ -34,11 +33,7 @@ def install_steps(modules: Sequence[str] = ()) -> None:
 
     Of fedspan's own, what needs a package that is missing here is left out.
     """
-    protocols = importlib.import_module(OWN)
-    importlib.import_module(SECURE_SUM)
-    for found in pkgutil.iter_modules(protocols.__path__, f"{OWN}."):
-        with suppress(MissingPackageError, ModuleNotFoundError):
-            importlib.import_module(found.name)
+    about.install_steps()
     for name in modules:
         try:
             importlib.import_module(name)

@@ -42,12 +42,13 @@ def site_toml(name, folder):
 
 def processes_of(folder):
     """Return the processes that name `folder` on their command line."""
-    found = []
+    found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
-                if str(folder).encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
+                command = (entry / "cmdline").read_bytes()
+                if str(folder).encode() in command:
+                    found[int(entry.name)] = command.decode(errors="replace").replace("\0", " ")
             except OSError:
                 continue
     return found
@@ -69,7 +70,7 @@ def here(tmp_path_factory):
         del os.environ["PYTHONPATH"]
     else:
         os.environ["PYTHONPATH"] = before
-    assert processes_of(folder) == []
+    assert processes_of(folder) == {}
     with socket.socket() as probe:  # the port is free again
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", started.plan.port))

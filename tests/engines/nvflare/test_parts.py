@@ -159,3 +159,17 @@ def test_a_relay_that_the_server_has_forgotten_is_let_go_of_even_while_it_starts
     keeper._look_at(ServerStartedAnew(), job)
     assert keeper.relays.jobs == []
     assert job.gone.done()
+
+
+def test_a_process_whose_parent_died_before_it_looked_ends_too():
+    # The child looks at its parent when that is gone for sure: it then has another, who would never die.
+    child = (
+        "import sys, time; sys.stdin.read(); from fedspan.engines.nvflare.lifeline import die_with_parent as d; d(); "
+    )
+    child += "print('looked', flush=True); time.sleep(60); print('outlived', flush=True)"
+    parent = "import subprocess, sys; from fedspan.engines.nvflare.lifeline import be_a_parent; be_a_parent(); "
+    parent += f"subprocess.Popen([sys.executable, '-c', {child!r}])"
+    run = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert run.wait(30) == 0
+    said, _ = run.communicate("", timeout=20)  # the child's end closes its output
+    assert said in ("looked\n", "")

@@ -9,17 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from fedspan.engines.nvflare.plan import FederationPlan
-from fedspan.engines.nvflare.processes import children_of
 from fedspan.engines.nvflare.provision import provision
 from fedspan.errors import FedspanError
 
 #: Seconds in which a coordinator or a site must be up.
 START_LIMIT = 60.0
+
+#: Seconds in which processes of runs must have noticed that they are orphans.
+END_LIMIT = 20.0
 
 
 class FederationHere:
@@ -87,8 +90,7 @@ class FederationHere:
         process.wait()
 
     def close(self) -> None:
-        """End all processes, as Ctrl-C would, and their children."""
-        children = [child for process in self.processes.values() for child in children_of(process.pid)]
+        """End all processes, as Ctrl-C would, and wait for those that they started."""
         for process in self.processes.values():
             process.send_signal(signal.SIGINT)
         for process in self.processes.values():
@@ -98,8 +100,12 @@ class FederationHere:
                 process.kill()
                 process.wait()
         self.processes.clear()
-        for child in children:
-            _wait_for_end(child)
+        until = time.monotonic() + END_LIMIT
+        while (left := _processes_of(self.folder)) and time.monotonic() < until:
+            time.sleep(0.05)
+        for process_id in left:
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
 
     def said(self, name: str) -> str:
         """Return what a participant printed."""
@@ -137,7 +143,12 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_for_end(process: int, limit: float = 10.0) -> None:
-    until = time.monotonic() + limit
-    while Path(f"/proc/{process}").exists() and time.monotonic() < until:
-        time.sleep(0.05)
+def _processes_of(folder: Path) -> list[int]:
+    """Return the other processes that name `folder` on their command line: each works for a kit in it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                if str(folder).encode() + b"/" in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found

@@ -10,10 +10,18 @@ import time
 
 CHECK_EVERY = 0.25
 
+#: Where a server or site tells the processes that it starts who it is.
+_PARENT = "FEDSPAN_PARENT_PROCESS"
+
+
+def be_a_parent() -> None:
+    """Tell the processes that this one starts whose life theirs hangs on."""
+    os.environ[_PARENT] = str(os.getpid())
+
 
 def die_with_parent() -> None:
-    """End this process as soon as the process that started it is gone."""
-    parent = os.getppid()
+    """End this process as soon as the process that started it is gone, be it before this call."""
+    parent = int(os.environ.get(_PARENT, os.getppid()))
     threading.Thread(target=_watch, args=(parent,), daemon=True, name="fedspan-lifeline").start()
 
 

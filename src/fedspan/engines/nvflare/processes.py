@@ -15,6 +15,7 @@ from types import FrameType
 
 from fedspan.engines.nvflare.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.kit import Kit, read_kit, write_private
+from fedspan.engines.nvflare.lifeline import be_a_parent
 from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.screen import say
 from fedspan.engines.nvflare.supervisor import SITE_CONFIG, Supervisor
@@ -89,6 +90,7 @@ def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
 
 
 def _prepare() -> None:
+    be_a_parent()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     # Processes of runs are started by name with this interpreter: they shall find the fedspan that runs here.

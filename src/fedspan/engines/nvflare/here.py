@@ -1,4 +1,4 @@
-"""A whole federation on this machine: for trying it out, and for tests. Nothing is left when it is closed."""
+"""A whole federation on this machine, for trying it out and for tests. Nothing is left when it is closed or killed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fedspan.engines.nvflare.lifeline import PARENT
 from fedspan.engines.nvflare.plan import FederationPlan
 from fedspan.engines.nvflare.provision import provision
 from fedspan.errors import FedspanError
@@ -124,7 +125,7 @@ class FederationHere:
 
     def _start(self, name: str, *command: str) -> None:
         source = str(Path(__file__).resolve().parents[3])
-        environment = dict(os.environ)
+        environment = os.environ | {PARENT: str(os.getpid())}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, environment.get("PYTHONPATH")]))
         with (self.folder / f"{name}.out").open("ab") as out:
             self.processes[name] = subprocess.Popen(

@@ -10,18 +10,28 @@ import time
 
 CHECK_EVERY = 0.25
 
-#: Where a server or site tells the processes that it starts who it is.
-_PARENT = "FEDSPAN_PARENT_PROCESS"
+#: The environment's variable in which a process tells those that it starts whose life theirs hangs on.
+PARENT = "FEDSPAN_PARENT_PROCESS"
+
+_parent_here = os.environ.get(PARENT)
 
 
 def be_a_parent() -> None:
-    """Tell the processes that this one starts whose life theirs hangs on."""
-    os.environ[_PARENT] = str(os.getpid())
+    """Let the processes that this one starts die with it, and this one with whoever asked that of it."""
+    if _parent_here is not None:
+        die_with_parent()
+    os.environ[PARENT] = str(os.getpid())
+
+
+def environment_at_start() -> dict[str, str]:
+    """Return the environment for this very process to begin again: with the parent that it had."""
+    rest = {name: value for name, value in os.environ.items() if name != PARENT}
+    return rest if _parent_here is None else rest | {PARENT: _parent_here}
 
 
 def die_with_parent() -> None:
     """End this process as soon as the process that started it is gone, be it before this call."""
-    parent = int(os.environ.get(_PARENT, os.getppid()))
+    parent = os.getppid() if _parent_here is None else int(_parent_here)
     threading.Thread(target=_watch, args=(parent,), daemon=True, name="fedspan-lifeline").start()
 
 

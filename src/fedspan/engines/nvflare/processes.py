@@ -15,7 +15,7 @@ from types import FrameType
 
 from fedspan.engines.nvflare.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.kit import Kit, read_kit, write_private
-from fedspan.engines.nvflare.lifeline import be_a_parent
+from fedspan.engines.nvflare.lifeline import be_a_parent, environment_at_start
 from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.screen import say
 from fedspan.engines.nvflare.supervisor import SITE_CONFIG, Supervisor
@@ -72,7 +72,7 @@ def _begin_again_when_it_ends(command: list[str]) -> None:
     def begin_again() -> None:
         say("the coordinator did not let this site in, or died meanwhile: trying again")
         _kill_children()
-        os.execv(sys.executable, [sys.executable, "-m", "fedspan", *command])
+        os.execve(sys.executable, [sys.executable, "-m", "fedspan", *command], environment_at_start())
 
     MainProcessMonitor.add_cleanup_cb(begin_again)
 

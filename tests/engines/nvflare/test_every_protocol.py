@@ -1,0 +1,104 @@
+"""Every protocol of the package, over the real thing: the bytes of the embedded engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pandas as pd
+import pytest
+
+import fedspan as fs
+from tests.engines.nvflare.conftest import SITES, processes_of
+from tests.laws.protocol_examples import EXAMPLES
+from tests.laws.protocol_laws import as_bytes
+
+pytestmark = pytest.mark.xdist_group("nvflare")
+
+SEED = 1
+POLICY = fs.Policy(quorum="all", run_deadline=120.0)
+
+# The noise of these is the site's secret: no two runs are alike. What it charges is tested with the sites' ledgers.
+NOISY = ("private_feddl.private_feddl", "private_feddl.seen_with_noise", "noisy_centres.noisy_centres")
+# Three sites are fewer than the nine that these settings are for.
+FEWER = {"median_of_means.median_of_means": {"groups": 3}}
+
+
+def three_sites(make):
+    """Return the first three sites that `make` makes, under the names of the real ones, as tables."""
+    sites = []
+    for name, made in zip(SITES, make(), strict=False):
+        data = made._data
+        frame = data.frame if data.frame is not None else pd.DataFrame(made.X).rename(columns=lambda i: f"x{i}")
+        sites.append(fs.Site(name, frame, made.y, made.task))
+    return sites
+
+
+def write_site(site, folder):
+    """Put the rows of an embedded site where a real one reads them."""
+    table = site._data.frame.copy()
+    apart = {"label": site.y, "task": site.task}
+    said = ['file = "rows.parquet"']
+    for name, values in apart.items():
+        if values is not None:
+            table[name] = values
+            said.append(f'{name} = "{name}"')
+    table.to_parquet(folder / "rows.parquet", index=False)
+    rules = 'steps = ["summaries", "single rows"]\nusers = ["alice"]\nleast_rows = 5'
+    (folder / "site.toml").write_text(
+        f'[site]\nname = "{site.name}"\n\n[data]\n' + "\n".join(said) + f"\n\n[rules]\n{rules}\n"
+    )
+
+
+def begin_anew(here):
+    """Let the sites' workers read their files again."""
+    ends = {name: len(here.said(name)) for name in SITES}
+    for name in SITES:
+        for process, command in processes_of(here.kit(name)).items():
+            if "engines.nvflare.worker_process" in command:
+                os.kill(process, signal.SIGKILL)
+    until = time.monotonic() + 60.0
+    while any("steps may be asked" not in here.said(name)[end:] for name, end in ends.items()):
+        assert time.monotonic() < until, [here.said(name) for name in SITES]
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def folders(here):
+    """Where the sites' owners have their files, which are put back afterwards."""
+    found = {name: here.folder / "owners" / name for name in SITES}
+    before = {name: (folder / "site.toml").read_text() for name, folder in found.items()}
+    yield found
+    for name, folder in found.items():
+        (folder / "site.toml").write_text(before[name])
+    begin_anew(here)
+
+
+@pytest.fixture(scope="module")
+def served(here, folders, request):
+    """The sites of the examples, embedded, and with the same rows at the real ones."""
+    sites = three_sites(request.param)
+    for site in sites:
+        write_site(site, folders[site.name])
+    begin_anew(here)
+    return sites
+
+
+KINDS = sorted({example.sites.__name__: example.sites for example in EXAMPLES.values()}.items())
+PAIRS = [
+    pytest.param(make, name, id=name)
+    for _, make in KINDS
+    for name, example in EXAMPLES.items()
+    if example.sites is make and name not in NOISY
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("served", "name"), PAIRS, indirect=["served"])
+def test_every_protocol_gives_the_bytes_of_the_embedded_engine(connected, served, name):
+    example = EXAMPLES[name]
+    settings = {**example.settings, **FEWER.get(name, {})}
+    with fs.LocalFederation(served, seed=SEED, policy=POLICY) as embedded:
+        expected = as_bytes(embedded.run(example.protocol, **settings))
+    assert as_bytes(connected(seed=SEED, policy=POLICY).run(example.protocol, **settings)) == expected

@@ -443,4 +443,5 @@ def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -
         bytes_up=entry.bytes_up,
         seconds=entry.seconds,
         replayed=replayed,
+        how=call.how.partition(" SecureSum(")[0],
     )

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CallRecord:
-    """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal."""
+    """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal.
+
+    `how` says what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``, with
+    ``"secure "`` before it where a secure sum carried it. It is empty in records of older runs.
+    """
 
     number: int
     step: str
@@ -31,6 +35,7 @@ class CallRecord:
     bytes_up: dict[str, int]
     seconds: float
     replayed: bool = False
+    how: str = ""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def roc(model: Any, judged: Judged) -> Picture:
         Line("the learned threshold", [false], [true], 6),
     ]
     chart = line_chart(
-        lines, label="ROC curve", x_label="share of normal rows that are flagged", zero=True, show=percent, large=2
+        lines, label="ROC curve", x_label="share of normal rows flagged; up: of outliers found", zero=True, large=2
     )
     outliers = int(judged.outlier.sum())
     remark = (

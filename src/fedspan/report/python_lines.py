@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.base import RegressorMixin
 
 from fedspan import aggregation, estimators, privacy
-from fedspan.federation import Policy
+from fedspan.federation import Policy, SecureSum
 from fedspan.federation.record import RunRecord
 from fedspan.federation.view import stable_text
 
@@ -58,7 +58,8 @@ def _federation(records: Sequence[RunRecord]) -> list[str]:
     """Return the federation of the first of the records, with the seed of the first run that has none of its own."""
     first = records[0]
     usual = {field.name: repr(getattr(Policy(), field.name)) for field in fields(Policy)}
-    given, left = _arguments(first.policy, usual)
+    asked = {key: "True" if text == repr(SecureSum()) else text for key, text in first.policy.items()}
+    given, left = _arguments(asked, usual)
     policy = f", policy=fs.Policy({', '.join(given)})" if given else ""
     seed = next((record.seed for record in records if record.settings.get("random_state", "None") == "None"), 0)
     rehearsed = [f"# rehearsed, by fed.corrupt or fed.with_faults: {first.conditions}"] if first.conditions else []

@@ -105,3 +105,16 @@ def test_other_quantiles_are_refused(quantile):
 
 def test_the_usual_dimension():
     assert [usual_dimension(d) for d in (1, 2, 3, 8, 20, 500)] == [1, 1, 1, 4, 10, 10]
+
+
+def test_it_keeps_what_the_search_told_of_the_training_scores():
+    rows = np.random.default_rng(0).gamma(2.0, size=(400, 1))
+    for aggregator in (None, CoordinateMedian()):
+        detector = FirstValue(aggregator=aggregator).fit(rows, sites=np.arange(400) % 4)
+        scores, shares = detector.score_levels_.T
+        assert (np.diff(scores) >= 0).all()
+        assert (np.diff(shares) >= 0).all()
+        true = (rows <= scores).mean(axis=0)
+        np.testing.assert_allclose(shares, true, atol=1e-12 if aggregator is None else 0.05)
+        assert (shares[0], shares[-1]) == (0.0, 1.0)
+        assert len(scores) > 30  # a picture can be drawn of it

@@ -54,10 +54,11 @@ A study:
     quorum = "majority"               # or "all", a count, a fraction
 
     [report]                          # optional
-    judge = "test.csv"                # of a detector: rows that are kept back, to draw its ROC curve with, ...
-    label = "attack"                  # ... their column that says what a row is, ...
-    normal = "no"                     # ... and what it says of normal rows
-    image = [28, 28]                  # height and width, where a row is an image: components are drawn as images
+    # of a detector, rows that are kept back, to draw its ROC curve with; what says of each what it is; for normal ones:
+    # judge = "test.csv"
+    # label = "attack"
+    # normal = "no"
+    # image = [28, 28]                # height and width, where a row is an image: components are drawn as images
 
 With --kit there is no [data], n_jobs or wire: the data are where the sites of the federation have them.
 

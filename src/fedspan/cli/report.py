@@ -83,7 +83,7 @@ def _runs_of(models: Sequence[Any]) -> list[RunRecord]:
 def _tables(run: Path, models: Sequence[Any]) -> tuple[list[SiteTable], dict[str, str]]:
     """Return the study's rows, where they are still to be had, for the map; and what to say of them."""
     copy = run / "study.toml"
-    if not copy.is_file() or not models:
+    if not copy.is_file() or not models or "data" not in parsed(copy)[1]:  # the rows of others are at their sites
         return [], {}
     try:
         plan = read_data_plan(copy, run.resolve().parent)

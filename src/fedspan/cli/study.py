@@ -14,6 +14,7 @@ from fedspan.datasets import toml_file
 from fedspan.datasets.toml_file import check_keys, existing, parsed, table, typed
 from fedspan.errors import InputError, PolicyError
 from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.detector import FedDetector
 from fedspan.federation import Policy
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "PaperNoise")
@@ -67,7 +68,7 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
         raise InputError(f"{path}: a [model] table with a name is missing")
     model = _estimator(table(raw, "model", path), path, "[model]", "fit")
     report = report_plan(raw, path)
-    if report.judge is not None and not hasattr(model, "score_samples"):
+    if report.judge is not None and not isinstance(model, FedDetector):
         raise InputError(f"{path}: [report] judge goes with a detector, and {type(model).__name__} is none")
     return Study(
         path=path,

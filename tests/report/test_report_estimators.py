@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 
 import numpy as np
@@ -95,3 +96,20 @@ def test_lines_name_aggregators_privacy_and_what_they_cannot_give_back():
     with fs.federate(X, sites=sites) as fed:
         fs.protocols.moments.moments(fed)
         assert "called on the federation itself" in python_lines([fed.record])
+
+
+def test_lines_of_whatever_a_record_holds_are_python():
+    """Text is never run, and what is no Python stays in comments."""
+    settings = {
+        "a\nb": "1",
+        "rank": "(" * 5000,
+        "f": "__import__('os').system('x')",
+        "t": "two\nlines",
+        "z": "\0",
+        "ok": "2",
+    }
+    for what in ("load", "k_means", "protocol", "my_package.my_protocol", "FedPCA"):
+        record = fs.RunRecord(what, settings, 0, 0, ("a",), conditions="an attack\nof two lines")
+        tree = ast.parse(python_lines([record]).replace("\0", "?"))  # as the page does
+        assert "system" not in ast.unparse(tree)
+        assert ("ok=2" in ast.unparse(tree)) == (what in ("my_package.my_protocol", "FedPCA"))

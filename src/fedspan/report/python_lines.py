@@ -62,22 +62,29 @@ def _federation(records: Sequence[RunRecord]) -> list[str]:
     given, left = _arguments(asked, usual)
     policy = f", policy=fs.Policy({', '.join(given)})" if given else ""
     seed = next((record.seed for record in records if record.settings.get("random_state", "None") == "None"), 0)
-    rehearsed = [f"# rehearsed, by fed.corrupt or fed.with_faults: {first.conditions}"] if first.conditions else []
+    said = " ".join(first.conditions.split())
+    rehearsed = [f"# rehearsed, by fed.corrupt or fed.with_faults: {said}"] if said else []
     more = max((_more(record)[0] for record in records), key=len)
     return [f"fed = fs.federate(X{more}, sites=sites, seed={seed}{policy})", *left, *rehearsed]
 
 
 def _more(record: RunRecord) -> tuple[str, str]:
     """Return what a federation needs beside rows for this run, as arguments and in words."""
-    kind = getattr(estimators, record.what, None)
+    kind = _estimator(record.what)
     if kind is None or not issubclass(kind, RegressorMixin):
         return "", ""
     task = "task" in inspect.signature(kind.fit).parameters
     return ", y" + (", task=task" if task else ""), "; y: their targets" + ("; task: their tasks" if task else "")
 
 
+def _estimator(what: str) -> Any:
+    """Return the estimator of this name, or None."""
+    found = getattr(estimators, what) if what in estimators.__all__ else None
+    return found if inspect.isclass(found) else None
+
+
 def _fit(record: RunRecord, name: str) -> list[str]:
-    kind = getattr(estimators, record.what, None)
+    kind = _estimator(record.what)
     if kind is not None:
         usual = {key: stable_text(parameter.default) for key, parameter in inspect.signature(kind).parameters.items()}
         given, left = _arguments(record.settings, {**usual, "verbose": record.settings.get("verbose", "0")})
@@ -95,9 +102,9 @@ def _arguments(settings: Mapping[str, Any], usual: Mapping[str, str]) -> tuple[l
     for key, text in settings.items():
         if str(text) == usual.get(key):
             continue
-        source = _source(str(text))
+        source = _source(str(text)) if str(key).isidentifier() else None
         if source is None:
-            left.append(f"# {key}: {text}")
+            left.append(" ".join(f"# {key}: {text}".split()))
         else:
             given.append(f"{key}={source}")
     return given, left
@@ -113,7 +120,7 @@ def _source(text: str) -> str | None:
     """
     try:
         return ast.unparse(_Mended().visit(ast.parse(text, mode="eval")))
-    except (SyntaxError, LookupError):
+    except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):  # whatever a record may hold
         return None
 
 

@@ -21,6 +21,9 @@ from fedspan.protocols.quantiles import quantiles
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
+#: Training scores that are kept with the share of the rows up to each: a few hundred bytes, for small devices.
+_LEVELS = 28
+
 
 class FedDetector(OutlierMixin, FedEstimator, ABC):
     """Base of the detectors: scikit-learn's outlier API.
@@ -36,12 +39,12 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
     offset_ : float
         Minus the threshold: rows whose ``score_samples`` is below it are outliers.
     score_levels_ : array (m, 2)
-        What the search for the threshold told of the training scores: anomaly scores, rising, and the share of the
-        training rows up to each.
+        What the search for the threshold told of the training scores: at most 28 anomaly scores, rising, and the share
+        of the training rows up to each. For pictures, and so in single precision.
     """
 
     offset_: float
-    score_levels_: NDArray[np.float64]
+    score_levels_: NDArray[np.float32]
     quantile: float
     #: How far scores of one row may differ by rounding, relatively.
     _rounding = 1e-9
@@ -113,14 +116,16 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
         return cast(Vector, lens(self._validated(X), **parameters)[:, 0])
 
 
-def _levels(told: Vector) -> Vector:
-    """Return scores and shares (m, 2) in rising order, without those in the middle of scores that nobody has."""
-    told = told[np.isfinite(told[:, 0])]
+def _levels(told: Vector) -> NDArray[np.float32]:
+    """Return a few scores and shares (m, 2) in rising order, without those in the middle of scores that nobody has."""
+    told = told[np.abs(told[:, 0]) < np.finfo(np.float32).max]
     told = told[np.argsort(told[:, 0], kind="stable")]
     told[:, 1] = np.maximum.accumulate(told[:, 1])  # sites may have come or gone between two rounds
     same = np.diff(told[:, 1]) == 0
     idle = np.append(True, same) & np.append(same, True)
-    return np.asarray(told[~idle])
+    told = told[~idle]
+    kept = np.unique(np.linspace(0, len(told) - 1, min(_LEVELS, len(told))).astype(int))
+    return np.asarray(told[kept], dtype=np.float32)
 
 
 def usual_dimension(n_features: int) -> int:

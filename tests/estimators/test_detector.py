@@ -105,3 +105,24 @@ def test_other_quantiles_are_refused(quantile):
 
 def test_the_usual_dimension():
     assert [usual_dimension(d) for d in (1, 2, 3, 8, 20, 500)] == [1, 1, 1, 4, 10, 10]
+
+
+def test_it_keeps_what_the_search_told_of_the_training_scores():
+    rows = np.random.default_rng(0).gamma(2.0, size=(400, 1))
+    for aggregator in (None, CoordinateMedian()):
+        detector = FirstValue(aggregator=aggregator).fit(rows, sites=np.arange(400) % 4)
+        scores, shares = detector.score_levels_.T
+        assert (np.diff(scores) >= 0).all()
+        assert (np.diff(shares) >= 0).all()
+        # Scores are kept in single precision: one on the wrong side of a row's own is one row of 400.
+        true = (rows <= scores).mean(axis=0)
+        np.testing.assert_allclose(shares, true, atol=0.003 if aggregator is None else 0.05)
+        assert (shares[0], shares[-1]) == (0.0, 1.0)
+        assert 20 < len(scores) <= 28  # a picture can be drawn of it, and a model stays small
+
+
+def test_scores_beyond_single_precision_have_a_threshold_and_no_picture():
+    detector = FirstValue(quantile=0.5).fit(np.array([[1e200], [2e200], [3e200]]))
+    assert detector.offset_ == pytest.approx(-2e200, rel=1e-8)
+    assert np.isfinite(detector.score_levels_).all()
+    assert (detector.score_levels_[:, 1] == 0).all()

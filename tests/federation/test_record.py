@@ -141,3 +141,60 @@ def test_it_says_who_was_away_and_when_it_was_back():
         "site b was away in call 7",
     ]
     assert record.summary().endswith("site b was away in call 7")
+
+
+def test_it_keeps_versions_policy_lenses_and_what_was_rehearsed(record, tmp_path):
+    import numpy as np
+
+    assert record.versions["numpy"] == np.__version__
+    assert list(record.versions)[:2] == ["python", "fedspan"]
+    assert record.policy["quorum"] == "1"
+    assert record.policy["secure_sum"] == "False"
+    assert record.conditions.startswith("FaultPlan(")
+    assert record.lenses == ()
+    fed = fs.LocalFederation(make_sites(), run_dir=tmp_path)
+    scaled = fs.FedStandardScaler().fit(fed).transform(fed)
+    later = fs.FedStandardScaler().fit(scaled).run_
+    assert [name.rpartition(".")[2] for name in later.lenses] == ["standardize"]
+    written = (tmp_path / "run-001" / "record.jsonl").read_text().splitlines()
+    assert RunRecord.from_lines(written) == later
+
+
+def test_it_says_what_was_wanted_of_the_replies(fed):
+    fed.ask(count)
+    fed.sum(count)
+    fed.mean(count)
+    assert [call.how for call in fed.record.calls] == ["ask", "sum", "mean"]
+    secure = fs.LocalFederation(make_sites(), policy=fs.Policy(secure_sum=True))
+    secure.sum(count)
+    assert secure.record.calls[0].how == "secure sum"
+
+
+def test_a_package_that_the_run_loads_is_in_its_versions(monkeypatch, tmp_path):
+    """At first the record has what is loaded when the run begins, so that a killed run has it; then what came later."""
+    import sys
+
+    monkeypatch.delitem(sys.modules, "nvflare", raising=False)
+    fed = fs.LocalFederation(make_sites(), run_dir=tmp_path)
+    with fed.begin("test") as run:
+        file = tmp_path / "run-000" / "record.jsonl"
+        run.ask(count)
+        early = RunRecord.from_lines(file.read_text().splitlines()).versions
+        monkeypatch.setitem(sys.modules, "nvflare", sys)
+    assert "nvflare" not in early
+    assert early["scipy"] == run.record.versions["scipy"]
+    assert "nvflare" in run.record.versions
+    assert RunRecord.from_lines(file.read_text().splitlines()).versions == run.record.versions
+
+
+def test_a_record_of_an_older_run_is_read_without_what_it_lacks(record):
+    old = [json.loads(line) for line in record.lines()]
+    old = [entry for entry in old if entry["kind"] != "versions"]
+    for key in ("policy", "lenses", "conditions"):
+        del old[0][key]
+    for entry in old:
+        entry.pop("how", None)
+    read = RunRecord.from_lines([json.dumps(entry) for entry in old])
+    assert (read.versions, read.policy, read.lenses, read.conditions) == ({}, {}, (), "")
+    assert {call.how for call in read.calls} == {""}
+    assert read.bytes_up == record.bytes_up

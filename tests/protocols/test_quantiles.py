@@ -222,3 +222,16 @@ def test_fractions_by_hand():
     assert (below, largest) == (0.0, 1.0)
     assert tie == pytest.approx((4 - 1 / 3) / (6 + 1 / 3))  # up to the last of the equal ones
     assert between == pytest.approx((4.5 - 1 / 3) / (6 + 1 / 3))
+
+
+@pytest.mark.parametrize("aggregator", [None, Mean()])
+def test_who_watches_is_told_the_shares_up_to_every_edge(aggregator):
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    told = []
+    with fs.federate(X, sites=np.arange(90) % 3).begin("watched") as run:
+        quantiles(run, level=0.8, aggregator=aggregator, watch=lambda edges, shares: told.append((edges, shares)))
+    assert len(told) == len(run.record.calls) == 8
+    for edges, shares in told:
+        assert edges.shape == shares.shape == (2, 257)
+        true = (X.T[:, None, :] <= edges[:, :, None]).mean(axis=2)
+        np.testing.assert_allclose(shares, true, atol=1e-12 if aggregator is None else 0.02)

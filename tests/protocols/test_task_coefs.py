@@ -158,3 +158,19 @@ def test_features_and_targets_far_from_zero_lose_no_digits_by_sums(data, far):
     np.testing.assert_allclose(found.loadings, data.loadings, atol=1e-6)
     expected = far - far * np.sum(data.basis @ data.loadings.T, axis=0)
     np.testing.assert_allclose(found.intercepts, expected, atol=1e-6 * max(1.0, far))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("ridge", [0.0, 3.0])
+def test_the_errors_of_tasks_are_those_of_their_pooled_rows(intercept, ridge):
+    rng = np.random.default_rng(0)
+    X, y, task = rng.normal(size=(80, 5)), rng.normal(size=80) + 9.0 * intercept, np.arange(80) % 4
+    task[:2] = 7  # a task with as many rows as unknowns, or fewer: it has no row to spare
+    U = np.linalg.qr(rng.normal(size=(5, 2)))[0]
+    fed = fs.federate(X, y, sites=np.arange(80) % 3, task=task)
+    found = fed.run(pooled_coefs, U=U, tasks=np.array([0, 1, 2, 3, 7]), intercept=intercept, ridge=ridge)
+    for k in range(4):
+        own = task == k
+        residual = y[own] - X[own] @ U @ found.loadings[k] - found.intercepts[k]
+        assert found.errors[k] == pytest.approx(np.sqrt(residual @ residual / (own.sum() - 2 - intercept)))
+    assert np.isnan(found.errors[4])

@@ -147,7 +147,7 @@ def test_mmd2_is_drawn_by_round_to_its_end():
     (line,) = page.all("polyline")
     assert len(line["points"].split()) == 3  # nothing is nothing on a logarithmic axis
     assert "0.002 at the end, of 7 landmarks" in page.text
-    assert "No picture" in words_of(Fitted(landmarks_=np.zeros((7, 2)), run_=logging([{"other": 1.0}])))
+    assert "MMD²" not in words_of(Fitted(landmarks_=np.zeros((7, 2)), run_=logging([{"other": 1.0}])))
 
 
 def test_descent_is_told_with_its_recall_and_sample():
@@ -167,7 +167,7 @@ def test_descent_is_told_with_its_recall_and_sample():
 def test_clusters_are_counted_by_site():
     model = Fitted(labels_=np.array([0, 0, 1, 2, 2]), row_sites_=np.array([0, 0, 0, 1, 1]), sites_=("a", "b"))
     page = Page(models_section([model]))
-    assert "Clusters by site" in page.text
+    assert "Clusters by site cluster 0 (2) cluster 1 (1) cluster 2 (2)" in page.text
     assert [float(a["width"]) for a in page.all("rect")] == pytest.approx([240, 120, 0, 0, 0, 240], abs=0.02)
 
 

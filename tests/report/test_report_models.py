@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import fedspan as fs
 from fedspan.report import models
 from fedspan.report.markup import Html
-from fedspan.report.models import MOST_FEATURES, PICTURES, Picture, models_section
+from fedspan.report.models import MOST_COLUMNS, PICTURES, Picture, models_section
 
 
 class Fitted:
@@ -78,7 +78,7 @@ def test_scaler_has_a_table_of_its_first_features(X):
     assert "Centre and scale" in page.words
     assert f"column 0 {scaler.mean_[0]:.4g} {scaler.scale_[0]:.4g}" in page.text
     many = page_of(StandardScaler().fit(np.random.default_rng(0).normal(size=(9, 20))))
-    assert f"The first {MOST_FEATURES} of 20 features" in many.text
+    assert f"The first {MOST_COLUMNS} of 20 features" in many.text
     assert "feature 11" in many.text
     assert "feature 12" not in many.text
 

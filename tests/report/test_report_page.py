@@ -16,7 +16,7 @@ from fedspan.errors import InputError
 from fedspan.report import Scatter, page, write_report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&"
-SECTIONS = ["asked", "sites", "rounds", "stopped", "metrics", "failures"]
+SECTIONS = ["asked", "sites", "rounds", "stopped", "metrics", "failures", "privacy", "again"]
 
 
 def written(tmp_path, **given) -> Page:
@@ -171,7 +171,7 @@ def test_thousand_sites_and_five_thousand_calls_stay_small(tmp_path):
     assert "site-0030" not in page.text
     assert "and 970 more sites 6 790" in page.text
     assert "5 000 calls in 2 500 rounds" in page.text
-    assert page.text.count("module. step_0") == 1  # one line a step
+    assert page.text.count("module. step_0") == 2  # one line a step, in the traffic and in what left the sites
 
 
 def test_same_input_gives_the_same_bytes(tmp_path):

@@ -104,6 +104,11 @@ def run_at_sites(study: Study, arguments: argparse.Namespace) -> int:
         return 0
     if arguments.out is not None or arguments.resume:
         raise InputError("--detach goes without --out and --resume: 'fedspan fetch' brings the results")
+    if study.report.judge is not None:
+        raise InputError(
+            "--detach goes without [report] judge, whose rows are here: put it into the study.toml that 'fedspan "
+            "fetch' brings, and write the report anew with 'fedspan report'"
+        )
     from fedspan.engines.nvflare.kit import read_kit
     from fedspan.engines.nvflare.study_desk_talk import submit_study
 

@@ -53,6 +53,13 @@ A study:
     run_deadline = 86400.0            # seconds for a whole run
     quorum = "majority"               # or "all", a count, a fraction
 
+    [report]                          # optional
+    # of a detector, rows that are kept back, to draw its ROC curve with; what says of each what it is; for normal ones:
+    # judge = "test.csv"
+    # label = "attack"
+    # normal = "no"
+    # image = [28, 28]                # height and width, where a row is an image: components are drawn as images
+
 With --kit there is no [data], n_jobs or wire: the data are where the sites of the federation have them.
 
 An NPZ file holds X (rows x columns) and optionally feature_names, label and, in a file for all sites, site.
@@ -134,7 +141,8 @@ def _parser() -> argparse.ArgumentParser:
         help="write the report of a run that was done before",
         description=(
             "Write the report of a run anew: from its folder (what was asked, who took part, who failed and why, "
-            "rounds and bytes, the models' pictures), also of a run that was stopped; or from a saved model."
+            "rounds and bytes, the models' pictures, privacy, versions, how to run it again), also of a run that was "
+            "stopped or fetched; or from a saved model. What [report] in its study.toml asks for is there, too."
         ),
     )
     report.add_argument("run", type=Path, metavar="RUN", help="output folder of 'fedspan run', a run_dir, or a model")

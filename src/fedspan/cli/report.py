@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedspan.cli.report_plan import report_plan, wanted
 from fedspan.cli.run import scatter_of
 from fedspan.cli.study import read_data_plan
 from fedspan.cli.tables import SiteTable, read_tables
+from fedspan.datasets.toml_file import parsed
 from fedspan.errors import InputError
 from fedspan.estimators import load
 from fedspan.federation.record import RunRecord
@@ -30,6 +32,7 @@ def run_report(run: Path, out: Path | None = None) -> Path:
     if not records:
         raise InputError(f"{run} is no folder of a run: it has neither a record.jsonl nor a model.fedspan")
     tables, settings = _tables(run, models)
+    more = _more(run, models, settings)
     return write_report(
         out or run / "report.html",
         title=run.resolve().name,
@@ -38,7 +41,24 @@ def run_report(run: Path, out: Path | None = None) -> Path:
         sites={table.name: {"rows": len(table.frame), "columns": table.frame.shape[1]} for table in tables} or None,
         scatter=scatter_of(models, tables) if tables and models else None,
         settings=settings,
+        **more,
     )
+
+
+def _more(run: Path, models: Sequence[Any], settings: dict[str, str]) -> dict[str, Any]:
+    """Return the study's text and what it wants in its report; what cannot be had is said in the settings."""
+    copy = run / "study.toml"
+    if not copy.is_file():
+        return {}
+    text, raw = parsed(copy)
+    if not models:
+        return {"study": text}
+    try:
+        plan = report_plan(raw, run.resolve().parent / copy.name)
+    except InputError as error:
+        settings["rows to judge by"] = f"not read: {error}"
+        return {"study": text}
+    return {"study": text, **wanted(plan, models, settings)}
 
 
 def _records(run: Path) -> list[RunRecord]:
@@ -63,7 +83,7 @@ def _runs_of(models: Sequence[Any]) -> list[RunRecord]:
 def _tables(run: Path, models: Sequence[Any]) -> tuple[list[SiteTable], dict[str, str]]:
     """Return the study's rows, where they are still to be had, for the map; and what to say of them."""
     copy = run / "study.toml"
-    if not copy.is_file() or not models:
+    if not copy.is_file() or not models or "data" not in parsed(copy)[1]:  # the rows of others are at their sites
         return [], {}
     try:
         plan = read_data_plan(copy, run.resolve().parent)

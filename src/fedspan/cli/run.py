@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.base import clone
 
+from fedspan.cli.report_plan import judged_rows, wanted
 from fedspan.cli.study import Study
 from fedspan.cli.tables import SiteTable, read_tables
 from fedspan.engines.local import LocalFederation
@@ -40,6 +41,7 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], 
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     models = (*study.preprocess, study.model)
     tables: list[SiteTable] = [] if connect else list(read_tables(study.data, text=models[0].takes_text))
+    judged_rows(study.report, list(tables[0].frame.columns) if tables else None)  # better said before the run
     fed = connect(study) if connect else _embedded(study, tables)
     make_folder(output)
     if not used:
@@ -56,7 +58,8 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], 
         raise error if isinstance(error, InputError) else InputError(f"{study.path}: {error}") from None
     _write(output / "study.toml", study.text)
     settings = {"study": str(study.path), "seed": str(study.seed)}
-    return finish(output, study.path.stem, fitted, tables, settings)
+    more = wanted(study.report, fitted, settings)
+    return finish(output, study.path.stem, fitted, tables, settings, study=study.text, **more)
 
 
 def _embedded(study: Study, tables: Sequence[SiteTable]) -> Federation:
@@ -90,9 +93,9 @@ def fit_all(models: Sequence[FedEstimator], fed: Federation) -> list[Any]:
 
 
 def finish(
-    output: Path, title: str, models: Sequence[Any], tables: Sequence[SiteTable], settings: dict[str, str]
+    output: Path, title: str, models: Sequence[Any], tables: Sequence[SiteTable], settings: dict[str, str], **more: Any
 ) -> Path:
-    """Save the models, write summary and report, and print a table of what was done.
+    """Save the models, write summary and report, and print a table of what was done; `more` is for the report.
 
     Without `tables`, whose rows are at sites of others, the report has no map but one that a model itself has.
     """
@@ -110,6 +113,7 @@ def finish(
         sites=sites or None,
         scatter=scatter_of(models, tables) if tables else None,
         settings=settings,
+        **more,
     )
     _print_summary(title, records, report)
     return report

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fedspan import estimators, privacy
+from fedspan.cli.report_plan import ReportPlan, report_plan
 from fedspan.datasets import toml_file
 from fedspan.datasets.toml_file import check_keys, existing, parsed, table, typed
 from fedspan.errors import InputError, PolicyError
 from fedspan.estimators.base import FedEstimator
+from fedspan.estimators.detector import FedDetector
 from fedspan.federation import Policy
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "PaperNoise")
@@ -45,6 +47,7 @@ class Study:
     n_jobs: int
     wire: bool
     policy: Policy
+    report: ReportPlan
 
 
 def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False) -> Study:
@@ -53,7 +56,7 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
     A study `at_sites` of a real federation names no data: their owners do.
     """
     text, raw = parsed(path)
-    check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation"}, path, "")
+    check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation", "report"}, path, "")
     federation = table(raw, "federation", path)
     check_keys(federation, {*_POLICY} if at_sites else {"n_jobs", "wire", *_POLICY}, path, "[federation] ")
     if at_sites and "data" in raw:
@@ -63,6 +66,10 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
         raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
     if "model" not in raw:
         raise InputError(f"{path}: a [model] table with a name is missing")
+    model = _estimator(table(raw, "model", path), path, "[model]", "fit")
+    report = report_plan(raw, path)
+    if report.judge is not None and not isinstance(model, FedDetector):
+        raise InputError(f"{path}: [report] judge goes with a detector, and {type(model).__name__} is none")
     return Study(
         path=path,
         text=text,
@@ -70,10 +77,11 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
         output=output or path.parent / typed(raw, "output", str, path.stem, path),
         data=DataPlan() if at_sites else _data_plan(table(raw, "data", path), path),
         preprocess=tuple(_estimator(entry, path, "[[preprocess]]", "transform") for entry in preprocess),
-        model=_estimator(table(raw, "model", path), path, "[model]", "fit"),
+        model=model,
         n_jobs=typed(federation, "n_jobs", int, 1, path),
         wire=typed(federation, "wire", bool, False, path),
         policy=_policy(federation, path),
+        report=report,
     )
 
 

@@ -21,6 +21,9 @@ from fedspan.protocols.quantiles import quantiles
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
+#: Training scores that are kept with the share of the rows up to each: a few hundred bytes, for small devices.
+_LEVELS = 28
+
 
 class FedDetector(OutlierMixin, FedEstimator, ABC):
     """Base of the detectors: scikit-learn's outlier API.
@@ -35,9 +38,13 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
     ----------
     offset_ : float
         Minus the threshold: rows whose ``score_samples`` is below it are outliers.
+    score_levels_ : array (m, 2)
+        What the search for the threshold told of the training scores: at most 28 anomaly scores, rising, and the share
+        of the training rows up to each. For pictures, and so in single precision.
     """
 
     offset_: float
+    score_levels_: NDArray[np.float32]
     quantile: float
     #: How far scores of one row may differ by rounding, relatively.
     _rounding = 1e-9
@@ -85,7 +92,16 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
     def _learn_threshold(self, fed: Federation, aggregator: Aggregator | None = None) -> None:
         """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`)."""
         lens, parameters = self._training_lens()
-        threshold = float(quantiles(fed.apply(lens, **parameters), level=self.quantile, aggregator=aggregator)[0])
+        told: list[Vector] = []
+        threshold = float(
+            quantiles(
+                fed.apply(lens, **parameters),
+                level=self.quantile,
+                aggregator=aggregator,
+                watch=lambda edges, shares: told.append(np.column_stack([edges[0], shares[0]])),
+            )[0]
+        )
+        self.score_levels_ = _levels(np.concatenate(told[:2]))  # all scores, then those near the threshold
         # It often is the score of many equal rows: these stay normal in whatever company they are scored, although the
         # last digits of a product of matrices depend on it.
         self.offset_ = -(threshold + self._rounding * abs(threshold))
@@ -98,6 +114,18 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
         """Return the anomaly score of each row (n,) of a table."""
         lens, parameters = self._score_lens()
         return cast(Vector, lens(self._validated(X), **parameters)[:, 0])
+
+
+def _levels(told: Vector) -> NDArray[np.float32]:
+    """Return a few scores and shares (m, 2) in rising order, without those in the middle of scores that nobody has."""
+    told = told[np.abs(told[:, 0]) < np.finfo(np.float32).max]
+    told = told[np.argsort(told[:, 0], kind="stable")]
+    told[:, 1] = np.maximum.accumulate(told[:, 1])  # sites may have come or gone between two rounds
+    same = np.diff(told[:, 1]) == 0
+    idle = np.append(True, same) & np.append(same, True)
+    told = told[~idle]
+    kept = np.unique(np.linspace(0, len(told) - 1, min(_LEVELS, len(told))).astype(int))
+    return np.asarray(told[kept], dtype=np.float32)
 
 
 def usual_dimension(n_features: int) -> int:

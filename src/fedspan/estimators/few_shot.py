@@ -105,6 +105,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     coef_ : array (q, n)
         ``U b_k`` of each task.
     intercept_ : array (q,)
+    task_errors_ : array (q,)
+        Root mean squared residual of each task's rows, per degree of freedom; NaN where there is none, and with an
+        aggregator, because then sites do not tell it.
     noise_variance_ : float
         Mean squared residual per degree of freedom.
     loadings_moment_ : array (r, r)
@@ -216,7 +219,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
             if self.share_coefs:
                 self._keep_coefs(self._coefs(fed, tasks), tasks)
             elif hasattr(self, "tasks_"):
-                del self.tasks_, self.loadings_, self.intercept_
+                del self.tasks_, self.loadings_, self.intercept_, self.task_errors_
         return self
 
     def _single_replies(self) -> str | None:
@@ -348,3 +351,4 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         self.tasks_ = coefs.tasks
         self.loadings_ = coefs.loadings
         self.intercept_ = coefs.intercepts
+        self.task_errors_ = coefs.errors

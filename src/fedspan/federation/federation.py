@@ -197,7 +197,7 @@ class Federation:
         if self._view.run is not None:
             yield self
             return
-        run = self._root.new_run(what, as_text(settings or {}), seed, tuple(observers))
+        run = self._root.new_run(what, as_text(settings or {}), seed, tuple(observers), self._view)
         try:
             yield self._with(run=run)
         except BaseException as error:
@@ -255,7 +255,7 @@ class Federation:
         if self._view.run is not None:
             return self._view.run
         if self._root.open_run is None:
-            self._root.open_run = self._root.new_run("protocol", {}, None, ())
+            self._root.open_run = self._root.new_run("protocol", {}, None, (), self._view)
         return self._root.open_run
 
     def _with(self, **changes: Any) -> Federation:
@@ -443,4 +443,5 @@ def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -
         bytes_up=entry.bytes_up,
         seconds=entry.seconds,
         replayed=replayed,
+        how=call.how.partition(" SecureSum(")[0],
     )

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CallRecord:
-    """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal."""
+    """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal.
+
+    `how` says what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``, with
+    ``"secure "`` before it where a secure sum carried it. It is empty in records of older runs.
+    """
 
     number: int
     step: str
@@ -31,6 +35,7 @@ class CallRecord:
     bytes_up: dict[str, int]
     seconds: float
     replayed: bool = False
+    how: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,16 @@ class RunRecord:
         Why the run stopped, in words. Empty while it runs.
     privacy : PrivacySpent or None
         What the run has spent of the sites' privacy, where noise protects it.
+    versions : dict of str to str
+        Of Python and the packages at the coordinator when the run ended (see `fedspan.federation.versions`).
+    policy : dict of str to str
+        The federation's policy, as text.
+    lenses : tuple of str
+        Through which transforms the run saw the sites' rows, by name.
+    conditions : str
+        Which attacks and faults it rehearsed.
+
+    A record of an older run has the last four empty.
 
     Examples
     --------
@@ -81,6 +96,10 @@ class RunRecord:
     metrics: list[Metrics] = field(default_factory=list)
     stopped: str = ""
     privacy: PrivacySpent | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    policy: dict[str, str] = field(default_factory=dict)
+    lenses: tuple[str, ...] = ()
+    conditions: str = ""
 
     @property
     def bytes_down(self) -> int:
@@ -164,8 +183,11 @@ class RunRecord:
             "number": self.number,
             "seed": self.seed,
             "sites": self.sites,
+            "policy": self.policy,
+            "lenses": self.lenses,
+            "conditions": self.conditions,
         }
-        entries: list[tuple[str, Any]] = [("run", head)]
+        entries: list[tuple[str, Any]] = [("run", head), ("versions", self.versions)]
         entries += [("call", asdict(call)) for call in self.calls]
         entries += [("metrics", asdict(entry)) for entry in self.metrics]
         entries += [("privacy", self.privacy.values())] if self.privacy is not None else []
@@ -178,6 +200,8 @@ class RunRecord:
         parsed = [json.loads(line) for line in lines if line.strip()]
         head = next(entry for entry in parsed if entry["kind"] == "run")
         record = cls(**{key: head[key] for key in ("what", "settings", "number", "seed")}, sites=tuple(head["sites"]))
+        record.policy, record.conditions = head.get("policy", {}), head.get("conditions", "")
+        record.lenses = tuple(head.get("lenses", ()))
         for entry in parsed:
             kind = entry.pop("kind")
             if kind == "call":
@@ -186,6 +210,8 @@ class RunRecord:
             elif kind == "metrics":
                 values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
                 record.metrics.append(Metrics(entry["call"], entry["round"], values))
+            elif kind == "versions":
+                record.versions = entry
             elif kind == "privacy":
                 record.privacy = PrivacySpent.of(entry)
             elif kind == "stopped":

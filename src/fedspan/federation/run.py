@@ -18,6 +18,7 @@ from fedspan.federation.secure.differences import SummedSets
 from fedspan.federation.site import generator
 from fedspan.federation.spent import PrivacySpent
 from fedspan.federation.state import NO_CHANGES
+from fedspan.federation.versions import versions
 from fedspan.wire import canonical
 
 
@@ -144,6 +145,7 @@ class Run:
     def end(self, error: BaseException | None = None) -> None:
         """Close the run: with its result, or with the error that ended it."""
         try:
+            self._keep_versions()
             if error is not None:
                 self.record.stopped = f"failed: {type(error).__name__}: {error}"
             elif not self.record.stopped:
@@ -158,6 +160,7 @@ class Run:
 
     def leave(self) -> None:
         """Close a run that has no end of its own, because protocols were called on the federation itself."""
+        self._keep_versions()
         self.record.stopped = self.record.stopped or "closed"
         self._write("stopped", {"why": self.record.stopped})
         self.close(resumable=True)
@@ -170,6 +173,13 @@ class Run:
         if self._lines is not None:
             self._lines.close()
             self._lines = None
+
+    def _keep_versions(self) -> None:
+        """Put into the record the extras that were loaded since the run began."""
+        found = versions()
+        if found != self.record.versions:
+            self.record.versions = found
+            self._write("versions", found)
 
     def _open_files(self, folder: Path) -> dict[str, Any]:
         """Open or resume the journal, begin the record's file anew, and return the journal's head."""

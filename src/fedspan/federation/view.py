@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from fedspan.federation.policy import Policy
 from fedspan.federation.record import RunRecord
 from fedspan.federation.run import Observer, Run
 from fedspan.federation.step import dotted_name
+from fedspan.federation.versions import versions
 
 
 @dataclass
@@ -32,10 +33,20 @@ class Root:
     runs: int = 0
     open_run: Run | None = None  # of protocols that are called on the federation itself
 
-    def new_run(self, what: str, settings: Mapping[str, Any], seed: int | None, observers: tuple[Observer, ...]) -> Run:
-        """Begin a run with the next number."""
+    def new_run(
+        self, what: str, settings: Mapping[str, Any], seed: int | None, observers: tuple[Observer, ...], view: View
+    ) -> Run:
+        """Begin a run with the next number, as `view` sees the sites."""
         record = RunRecord(
-            what, dict(settings), self.runs, self.seed if seed is None else seed, tuple(self.engine.sites)
+            what,
+            dict(settings),
+            self.runs,
+            self.seed if seed is None else seed,
+            tuple(self.engine.sites),
+            versions=versions(),
+            policy={field.name: repr(getattr(self.policy, field.name)) for field in fields(self.policy)},
+            lenses=tuple(lens.name for lens in view.lenses),
+            conditions=view.conditions(),
         )
         folder = None if self.run_dir is None else self.run_dir / f"run-{self.runs:03d}"
         run = Run(self.engine, record, folder, self.observers + observers)

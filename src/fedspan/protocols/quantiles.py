@@ -27,6 +27,7 @@ rows than ``2 / 3 / (1 - level)``, 14 for level 0.95, cannot reach so high a qua
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,13 @@ def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     return {"n": some_rows(site), "fractions": _fractions(columns, low, high)}
 
 
-def quantiles(fed: Federation, *, level: float, aggregator: Aggregator | None = None) -> NDArray[np.float64]:
+def quantiles(
+    fed: Federation,
+    *,
+    level: float,
+    aggregator: Aggregator | None = None,
+    watch: Callable[[NDArray[np.float64], NDArray[np.float64]], None] | None = None,
+) -> NDArray[np.float64]:
     """Return the `level` quantile (d,) of every column: the smallest value that so large a share of the rows is up to.
 
     That is an order statistic, numpy's ``method="inverted_cdf"``, of the rows as they are.
@@ -78,6 +85,8 @@ def quantiles(fed: Federation, *, level: float, aggregator: Aggregator | None = 
     aggregator : Aggregator, optional
         Where sites may lie: combines the sites' own fractions instead of adding up counts. Single replies are then
         needed, and the result is that of the pooled rows only as far as the sites' rows are alike (see above).
+    watch : callable, optional
+        Is told in every round what the coordinator learns: edges (d, 257), and the share of the rows up to each.
 
     Examples
     --------
@@ -90,11 +99,13 @@ def quantiles(fed: Federation, *, level: float, aggregator: Aggregator | None = 
     least, most = _keys(np.array([-np.inf, np.inf]))
     low, high = least[None], most[None]  # one for all columns: how many these are is seen in the first reply
     for number in fed.rounds(3 * _PASS):
-        reached = _reached(fed, low, high, level, aggregator)  # (d, parts + 1), from False to True
+        reached, shares = _reached(fed, low, high, level, aggregator)  # (d, parts + 1), from False to True
         low, high = (np.broadcast_to(ends, len(reached)) for ends in (low, high))
         # The first edge that is reached ends the part; where that is none, or the lowest, sites have come or gone.
         first = np.where(reached.any(axis=1), reached.argmax(axis=1), _PARTS + 1)
         edges = _edges(low, high)
+        if watch is not None:
+            watch(_values(edges), shares)
         part = np.clip(first, 1, _PARTS)
         low, high = _at(edges, part - 1), _at(edges, part)
         if number < 2 * _PASS:  # after that it settles on what it has
@@ -104,20 +115,23 @@ def quantiles(fed: Federation, *, level: float, aggregator: Aggregator | None = 
     return _values(high)
 
 
-def _reached(fed: Federation, low: Keys, high: Keys, level: float, aggregator: Aggregator | None) -> NDArray[np.bool_]:
-    """Return whether a share of `level` of the rows is at most each edge (d, parts + 1)."""
+def _reached(
+    fed: Federation, low: Keys, high: Keys, level: float, aggregator: Aggregator | None
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Return whether a share of `level` of the rows is at most each edge (d, parts + 1), and that share."""
     if aggregator is None:
         total = fed.sum(local_counts, low=low, high=high)
         if total["bad"]:
             raise InputError(f"X contains NaN or infinity in {total['bad']} values: fill or drop them first")
         if not total["n"]:
             raise InputError("the sites have no rows: there is no quantile")
-        return np.asarray(total["counts"] >= level * total["n"])
+        return np.asarray(total["counts"] >= level * total["n"]), total["counts"] / total["n"]
     replies = fed.ask(local_fractions, low=low, high=high)
     # What a site sends is made a distribution first: between 0 and 1, and rising.
     fractions = np.maximum.accumulate(np.clip(replies.stack("fractions"), 0.0, 1.0), axis=-1)
     combined = aggregator(fractions, believed(aggregator, replies.stack("n"))).value
-    return np.asarray(np.maximum.accumulate(combined, axis=-1) >= level - _ROUNDING)
+    shares = np.maximum.accumulate(combined, axis=-1)
+    return np.asarray(shares >= level - _ROUNDING), shares
 
 
 def _sorted_columns(site: Site) -> tuple[Array, int]:

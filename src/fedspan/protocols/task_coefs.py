@@ -42,11 +42,15 @@ class TaskCoefs:
     loadings : array (q, r)
         ``b_k``: of least norm where a task's rows do not decide.
     intercepts : array (q,)
+    errors : array (q,)
+        Root mean squared residual of each task's rows, per degree of freedom; NaN where there is none, or where the
+        coordinator cannot tell.
     """
 
     tasks: Labels
     loadings: Matrix
     intercepts: Vector
+    errors: Vector
 
 
 @step
@@ -111,12 +115,15 @@ def pooled_coefs(
         for key, value in best.items():
             value[more] = total[key][more]
     there = best["rows"] > 0
-    gram, cross, _, means, rows = centred({key: value[there] for key, value in best.items()}, intercept)
-    gram = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
-    loadings = (inverses(gram) @ cross[:, :, None])[:, :, 0]
+    gram, cross, squares, means, rows = centred({key: value[there] for key, value in best.items()}, intercept)
+    penalized = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
+    loadings = (inverses(penalized) @ cross[:, :, None])[:, :, 0]
+    explained = 2 * np.einsum("kr,kr->k", cross, loadings) - np.einsum("kr,krs,ks->k", loadings, gram, loadings)
+    free = rows - gram.shape[1] - intercept
+    errors = np.sqrt(np.maximum(squares - explained, 0.0) / np.where(free > 0, free, np.nan))
     means = means + payload["centre"]
     level = means[:, -1] - np.einsum("kr,kr->k", means[:, :-1], loadings)
-    return TaskCoefs(np.asarray(tasks)[there], loadings, level if intercept else np.zeros(len(level)))
+    return TaskCoefs(np.asarray(tasks)[there], loadings, level if intercept else np.zeros(len(level)), errors)
 
 
 def common_centre(fed: Federation, U: Matrix, intercept: bool) -> Vector:
@@ -197,7 +204,7 @@ def median_coefs(
             "Nobody can tell who is right: slopes or intercepts that do are taken as zero; use adapt on rows you trust",
             stacklevel=3,
         )
-    return TaskCoefs(tasks.labels[known], loadings, intercepts)
+    return TaskCoefs(tasks.labels[known], loadings, intercepts, np.full(len(known), np.nan))
 
 
 def between_two(values: Matrix, close: float = 0.0) -> Vector | None:

@@ -51,7 +51,14 @@ def row_bars(
     return svg(join(body), label, height=36 * len(names))
 
 
-def heat_map(values: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], *, label: str) -> Html:
+def heat_map(
+    values: NDArray[np.float64],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    label: str,
+    told: NDArray[np.float64] | None = None,
+) -> Html:
     """Draw signed values as shaded cells with their numbers; the largest size of all has the deepest shade.
 
     Parameters
@@ -59,6 +66,8 @@ def heat_map(values: NDArray[np.float64], rows: Sequence[str], columns: Sequence
     values : array of shape (r, c)
         What is not finite stays an empty cell.
     rows, columns : sequences of str, lengths r and c
+    told : array of shape (r, c), optional
+        Numbers to write in place of the values that give the shades.
 
     Examples
     --------
@@ -68,6 +77,8 @@ def heat_map(values: NDArray[np.float64], rows: Sequence[str], columns: Sequence
     shown = [esc(name, 17) for name in rows]
     left = max([LETTER * min(len(name), 17) for name in rows], default=0.0) + 12
     cell, line, head = (WIDTH - left) / max(1, len(columns)), 21, 20
+    told = values if told is None else told
+    widest = float(np.max(np.abs(told), where=np.isfinite(told), initial=0.0))
     largest = float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0)) or 1.0
     body = [
         Html(f'<text class="mid" x="{pixels(left + (j + 0.5) * cell)}" y="12">{esc(n)}</text>')
@@ -82,7 +93,7 @@ def heat_map(values: NDArray[np.float64], rows: Sequence[str], columns: Sequence
             if not drawable(value):
                 continue
             x, shade = left + j * cell, 0.75 * abs(value) / largest
-            text = number_with(value, 2) if cell >= 34 and 0.01 <= largest < 100 else ""
+            text = number_with(told[i, j], 2) if cell >= 34 and 0.01 <= widest < 100 else ""
             body += [
                 rect(
                     x + 1,
@@ -90,7 +101,7 @@ def heat_map(values: NDArray[np.float64], rows: Sequence[str], columns: Sequence
                     cell - 2,
                     line - 2,
                     "plus" if value > 0 else "minus",
-                    f"{full}, {columns[j]}: {number(value)}",
+                    f"{full}, {columns[j]}: {number(told[i, j])}",
                     shade,
                 ),
                 Html(f'<text class="mid cell" x="{pixels(x + cell / 2)}" y="{y + 14}">{text}</text>' if text else ""),

@@ -33,6 +33,7 @@ def line_chart(
     log_x: bool = False,
     show: Callable[[float], str] | None = None,
     marks: Sequence[tuple[float, str]] = (),
+    large: int | None = None,
 ) -> Html:
     """Draw lines over numbers: rounds, calls, seconds.
 
@@ -52,6 +53,8 @@ def line_chart(
         Text of a value on the vertical axis.
     marks : sequence of (x, text)
         Vertical lines, such as the begin of a run. A text that does not fit is left out.
+    large : int, optional
+        The number of a line whose dots are large, because they are what the chart is about.
 
     Examples
     --------
@@ -78,7 +81,7 @@ def line_chart(
         along = list(zip(below, tick_texts(below), strict=True))
     body = [_horizontal_grid(grid, up, left), _x_texts([(across(x), text) for x, text in along])]
     body += [_mark(across(x), text, until, left) for (x, text), until in zip(marks, _ends(marks, across), strict=True)]
-    body += [_line(line, across, up, show or number) for line in lines]
+    body += [_line(line, across, up, show or number, 5.5 if i == large else 2.6) for i, line in enumerate(lines)]
     return svg(join(body), label, x_label)
 
 
@@ -140,13 +143,13 @@ def _x_texts(texts: Sequence[tuple[float, str]]) -> Html:
     return join(Html(f'<text class="mid" x="{pixels(x)}" y="{y}">{esc(text)}</text>') for x, text in texts)
 
 
-def _line(line: Line, across: Scale, up: Scale, show: Callable[[float], str]) -> Html:
+def _line(line: Line, across: Scale, up: Scale, show: Callable[[float], str], radius: float) -> Html:
     kind = f"s{line.colour % SERIES}"
     places = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True)]
     dots = Html("")
     if len(places) <= MOST_DOTS:
         dots = join(
-            dot(*place, kind, f"{line.name} at {number(x)}: {show(y)}")
+            dot(*place, kind, f"{line.name} at {number(x)}: {show(y)}", radius)
             for place, x, y in zip(places, line.x, line.y, strict=True)
         )
     return Html(f'<polyline class="line {kind}" points="{points(places)}"/>{dots}')

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.report.blocks import row_bars
 from fedspan.report.charts import Line, line_chart
+from fedspan.report.landmarks import landmarks
 from fedspan.report.markup import count, number, pairs, plural
 from fedspan.report.metrics import read
 from fedspan.report.picture import Names, Picture
@@ -88,9 +89,9 @@ def numbers_within(groups: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     return numbers
 
 
-def beside_the_map(model: Any) -> list[Picture]:
+def beside_the_map(model: Any, names: Names = None) -> list[Picture]:
     """Return the pictures that say how good a map is."""
-    return [found for picture in BESIDE if (found := picture(model)) is not None]
+    return [found for picture in BESIDE if (found := picture(model, names)) is not None]
 
 
 def landmark_mmd2(model: Any, names: Names = None) -> Picture | None:
@@ -153,7 +154,7 @@ def neighbourhoods(model: Any, names: Names = None) -> Picture | None:
 
 
 #: Pictures that stand in the map's own section, where there is one.
-BESIDE = (landmark_mmd2, neighbourhoods)
+BESIDE = (landmark_mmd2, neighbourhoods, landmarks)
 
 
 def _percent(share: float) -> str:
@@ -175,7 +176,8 @@ def cluster_sizes(model: Any, names: Names = None) -> Picture | None:
     )
     hidden = len(model.sites_) - len(sites)
     remark = f"{count(hidden)} more sites not shown." if hidden else ""
-    return Picture("Clusters by site", drawn, remark, list(enumerate(key)))
+    totals = [f"{name} ({count(int(total))})" for name, total in zip(key, shown.sum(axis=0), strict=True)]
+    return Picture("Clusters by site", drawn, remark, list(enumerate(totals)))
 
 
 def _few_columns(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:

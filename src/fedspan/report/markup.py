@@ -76,6 +76,19 @@ def plural(value: int, noun: str, nouns: str = "") -> str:
     return f"{count(value)} {noun if value == 1 else nouns or noun + 's'}"
 
 
+def few(names: Iterable[str], most: int = 4) -> str:
+    """Return the first of some names, each once, and how many more there are.
+
+    Examples
+    --------
+    >>> few(["a", "b", "a", "c"], most=2)
+    'a, b and 1 more'
+    """
+    distinct = list(dict.fromkeys(names))
+    more = f" and {count(len(distinct) - most)} more" if len(distinct) > most else ""
+    return ", ".join(name if len(name) <= 60 else name[:59] + "…" for name in distinct[:most]) + more
+
+
 def number(value: float, digits: int = 4) -> str:
     """Return a number to `digits` significant digits, very large and very small ones with a power of ten.
 

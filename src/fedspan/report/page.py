@@ -14,16 +14,19 @@ from typing import Any
 
 from fedspan.errors import InputError
 from fedspan.federation.record import RunRecord
+from fedspan.report.again import again_section
+from fedspan.report.fitted import names_in, pixel_names, steps_of
+from fedspan.report.judged import Judged
 from fedspan.report.maps import beside_the_map, map_of
 from fedspan.report.markup import Html, esc, join
 from fedspan.report.metrics import metrics_section
-from fedspan.report.models import models_section, steps_of
+from fedspan.report.models import models_section
+from fedspan.report.privacy import privacy_section
 from fedspan.report.scatter import Scatter, scatter_section
 from fedspan.report.sections import (
     asked_section,
     failures_section,
     header,
-    privacy_section,
     sites_section,
     stopped_section,
 )
@@ -39,6 +42,9 @@ def write_report(
     sites: Mapping[str, Mapping[str, Any]] | None = None,
     scatter: Scatter | None = None,
     settings: Mapping[str, object] | None = None,
+    judged: Judged | None = None,
+    image: tuple[int, int] | None = None,
+    study: str | None = None,
 ) -> Path:
     """Write the report of a few runs as one HTML file that opens offline.
 
@@ -59,6 +65,14 @@ def write_report(
         The map of rows. Default: that of the last model that has one.
     settings : mapping of name to text, optional
         What was asked: files, seed, anything to be kept beside the result.
+    judged : Judged, optional
+        Rows with labels to judge a detector by, the last of the models: its ROC curve, and the point of the threshold
+        that it learned without them.
+    image : (height, width), optional
+        Where the columns are the pixels of an image, line by line: components, centres and landmarks are drawn as
+        images. Columns that are named ``pixel_0_0``, ``pixel_0_1``, ... are known to be.
+    study : str, optional
+        The text of the study file, for running it again. Default: lines of Python.
 
     Returns
     -------
@@ -87,7 +101,11 @@ def write_report(
     if scatter is None:
         maps = [(map_of(step), step) for model in models for step in steps_of(model)]
         scatter, mapped = next((found for found in reversed(maps) if found[0] is not None), (None, None))
-    page = render(title, records, list(models), _checked(sites), scatter, settings, mapped)
+    if judged is not None and not isinstance(judged, Judged):
+        raise InputError(f"judged must be a fedspan.report.Judged, not a {type(judged).__name__}")
+    image = _checked_image(image)
+    checked = (title, records, list(models), _checked(sites), scatter, settings, mapped)
+    page = render(*checked, judged=judged, image=image, study=study)
     write_page(path, page)
     return path
 
@@ -100,13 +118,19 @@ def render(
     scatter: Scatter | None = None,
     settings: Mapping[str, object] | None = None,
     mapped: Any = None,
+    *,
+    judged: Judged | None = None,
+    image: tuple[int, int] | None = None,
+    study: str | None = None,
 ) -> str:
     """Return the page as text; `mapped` is the model whose map it has."""
     parts: dict[str, Html] = {}
+    names = None if image is None else pixel_names(image)
     if scatter is not None:
-        parts["map"] = scatter_section(scatter, [] if mapped is None else beside_the_map(mapped))
-    if models:
-        parts["models"] = models_section(models, mapped)
+        beside = [] if mapped is None else beside_the_map(mapped, names_in(mapped, names))
+        parts["map"] = scatter_section(scatter, beside)
+    if models or judged is not None or image is not None:
+        parts["models"] = models_section(models, mapped, judged=judged, names=names)
     parts |= {
         "asked": asked_section(records, settings),
         "sites": sites_section(records, sites),
@@ -114,9 +138,9 @@ def render(
         "stopped": stopped_section(records),
         "metrics": metrics_section(records),
         "failures": failures_section(records),
+        "privacy": privacy_section(records),
+        "again": again_section(records, study),
     }
-    if any(record.privacy is not None for record in records):
-        parts["privacy"] = privacy_section(records)
     links = join(Html(f'<a href="#{key}">{_LINKS[key]}</a>') for key in parts)
     script = _part("points.js") + _part("scatter.js") if "map" in parts else ""
     navigation = Html(f'<nav aria-label="Sections">{links}</nav>')
@@ -146,6 +170,7 @@ _LINKS = {
     "metrics": "Metrics",
     "failures": "Failures",
     "privacy": "Privacy",
+    "again": "Run it again",
     "models": "Models",
     "map": "Map",
 }
@@ -159,6 +184,14 @@ def _checked(sites: Mapping[str, Mapping[str, Any]] | None) -> Mapping[str, Mapp
                     f"sites[{name!r}] has {key}={value!r}, but may have rows and columns, as whole numbers"
                 )
     return sites
+
+
+def _checked_image(image: Any) -> tuple[int, int] | None:
+    if image is None:
+        return None
+    if not isinstance(image, tuple | list) or len(image) != 2 or not all(type(n) is int and n > 0 for n in image):
+        raise InputError(f"image={image!r} must be a height and a width in pixels, such as (28, 28)")
+    return image[0], image[1]
 
 
 def _policy(style: str, script: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows as pictures: images in strips, and tables as shaded cells, the same rows under one another."""
+"""Rows as pictures: images in strips or tiles, and tables as shaded cells, the same rows under one another."""
 
 from __future__ import annotations
 
@@ -37,6 +37,45 @@ def image_strips(strips: Named, shape: tuple[int, int]) -> Html:
             place = f"translate({pixels(j * step)} {pixels(i * line + 20)}) scale({64 / width:.4f})"
             body.append(Html(f'<g transform="{place}">{_image(row.reshape(shape), low, high)}</g>'))
     return _scrolled(join(body), step * len(strips[0][1]), line * len(strips), "Images, true and rebuilt")
+
+
+def image_tiles(images: Named, shape: tuple[int, int], *, signed: bool, label: str) -> Html:
+    """Draw images, four in a line, each under its name and in shades of its own.
+
+    Parameters
+    ----------
+    images : sequence of (name, array (height * width,))
+    signed : bool
+        Whether zero is the middle, so that positive and negative pixels have a colour each; otherwise the least value.
+
+    Examples
+    --------
+    >>> tiles = image_tiles([("1", np.array([1.0, -1.0, 0.0, 0.5]))], (2, 2), signed=True, label="components")
+    >>> tiles.count('class="plus"'), tiles.count('class="minus"')
+    (1, 1)
+    """
+    height, width = shape
+    side = (WIDTH - 3 * 12) / 4
+    head = 16 if any(name for name, _ in images) else 4
+    line = side * height / width + head + 6
+    body = []
+    for i, (name, values) in enumerate(images):
+        x, y = (i % 4) * (side + 12), (i // 4) * line
+        body.append(Html(f'<text class="name" x="{pixels(x)}" y="{pixels(y + 11)}">{esc(name)}</text>' if name else ""))
+        image = np.nan_to_num(np.asarray(values, dtype=np.float64).reshape(shape))
+        far = float(np.abs(image).max()) or 1.0
+        parts = [("plus", image, 0.0, far), ("minus", -image, 0.0, far)]
+        drawn = [
+            Html(f'<g class="{kind}">{_image(part, low, high)}</g>')
+            for kind, part, low, high in (parts if signed else [("", image, float(image.min()), float(image.max()))])
+        ]
+        place = f"translate({pixels(x)} {pixels(y + head)}) scale({side / width:.4f})"
+        body.append(Html(f'<g class="tile" transform="{place}">{join(drawn)}</g>'))
+    tall = line * -(-len(images) // 4)
+    return Html(
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {pixels(tall)}" role="img" aria-label="{esc(label)}">'
+        f"{join(body)}</svg>"
+    )
 
 
 def _scrolled(body: Html, width: float, height: float, label: str) -> Html:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fedspan.federation.record import RunRecord
-from fedspan.federation.spent import PrivacySpent
-from fedspan.report.markup import Html, count, duration, esc, join, note, pairs, panel, plural, section, size, table
+from fedspan.report.markup import (
+    Html,
+    count,
+    duration,
+    esc,
+    few,
+    join,
+    note,
+    pairs,
+    panel,
+    plural,
+    section,
+    size,
+    table,
+)
 from fedspan.report.tally import SiteTotals, by_reason, by_site, run_names
 
 MOST_SITES = 30
 MOST_RUNS = 12
 MOST_REASONS = 20
-PACKAGES = ("numpy", "scipy", "scikit-learn", "fedspan")
 
 
 def header(title: str, records: Sequence[RunRecord], sites: Mapping[str, Mapping[str, Any]] | None) -> Html:
@@ -53,31 +63,13 @@ def _result(records: Sequence[RunRecord]) -> str:
 
 
 def asked_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Html:
-    """Return what was asked: the caller's own settings, the parameters and seed of every run, the versions."""
+    """Return what was asked: the caller's own settings, and the parameters and seed of every run."""
     panels = [panel("Settings", pairs(settings.items()))] if settings else []
     for name, record in list(zip(run_names(records), records, strict=True))[:MOST_RUNS]:
         panels.append(panel(name, pairs([("seed", str(record.seed)), *record.settings.items()])))
-    panels.append(panel("Versions where this report was written", pairs(versions().items())))
     hidden = len(records) - MOST_RUNS
     rest = note(f"and {plural(hidden, 'more run')}") if hidden > 0 else Html("")
     return section("asked", "What was asked", Html(f'<div class="panels">{join(panels)}</div>'), rest)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of what the numbers depend on.
-
-    Examples
-    --------
-    >>> list(versions())
-    ['python', 'numpy', 'scipy', 'scikit-learn', 'fedspan']
-    """
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 def sites_section(records: Sequence[RunRecord], sites: Mapping[str, Mapping[str, Any]] | None) -> Html:
@@ -138,43 +130,6 @@ def stopped_section(records: Sequence[RunRecord]) -> Html:
     return section("stopped", "Why it stopped", body, rest)
 
 
-def privacy_section(records: Sequence[RunRecord]) -> Html:
-    """Return what the runs have spent of the sites' privacy, what that covers and what it does not."""
-    parts = []
-    for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
-        spent = record.privacy
-        if spent is None:
-            continue
-        worst = sorted(spent.epsilon, key=lambda site: -spent.epsilon[site])[:MOST_SITES]
-        rows = [
-            [esc(site, 80), f"{spent.epsilon[site]:.4g}", f"{spent.accountant[site]:.4g}" if spent.accountant else "–"]
-            for site in worst
-        ]
-        hidden = len(spent.epsilon) - len(worst)
-        facts = [
-            ("mechanism", spent.mechanism),
-            ("guarantee", _guarantee(spent)),
-            ("delta", f"{spent.delta:g}"),
-            ("unit", spent.unit),
-            ("covers", "; ".join(spent.covers)),
-            ("does not cover", "; ".join(spent.leaves_out) or "–"),
-            ("simulated", f"at {_few(spent.simulated)}: this noise protects nobody" if spent.simulated else "no"),
-        ]
-        more = note(f"and {plural(hidden, 'more site')}, none with a larger epsilon") if hidden > 0 else Html("")
-        shown = table(["site", "epsilon, exact", "epsilon, accountant"], rows)
-        parts += [panel(name, pairs(facts)), shown, more]
-    lead = "Noise was added at the sites. Epsilon is for all that one run asked of a site, the largest first."
-    return section("privacy", "Privacy", *parts, lead=lead)
-
-
-def _guarantee(spent: PrivacySpent) -> str:
-    if not spent.guaranteed:
-        return "none: how large the noise is depends on the rows"
-    if set(spent.simulated) >= set(spent.epsilon):
-        return "none: all noise is simulated, and these are the figures that real noise would have"
-    return "at sites with a ledger of their own" if spent.simulated else "yes"
-
-
 def failures_section(records: Sequence[RunRecord]) -> Html:
     """Return the reasons of failures, the most frequent first, with who gave them and where."""
     reasons = by_reason(records)
@@ -183,7 +138,7 @@ def failures_section(records: Sequence[RunRecord]) -> Html:
         lead = "Every site that was asked gave a usable reply." if asked else "No site was asked."
         return section("failures", "Failures", lead=lead)
     rows = [
-        [r.text, _few(r.sites), _few(step.rpartition(".")[2] for step in r.steps), r.count]
+        [r.text, few(r.sites), few(step.rpartition(".")[2] for step in r.steps), r.count]
         for r in reasons[:MOST_REASONS]
     ]
     hidden = reasons[MOST_REASONS:]
@@ -199,9 +154,3 @@ def failures_section(records: Sequence[RunRecord]) -> Html:
     for sentence in (sentence for record in records for sentence in record.absences):
         rest = join([rest, note(sentence)])
     return section("failures", "Failures", table(["reason", "sites", "steps", "times"], rows, texts=3), rest, lead=lead)
-
-
-def _few(names: Iterable[str], most: int = 4) -> str:
-    distinct = list(dict.fromkeys(names))
-    more = f" and {count(len(distinct) - most)} more" if len(distinct) > most else ""
-    return ", ".join(name if len(name) <= 60 else name[:59] + "…" for name in distinct[:most]) + more

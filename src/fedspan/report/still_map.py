@@ -11,6 +11,8 @@ from fedspan.report.markup import Html, esc, join
 from fedspan.report.svg import SERIES, WIDTH
 
 _MARGIN = 8
+#: Up to so many points have large dots.
+_FEW = 300
 
 
 def still_map(places: NDArray[Any], groups: NDArray[Any], *, label: str) -> Html:
@@ -27,9 +29,10 @@ def still_map(places: NDArray[Any], groups: NDArray[Any], *, label: str) -> Html
     # Halves of a unit are finer than the dots. The y axis points up.
     scaled = np.rint((places - low) / wide * side * 2) / 2
     x, y = _MARGIN + scaled[:, 0], _MARGIN + side - scaled[:, 1]
+    size = "dots few" if len(places) <= _FEW else "dots"
     colours = groups.astype(int) % SERIES
     paths = [
-        Html(f'<path class="dots s{colour}" d="{_dots(x[colours == colour], y[colours == colour])}"/>')
+        Html(f'<path class="{size} s{colour}" d="{_dots(x[colours == colour], y[colours == colour])}"/>')
         for colour in np.unique(colours)
     ]
     return Html(

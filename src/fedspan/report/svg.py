@@ -48,10 +48,10 @@ def rect(x: float, y: float, width: float, height: float, kind: str, title: str,
     )
 
 
-def dot(x: float, y: float, kind: str, title: str) -> Html:
+def dot(x: float, y: float, kind: str, title: str, radius: float = 2.6) -> Html:
     """Return a small disc of class `kind` with a title."""
     return Html(
-        f'<circle class="{kind}" cx="{pixels(x)}" cy="{pixels(y)}" r="2.6"><title>{esc(title)}</title></circle>'
+        f'<circle class="{kind}" cx="{pixels(x)}" cy="{pixels(y)}" r="{radius}"><title>{esc(title)}</title></circle>'
     )
 
 

@@ -46,6 +46,16 @@ def test_a_study_runs_at_the_sites_and_gives_the_embedded_bytes(here, tmp_path, 
     fed = fs.LocalFederation([fs.Site(name, rows_of(name)) for name in SITES], seed=4)
     embedded = fs.FedPCA(2).fit(fs.FedStandardScaler().fit(fed).transform(fed))
     assert fs.load(results / "model.fedspan").components_.tobytes() == embedded.components_.tobytes()
+    assert_report_anew(results, "nvflare")
+
+
+def assert_report_anew(results, versions_of):
+    (results / "report.html").unlink()
+    assert main(["report", str(results)]) == 0
+    page = (results / "report.html").read_text(encoding="utf-8")
+    assert "Explained variance" in page
+    assert "not read" not in page
+    assert f"<dt>{versions_of}</dt>" in page
 
 
 @pytest.mark.parametrize(
@@ -116,6 +126,7 @@ def test_a_detached_study_survives_its_coordinator_and_is_fetched(here, way, tmp
     fed = fs.LocalFederation([fs.Site(site, rows_of(site)) for site in SITES], seed=3)
     embedded = fs.FedPCA(2, solver="fedpg", max_rounds=60, tol=1e-12).fit(fed)
     assert fs.load(tmp_path / "results" / "model.fedspan").components_.tobytes() == embedded.components_.tobytes()
+    assert_report_anew(tmp_path / "results", "nvflare")
 
 
 def test_a_detached_study_is_its_users_alone_and_says_why_it_failed(here, tmp_path, capsys):

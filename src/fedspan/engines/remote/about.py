@@ -7,11 +7,11 @@ import pkgutil
 import platform
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from fedspan.errors import MissingPackageError
 from fedspan.federation.step import installed_steps
+from fedspan.federation.versions import version_of
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 #: Where the steps of this package are. (By name: an engine does not import what it carries.)
@@ -21,14 +21,14 @@ STEPS = ("fedspan.protocols", "fedspan.federation.secure")
 @cache
 def fedspan_version() -> str:
     """Return the version of fedspan: both sides of a call must have the same."""
-    return _version("fedspan")
+    return version_of("fedspan")
 
 
 @cache
 def environment() -> dict[str, str]:
     """Return what the last bits of a result depend on, besides fedspan itself."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    found |= {name: _version(name) for name in _PACKAGES}
+    found |= {name: version_of(name) for name in _PACKAGES}
     return found | {"processor": _processor()}
 
 
@@ -48,13 +48,6 @@ def install_steps(packages: Iterable[str] = STEPS) -> tuple[str, ...]:
             except (MissingPackageError, ModuleNotFoundError):
                 continue  # its steps are not installed here
     return installed_steps()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _processor() -> str:

@@ -1,0 +1,114 @@
+"""The section on privacy: what left the sites, whether sums were secure, what was spent and what that leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedspan.errors import UnknownStepError
+from fedspan.federation.record import RunRecord
+from fedspan.federation.spent import PrivacySpent
+from fedspan.federation.step import find_step
+from fedspan.report.markup import Html, esc, few, note, pairs, panel, plural, section, size, table
+from fedspan.report.tally import run_names
+from fedspan.report.traffic import step_name
+
+MOST_SITES = 30
+MOST_RUNS = 12
+MOST_STEPS = 40
+_LEAVES = "Leaves the site:"
+
+SECURE = (
+    "Sums were carried by a secure sum: the coordinator saw totals over the sites that answered, and no site's part. "
+    "That does not cover what totals tell by themselves, the difference of two totals of which one lacks a site, nor "
+    "sites that collude with the coordinator. Where all sites are in one process it is a rehearsal."
+)
+PLAIN = (
+    "Sums were not secure: the coordinator receives each site's part before it adds them up, and keeps the total alone."
+)
+
+
+def privacy_section(records: Sequence[RunRecord]) -> Html:
+    """Return what left the sites and how it was protected: by noise, by secure sums, or not at all."""
+    spent = any(record.privacy is not None for record in records)
+    parts = _noise(records)
+    if not spent:
+        parts.append(note("No noise was added: no differential privacy covers what left the sites."))
+    policies = {record.policy["secure_sum"] != "False" for record in records if "secure_sum" in record.policy}
+    parts += [note(SECURE if secure else PLAIN, 500) for secure in sorted(policies)]
+    parts += _what_left(records)
+    lead = "What left the sites, and what protects it."
+    return section("privacy", "Privacy", *parts, lead=lead)
+
+
+def _what_left(records: Sequence[RunRecord]) -> list[Html]:
+    """Return the table of what left the sites, step by step, in the words of the steps themselves."""
+    most: dict[tuple[str, str], int] = {}
+    for call in (call for record in records for call in record.calls):
+        key = call.step, call.how
+        most[key] = max([most.get(key, 0), *call.bytes_up.values()])
+    rows = [
+        [step_name(step), words_of(step), _SEEN.get(how.removeprefix("secure "), "–"), size(largest)]
+        for (step, how), largest in list(most.items())[:MOST_STEPS]
+    ]
+    hidden = len(most) - len(rows)
+    rest = [note(f"and {plural(hidden, 'more step')}")] if hidden > 0 else []
+    head = ["step", "what leaves a site", "needed", "most bytes of one reply"]
+    return [table(head, rows, texts=3), *rest] if rows else []
+
+
+_SEEN = {"ask": "each reply", "sum": "the total", "mean": "the mean"}
+
+
+def words_of(step: str) -> str:
+    """Return what a step says of what leaves a site, or a dash where it is not installed or says nothing.
+
+    Examples
+    --------
+    >>> import fedspan.protocols.moments
+    >>> words_of("fedspan.protocols.moments.local_sums").split()[0], words_of("unknown")
+    ('its', '–')
+    """
+    try:
+        text = " ".join((find_step(step).function.__doc__ or "").split("\n\n")[0].split())
+    except UnknownStepError:
+        return "–"
+    return text.partition(_LEAVES)[2].replace("`", "").strip() or "–"
+
+
+def _noise(records: Sequence[RunRecord]) -> list[Html]:
+    """Return what the runs have spent of the sites' privacy, what that covers and what it does not."""
+    parts: list[Html] = []
+    for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
+        spent = record.privacy
+        if spent is None:
+            continue
+        worst = sorted(spent.epsilon, key=lambda site: -spent.epsilon[site])[:MOST_SITES]
+        rows = [
+            [esc(site, 80), f"{spent.epsilon[site]:.4g}", f"{spent.accountant[site]:.4g}" if spent.accountant else "–"]
+            for site in worst
+        ]
+        hidden = len(spent.epsilon) - len(worst)
+        facts = [
+            ("mechanism", spent.mechanism),
+            ("guarantee", _guarantee(spent)),
+            ("delta", f"{spent.delta:g}"),
+            ("unit", spent.unit),
+            ("covers", "; ".join(spent.covers)),
+            ("does not cover", "; ".join(spent.leaves_out) or "–"),
+            ("simulated", f"at {few(spent.simulated)}: this noise protects nobody" if spent.simulated else "no"),
+        ]
+        more = note(f"and {plural(hidden, 'more site')}, none with a larger epsilon") if hidden > 0 else Html("")
+        shown = table(["site", "epsilon, exact", "epsilon, accountant"], rows)
+        parts += [panel(name, pairs(facts)), shown, more]
+    if parts:
+        said = "Noise was added at the sites. Epsilon is for all that one run asked of a site, the largest first."
+        parts.insert(0, note(said))
+    return parts
+
+
+def _guarantee(spent: PrivacySpent) -> str:
+    if not spent.guaranteed:
+        return "none: how large the noise is depends on the rows"
+    if set(spent.simulated) >= set(spent.epsilon):
+        return "none: all noise is simulated, and these are the figures that real noise would have"
+    return "at sites with a ledger of their own" if spent.simulated else "yes"

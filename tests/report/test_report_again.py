@@ -1,0 +1,58 @@
+"""Privacy, versions and how to run it again: what the record tells, and not what is there today."""
+
+from __future__ import annotations
+
+import numpy as np
+from report_reading import Page, a_call, a_record
+
+import fedspan as fs
+from fedspan.report.again import again_section
+from fedspan.report.privacy import PLAIN, SECURE, privacy_section, words_of
+
+
+def test_versions_are_those_of_the_run():
+    record = a_record(versions={"python": "3.9.1", "fedspan": "0.0.7"})
+    page = Page(again_section([record]))
+    assert "Versions at the coordinator python 3.9.1 fedspan 0.0.7" in page.text
+    assert np.__version__ not in page.text
+    other = a_record("FedUMAP", versions={"python": "3.11.2"}, number=1)
+    page = Page(again_section([record, other]))
+    assert "Versions of FedPCA at the coordinator" in page.text
+    assert "Versions of FedUMAP at the coordinator python 3.11.2" in page.text
+
+
+def test_an_older_record_says_that_it_has_none():
+    page = Page(again_section([a_record()]))
+    assert f"numpy {np.__version__}" in page.text
+    assert "Versions where this report was written" in page.text
+    assert "The record of FedPCA has no versions of its time." in page.text
+
+
+def test_a_study_is_shown_as_it_is():
+    page = Page(again_section([a_record()], '[model]\nname = "FedPCA"  # <b>'))
+    assert 'name = "FedPCA" # <b>' in page.text
+    assert "import fedspan" not in page.text
+    assert page.all("b") == []
+
+
+def test_sums_that_are_secure_and_sums_that_are_not():
+    fed = fs.federate(np.eye(4), sites=[0, 0, 1, 1], policy=fs.Policy(secure_sum=True))
+    text = Page(privacy_section([fs.FedStandardScaler().fit(fed).run_])).text
+    assert SECURE in text
+    assert PLAIN not in text
+    text = Page(privacy_section([fs.FedStandardScaler().fit(np.eye(4)).run_])).text
+    assert SECURE not in text
+    assert PLAIN in text
+    old = Page(privacy_section([a_record(calls=[a_call(0, "f", ["a"])])])).text
+    assert SECURE not in old
+    assert PLAIN not in old  # it is not known
+
+
+def test_what_left_the_sites_is_told_in_the_steps_own_words():
+    model = fs.FedStandardScaler().fit(np.random.default_rng(0).normal(size=(30, 3)), sites=np.arange(30) % 3)
+    page = Page(privacy_section([model.run_]))
+    assert "No noise was added" in page.text
+    for call in model.run_.calls:
+        assert words_of(call.step) in page.text
+    assert f"the total {max(model.run_.calls[-1].bytes_up.values())} B" in page.text
+    assert words_of("of.another.package") == "–"

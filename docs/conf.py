@@ -10,11 +10,13 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "src"))  # the package beside these pages, also where another one is installed
 
+from notebooks import write_pages  # noqa: E402
 from reference import write_reference  # noqa: E402
 
 import fedspan  # noqa: E402
 
 write_reference(HERE / "api")
+write_pages(HERE / "gallery" / "notebooks")
 
 project = "fedspan"
 version = release = fedspan.__version__

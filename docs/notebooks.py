@@ -1,4 +1,4 @@
-"""Runs the notebooks of the examples and makes pages of them: ``python docs/notebooks.py`` also stores what they print.
+"""Runs the notebooks of the examples and makes pages of them: ``python docs/notebooks.py`` prints and stores outputs.
 
 A notebook is JSON: its cells are run here in order, in one namespace, as Jupyter would run them, with no more than
 Python and matplotlib. What Jupyter can do beyond that (magics, widgets) such a notebook must do without.
@@ -83,4 +83,5 @@ def write_pages(folder: Path) -> None:
 if __name__ == "__main__":
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         notebook = run(json.loads(path.read_text(encoding="utf-8")))
+        print(path.stem, *filter(None, printed(notebook)), sep="\n\n")
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -55,16 +55,17 @@ def printed(notebook: dict[str, Any]) -> list[str]:
 
 def page(notebook: dict[str, Any], name: str, folder: Path) -> str:
     """Return a notebook as Markdown, and leave its pictures in `folder`."""
-    parts = []
-    for number, cell in enumerate(notebook["cells"]):
+    parts, drawn = [], 0
+    for cell in notebook["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         for out in cell.get("outputs", []):
             if "text" in out:
                 parts.append("```text\n" + "".join(out["text"]) + "```")
             else:
-                (folder / f"{name}-{number}.png").write_bytes(base64.b64decode(out["data"]["image/png"]))
-                parts.append(f"![what the cell above draws]({name}-{number}.png)")
+                drawn += 1
+                (folder / f"{name}-{drawn}.png").write_bytes(base64.b64decode(out["data"]["image/png"]))
+                parts.append(f"![what the cell above draws]({name}-{drawn}.png)")
     return "\n\n".join([*parts, f"{{download}}`Download the notebook <{name}.ipynb>`"]) + "\n"
 
 

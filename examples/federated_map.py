@@ -31,14 +31,14 @@ except ImportError:  # the numbers need no pictures
 
 
 # %%
-# Data: 2,000 images, each at the site of its digit.
+# Data: 2,500 images, each at the site of its digit.
 
 
 def images() -> Bunch:
     """Return a name, rows (n, d) and digits (n,)."""
     if (data_folder() / "mnist.npz").is_file():
         table = load_mnist()
-        rows = np.random.default_rng(0).permutation(len(table.data))[:2000]
+        rows = np.random.default_rng(0).permutation(len(table.data))[:2500]
         return Bunch(name="MNIST", X=table.data[rows] / 255.0, digit=table.target[rows])
     table = load_digits()
     return Bunch(name="scikit-learn's digits", X=table.data.astype(float), digit=table.target)

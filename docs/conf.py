@@ -50,6 +50,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1,
+    "show_signature": False,
     "write_computation_times": False,  # that page would load scripts from elsewhere
 }
 

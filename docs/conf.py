@@ -12,6 +12,8 @@ sys.path.insert(0, str(HERE.parent / "src"))  # the package beside these pages, 
 
 from notebooks import write_pages  # noqa: E402
 from reference import write_reference  # noqa: E402
+from site_check import problems  # noqa: E402
+from sphinx.errors import SphinxError  # noqa: E402
 
 import fedspan  # noqa: E402
 
@@ -82,6 +84,15 @@ def skip_foreign(app: Any, what: str, name: str, obj: Any, skip: bool, options: 
     return True if not where.startswith("fedspan") else None
 
 
+def check_site(app: Any, exception: Exception | None) -> None:
+    """End with an error if a link of the site leads nowhere, or a page loads something from elsewhere."""
+    if exception is None and app.builder.name == "html":
+        found = problems(Path(app.outdir), app.env.found_docs)
+        if found:
+            raise SphinxError("\n".join(found))
+
+
 def setup(app: Any) -> None:
     """Connect to Sphinx."""
     app.connect("autodoc-skip-member", skip_foreign)
+    app.connect("build-finished", check_site)

@@ -32,7 +32,7 @@ class Page(HTMLParser):
 
 
 def problems(site: Path, names: Iterable[str]) -> list[str]:
-    """Return a sentence for each, of the pages of these names (without ``.html``): more files may be left from before."""
+    """Return a sentence for each, of the pages of these names (without ``.html``): others may be left from before."""
     paths = [site / f"{name}.html" for name in sorted(names)]
     pages = {path.resolve(): Page(path) for path in paths}
     found = []

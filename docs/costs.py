@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from functools import cache
@@ -36,9 +35,9 @@ def sheets() -> dict[str, str]:
 
 
 def sheet_of(name: str) -> str | None:
-    """Return the sheet that names a protocol; "parts" only if no other does."""
-    found = [stem for stem, text in sheets().items() if re.search(rf"`{name}`", text)]
-    return min(found, key=lambda stem: (stem == "parts", stem), default=None)
+    """Return the sheet that names a protocol nearest to its top; "parts" if no other does."""
+    found = {stem: text.find(f"`{name}`") for stem, text in sheets().items() if f"`{name}`" in text}
+    return min(found, key=lambda stem: (stem == "parts", found[stem]), default=None)
 
 
 def line(name: str) -> str:

@@ -10,11 +10,15 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "src"))  # the package beside these pages, also where another one is installed
 
+from notebooks import write_pages  # noqa: E402
 from reference import write_reference  # noqa: E402
+from site_check import problems  # noqa: E402
+from sphinx.errors import SphinxError  # noqa: E402
 
 import fedspan  # noqa: E402
 
 write_reference(HERE / "api")
+write_pages(HERE / "gallery" / "notebooks")
 
 project = "fedspan"
 version = release = fedspan.__version__
@@ -48,6 +52,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1,
+    "show_signature": False,
     "write_computation_times": False,  # that page would load scripts from elsewhere
 }
 
@@ -79,6 +84,15 @@ def skip_foreign(app: Any, what: str, name: str, obj: Any, skip: bool, options: 
     return True if not where.startswith("fedspan") else None
 
 
+def check_site(app: Any, exception: Exception | None) -> None:
+    """End with an error if a link of the site leads nowhere, or a page loads something from elsewhere."""
+    if exception is None and app.builder.name == "html":
+        found = problems(Path(app.outdir), app.env.found_docs)
+        if found:
+            raise SphinxError("\n".join(found))
+
+
 def setup(app: Any) -> None:
     """Connect to Sphinx."""
     app.connect("autodoc-skip-member", skip_foreign)
+    app.connect("build-finished", check_site)

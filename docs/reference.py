@@ -66,6 +66,12 @@ def summary(module: ModuleType, name: str) -> str:
     return " ".join((inspect.getdoc(getattr(module, name)) or "").split("\n\n")[0].split())
 
 
+def first_sentence(module: ModuleType) -> str:
+    """Return how a module's docstring begins, as one line."""
+    lines = " ".join((inspect.getdoc(module) or "").split("\n\n")[0].split())
+    return lines.split(". ")[0].rstrip(".") + "."
+
+
 def module_page(module: ModuleType) -> str:
     """Return a page with the module's own words and a table of its names, each of which gets a page."""
     names = "".join(f"   {name}\n" for name in public_names(module))
@@ -102,7 +108,10 @@ def write_reference(folder: Path) -> None:
         f".. toctree::\n   :maxdepth: 1\n\n{table}"
     )
     listed = "".join(f"   {name}\n" for name in MODULES)
-    pages["index.rst"] = f"{heading('API reference')}.. toctree::\n   :maxdepth: 1\n\n{listed}   protocols/index\n"
+    words = "".join(f"- :doc:`{name}`: {first_sentence(importlib.import_module(name))}\n" for name in MODULES)
+    words += "- :doc:`fedspan.protocols <protocols/index>`: One algorithm a file, both sides of it.\n"
+    hidden = f".. toctree::\n   :hidden:\n   :maxdepth: 1\n\n{listed}   protocols/index\n"
+    pages["index.rst"] = f"{heading('API reference')}{words}\n{hidden}"
     for path, text in pages.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

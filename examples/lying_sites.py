@@ -35,12 +35,12 @@ PAPER = {"resilient power method": (0.898, 0.952, 0.208), "subspace median, as i
 
 def methods(rank: int, n: int) -> dict[str, Callable[[fs.Federation], np.ndarray]]:
     """Return them by name, each from a federation to a basis (n, rank)."""
+    power = {"rank": rank, "n_columns": n}
+    mean = power | {"aggregator": fs.aggregation.Mean()}
     median = {"rank": rank, "complete": True}  # replies of too low a rank are completed, as in the paper
     return {
-        "power method": lambda fed: fed.run(resilient_power, rank=rank, n_columns=n, aggregator=fs.aggregation.Mean())[
-            0
-        ],
-        "resilient power method": lambda fed: fed.run(resilient_power, rank=rank, n_columns=n)[0],
+        "power method": lambda fed: fed.run(resilient_power, **mean)[0],
+        "resilient power method": lambda fed: fed.run(resilient_power, **power)[0],
         "subspace median, as in the paper": lambda fed: fed.run(subspace_median, output="node", **median).basis,
         "subspace median": lambda fed: fed.run(subspace_median, **median).basis,
     }

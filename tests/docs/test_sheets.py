@@ -1,6 +1,10 @@
-"""The protocol sheets count numbers up: so many leave a site, and a message has little beside them."""
+"""The protocol sheets know every protocol, and count right: so many numbers leave a site, and little beside them."""
 
 from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +21,13 @@ from fedspan.protocols.resilient_covariance import resilient_covariance
 from fedspan.protocols.stack_pca import stack_pca
 from fedspan.protocols.subspace_iteration import subspace_iteration
 from fedspan.protocols.subspace_median import subspace_median
+
+from ..laws.protocol_examples import discovered
+from .test_guides import alike
+
+SPEC = importlib.util.spec_from_file_location("costs", Path(__file__).parents[2] / "docs" / "costs.py")
+costs = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(costs)
 
 D, K, ROWS = 30, 4, 50
 X = np.random.default_rng(0).normal(size=(5 * ROWS, D)) * np.r_[[5.0] * K, [1.0] * (D - K)]
@@ -55,3 +66,24 @@ def test_posted_distances_are_single_precision():
     landmarks = replies(feddl, {"n_landmarks": 20, "rounds": 2})[1]
     up = replies(landmark_distances, {"landmarks": landmarks})[0]["local_distances"]
     assert 4 * ROWS * 20 <= up <= 4 * ROWS * 20 + 200
+
+
+def test_every_protocol_is_on_a_sheet():
+    missing = [name for name in discovered() if costs.sheet_of(name.split(".")[1]) is None]
+    assert not missing, "write on one of docs/protocols/*.md what leaves a site, and what it costs"
+
+
+@pytest.mark.parametrize("name", sorted(costs.sheets()))
+def test_a_sheet_says_what_leaves_a_site_how_much_and_whom_it_trusts(name):
+    text = costs.sheets()[name].lower()
+    for words in ("leaves a site", "numbers up", "rounds|calls", "memory|keep", "priva", "trust|believed", "measured"):
+        assert re.search(words, text), f"docs/protocols/{name}.md says nothing of {words}"
+
+
+def test_the_costs_are_those_of_now():
+    stored = dict(re.findall(r"^(\| `\w+` \|)(.*)$", costs.PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert sorted(stored) == sorted(f"| `{name.split('.')[1]}` |" for name in discovered())
+    for name in costs.EXAMPLES:
+        found = costs.line(name)
+        first = found[: found.index("|", 2) + 1]
+        assert alike(found, first + stored[first]), f"run: python docs/costs.py ({found})"

@@ -31,8 +31,11 @@ def kind_of(column: pd.Series[Any]) -> str:
         return {"M": "time", "m": "duration"}.get(kind, "text")
     if kind == "b":
         return "boolean"
+    if kind in "iu":
+        return "integer"
     values = column.to_numpy()
-    return "integer" if kind in "iu" or bool(np.all(np.isnan(values) | (np.floor(values) == values))) else "number"
+    whole = np.isfinite(values) & (np.floor(values) == values)
+    return "integer" if bool(np.all(np.isnan(values) | whole)) else "number"
 
 
 def check_schema(schema: Mapping[str, object]) -> dict[str, str]:

@@ -27,7 +27,7 @@ def read_csv(
     shape = csv_shape(file)
     wanted = list(choose([name for name in shape.names if name]))
     loose = [*MISSING_WORDS, *missing]
-    columns = settled(_batches(file, shape, wanted, na_values=loose), wanted)
+    columns = settled(_batches(file, shape, wanted, na_values=loose), wanted, loose)
     strict = {name: ["", *missing] if column.is_text else loose for name, column in columns.items()}
     types = {name: column.dtype for name, column in columns.items()}
     batches = _batches(file, shape, wanted, na_values=strict, dtype=types)

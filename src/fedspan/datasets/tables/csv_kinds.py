@@ -7,7 +7,7 @@ are text like any other, and only an empty field is missing: ``None`` may be the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,15 +25,18 @@ _WHOLE, _ANY, _TRUTH, _TEXT = "whole numbers", "numbers", "truth values", "text"
 
 
 class CsvColumn:
-    """What is known of one column after some batches, in which `MISSING_WORDS` were taken for missing."""
+    """What is known of one column after some batches, in which the words `missing` are missing cells."""
 
-    def __init__(self) -> None:
+    def __init__(self, missing: Collection[str]) -> None:
+        self._missing = list(missing)
         self._found: set[str] = set()
         self.gaps = False
 
     def see(self, batch: pd.Series[Any]) -> None:
         """Look at one more batch."""
         there = batch.dropna()
+        if getattr(there.dtype, "kind", "O") == "O":  # a reader that meets too many digits forgets about such words
+            there = there[~there.isin(self._missing)]
         self.gaps |= len(there) < len(batch)
         if len(there):
             self._found.add(_kind(there))
@@ -65,9 +68,11 @@ class CsvColumn:
         return pd.Series(values, batch.index)
 
 
-def settled(batches: Iterable[pd.DataFrame], names: Iterable[str]) -> dict[str, CsvColumn]:
+def settled(
+    batches: Iterable[pd.DataFrame], names: Iterable[str], missing: Collection[str]
+) -> dict[str, CsvColumn]:
     """Return what the columns of these names hold over all batches."""
-    columns = {name: CsvColumn() for name in names}
+    columns = {name: CsvColumn(missing) for name in names}
     for batch in batches:
         for name, column in columns.items():
             column.see(batch[name])
@@ -84,5 +89,5 @@ def _kind(cells: pd.Series[Any]) -> str:
         return _WHOLE
     if kind in "uf":
         return _ANY
-    # A reader that meets a number of too many digits gives up on all of them.
+    # Too many digits make a reader give up on numbers altogether.
     return _ANY if bool(cells.astype("str").str.fullmatch(_NUMBER).all()) else _TEXT

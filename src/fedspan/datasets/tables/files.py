@@ -45,7 +45,8 @@ class FileSource:
     missing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.missing and self.ending not in _TEXT:
+        ending = self.ending  # or say that there is none
+        if self.missing and ending not in _TEXT:
             raise InputError(f"{self.file} has marks of its own for missing cells: 'missing' is for {_TEXT[0]} files")
 
     @property

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedspan.datasets.toml_file import parsed
 from fedspan.errors import InputError
 
 #: The server's name in its certificate and the name of its kit.
@@ -40,14 +40,7 @@ class FederationPlan:
 
 def read_plan(path: Path) -> FederationPlan:
     """Read and check a ``fed.toml``."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path} cannot be read: {reason}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
-    return parse_plan(raw, str(path))
+    return parse_plan(parsed(path)[1], str(path))
 
 
 def parse_plan(raw: Mapping[str, Any], where: str) -> FederationPlan:

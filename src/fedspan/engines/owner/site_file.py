@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from fedspan.checks import real_number, whole_number
 from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
-from fedspan.datasets.tables.secret import Secret, secret_of
+from fedspan.datasets.tables.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.engines.owner.allowed_steps import AllowedSteps, install_steps
+from fedspan.engines.owner.hidden_values import hidden_values, secret_text
 from fedspan.engines.owner.rows import RowsPlan
 from fedspan.engines.owner.rules import LEAST_ROWS, Rules
 from fedspan.engines.owner.schema import check_schema
@@ -24,7 +25,7 @@ KEYS = {
     "site": {"name", "modules"},
     "data": {
         *("file", "url", "query", "password_env", "password_file", "timeout"),
-        *("columns", "drop", "label", "task", "where"),
+        *("columns", "drop", "label", "task", "where", "missing"),
     },
     "rules": {"steps", "lenses", "least_rows", "largest_reply", "rounds_per_day", "users", "sums_only"},
     "privacy": {"ledger", "epsilon", "delta", "strict"},
@@ -65,7 +66,9 @@ class SiteFile:
 
 def read_site_file(path: Path) -> SiteFile:
     """Read and check a site's file; one sentence for each section that has something wrong."""
-    raw = _without_open_secrets(parsed(path)[1])
+    raw, found = hidden_values(parsed(path)[1], KEYS | {"schema": set()})
+    if found:
+        raise SiteFileError([f"{path}: {sentence}" for sentence in found])
     problems: list[str] = []
 
     def part(make: Callable[[], T]) -> T | None:
@@ -91,14 +94,6 @@ def read_site_file(path: Path) -> SiteFile:
     return SiteFile(path, name, data, schema, rules, privacy, log)
 
 
-def _without_open_secrets(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return what a file says with its URL, which may hold a password, shown to nobody who does not ask for it."""
-    data = raw.get("data")
-    if isinstance(data, dict) and isinstance(data.get("url"), str):
-        data["url"] = Secret(data["url"])
-    return raw
-
-
 def _site(raw: Mapping[str, Any], path: Path) -> str:
     if "name" not in raw:
         raise InputError(f"{path}: a [site] table with a name is missing")
@@ -108,6 +103,7 @@ def _site(raw: Mapping[str, Any], path: Path) -> str:
 
 def _data(raw: Mapping[str, Any], path: Path) -> RowsPlan:
     lists = {key: names(raw, key, path, "[data] ", "column names") for key in ("columns", "drop")}
+    missing = names(raw, "missing", path, "[data] ", 'texts that mean a missing cell, such as ["?"]') or ()
     texts = {key: typed(raw, key, str, None, path, "[data] ") for key in ("label", "task", "where")}
     columns, drop = lists["columns"], lists["drop"] or ()
     named = [*(columns or ()), *drop, *dict.fromkeys(texts[key] for key in ("label", "task") if texts[key] is not None)]
@@ -122,28 +118,29 @@ def _data(raw: Mapping[str, Any], path: Path) -> RowsPlan:
             where = RowFilter(texts["where"])
         except InputError as error:
             raise InputError(f"[data] where: {error}") from None
-    return RowsPlan(_source(raw, path), columns, drop, texts["label"], texts["task"], where)
+    return RowsPlan(_source(raw, missing, path), columns, drop, texts["label"], texts["task"], where)
 
 
-def _source(raw: Mapping[str, Any], path: Path) -> Source:
+def _source(raw: Mapping[str, Any], missing: tuple[str, ...], path: Path) -> Source:
     if ("file" in raw) == ("url" in raw):
         raise InputError("[data] must have either 'file' (a table) or 'url' and 'query' (a database)")
     if "file" in raw:
         for key in ("query", "password_env", "password_file", "timeout"):
             if key in raw:
                 raise InputError(f"[data] {key} belongs to a database, and the data are in a file")
-        return FileSource(existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path))
-    if not isinstance(raw["url"], Secret):
-        raise InputError("[data] url must be text")
+        return FileSource(existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path), missing)
+    url, env, file = (secret_text(raw, key) for key in ("url", "password_env", "password_file"))
+    assert url is not None
+    if missing:
+        raise InputError("[data] missing is for CSV files, and the data are in a database, which has a mark of its own")
     query = typed(raw, "query", str, "", path, "[data] ")
     if not query.strip():
         raise InputError('[data] url needs a query, such as query = "SELECT age, dose FROM visits ORDER BY id"')
-    env, file = (typed(raw, key, str, None, path, "[data] ") for key in ("password_env", "password_file"))
     try:
         source = SqlSource(
-            raw["url"],
+            url,
             query,
-            password=secret_of(env, None if file is None else path.parent / file),
+            password=secret_of(env, file, path.parent),
             folder=path.parent,
             timeout=real_number("timeout", raw.get("timeout", 600), above=0),
         )

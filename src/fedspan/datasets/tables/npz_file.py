@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.datasets.tables.source import Choose, Keep
 from fedspan.datasets.tables.stacking import plain
@@ -49,7 +48,7 @@ def read_npz(file: Path, choose: Choose, keep: Keep, apart: Collection[str] = ()
         return keep(frame if wanted == list(frame.columns) else frame[wanted]).reset_index(drop=True)
 
 
-def _head(arrays: np.lib.npyio.NpzFile[NDArray[Any]], key: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _head(arrays: Any, key: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return shape and type of an array, without loading it."""
     member = key if key in arrays.zip.namelist() else f"{key}.npy"
     with arrays.zip.open(member) as file:

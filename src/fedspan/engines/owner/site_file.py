@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,12 +12,14 @@ from fedspan.checks import real_number, whole_number
 from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
 from fedspan.datasets.tables.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
-from fedspan.engines.owner.allowed_steps import AllowedSteps, install_steps
+from fedspan.engines.names import NAME_RULE, is_name
+from fedspan.engines.owner.allowed_steps import AllowedSteps, covers, install_steps
 from fedspan.engines.owner.hidden_values import hidden_values, secret_text
 from fedspan.engines.owner.rows import RowsPlan
 from fedspan.engines.owner.rules import LEAST_ROWS, Rules
 from fedspan.engines.owner.schema import check_schema
 from fedspan.errors import InputError
+from fedspan.federation.lens import installed_lenses
 from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")
@@ -168,18 +171,35 @@ def _rules(raw: Mapping[str, Any], path: Path) -> Rules:
             limits[key] = whole_number(key, raw[key], least) if key in raw else None
         steps = names(raw, "steps", path, "[rules] ", "steps, modules or groups")
         lenses = names(raw, "lenses", path, "[rules] ", "transforms or modules")
+        users = names(raw, "users", path, "[rules] ", "users' names")
+        for user in users or ():
+            if not is_name(user):
+                raise InputError(f"users: {user!r} is nobody's name in a certificate: names are {NAME_RULE}")
         return Rules(
             AllowedSteps(("summaries",) if steps is None else steps),
-            ("fedspan",) if lenses is None else lenses,
+            ("fedspan",) if lenses is None else _installed(lenses),
             limits["least_rows"] or LEAST_ROWS,
             limits["largest_reply"],
             limits["rounds_per_day"],
-            names(raw, "users", path, "[rules] ", "users' names"),
+            users,
             typed(raw, "sums_only", bool, False, path, "[rules] "),
         )
     except InputError as error:
         said = str(error)
         raise InputError(said if said.startswith(str(path)) else f"[rules] {said}") from None
+
+
+def _installed(lenses: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of transforms, if there is something here that each of them allows."""
+    known = installed_lenses()
+    for name in lenses:
+        if not any(covers([name], lens) for lens in known):
+            near = get_close_matches(name, [*known, *{lens.rpartition(".")[0] for lens in known}], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(
+                f"lenses: {name!r} is neither a transform that is installed here nor a module with such{hint}"
+            )
+    return lenses
 
 
 def _privacy(raw: Mapping[str, Any], path: Path) -> PrivacyPlan:

@@ -37,7 +37,10 @@ def add_site_commands(commands: Any) -> Any:
     )
     check.add_argument("file", type=Path, metavar="site.toml", help="the site's file")
     check.add_argument(
-        "--kit", type=Path, metavar="KIT", help="the site's kit: compare with the federation's schema and the site's name"
+        "--kit",
+        type=Path,
+        metavar="KIT",
+        help="the site's kit: compare with the federation's schema and the site's name",
     )
     check.set_defaults(command=_check)
 

@@ -57,7 +57,7 @@ def local_refinement(
 def local_change(
     site: Site, models: Matrix, update: str, rate: float, local_steps: int, shares: Vector, variance: float | None
 ) -> dict[str, Any]:
-    """Lines 6, 7. Leaves the site: its part in each cluster (k,), its model's change (d,) or each one's (k, d), n, loss.
+    """Lines 6, 7. Leaves the site: its part in each cluster (k,), its model's change (d,) or all (k, d), n, its loss.
 
     Each model's change leaves where clusters are weighed softly.
     """

@@ -68,9 +68,7 @@ class CsvColumn:
         return pd.Series(values, batch.index)
 
 
-def settled(
-    batches: Iterable[pd.DataFrame], names: Iterable[str], missing: Collection[str]
-) -> dict[str, CsvColumn]:
+def settled(batches: Iterable[pd.DataFrame], names: Iterable[str], missing: Collection[str]) -> dict[str, CsvColumn]:
     """Return what the columns of these names hold over all batches."""
     columns = {name: CsvColumn(missing) for name in names}
     for batch in batches:

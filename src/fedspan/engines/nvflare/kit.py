@@ -52,6 +52,8 @@ def read_kit(path: str | os.PathLike[str]) -> Kit:
     if not isinstance(raw, dict) or not all(key in raw for key in fields) or raw["kind"] not in KINDS:
         raise InputError(f"{file} is damaged; ask for the kit again")
     schema = raw.get("schema")
+    if schema is not None and not isinstance(schema, dict):
+        raise InputError(f"{file} is damaged; ask for the kit again")
     sites, users = tuple(sorted(raw["sites"])), tuple(sorted(raw["users"]))
     named = (raw["federation"], raw["kind"], raw["name"], raw["server"])
     return Kit(folder, *named, sites, users, raw["version"], None if schema is None else check_schema(schema))

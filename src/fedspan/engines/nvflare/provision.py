@@ -62,7 +62,9 @@ def provision(plan: FederationPlan, out: Path) -> Provisioned:
             if name == COORDINATOR:
                 _place(produced / RUNNER, new_kit(out / name / RUNNER, plan, "user", RUNNER))
     renewed: list[str] = []
-    for name in kept:  # who takes part, or the schema, has changed: the server's and the users' kits here know it at once
+    for (
+        name
+    ) in kept:  # who takes part, or the schema, has changed: the server's and the users' kits here know it at once
         old = read_kit(out / name)
         new = new_kit(old.path, plan, wanted[name], name)
         if _items(new) == _items(old):

@@ -64,7 +64,7 @@ def secret_text(raw: Mapping[str, Any], key: str) -> Secret | None:
 
 def _named(key: str, what: str, problems: list[str]) -> str:
     if _URL_OR_REST_OF_ONE.search(key):
-        problems.append(f"{what} is a URL, or part of one: write url = \"...\" in [data]")
+        problems.append(f'{what} is a URL, or part of one: write url = "..." in [data]')
         return "***"
     return key
 

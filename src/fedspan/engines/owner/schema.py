@@ -48,9 +48,7 @@ def check_schema(schema: Mapping[str, object]) -> dict[str, str]:
 
 def times_of(*schemas: Mapping[str, str] | None) -> tuple[str, ...]:
     """Return the columns that some of these schemas call times: where they are text, they are read as such."""
-    return tuple(
-        dict.fromkeys(name for schema in schemas for name, kind in (schema or {}).items() if kind == "time")
-    )
+    return tuple(dict.fromkeys(name for schema in schemas for name, kind in (schema or {}).items() if kind == "time"))
 
 
 def differences(

@@ -121,7 +121,7 @@ def test_a_check_writes_nothing_at_all(site, capsys):
         with (site.parent / name).open("ab") as file:
             file.write(b'{"kind": "charge", "wh')
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in site.parent.iterdir()}
-    code, shown = check(site, capsys)
+    _, shown = check(site, capsys)
     assert "budget: epsilon=2 at delta=1e-05, 2 left" in shown
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in site.parent.iterdir()} == before
 

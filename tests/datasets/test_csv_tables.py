@@ -54,7 +54,7 @@ def test_blank_lines_marks_of_unicode_and_line_ends_change_nothing(tmp_path):
 def test_a_file_that_is_no_text_is_said(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes(b"a,b\n\xff\xfe,1\n")
-    with pytest.raises(InputError, match="cannot be read as .csv: it is not UTF-8 text"):
+    with pytest.raises(InputError, match=r"cannot be read as \.csv: it is not UTF-8 text"):
         read_table(path)
 
 
@@ -124,5 +124,5 @@ def test_csv_and_parquet_of_one_table_are_the_same(tmp_path):
 
 
 def test_missing_words_are_for_text_files(tmp_path):
-    with pytest.raises(InputError, match="'missing' is for .csv files"):
+    with pytest.raises(InputError, match=r"'missing' is for \.csv files"):
         FileSource(tmp_path / "rows.parquet", missing=("NA",))

@@ -10,8 +10,9 @@ CHECK_HELP = """\
 Try all that a site's file says, without joining a federation.
 
 Reads the file and the data; prints the columns with their kinds and how many cells are missing (no values), what
-differs from the schema (with --kit, also from the federation's), the rules in words, the budget, the log, and which estimators could run under the
-rules. Writes nothing. Ends with one sentence for each problem and exit code 1, or with exit code 0.
+differs from the schema (with --kit, also from the federation's), the rules in words, the budget, the log, and which
+estimators could run under the rules. Writes nothing. Ends with one sentence for each problem and exit code 1, or with
+exit code 0.
 """
 
 LOG_HELP = """\

@@ -1,4 +1,4 @@
-"""A site that goes on for days: when its data and its owner's file are read again, and what it says if they cannot be."""
+"""A site that goes on for days: when data and the owner's file are read again, and what it says if they cannot be."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What the columns of a CSV file hold, settled by all of their cells before one of them is used.
 
-A column is made of truth values, whole numbers or numbers if every cell that is not missing is; otherwise it is text. In
-columns of numbers and truth values, the usual words for a missing cell (``NA``, ``null``, ...) mean one. Elsewhere they
-are text like any other, and only an empty field is missing: ``None`` may be the answer to a question.
+A column is made of truth values, whole numbers or numbers if every cell that is not missing is; otherwise it is text.
+In columns of numbers and truth values, the usual words for a missing cell (``NA``, ``null``, ...) mean one. Elsewhere
+they are text like any other, and only an empty field is missing: ``None`` may be the answer to a question.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SQL: one query on a database that is opened for reading only, some thousand rows at a time.
 
-A password is in no `repr`, no sentence and no local variable of the frames of an error that leaves here: it is kept in a
-`Secret`, and taken out of it only in calls that have returned, or whose error is let go of, before one is raised. What a
-driver says is shown without whatever is secret, and, once there are rows, only if it cannot be about a value.
+A password is in no `repr`, no sentence and no local variable of the frames of an error that leaves here: it is kept in
+a `Secret`, and taken out of it only in calls that have returned, or whose error is let go of, before one is raised.
+What a driver says is shown without whatever is secret, and, once there are rows, only if it cannot be about a value.
 """
 
 from __future__ import annotations

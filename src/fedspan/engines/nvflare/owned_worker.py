@@ -20,10 +20,10 @@ PAUSE = 2.0
 class OwnedWorker:
     """Answers requests by the owner's rules.
 
-    The data are read when it is made, and again by `refresh`, when a run begins and nobody else is in the middle of one:
-    a file if it was written to since, a query always. The owner's file counts at once: it is looked at before every
-    answer, and where it has changed all is read anew. A run goes on if its rows are still the same, and is refused
-    otherwise.
+    The data are read when it is made, and again by `refresh`, when a run begins and nobody else is in the middle of
+    one: a file if it was written to since, a query always. The owner's file counts at once: it is looked at before
+    every answer, and where it has changed all is read anew. A run goes on if its rows are still the same, and is
+    refused otherwise.
 
     Where something cannot be read, the site is closed: it answers nothing, least of all from old rows, until it can be
     read again.

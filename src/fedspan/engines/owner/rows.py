@@ -35,7 +35,7 @@ class RowsPlan:
         return tuple(dict.fromkeys(name for name in (self.label, self.task) if name is not None))
 
     def read(self, times: tuple[str, ...] = ()) -> Rows:
-        """Read the table; only what the rules of the plan keep is ever held. Text in the columns `times` names times."""
+        """Read the table; only what the plan keeps is ever held. Text in the columns `times` is made times."""
         features: list[str] = []
 
         def choose(names: Sequence[str]) -> Sequence[str]:

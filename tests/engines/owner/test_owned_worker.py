@@ -78,7 +78,9 @@ def test_rows_stay_within_a_run_and_are_read_again_when_the_next_begins(open_sit
 
 def test_rows_that_are_gone_are_not_served_until_they_are_back(open_site, table, tmp_path):
     worker = open_site()
+    assert ask(worker) == 30
     (tmp_path / "rows.csv").unlink()
+    assert CLOSED in ask(worker, number=1)  # in the middle of a run
     worker.refresh()
     assert CLOSED in ask(worker)
     assert CLOSED in ask(worker, kind="hello")
@@ -116,8 +118,11 @@ def test_a_query_is_asked_again_for_every_run(open_site, table, tmp_path):
     worker.refresh()
     assert ask(worker, run="next") == 20
     (tmp_path / "rows.db").unlink()
+    assert CLOSED in ask(worker, run="next", number=1)
+    (tmp_path / "rows.db").write_text("no database")
     worker.refresh()
     assert CLOSED in ask(worker, run="next", number=1)
+    (tmp_path / "rows.db").unlink()
     write(11)
     assert ask(worker, run="third") == 11
 

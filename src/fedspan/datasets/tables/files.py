@@ -99,6 +99,10 @@ class FileSource:
             return None
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
+    def gone(self) -> bool:
+        """Tell whether there is no such file any more."""
+        return not self.file.is_file()
+
 
 def _said(error: Exception) -> str:
     """Return what a reader says of a file as a whole; of an error that may be about a value, only what it is called."""

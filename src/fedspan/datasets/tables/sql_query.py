@@ -72,6 +72,10 @@ class SqlSource:
         """Return ``None``: nobody can tell whether a query's answer is still the same."""
         return None
 
+    def gone(self) -> bool:
+        """Tell whether the file of an SQLite database is there no more; of others, only asking tells."""
+        return self._url.sqlite and not (self._folder / self._url.file).is_file()
+
     def read(self, choose: Choose, keep: Keep, apart: Collection[str] = ()) -> pd.DataFrame:
         """Ask the query, and read the chosen columns of its answer batch by batch."""
         try:

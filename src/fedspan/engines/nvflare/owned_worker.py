@@ -23,7 +23,7 @@ class OwnedWorker:
     The data are read when it is made, and again by `refresh`, when a run begins and nobody else is in the middle of
     one: a file if it was written to since, a query always. The owner's file counts at once: it is looked at before
     every answer, and where it has changed all is read anew. A run goes on if its rows are still the same, and is
-    refused otherwise.
+    refused otherwise. A table that was deleted is not served any more, run or no run.
 
     Where something cannot be read, the site is closed: it answers nothing, least of all from old rows, until it can be
     read again.
@@ -89,7 +89,9 @@ class OwnedWorker:
         return f"{about['name']}: {about['rows']:,} rows, {columns} columns; {len(about['steps'])} steps may be asked"
 
     def _is_due(self) -> bool:
-        return self._stamp() != self._seen or (self.closed and time.monotonic() > self._next_try)
+        if self.closed and time.monotonic() > self._next_try:
+            return True
+        return self._stamp() != self._seen or (not self.closed and self.owned.file.data.source.gone())
 
     def _read_anew(self, *, all_of_it: bool) -> None:
         was_closed, seen = self.closed, self._stamp()

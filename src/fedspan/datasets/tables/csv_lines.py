@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -33,28 +35,25 @@ def csv_shape(file: Path) -> CsvShape:
     A column without a name must be empty from top to bottom, as one is where each line ends with a comma; the first
     column may hold what it likes, since tables are often written with the numbers of their rows there.
     """
-    with opened(file) as lines:
-        reader = csv.reader(lines)
-        names = next((line for line in reader if not _blank(line)), None)
+    with opened(file) as text:
+        lines = _lines(text)
+        _, names = next(lines, (0, None))
         if names is None:
             raise InputError(f"{file} is empty: its first line must name the columns")
         doubled = next((name for name in names if name and names.count(name) > 1), None)
         if doubled is not None:
             raise InputError(f"{file} has two columns named {doubled!r}")
         nameless = [place for place, name in enumerate(names) if not name and place]
-        rows = 0
-        for line in reader:
-            if _blank(line):
-                continue
-            if len(line) != len(names):
+        width, rows = len(names), 0
+        for number, fields in lines:
+            if len(fields) != width:
                 raise InputError(
-                    f"{file}: line {reader.line_num} has {len(line)} fields, and the header names {len(names)} columns"
+                    f"{file}: line {number} has {len(fields)} fields, and the header names {width} columns"
                 )
             for place in nameless:
-                if line[place]:
+                if fields[place]:
                     raise InputError(
-                        f"{file}: line {reader.line_num} has something in column {place + 1}, which has no name in the "
-                        "header"
+                        f"{file}: line {number} has something in column {place + 1}, which has no name in the header"
                     )
             rows += 1
     return CsvShape(tuple(names), rows)
@@ -67,5 +66,15 @@ def opened(file: Path) -> TextIO:
     return file.open(encoding="utf-8-sig", newline="")
 
 
-def _blank(line: list[str]) -> bool:
-    return not line or (len(line) == 1 and not line[0].strip(" \t"))
+def _lines(text: TextIO) -> Iterator[tuple[int, list[str]]]:
+    """Yield the fields of each line that is not blank, with its number; a cell in quotes may go over several lines."""
+    number = 0
+    for line in text:
+        number += 1
+        if '"' in line:
+            reader = csv.reader(chain([line], text))
+            fields = next(reader)
+            number += reader.line_num - 1
+            yield number, fields
+        elif line.strip(" \t\r\n"):
+            yield number, line.rstrip("\r\n").split(",")

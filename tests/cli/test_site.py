@@ -115,6 +115,17 @@ def test_all_problems_of_what_it_names_are_said(site, capsys):
     assert "6 problems" in shown
 
 
+def test_a_check_writes_nothing_at_all(site, capsys):
+    read_owned_site(site).guard.refused(Ask("alice", "lead", "r", 0, 0, "s", (), "ask", True), "no", "refused")
+    for name in ("clinic.ledger", "audit.jsonl"):  # as a crash leaves them: with a last line that was cut
+        with (site.parent / name).open("ab") as file:
+            file.write(b'{"kind": "charge", "wh')
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in site.parent.iterdir()}
+    _, shown = check(site, capsys)
+    assert "budget: epsilon=2 at delta=1e-05, 2 left" in shown
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in site.parent.iterdir()} == before
+
+
 def test_a_ledger_is_read_and_a_spent_one_is_a_problem(site, capsys):
     from fedspan.federation.question import Question
 

@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_said(text, said):
         ("ward == age", "column 'ward', which holds texts, with column 'age', which holds numbers"),
         ("seen > 3", "column 'seen', which holds times, with the number 3"),
         ("seen > 'soon'", "compares times with 'soon', which is none"),
-        ("seen > ward", "compares a column of text, 'ward', with one of times"),
+        ("seen > ward", "compares column 'ward' with times, and some of its cells"),
     ],
 )
 def test_kinds_that_cannot_be_compared_are_said(text, said):

@@ -202,15 +202,18 @@ def test_a_stamp_tells_whether_a_file_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("NO_SUCH_VARIABLE", None), "the environment variable NO_SUCH_VARIABLE is not set"),
+        (("NO_SUCH_VARIABLE", None), "the environment variable that it names is not set"),
+        (("hunter-22", None), "must be the name of an environment variable"),
         (("HOME", "secret"), "both name a password"),
-        ((None, "gone"), "gone cannot be read: No such file"),
-        ((None, "empty"), "empty is empty"),
+        ((None, "gone"), "cannot be read: No such file"),
+        ((None, "empty"), "is empty"),
     ],
 )
 def test_where_a_password_is_not(tmp_path, arguments, said):
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "empty").chmod(0o600)
-    env, file = arguments
-    with pytest.raises(InputError, match=said):
-        secret_of(env, None if file is None else tmp_path / file)
+    env, file = (None if text is None else Secret(text) for text in arguments)
+    with pytest.raises(InputError, match=said) as caught:
+        secret_of(env, file, tmp_path)
+    for text in ("NO_SUCH_VARIABLE", "hunter-22", "gone"):  # which may be the password itself
+        assert text not in str(caught.value)

@@ -44,6 +44,28 @@ def test_a_repeated_question_has_the_same_key_and_is_free(path):
     assert len(Ledger(path).charges) == 1
 
 
+def test_a_ledger_that_is_only_looked_at_is_not_written_to(path, tmp_path):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-5)
+    ledger.key(question(), mu2=0.01)
+    with path.open("ab") as file:
+        file.write(b'{"kind": "cha')  # which a crash has cut off
+    path.chmod(0o400)
+    before = path.read_bytes()
+    seen = Ledger(path, read_only=True)
+    assert (seen.epsilon, seen.spent) == (1.0, pytest.approx(epsilon_of(0.1, 1e-5)))
+    with pytest.raises(LedgerError, match="was opened to be looked at, and takes no charges"):
+        seen.key(question(1), mu2=0.01)
+    assert path.read_bytes() == before
+    with pytest.raises(InputError, match="leave epsilon out"):
+        Ledger(path, 1.0, 1e-5, read_only=True)
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        Ledger(tmp_path / "gone", read_only=True)
+    (tmp_path / "empty").touch(0o600)
+    with pytest.raises(LedgerError, match="has no budget"):
+        Ledger(tmp_path / "empty", read_only=True)
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
 def test_another_question_or_less_noise_is_another_key(path):
     ledger = Ledger(path, epsilon=5.0, delta=1e-5)
     keys = {ledger.key(question(), mu2=0.01), ledger.key(question(1), mu2=0.01), ledger.key(question(), mu2=0.02)}

@@ -31,8 +31,12 @@ fed.toml:
     alice = "analyst"                   # runs studies
     bob = "viewer"                      # sees who is online
 
+    [schema]                            # may be left out: the columns that every site's table must have, in this order
+    age = "integer"                     # boolean, integer, number, text, time or duration
+
 Each kit is a folder with a private key: hand it to its owner in a safe way, and keep 'authority', with whose key
-participants are made, to yourself. Run it again with more sites or users in fed.toml to add them.
+participants are made, to yourself. Run it again with more sites or users, or another
+schema, in fed.toml to add them.
 """
 
 
@@ -46,7 +50,7 @@ def add_federation_commands(commands: Any) -> None:
         description=INIT_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    init.add_argument("plan", type=Path, metavar="fed.toml", help="name, server, sites and users")
+    init.add_argument("plan", type=Path, metavar="fed.toml", help="name, server, sites, users, and a schema")
     init.add_argument("--out", type=Path, default=Path("kits"), metavar="FOLDER", help="where to (default: kits)")
     init.set_defaults(command=_init)
 
@@ -151,12 +155,14 @@ def _init(arguments: argparse.Namespace) -> int:
 
     plan = read_plan(arguments.plan)
     done = provision(plan, arguments.out)
-    if not done.made:
+    if not done.made and not done.renewed:
         raise InputError(f"{done.folder} has the kits of all participants already; none was written over")
     for name in done.made:
         print(f"{done.folder / name}")
     if done.kept:
         print(f"kept as they are: {', '.join(done.kept)}")
+    if done.renewed:
+        print(f"but for a new fedspan.json, to be handed to its owner: {', '.join(done.renewed)}")
     days = (done.ends - done.now).days
     print(f"all certificates end on {done.ends:%Y-%m-%d}, in {days} days: make the federation anew before then")
     print(f"keep {done.folder / AUTHORITY} to yourself: whoever has it makes participants")

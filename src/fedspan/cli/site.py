@@ -10,8 +10,9 @@ CHECK_HELP = """\
 Try all that a site's file says, without joining a federation.
 
 Reads the file and the data; prints the columns with their kinds and how many cells are missing (no values), what
-differs from the federation's schema, the rules in words, the budget, the log, and which estimators could run under the
-rules. Writes nothing. Ends with one sentence for each problem and exit code 1, or with exit code 0.
+differs from the schema (with --kit, also from the federation's), the rules in words, the budget, the log, and which
+estimators could run under the rules. Writes nothing. Ends with one sentence for each problem and exit code 1, or with
+exit code 0.
 """
 
 LOG_HELP = """\
@@ -36,6 +37,12 @@ def add_site_commands(commands: Any) -> Any:
         "check", help="try all that a site's file says", description=CHECK_HELP, formatter_class=plain
     )
     check.add_argument("file", type=Path, metavar="site.toml", help="the site's file")
+    check.add_argument(
+        "--kit",
+        type=Path,
+        metavar="KIT",
+        help="the site's kit: compare with the federation's schema and the site's name",
+    )
     check.set_defaults(command=_check)
 
     log = of_site.add_parser("log", help="verify an audit log", description=LOG_HELP, formatter_class=plain)
@@ -49,7 +56,7 @@ def add_site_commands(commands: Any) -> Any:
 def _check(arguments: argparse.Namespace) -> int:
     from fedspan.cli.site_check import check_site
 
-    return check_site(arguments.file)
+    return check_site(arguments.file, arguments.kit)
 
 
 def _log(arguments: argparse.Namespace) -> int:

@@ -12,12 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedspan.cli.needed_steps import known_estimators, known_protocols
+from fedspan.engines.nvflare.kit import Kit, read_kit
 from fedspan.engines.owner.allowed_steps import is_public
 from fedspan.engines.owner.audit_log import read_lines
 from fedspan.engines.owner.owned_site import data_problems
 from fedspan.engines.owner.rows import Rows
 from fedspan.engines.owner.rules import Rules
-from fedspan.engines.owner.schema import kind_of
+from fedspan.engines.owner.schema import kind_of, times_of
 from fedspan.engines.owner.site_file import PrivacyPlan, SiteFile, SiteFileError, read_site_file
 from fedspan.errors import FedspanError
 from fedspan.privacy import Ledger
@@ -44,16 +45,23 @@ class _Report:
         return 1 if count else 0
 
 
-def check_site(path: Path) -> int:
-    """Print what a site's file comes to; return 1 if something is wrong with it."""
+def check_site(path: Path, kit: Path | None = None) -> int:
+    """Print what a site's file comes to, in the federation of a `kit`; return 1 if something is wrong with it."""
     report = _Report()
     try:
+        member = None if kit is None else _member(kit)
         file = read_site_file(path)
     except FedspanError as error:
         report.problems += error.problems if isinstance(error, SiteFileError) else [str(error)]
         return report.end()
     report.say(f"site {file.name}, of {path}")
-    _data(file, report)
+    federation = None
+    if member is not None:
+        federation = member.schema
+        report.say(f"federation {member.federation}, with {'a' if federation else 'no'} schema of its own")
+        if member.name != file.name:
+            report.problems.append(f"{path} names the site {file.name!r}, and the kit is that of {member.name!r}")
+    _data(file, federation, report)
     report.say("rules")
     for sentence in file.rules.in_words():
         report.say(f"  {sentence}")
@@ -63,11 +71,17 @@ def check_site(path: Path) -> int:
     return report.end()
 
 
-def _data(file: SiteFile, report: _Report) -> None:
+def _member(path: Path) -> Kit:
+    kit = read_kit(path)
+    kit.must_be("site", "'fedspan site check'")
+    return kit
+
+
+def _data(file: SiteFile, federation: dict[str, str] | None, report: _Report) -> None:
     try:
-        rows = file.data.read()
-        report.problems += data_problems(file, rows)
-        _columns(file, rows, report)
+        rows = file.data.read(times_of(file.schema, federation))
+        report.problems += data_problems(file, rows, federation)
+        _columns(file, rows, (federation or {}) | (file.schema or {}), report)
         if len(rows):
             rows.site(file.name, None)
             file.rules.check_rows(len(rows))
@@ -75,7 +89,7 @@ def _data(file: SiteFile, report: _Report) -> None:
         report.problems.append(str(error))
 
 
-def _columns(file: SiteFile, rows: Rows, report: _Report) -> None:
+def _columns(file: SiteFile, rows: Rows, schema: dict[str, str], report: _Report) -> None:
     where = "" if file.data.where is None else f" where {file.data.where.text}"
     report.say(f"data: {len(rows):,} rows of {file.data.source.label}{where}")
     table = Table(box=SIMPLE_HEAD, padding=(0, 1))
@@ -84,7 +98,7 @@ def _columns(file: SiteFile, rows: Rows, report: _Report) -> None:
     parts = {file.data.label: " (label)", file.data.task: " (task)"}
     for name in rows.frame.columns:
         column = rows.frame[name]
-        wanted = (file.schema or {}).get(name, "-")
+        wanted = schema.get(name, "-")
         missing = f"{int(column.isna().sum()):,}"
         table.add_row(escape(f"{name}{parts.get(name, '')}"), kind_of(column), str(column.dtype), missing, wanted)
     report.console.print(table)
@@ -105,7 +119,7 @@ def _budget(plan: PrivacyPlan | None, report: _Report) -> None:
             )
         return
     try:
-        ledger = Ledger(plan.ledger)
+        ledger = Ledger(plan.ledger, read_only=True)
         epsilon, delta, spent = ledger.epsilon, ledger.delta, ledger.spent
     except FedspanError as error:
         report.problems.append(str(error))

@@ -12,16 +12,35 @@ from fedspan.errors import InputError
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
+#: How sentences of the parser begin that repeat nothing of the file but single characters.
+_SAFE = ("Cannot overwrite a value", "Expected", "Found invalid character", "Illegal character", "Invalid", "Un")
+
+
 def parsed(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return a file's text and what it says."""
+    """Return a file's text and what it says.
+
+    Whatever is wrong, the error repeats nothing of the file, and holds on to nothing of it either: there may be a
+    password in it.
+    """
+    text, read = _read(path)
+    if isinstance(read, str):
+        raise InputError(read)
+    return text, read
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any] | str]:
     try:
         text = path.read_text(encoding="utf-8")
         return text, tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path} cannot be read: {reason}") from None
+        return "", f"{path} cannot be read: {reason}"
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
+        what, _, place = str(error).rpartition(" (at ")
+        said = f"{what}, at {place.removesuffix(')')}" if what.startswith(_SAFE) else f"at {place.removesuffix(')')}"
+        return "", f"{path} is not valid TOML: {said}"
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets in brackets in ...
+        return "", f"{path} cannot be read as TOML: {type(error).__name__}"
 
 
 def table(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:

@@ -68,6 +68,11 @@ def lens(
     return register if function is None else register(function)
 
 
+def installed_lenses() -> tuple[str, ...]:
+    """Return the dotted names of all transforms that this process has, sorted."""
+    return tuple(sorted(_installed))
+
+
 @dataclass(frozen=True)
 class Lens:
     """An installed transform, its parameters, and the names of the columns that it is for, where these have names."""

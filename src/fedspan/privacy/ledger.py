@@ -51,6 +51,8 @@ class Ledger:
         Refuse every step whose reply carries no noise and is not public (``@step(public=True)``: names of columns).
         For a site that joins federations whose protocols its owner has not read: nothing then leaves it unaccounted,
         neither moments for a start nor distances for a map.
+    read_only : bool, default=False
+        Look at a ledger without writing to its file, whatever state that is in. Every charge is refused.
 
     Notes
     -----
@@ -83,12 +85,16 @@ class Ledger:
         delta: float | None = None,
         *,
         strict: bool = False,
+        read_only: bool = False,
     ) -> None:
         if (epsilon is None) != (delta is None):
             raise InputError("a ledger's epsilon and delta go together: give both, or neither where its file has them")
+        if read_only and epsilon is not None:
+            raise InputError("a ledger that is only looked at has the budget that its file says: leave epsilon out")
         budget = None if epsilon is None else check_budget(epsilon, delta)
         self.path = Path(path)
         self.strict = strict
+        self._read_only = read_only
         self._thread = threading.Lock()
         self._secret = b""
         self._budget: tuple[float, float] | None = None
@@ -97,7 +103,7 @@ class Ledger:
         self._chain = b""
         self._read_to = 0
         with self._locked(make=budget is not None) as file:
-            if not self._secret:
+            if not self._secret and not read_only:
                 self._append(file, "ledger", {"format": _FORMAT, "secret": secrets.token_hex(32)})
             if budget is not None and budget != self._budget:
                 self._append(file, "budget", {"epsilon": budget[0], "delta": budget[1]})
@@ -188,15 +194,15 @@ class Ledger:
         with self._thread:
             try:
                 new = make and not self.path.exists()
-                flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
-                file = os.fdopen(os.open(self.path, flags, 0o600), "r+b")
+                flags = os.O_RDONLY if self._read_only else os.O_RDWR | (os.O_CREAT if make else 0)
+                file = os.fdopen(os.open(self.path, flags | os.O_CLOEXEC, 0o600), "rb" if self._read_only else "r+b")
             except OSError as error:
                 hint = "" if make else "; a new one needs epsilon and delta"
                 raise LedgerError(f"the ledger {self.path} cannot be opened: {error.strerror}{hint}") from None
             with file:
                 if os.fstat(file.fileno()).st_mode & 0o077:
                     raise LedgerError(f"the ledger {self.path} can be read by others: take that back with chmod 600")
-                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(file, fcntl.LOCK_SH if self._read_only else fcntl.LOCK_EX)
                 self._read(file)
                 yield file
             if new:
@@ -216,11 +222,13 @@ class Ledger:
         for line in whole.splitlines():
             self._take(line)
         self._read_to += len(whole)
-        if len(whole) < len(data):
+        if len(whole) < len(data) and not self._read_only:
             file.truncate(self._read_to)
             os.fsync(file.fileno())
 
     def _append(self, file: Any, kind: str, values: dict[str, Any]) -> None:
+        if self._read_only:
+            raise LedgerError(f"the ledger {self.path} was opened to be looked at, and takes no charges")
         body = json.dumps({"kind": kind, "when": datetime.now(UTC).isoformat(timespec="seconds"), **values}).encode()
         secret = bytes.fromhex(values["secret"]) if kind == "ledger" else self._secret
         line = body + b" " + _link(secret, self._chain, body).hex().encode()

@@ -103,9 +103,9 @@ def local_pull(site: Site, Y: Array, gamma: float, device: str = "") -> dict[str
 def local_descent(
     site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, device: str = ""
 ) -> dict[str, Any]:
-    """Leaves the site: n_p times its landmarks after some steps of its own, or n_p times its mean gradient on the way.
+    """Leaves the site: n_p times its landmarks after some steps, or its mean gradient on the way; kernel sum; n_p.
 
-    Also the sum of its kernel values with the landmarks it was given, and its number of rows.
+    The sum is that of its kernel values with the landmarks it was given; n_p is its number of rows.
     """
     kernels = []
 

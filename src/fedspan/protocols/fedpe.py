@@ -80,9 +80,9 @@ def _identity(k: int) -> Matrix:
 def local_update(
     site: Site, Z: Matrix, rho: float, rows: float | None, variant: Variant, local_steps: int, products: int
 ) -> dict[str, Any]:
-    """Lines 4 to 6, and 11. Leaves the site: ``U + Y / rho`` (d, k), its number of rows and three numbers.
+    """Lines 4 to 6, and 11. Leaves the site: ``U + Y / rho`` (d, k), n, its loss, its Lagrangian, ``||U - Z||``.
 
-    These are, of the beginning of the visit, its loss of the span of Z, its part of the Lagrangian, and ``||U - Z||``.
+    The last three are of the beginning of the visit; the loss is that of the span of Z.
     """
     Z = np.asfortranarray(Z)
     C = local_second_moment(site, Z, rows, products)

@@ -57,9 +57,9 @@ def local_refinement(
 def local_change(
     site: Site, models: Matrix, update: str, rate: float, local_steps: int, shares: Vector, variance: float | None
 ) -> dict[str, Any]:
-    """Lines 6 and 7. Leaves the site: how much it belongs to each cluster (k,), its model's change (d,), n, its loss.
+    """Lines 6, 7. Leaves the site: its part in each cluster (k,), its model's change (d,) or all (k, d), n, its loss.
 
-    Where clusters are weighed softly, the change of each model (k, d).
+    Each model's change leaves where clusters are weighed softly.
     """
     rows, nZ = rows_of(site), local_operator(site, update, rate, local_steps)
     E, losses = rows.losses(models)

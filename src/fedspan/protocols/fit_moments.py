@@ -60,9 +60,9 @@ class FitMoments:
 @step
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
 def local_moments(site: Site, U: Matrix, intercept: bool, parts: int, least: int) -> dict[str, Any]:
-    """Leaves the site: the second moment of its ``b_k`` (r, r), the one that noise would give them, and three numbers.
+    """Leaves the site: second moments of its ``b_k`` and of their noise (r, r), squared residuals, rows, freedom.
 
-    Of tasks with at least `least` rows. The numbers are its squared residuals, its rows and its degrees of freedom.
+    Of tasks with at least `least` rows. The last number counts the degrees of freedom.
     """
     r = U.shape[1]
     moment, spread, loss, rows, free = np.zeros((r, r)), np.zeros((r, r)), 0.0, 0, 0

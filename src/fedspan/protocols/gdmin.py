@@ -63,9 +63,9 @@ class Representation:
 def local_gradient(
     site: Site, U: Matrix, intercept: bool = False, fit_part: int = 0, descend_part: int = 0, parts: int = 1
 ) -> dict[str, Any]:
-    """Leaves the site: the gradient (n, r), the second moment of its ``b_k`` (r, r), and three numbers.
+    """Leaves the site: gradient (n, r), second moment of its ``b_k`` (r, r), squared residuals, rows, freedom.
 
-    All are sums over its rows; the three numbers are its squared residuals, its rows and its degrees of freedom.
+    All are sums over its rows; the last number counts the degrees of freedom.
     """
     found = descent_sums(TaskRows.of(site), U, intercept, Part(fit_part, parts), Part(descend_part, parts))
     return {

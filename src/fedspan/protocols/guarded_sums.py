@@ -39,10 +39,10 @@ _BLOCK_BYTES = 2**25
 
 @step
 def local_overlaps(site: Site, centres: Matrix, others: Indices) -> dict[str, Any]:
-    """Leaves the site: how many rows are closest to each centre, how many of these are in each of some other sets.
+    """Leaves the site: counts of rows closest to each centre, and of these in some other sets; squared distances.
 
-    Also the sum of the squared distances. `others` (b, k, m, 3) says which sets: the number of the sum that it was in
-    (one that was not given yet: now), its codebook there, its centre.
+    The distances are those to the closest centres, summed up. `others` (b, k, m, 3) says which sets: the number of the
+    sum that it was in (one that was not given yet: now), its codebook there, its centre.
     """
     b, k, _ = centres.shape
     m = others.shape[2]

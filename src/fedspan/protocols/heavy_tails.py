@@ -26,9 +26,9 @@ TAMED = 0.5
 
 @step
 def local_powers(site: Site, wanted: Mask, centre: Vector, log_centre: Vector) -> dict[str, Any]:
-    """Leaves the site: of each wanted column, the count of numbers and the sums of the first four powers of them.
+    """Leaves the site: of each wanted column, the count of numbers, sums of four powers of them and of their logs.
 
-    About `centre`, in units of its size; and those of their signed logs about `log_centre`.
+    The powers are about `centre`, in units of its size; those of the signed logs about `log_centre`.
     """
     unit = _unit(centre)
     n = np.zeros(len(wanted), dtype=np.int64)

@@ -46,9 +46,9 @@ def local_logistic_refinement(
 def local_logistic_change(
     site: Site, models: Matrix, rate: float, local_steps: int, part: str, shares: Vector, variance: float | None
 ) -> dict[str, Any]:
-    """Leaves the site: its part in each cluster (k,), its model's change (d,), n and its loss.
+    """Leaves the site: its part in each cluster (k,), its model's change (d,) or each one's (k, d), n and its loss.
 
-    Where clusters are weighed softly, the change of each model (k, d).
+    Each model's change leaves where clusters are weighed softly.
     """
     X, y = _class_rows(site, part)
     losses = logistic_losses(X, y, models)

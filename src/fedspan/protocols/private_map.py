@@ -105,9 +105,9 @@ def local_ties(
 
 @step
 def local_view(site: Site, positions: Matrix, low: Matrix, cell: float, size: int) -> dict[str, Any]:
-    """Leaves the site: the histogram of its positions, and for each centre the sums of w y and w over its rows (L, 3).
+    """Leaves the site: the histogram of its positions, for each centre the sums of w y and w (L, 3), a kernel sum.
 
-    Also the sum of the kernels of positions with themselves.
+    The sums are over its rows; the last is that of the kernels of positions with themselves.
     """
     return _seen(site, _motion(site), Grid(low, cell, size), positions)
 

@@ -31,9 +31,9 @@ _MOST_CANDIDATES = 400
 
 @step
 def local_coordinates(site: Site, start: Matrix, U: Matrix) -> dict[str, Any]:
-    """Leaves the site: of its least-squares problem in the directions U (d, q), Gram matrix, moment and solution; n.
+    """Leaves the site: of its least squares in directions U (d, q): Gram matrix, moment, solution, residuals^2; n.
 
-    With one pseudo-row of average size in the solution, and the sum of squared residuals.
+    With one pseudo-row of average size in the solution; the squared residuals are summed up.
     """
     q, n = U.shape[1], len(site)
     gram, moment, square = np.zeros((q, q)), np.zeros(q), 0.0

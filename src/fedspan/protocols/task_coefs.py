@@ -63,9 +63,9 @@ def local_totals(site: Site, U: Matrix) -> dict[str, Any]:
 
 @step
 def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector, parts: int = 1) -> dict[str, Any]:
-    """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y, y^2 and 1 over its rows.
+    """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y, y^2, 1 over a part of its rows.
 
-    ``T = X U``, less `centre` (r + 1): that of T, then that of y. Of the first of `parts` parts of the rows.
+    ``T = X U``, less `centre` (r + 1): that of T, then that of y. The part is the first of `parts`: all, of one.
     """
     r, q = U.shape[1], len(tasks)
     gram, cross, sums = np.zeros((q, r, r)), np.zeros((q, r)), np.zeros((q, r + 1))

@@ -31,6 +31,9 @@ GOOD = {"name": "lab", "server": "fl.example.org:8002", "sites": ["north", "sout
         ({"users": {"north": "analyst"}}, "given twice"),
         ({"users": {"alice": "admin"}}, "must be one of analyst, viewer"),
         ({"users": ["alice"]}, "users must be a table of roles"),
+        ({"schema": {"age": "float"}}, r"\[schema\] age = 'float' must be one of 'boolean', 'integer'"),
+        ({"schema": {}}, "schema must be a table of kinds of columns"),
+        ({"schema": ["age"]}, "schema must be a table of kinds of columns"),
     ],
 )
 def test_a_bad_plan_is_refused_with_a_sentence(change, said):
@@ -123,6 +126,36 @@ def test_participants_are_added_with_the_same_authority(tmp_path, capsys):
     west = Identity.from_kit(out / "west")
     assert Authority.from_kit(out / "north").verify(west.certificate, west.sign(b"x"), b"x").name == "west"
     assert read_kit(out / "alice").sites == ("north", "west")
+
+
+def test_the_schema_is_in_every_kit_and_may_change(tmp_path, capsys):
+    plan, out = write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"}), tmp_path / "out"
+    without = plan.read_text()
+    plan.write_text(without + '[schema]\ndose = "number"\nage = "integer"\n')
+    init = ["federation", "init", str(plan), "--out", str(out)]
+    assert main(init) == 0
+    for name in ("coordinator", "north", "alice", "coordinator/runner"):
+        assert list(read_kit(out / name).schema.items()) == [("dose", "number"), ("age", "integer")]
+    assert main(init) == 2
+    plan.write_text(without + '[schema]\nage = "integer"\ndose = "number"\n')
+    capsys.readouterr()
+    assert main(init) == 0  # the order counts
+    assert "a new fedspan.json, to be handed to its owner: coordinator, north, alice" in capsys.readouterr().out
+    assert list(read_kit(out / "north").schema) == ["age", "dose"]
+    plan.write_text(without)
+    assert main(init) == 0
+    assert read_kit(out / "north").schema is None
+
+
+def test_a_kit_with_a_schema_that_is_none_is_refused(kits, tmp_path):
+    (tmp_path / "kit").mkdir()
+    raw = json.loads((kits / "north" / "fedspan.json").read_text())
+    (tmp_path / "kit" / "fedspan.json").write_text(json.dumps(raw | {"schema": {"age": 3}}))
+    with pytest.raises(InputError, match="age = 3 must be one of"):
+        read_kit(tmp_path / "kit")
+    (tmp_path / "kit" / "fedspan.json").write_text(json.dumps(raw | {"schema": "age"}))
+    with pytest.raises(InputError, match="is damaged"):
+        read_kit(tmp_path / "kit")
 
 
 def test_a_changed_address_or_role_or_a_used_folder_is_refused(tmp_path, capsys):

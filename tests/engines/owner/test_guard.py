@@ -123,7 +123,7 @@ def test_each_rule_refuses_before_data_are_touched_and_says_why(write_site, rule
         ("sums_only = true", asked("fedspan.protocols.columns.local_columns")),
         ("rounds_per_day = 1", asked()),
         ("", asked(lenses=("fedspan.protocols.lenses.affine",))),
-        ('lenses = ["ourlab"]', asked(lenses=("ourlab.zoom",))),
+        ('lenses = ["fedspan.protocols.lenses"]', asked(lenses=("fedspan.protocols.lenses.affine",))),
     ],
 )
 def test_each_rule_lets_pass_what_it_allows(write_site, rules, ask):

@@ -230,6 +230,93 @@ def test_a_url_that_is_none_is_not_shown(url, write_site):
     assert "hush-hush" not in shown_of(caught.value)
 
 
+WRONG_PLACES = {
+    "an unescaped at sign": 'url = "postgresql://owner:hunter22@secret77@127.0.0.1:1/p"\nquery = "SELECT 1 AS a"',
+    "an unescaped slash": 'url = "postgresql://owner:hunter22/secret77@127.0.0.1:1/p"\nquery = "SELECT 1 AS a"',
+    "a slash in the user": 'url = "postgresql://ow/ner:hunter22@127.0.0.1:1/p"\nquery = "SELECT 1 AS a"',
+    "no user": 'url = "postgresql://hunter22/secret77"\nquery = "SELECT 1 AS a"',
+    "a password option": 'url = "postgresql://127.0.0.1:1/p?password=hunter22"\nquery = "SELECT 1 AS a"',
+    "an SQLite file": 'url = "sqlite://owner:hunter22@/x.db"\nquery = "SELECT 1 AS a"',
+    "file": 'file = "postgresql://owner:hunter22secret@127.0.0.1/postgres"',
+    "the rest of a URL as file": 'file = "owner:hunter22@127.0.0.1/postgres"',
+    "query": 'url = "sqlite:///x"\nquery = "postgresql://owner:hunter22@127.0.0.1/postgres"',
+    "where": 'file = "rows.csv"\nwhere = "postgresql://owner:hunter22@127.0.0.1/postgres"',
+    "label": 'file = "rows.csv"\nlabel = "postgresql://owner:hunter22@127.0.0.1/postgres"',
+    "columns": 'file = "rows.csv"\ncolumns = ["postgresql://owner:hunter22@127.0.0.1/postgres"]',
+    "a list": 'url = ["postgresql://owner:hunter22@127.0.0.1/postgres"]\nquery = "SELECT 1 AS a"',
+    "a table": 'url = {a = "postgresql://owner:hunter22@127.0.0.1/postgres"}\nquery = "SELECT 1 AS a"',
+    "capitals": 'URL = "postgresql://owner:hunter22@127.0.0.1/postgres"\nquery = "SELECT 1 AS a"',
+    "password": 'url = "postgresql://owner@127.0.0.1:1/postgres"\npassword = "hunter22"\nquery = "SELECT 1 AS a"',
+    "password_env": 'url = "postgresql://o@127.0.0.1:1/p"\npassword_env = "hunter22secret"\nquery = "SELECT 1 AS a"',
+    "odd password_env": 'url = "postgresql://o@127.0.0.1:1/p"\npassword_env = "hunter22 77"\nquery = "SELECT 1 AS a"',
+    "number as password_env": 'url = "postgresql://o@127.0.0.1:1/p"\npassword_env = 2277\nquery = "SELECT 1 AS a"',
+    "password_file": 'url = "postgresql://o@127.0.0.1:1/p"\npassword_file = "hunter22"\nquery = "SELECT 1 AS a"',
+    "list as password_file": 'url = "postgresql://o@h/p"\npassword_file = ["hunter22"]\nquery = "SELECT 1 AS a"',
+    "a key": '"postgresql://owner:hunter22@127.0.0.1/postgres" = 1',
+    "no quotes": "url = postgresql://owner:hunter22@127.0.0.1/postgres",
+    "one quote": 'url = "postgresql://owner:hunter22@127.0.0.1/postgres\nquery = 3',
+    "twice": 'file = "rows.csv"\n["postgresql://o:hunter22@h/p"]\n["postgresql://o:hunter22@h/p"]',
+    "another section": 'file = "rows.csv"\n[database]\nurl = "postgresql://owner:hunter22@127.0.0.1/postgres"',
+    "a section's name": 'file = "rows.csv"\n["postgresql://owner:hunter22@127.0.0.1/postgres"]\na = 1',
+}
+
+
+@pytest.mark.parametrize("case", WRONG_PLACES)
+def test_a_password_in_the_wrong_place_is_shown_nowhere(case, write_site, capfd):
+    path = write_site(WRONG_PLACES[case])
+    path.chmod(0o600)
+    with pytest.raises(InputError) as caught:
+        read_owned_site(path)
+    assert main(["site", "check", str(path)]) == 1
+    everything = [shown_of(caught.value), *capfd.readouterr()]
+    for part in ("hunter22", "secret77", "2277"):
+        assert not any(part in text for text in everything)
+
+
+def test_only_what_is_certain_of_a_url_is_shown():
+    def label(url):
+        return SqlSource(Secret(url), "SELECT 1").label
+
+    assert label("postgresql://owner:a%40b@db.example:5/records") == "the query on PostgreSQL db.example/records"
+    assert label("postgresql://owner:a/b@db.example/records") == "the query on PostgreSQL db.example/records"
+    assert label("postgresql://db.example/records") == "the query on the database of [data] url"
+    assert label("sqlite:///rows.db") == "the query on SQLite rows.db"
+
+
+@pytest.mark.parametrize(
+    ("query", "secret"),
+    [
+        ("SELECT '12026-03-04'::date AS a", "12026"),  # psycopg's own error, without SQLSTATE
+        ("SELECT CASE WHEN name = 'n1' THEN 1 / (id - 1) ELSE id END AS a FROM visits", "n1"),
+        ("SELECT loud(name) AS a FROM visits", "n1"),
+    ],
+)
+def test_what_a_driver_says_of_a_value_is_not_repeated(sql_site, visits, query, secret):
+    visits.execute(
+        "CREATE OR REPLACE FUNCTION loud(t text) RETURNS int LANGUAGE plpgsql AS "
+        "$$BEGIN RAISE EXCEPTION 'cannot take %', t; END$$"
+    )
+    with pytest.raises(InputError, match="fails: ") as caught:
+        read_owned_site(sql_site(query))
+    assert secret not in shown_of(caught.value)
+
+
+def test_what_sqlite_says_of_a_value_is_not_repeated(write_site, tmp_path):
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        database.execute("CREATE TABLE rows (a TEXT)")
+        database.execute("INSERT INTO rows VALUES (CAST(x'7365637265743737ff' AS TEXT))")  # secret77, and no UTF-8
+    database.close()
+    site = 'url = "sqlite:///rows.db"\nquery = "SELECT {} AS a FROM {}"'
+    for query, said in (("a", "OperationalError"), ("json(a)", "OperationalError")):
+        with pytest.raises(InputError, match=said) as caught:
+            read_owned_site(write_site(site.format(query, "rows")))
+        assert "secret77" not in shown_of(caught.value)
+    with pytest.raises(InputError, match="no such table: gone"):
+        read_owned_site(write_site(site.format("a", "gone")))
+
+
 def shown_of(error):
     """Return an error, all that led to it, and the locals of all frames but the tests' own."""
     shown = []
@@ -271,5 +358,5 @@ def test_a_password_in_a_file_that_others_can_read_is_refused(visits, write_site
     (tmp_path / "secret").write_text(PASSWORD)
     (tmp_path / "secret").chmod(0o644)
     path = write_site(f'url = "{visits.url()}"\nquery = "SELECT 1 AS a"\npassword_file = "secret"')
-    with pytest.raises(InputError, match=r"secret can be read by others: take that back with chmod 600"):
+    with pytest.raises(InputError, match="the file that it names can be read by others: take that back"):
         read_owned_site(path)

@@ -34,6 +34,20 @@ def test_a_site_has_what_its_file_says(write_site, table):
     assert described["budget"] is None
 
 
+def test_words_that_mean_a_missing_cell(write_site, tmp_path):
+    (tmp_path / "words.csv").write_text("a,ward\n" + "1,A\n" * 15 + "?,?\nNA,NA\n")
+    frame = read_owned_site(write_site('file = "words.csv"\nmissing = ["?"]')).site.frame
+    assert frame["a"].isna().tolist() == [False] * 15 + [True, True]
+    assert frame["ward"].isna().tolist() == [False] * 15 + [True, False]  # of text, only what is named is missing
+
+
+def test_lenses_and_users_that_are_there(write_site):
+    rules = read_site_file(write_site(rules='lenses = ["fedspan.protocols.lenses"]\nusers = ["alice", "b-2"]')).rules
+    assert rules.lenses == ("fedspan.protocols.lenses",)
+    assert rules.users == ("alice", "b-2")
+    assert read_site_file(write_site(rules="lenses = []\nusers = []")).rules.users == ()
+
+
 def test_what_is_not_named_is_kept_unless_dropped(write_site, table):
     owned = read_owned_site(write_site('file = "rows.csv"\ndrop = ["age"]\nlabel = "outcome"'))
     assert owned.site.feature_names == ("dose", "weight", "ward")
@@ -79,6 +93,8 @@ def test_the_same_rows_from_every_source(write_site, table, tmp_path, ending):
         ('file = "rows.csv"\ncolumns = ["age"]\nlabel = "age"', "names the column 'age' twice"),
         ('file = "rows.csv"\nlabel = 3', r"\[data\] label = 3 must be text"),
         ('file = "rows.csv"\nwhere = "age >"', r"\[data\] where: the row filter 'age >': at character 6"),
+        ('file = "rows.csv"\nmissing = "NA"', r"\[data\] missing must be a list of texts that mean a missing cell"),
+        ('url = "sqlite:///x"\nquery = "SELECT 1"\nmissing = ["NA"]', "missing is for CSV files"),
         ('file = "rows.csv"\ncolum = ["age"]', r"\[data\] 'colum' is not a known key; known are columns, drop, file"),
         ('url = "sqlite:///x"\nquery = "SELECT 1"\ntimeout = -1', "timeout=-1 must be a finite number above 0"),
     ],
@@ -98,6 +114,11 @@ def test_data_that_cannot_be(write_site, data, said):
         ("rounds_per_day = -1", "rounds_per_day=-1 must be a whole number of at least 0"),
         ('users = "alice"', "users must be a list of users' names"),
         ('sums_only = "yes"', "sums_only = 'yes' must be true or false"),
+        ('users = [" alice"]', "users: ' alice' is nobody's name in a certificate: names are letters, digits"),
+        ('users = [""]', "users: '' is nobody's name"),
+        ('lenses = ["fedspan.protocols.lense"]', r"neither a transform .* did you mean 'fedspan.protocols.lenses'\?"),
+        ('lenses = ["typo.zoom"]', "'typo.zoom' is neither a transform that is installed here nor a module with such"),
+        ('lenses = [""]', "'' is neither a transform"),
         ("hours = 3", r"\[rules\] 'hours' is not a known key; known are largest_reply"),
     ],
 )

@@ -2,61 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fedspan.datasets.tables.csv_kinds import MISSING_WORDS, CsvColumn, settled
+from fedspan.datasets.tables.csv_lines import CsvShape, csv_shape, opened
 from fedspan.datasets.tables.source import Choose, Keep, batch_rows
-from fedspan.datasets.tables.stacking import MixedColumnsError, plain, stack
+from fedspan.datasets.tables.stacking import stack
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_csv(file: Path, choose: Choose, keep: Keep, apart: Collection[str] = ()) -> pd.DataFrame:
-    """Read the chosen columns of a file with a header.
+def read_csv(
+    file: Path, choose: Choose, keep: Keep, apart: Collection[str] = (), missing: Collection[str] = ()
+) -> pd.DataFrame:
+    """Read the chosen columns of a file with a header; the texts `missing` mean missing cells, in every column.
 
-    Each batch is taken for what its cells look like. Where a column looks like numbers in one batch and like text in
-    another it is text, and the file is read again, so that its cells are as they stand there.
+    The file is gone through three times: to count the fields of its lines, to settle what its columns hold, and to
+    keep what is to be kept. So what a row filter sees of a cell does not depend on what else is in its batch.
     """
-    names = _header(file)
-    wanted = list(choose(names))
-    text: frozenset[str] = frozenset()
-    while True:
-        try:
-            return stack((keep(batch[wanted]) for batch in _batches(file, wanted, text)), apart)
-        except MixedColumnsError as error:
-            if error.columns <= text:
-                raise
-            text |= error.columns
+    shape = csv_shape(file)
+    wanted = list(choose([name for name in shape.names if name]))
+    loose = [*MISSING_WORDS, *missing]
+    columns = settled(_batches(file, shape, wanted, na_values=loose), wanted, loose)
+    strict = {name: ["", *missing] if column.is_text else loose for name, column in columns.items()}
+    types = {name: column.dtype for name, column in columns.items()}
+    batches = _batches(file, shape, wanted, na_values=strict, dtype=types)
+    return stack((keep(_plain(batch, columns)) for batch in batches), apart)
 
 
-def _header(file: Path) -> list[str]:
+def _plain(batch: pd.DataFrame, columns: Mapping[str, CsvColumn]) -> pd.DataFrame:
     import pandas as pd
 
-    top = pd.read_csv(file, header=None, nrows=1, dtype=str)
-    written = [name for name in top.iloc[0] if isinstance(name, str)]
-    doubled = [name for name in written if written.count(name) > 1]
-    if doubled:  # pandas would give the second one another name
-        raise InputError(f"{file} has two columns named {doubled[0]!r}")
-    return [str(name) for name in pd.read_csv(file, nrows=0).columns]
+    return pd.DataFrame({name: column.plain(batch[name]) for name, column in columns.items()}, copy=False)
 
 
-def _batches(file: Path, wanted: list[str], text: frozenset[str]) -> Iterator[pd.DataFrame]:
+def _batches(file: Path, shape: CsvShape, wanted: list[str], **how: Any) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
-    chosen = set(wanted)
-    with pd.read_csv(
-        file,
-        usecols=lambda name: name in chosen,
-        dtype=dict.fromkeys(text, "str"),
-        chunksize=batch_rows(len(wanted)),
-        low_memory=False,
-    ) as reader:
-        none = True
+    # Numbers for columns without a name, which no name of the file can be: they are not read.
+    names = [name or place for place, name in enumerate(shape.names)]
+    rows = 0
+    with (
+        opened(file) as text,
+        pd.read_csv(
+            text,
+            header=0,
+            names=names,
+            index_col=False,
+            usecols=wanted,
+            keep_default_na=False,
+            chunksize=batch_rows(len(wanted)),
+            low_memory=False,
+            **how,
+        ) as reader,
+    ):
         for batch in reader:
-            none = False
-            yield pd.DataFrame({name: plain(batch[name]) for name in batch.columns}, copy=False)
-        if none:
-            yield pd.DataFrame(columns=wanted)
+            rows += len(batch)
+            yield batch[wanted]
+    if rows != shape.rows:
+        raise InputError(f"{file} changed while it was read, or its quotes can be read in two ways")
+    if not rows:
+        yield pd.DataFrame(columns=wanted)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.datasets.tables.iso_times import EXAMPLES, looks_like_time, time_of, times_of
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,12 +59,17 @@ Operand = Column | Value
 
 
 def compare(sign: str, left: Operand, right: Operand, frame: pd.DataFrame) -> Rows:
-    """Return for which rows (n,) a comparison holds, or refuse one of things that cannot be compared."""
+    """Return for which rows (n,) a comparison holds, or refuse one of things that cannot be compared.
+
+    Text is compared as times if one side is a date that the filter names, and the column must be written like it:
+    letter by letter, 10/1/2026 comes before 2026-01-31.
+    """
     sides = [left.of(frame), right.of(frame)]
     kinds = [_kind(side) for side in sides]
     if "nothing" in kinds:  # a column without any value
         return np.full(len(frame), sign == "!=")
-    if sorted(kinds) == ["text", "time"]:
+    dated = any(isinstance(side, Value) and looks_like_time(side.value) for side in (left, right))
+    if sorted(kinds) == ["text", "time"] or (kinds == ["text", "text"] and dated):
         sides = [_as_time(side) if kind == "text" else side for side, kind in zip(sides, kinds, strict=True)]
     elif kinds[0] != kinds[1]:
         first, second = (
@@ -84,11 +90,15 @@ def _kind(side: Any) -> str:
 
 
 def _as_time(text: Any) -> Any:
-    import pandas as pd
-
-    if not isinstance(text, str):
-        raise InputError(f"the row filter compares a column of text, {text.name!r}, with one of times")
-    try:
-        return pd.Timestamp(text)
-    except ValueError:
-        raise InputError(f"the row filter compares times with {text!r}, which is none, such as '2026-01-31'") from None
+    if isinstance(text, str):
+        time = time_of(text)
+        if time is None:
+            raise InputError(f"the row filter compares times with {text!r}, which is none: write it as {EXAMPLES}")
+        return time
+    times = times_of(text.astype("str"))
+    if times is None:
+        raise InputError(
+            f"the row filter compares column {text.name!r} with times, and some of its cells are not written like "
+            f"one: write them as {EXAMPLES}"
+        )
+    return times

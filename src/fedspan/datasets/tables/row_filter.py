@@ -14,7 +14,8 @@ It is parsed here, and can do nothing but compare columns with values and with e
 
 Comparisons are those of pandas. A missing cell is unequal to everything, and neither smaller nor greater than anything,
 so that ``not age < 18`` keeps the rows without an age, as ``age != 18`` does. A column of times is compared with text
-such as ``'2026-01-31'`` or ``'2026-01-31 12:00'``.
+such as ``'2026-01-31'`` or ``'2026-01-31 12:00'``; a column of text that is compared with a date must be written like
+that in all its cells, and is then compared as times.
 """
 
 from __future__ import annotations

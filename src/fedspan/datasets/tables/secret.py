@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from fedspan.errors import InputError
@@ -30,24 +31,36 @@ class Secret:
         return self._text
 
 
-def secret_of(env: str | None, file: Path | None) -> Secret | None:
-    """Return the password from the environment variable `env` or from a file that only its owner can read."""
+def secret_of(env: Secret | None, file: Secret | None, folder: Path = Path()) -> Secret | None:
+    """Return the password from the environment variable `env`, or from a `file` that only its owner can read.
+
+    What they name is shown in no sentence: somebody may have put the password itself there.
+    """
     if env is not None and file is not None:
         raise InputError("password_env and password_file both name a password: leave one of them out")
-    if env is not None:
-        found = os.environ.get(env)
-        if not found:
-            raise InputError(f"password_env: the environment variable {env} is not set")
-        return Secret(found)
-    if file is None:
-        return None
+    found = _of_environment(env) if env is not None else None if file is None else _of_file(file, folder)
+    if isinstance(found, str):
+        raise InputError(found)
+    return found
+
+
+def _of_environment(env: Secret) -> Secret | str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", env.reveal()):
+        return (
+            "password_env must be the name of an environment variable (letters, digits and underscores), not the "
+            "password itself"
+        )
+    found = os.environ.get(env.reveal())
+    return Secret(found) if found else "password_env: the environment variable that it names is not set"
+
+
+def _of_file(file: Secret, folder: Path) -> Secret | str:
     try:
-        if file.stat().st_mode & 0o077:
-            raise InputError(f"password_file: {file} can be read by others: take that back with chmod 600")
-        text = file.read_text(encoding="utf-8").strip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
+        path = folder / file.reveal()
+        if path.stat().st_mode & 0o077:
+            return "password_file: the file that it names can be read by others: take that back with chmod 600"
+        text = path.read_text(encoding="utf-8").strip("\r\n")
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"password_file: {file} cannot be read: {reason}") from None
-    if not text:
-        raise InputError(f"password_file: {file} is empty")
-    return Secret(text)
+        return f"password_file: the file that it names cannot be read: {reason}"
+    return Secret(text) if text else "password_file: the file that it names is empty"

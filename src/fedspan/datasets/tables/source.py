@@ -34,6 +34,9 @@ class Source(Protocol):
     def stamp(self) -> object:
         """Return what is the same as long as the table surely is, or ``None`` where nobody can tell."""
 
+    def gone(self) -> bool:
+        """Tell whether the table is surely no longer there, without reading it."""
+
 
 def everything(names: Sequence[str]) -> Sequence[str]:
     """Choose all columns."""

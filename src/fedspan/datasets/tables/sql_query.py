@@ -1,7 +1,8 @@
 """SQL: one query on a database that is opened for reading only, some thousand rows at a time.
 
-A password never leaves this file: not in a `repr`, not in a sentence, not in the traceback of an error. What a driver
-says is shown without whatever is secret, and without its traceback; of an error about a value, only its number is.
+A password is in no `repr`, no sentence and no local variable of the frames of an error that leaves here: it is kept in
+a `Secret`, and taken out of it only in calls that have returned, or whose error is let go of, before one is raised.
+What a driver says is shown without whatever is secret, and, once there are rows, only if it cannot be about a value.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
+from fedspan.datasets.tables.database_url import database_url
+from fedspan.datasets.tables.driver_errors import said
 from fedspan.datasets.tables.secret import Secret
 from fedspan.datasets.tables.source import Choose, Keep, batch_rows
 from fedspan.datasets.tables.stacking import MixedColumnsError, plain, stack
@@ -48,47 +51,30 @@ class SqlSource:
         self, url: Secret, query: str, *, password: Secret | None = None, folder: Path = Path(), timeout: float = 600.0
     ) -> None:
         try:
-            from sqlalchemy.engine import make_url
-            from sqlalchemy.exc import ArgumentError
+            import sqlalchemy  # noqa: F401
         except ImportError:
             raise InputError(_MISSING) from None
         self.query = query
         self._timeout = timeout
         self._folder = folder
-        parsed = None
-        with suppress(ArgumentError, ValueError):  # their sentence may hold the URL
-            parsed = make_url(url.reveal())
-        kind = "" if parsed is None else parsed.drivername.partition("+")[0]
-        if parsed is None or kind not in ("postgresql", "postgres", "sqlite"):
-            raise InputError("url must be written as postgresql://user@host/database or sqlite:///file")
-        inside = [value for key, value in parsed.query.items() if "pass" in key.lower()]
-        self.password_in_url = parsed.password is not None or bool(inside)
-        if password is not None and self.password_in_url:
-            raise InputError("url has a password in it, and another one is named: leave one of them out")
-        self._secrets = tuple(
-            Secret(text)
-            for text in (parsed.password, password and password.reveal(), *(str(value) for value in inside))
-            if text
-        )
-        self._sqlite = kind == "sqlite"
-        if not self._sqlite:
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        self._url = Secret(
-            parsed.set(password=password.reveal() if password else parsed.password).render_as_string(False)
-        )
-        self._where = f"{parsed.host or 'a local socket'}/{parsed.database}" if not self._sqlite else parsed.database
+        self._url = database_url(url, password)
+        self.password_in_url = self._url.password_inside
 
     def __repr__(self) -> str:
         return f"SqlSource({self.label!r})"
 
     @property
     def label(self) -> str:
-        """The database, by host and name."""
-        return f"the query on {'SQLite' if self._sqlite else 'PostgreSQL'} {self._where}"
+        """The database, by host and name as far as these are certain."""
+        return self._url.label
 
     def stamp(self) -> object:
         """Return ``None``: nobody can tell whether a query's answer is still the same."""
         return None
+
+    def gone(self) -> bool:
+        """Tell whether the file of an SQLite database is there no more; of others, only asking tells."""
+        return self._url.sqlite and not (self._folder / self._url.file).is_file()
 
     def read(self, choose: Choose, keep: Keep, apart: Collection[str] = ()) -> pd.DataFrame:
         """Ask the query, and read the chosen columns of its answer batch by batch."""
@@ -97,66 +83,53 @@ class SqlSource:
         except ImportError:
             raise InputError("reading tables needs pandas: install it with 'pip install fedspan[tables]'") from None
         reason: str
+        reached: list[bool] = []
         try:
-            with self._rows() as rows:
+            with self._rows(reached) as rows:
                 return stack((keep(batch) for batch in _batches(rows, choose, self.label)), apart)
         except MixedColumnsError as error:
             reason = f"{self.label}: {error}"
         except InputError:
             raise
         except Exception as error:  # whatever a driver makes of a database
-            reason = f"{self.label} fails: {self._said(error)}"
+            reason = f"{self.label} fails: {self._without_secrets(said(error, values=bool(reached)))}"
         # Here, and not in the handler: so that no driver's error, with its locals, hangs on this one.
         raise InputError(reason)
 
     @contextmanager
-    def _rows(self) -> Iterator[Any]:
-        """Yield the answer to the query, in a session that can write nothing."""
+    def _rows(self, reached: list[bool]) -> Iterator[Any]:
+        """Yield the answer to the query, in a session that can write nothing; note when the database is `reached`."""
         import sqlalchemy as sql
 
         seconds = self._timeout
-        if self._sqlite:
+        if self._url.sqlite:
             engine = sql.create_engine("sqlite://", creator=self._open_file, poolclass=sql.NullPool)
         else:
             options = f"-c statement_timeout={max(1, round(seconds * 1000))}"
             waiting = {"connect_timeout": max(2, min(_CONNECT_SECONDS, round(seconds))), "options": options}
             engine = sql.create_engine(
-                self._url.reveal(), poolclass=sql.NullPool, hide_parameters=True, connect_args=waiting
+                self._url.full.reveal(), poolclass=sql.NullPool, hide_parameters=True, connect_args=waiting
             )
         try:
             # The query as it stands: no driver is to take a percent sign in it for a parameter.
             engine = engine.execution_options(no_parameters=True)
-            if not self._sqlite:
+            if not self._url.sqlite:
                 engine = engine.execution_options(postgresql_readonly=True, stream_results=True)
-            with engine.connect() as connection, connection.exec_driver_sql(self.query) as rows:
-                if not rows.returns_rows:
-                    raise InputError(f"{self.label} returns no rows: query must be one SELECT")
-                yield rows
+            with engine.connect() as connection:
+                reached.append(True)
+                with connection.exec_driver_sql(self.query) as rows:
+                    if not rows.returns_rows:
+                        raise InputError(f"{self.label} returns no rows: query must be one SELECT")
+                    yield rows
         finally:
             engine.dispose()
 
     def _open_file(self) -> sqlite3.Connection:
-        import sqlalchemy as sql
-
-        name = sql.make_url(self._url.reveal()).database or ""
-        path = (self._folder / name).resolve()
+        path = (self._folder / self._url.file).resolve()
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=self._timeout)
 
-    def _said(self, error: Exception) -> str:
-        """Return what a driver says, in one line, without secrets and without values of cells."""
-        from sqlalchemy.exc import SQLAlchemyError
-
-        if not isinstance(error, SQLAlchemyError):  # of what became of a value on the way, which it may name
-            return f"a value, or the driver, makes {type(error).__name__}"
-        told = getattr(error, "orig", None) or error
-        state = getattr(told, "sqlstate", None)
-        if isinstance(state, str) and state[:2] in ("22", "23"):  # about a value, which the sentence may name
-            return f"{type(told).__name__} (SQLSTATE {state}): some value does not fit"
-        lines = [line.strip() for line in str(told).splitlines() if line.strip()]
-        return self._without_secrets(lines[0][:500] if lines else type(told).__name__)
-
     def _without_secrets(self, text: str) -> str:
-        for secret in (self._url, *self._secrets):
+        for secret in self._url.secrets:
             plain_text = secret.reveal()
             for form in {plain_text, quote(plain_text), quote_plus(plain_text), quote(plain_text, safe="")}:
                 if len(form) >= _SHORTEST_SECRET:

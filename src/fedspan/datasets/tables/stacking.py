@@ -41,6 +41,8 @@ def plain(column: pd.Series[Any]) -> pd.Series[Any]:
         return column
     if isinstance(dtype, pd.CategoricalDtype):
         return column
+    if kind == "c":
+        raise InputError(f"column {str(column.name)!r} holds complex numbers, which a table cannot hold")
     if kind in _NUMBERS:  # pandas' own types with a mark for what is missing
         if column.isna().any():
             return pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), column.index)

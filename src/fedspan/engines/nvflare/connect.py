@@ -27,6 +27,9 @@ def connect(
 ) -> RemoteFederation:
     """Connect to the sites of a federation: what is fitted on the result runs at them, unchanged.
 
+    Warns, in one sentence each, of sites whose libraries or processor differ from those here, and of columns that hold
+    numbers at one site and text or times at another.
+
     Parameters
     ----------
     kit : path
@@ -62,7 +65,9 @@ def connected(
         if not transport.wait_for(None, START_LIMIT):
             reasons = "; ".join(transport.why_not(site) for site in transport.sites)
             raise FedspanError(f"no site can be reached: {reasons}")
-        return RemoteFederation(transport, sender, authority, seed, policy, run_dir)
+        federation = RemoteFederation(transport, sender, authority, seed, policy, run_dir)
+        federation.engine.about()  # now: whoever connects is warned before a run begins
+        return federation
     except BaseException:
         transport.close()
         raise

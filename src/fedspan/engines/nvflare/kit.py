@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedspan.engines.nvflare.plan import FederationPlan
+from fedspan.engines.owner.schema import check_schema
 from fedspan.engines.remote.about import fedspan_version
 from fedspan.errors import InputError
 
@@ -16,7 +18,7 @@ KINDS = ("coordinator", "site", "user")
 
 @dataclass(frozen=True)
 class Kit:
-    """Whose kit a folder is, and of which federation."""
+    """Whose kit a folder is, and of which federation; `schema` are the kinds of the columns that all sites have."""
 
     path: Path
     federation: str
@@ -26,6 +28,7 @@ class Kit:
     sites: tuple[str, ...]
     users: tuple[str, ...]
     version: str
+    schema: dict[str, str] | None = None
 
     def must_be(self, kind: str, command: str) -> None:
         """Say so if the kit is another participant's."""
@@ -48,8 +51,12 @@ def read_kit(path: str | os.PathLike[str]) -> Kit:
     fields = ("federation", "kind", "name", "server", "sites", "users", "version")
     if not isinstance(raw, dict) or not all(key in raw for key in fields) or raw["kind"] not in KINDS:
         raise InputError(f"{file} is damaged; ask for the kit again")
+    schema = raw.get("schema")
+    if schema is not None and not isinstance(schema, dict):
+        raise InputError(f"{file} is damaged; ask for the kit again")
     sites, users = tuple(sorted(raw["sites"])), tuple(sorted(raw["users"]))
-    return Kit(folder, raw["federation"], raw["kind"], raw["name"], raw["server"], sites, users, version=raw["version"])
+    named = (raw["federation"], raw["kind"], raw["name"], raw["server"])
+    return Kit(folder, *named, sites, users, raw["version"], None if schema is None else check_schema(schema))
 
 
 def write_kit(kit: Kit) -> None:
@@ -58,9 +65,10 @@ def write_kit(kit: Kit) -> None:
     write_private(kit.path / "fedspan.json", json.dumps(raw, indent=2))
 
 
-def new_kit(path: Path, federation: str, kind: str, name: str, server: str, sites: Any, users: Any) -> Kit:
-    """Return the kit of a new participant, made by this version of fedspan."""
-    return Kit(path, federation, kind, name, server, tuple(sites), tuple(users), fedspan_version())
+def new_kit(path: Path, plan: FederationPlan, kind: str, name: str) -> Kit:
+    """Return the kit of a participant of `plan`, made by this version of fedspan."""
+    users = tuple(sorted(plan.users))
+    return Kit(path, plan.name, kind, name, plan.server, tuple(plan.sites), users, fedspan_version(), plan.schema)
 
 
 def write_private(path: Path, text: str) -> None:

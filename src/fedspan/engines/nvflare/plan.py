@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedspan.datasets.toml_file import parsed
+from fedspan.engines.names import NAME_RULE, is_name
+from fedspan.engines.owner.schema import check_schema
 from fedspan.errors import InputError
 
 #: The server's name in its certificate and the name of its kit.
@@ -17,20 +19,23 @@ COORDINATOR = "coordinator"
 #: What a user may do: an analyst runs studies, a viewer sees who is online.
 ROLES = ("analyst", "viewer")
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _TAKEN = {COORDINATOR, "server", "admin", "all", "authority", "runner"}
 
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """A checked ``fed.toml``: the federation's name, the server's address, the sites, and each user's role."""
+    """A checked ``fed.toml``: the federation's name, the server's address, the sites, and each user's role.
+
+    `schema`, where there is one, names the columns that every site's table must have, with their kinds.
+    """
 
     name: str
     host: str
     port: int
     sites: tuple[str, ...]
     users: dict[str, str]
+    schema: dict[str, str] | None = None
 
     @property
     def server(self) -> str:
@@ -40,14 +45,7 @@ class FederationPlan:
 
 def read_plan(path: Path) -> FederationPlan:
     """Read and check a ``fed.toml``."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path} cannot be read: {reason}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
-    return parse_plan(raw, str(path))
+    return parse_plan(parsed(path)[1], str(path))
 
 
 def parse_plan(raw: Mapping[str, Any], where: str) -> FederationPlan:
@@ -57,11 +55,12 @@ def parse_plan(raw: Mapping[str, Any], where: str) -> FederationPlan:
     ...             "users": {"alice": "analyst"}}, "fed.toml").server
     'fl.example.org:8002'
     """
-    known = {"name", "server", "sites", "users"}
+    needed = {"name", "server", "sites", "users"}
     for key in raw:
-        if key not in known:
-            raise InputError(f"{where}: {key!r} is not a known key; known are {', '.join(sorted(known))}")
-    for key in sorted(known):
+        if key not in {*needed, "schema"}:
+            known = ", ".join(sorted({*needed, "schema"}))
+            raise InputError(f"{where}: {key!r} is not a known key; known are {known}")
+    for key in sorted(needed):
         if key not in raw:
             raise InputError(f"{where}: {key!r} is missing; a federation has a name, a server, sites and users")
     host, port = _address(raw["server"], where)
@@ -77,7 +76,18 @@ def parse_plan(raw: Mapping[str, Any], where: str) -> FederationPlan:
     for user, role in users.items():
         if role not in ROLES:
             raise InputError(f"{where}: the role {role!r} of {user} must be one of {', '.join(ROLES)}")
-    return FederationPlan(_name(raw["name"], where, "federation"), host, port, tuple(sorted(sites)), dict(users))
+    schema = _schema(raw["schema"], where) if "schema" in raw else None
+    name = _name(raw["name"], where, "federation")
+    return FederationPlan(name, host, port, tuple(sorted(sites)), dict(users), schema)
+
+
+def _schema(raw: Any, where: str) -> dict[str, str]:
+    if not isinstance(raw, dict) or not raw:
+        raise InputError(f'{where}: schema must be a table of kinds of columns, such as {{ age = "integer" }}')
+    try:
+        return check_schema(raw)
+    except InputError as error:
+        raise InputError(f"{where}: [schema] {error}") from None
 
 
 def _address(value: Any, where: str) -> tuple[str, int]:
@@ -88,11 +98,8 @@ def _address(value: Any, where: str) -> tuple[str, int]:
 
 
 def _name(value: Any, where: str, what: str) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise InputError(
-            f"{where}: the {what} name {value!r} must be letters, digits, '-' and '_', "
-            "at most 63, and begin and end with a letter or digit"
-        )
+    if not is_name(value):
+        raise InputError(f"{where}: the {what} name {value!r} must be {NAME_RULE}")
     if what != "federation" and value.lower() in _TAKEN:
         raise InputError(f"{where}: the {what} name {value!r} is taken by the system; choose another")
-    return value
+    return str(value)

@@ -26,11 +26,15 @@ AUTHORITY = "authority"
 
 @dataclass(frozen=True)
 class Provisioned:
-    """What was made: kits by name, which of them are new, and when the federation's certificates end."""
+    """What was made: kits by name, which of them are new, and when the federation's certificates end.
+
+    Of the kits that were kept, those `renewed` have a new ``fedspan.json``: participants or the schema have changed.
+    """
 
     folder: Path
     made: tuple[str, ...]
     kept: tuple[str, ...]
+    renewed: tuple[str, ...]
     ends: datetime.datetime
     now: datetime.datetime
 
@@ -54,19 +58,28 @@ def provision(plan: FederationPlan, out: Path) -> Provisioned:
     with tempfile.TemporaryDirectory(dir=out / AUTHORITY) as work:
         produced = _run_provisioner(plan, out / AUTHORITY, Path(work))
         for name in made:
-            kit = new_kit(out / name, plan.name, wanted[name], name, plan.server, plan.sites, sorted(plan.users))
-            _place(produced / name, kit)
+            _place(produced / name, new_kit(out / name, plan, wanted[name], name))
             if name == COORDINATOR:
-                runner = new_kit(out / name / RUNNER, plan.name, "user", RUNNER, plan.server, plan.sites, kit.users)
-                _place(produced / RUNNER, runner)
-    for name in kept:  # who takes part has changed: the server's and the users' kits here know it at once
+                _place(produced / RUNNER, new_kit(out / name / RUNNER, plan, "user", RUNNER))
+    renewed: list[str] = []
+    for (
+        name
+    ) in kept:  # who takes part, or the schema, has changed: the server's and the users' kits here know it at once
         old = read_kit(out / name)
-        write_kit(new_kit(old.path, plan.name, wanted[name], name, plan.server, plan.sites, sorted(plan.users)))
+        new = new_kit(old.path, plan, wanted[name], name)
+        if _items(new) == _items(old):
+            continue
+        renewed.append(name)
+        write_kit(new)
         if name == COORDINATOR:
-            path = old.path / RUNNER
-            write_kit(new_kit(path, plan.name, "user", RUNNER, plan.server, plan.sites, sorted(plan.users)))
+            write_kit(new_kit(old.path / RUNNER, plan, "user", RUNNER))
     ends = _ends(out / COORDINATOR / "startup" / "rootCA.pem")
-    return Provisioned(out, made, kept, ends, datetime.datetime.now(datetime.UTC))
+    return Provisioned(out, made, kept, tuple(renewed), ends, datetime.datetime.now(datetime.UTC))
+
+
+def _items(kit: Kit) -> list[object]:
+    """Return what a kit says; the order of a schema's columns counts."""
+    return [*vars(kit).values(), list(kit.schema or {})]
 
 
 def _check_same(plan: FederationPlan, out: Path) -> None:

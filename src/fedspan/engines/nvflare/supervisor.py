@@ -53,12 +53,15 @@ class Supervisor:
 
     def _watch(self) -> None:
         while True:
+            assert self._process.stdout is not None
+            for line in self._process.stdout:  # what the owner is told, until the worker dies
+                say(line.strip())
             code, begun = self._process.wait(), time.monotonic()
             say(f"the worker died ({code}); it is started anew")
             self._process = self._start()
-            line = self._first_line()
-            if line:
-                say(line)
+            first = self._first_line()
+            if first:
+                say(first)
             elif self._process.returncode == BAD_CONFIG:
                 say(self._complaint())
-            time.sleep(max(0.0, PAUSE - (time.monotonic() - begun)) if not line else 0.0)
+            time.sleep(max(0.0, PAUSE - (time.monotonic() - begun)) if not first else 0.0)

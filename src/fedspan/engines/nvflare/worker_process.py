@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from fedspan.errors import FedspanError
 class WorkerServer:
     """Answers requests of the site's other processes, each connection in a thread."""
 
-    def __init__(self, kit: Path, config: Path) -> None:
-        self.worker = OwnedWorker(kit, config)
+    def __init__(self, kit: Path, config: Path, tell: Callable[[str], None]) -> None:
+        self.worker = OwnedWorker(kit, config, tell)
         self._lock = threading.Lock()
         self._links = 0
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -41,7 +42,7 @@ class WorkerServer:
     def _serve_one(self, link: socket.socket) -> None:
         with self._lock:
             if self._links == 0:
-                self.worker.refresh()  # nobody is in the middle of a run: see what has changed in the data
+                self.worker.refresh()  # a run may begin, and nobody is in the middle of one
             self._links += 1
         try:
             with suppress(OSError, ValueError), link:
@@ -57,13 +58,20 @@ def main() -> int:
     die_with_parent()
     kit = Path(sys.argv[1])
     config = Path(json.loads((kit / SITE_CONFIG).read_text(encoding="utf-8"))["config"])
+    # What steps print goes to the log; to the screen, through the pipe, goes what the owner is told.
+    screen = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def tell(line: str) -> None:
+        with suppress(OSError):
+            print(" ".join(line.split()), file=screen, flush=True)
+
     try:
-        server = WorkerServer(kit, config)
+        server = WorkerServer(kit, config, tell)
     except (FedspanError, OSError) as error:
         print(error, file=sys.stderr, flush=True)
         return BAD_CONFIG
-    print(server.worker.in_words(), flush=True)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody reads on: what steps print goes to the log
+    tell(server.worker.in_words())
     server.serve()
     return 0
 

@@ -9,7 +9,7 @@ from typing import Any
 from fedspan.engines.owner.audit_log import AuditLog
 from fedspan.engines.owner.guard import OwnerGuard
 from fedspan.engines.owner.rows import Rows
-from fedspan.engines.owner.schema import differences, kind_of
+from fedspan.engines.owner.schema import differences, kind_of, times_of
 from fedspan.engines.owner.site_file import SiteFile, SiteFileError, read_site_file
 from fedspan.errors import InputError
 from fedspan.privacy import Ledger
@@ -18,8 +18,15 @@ from fedspan.privacy import Ledger
 class OwnedSite:
     """A site and its owner's rules.
 
-    The data are read once, here, and stay as they are for every run that this object serves. Call `refresh` between
-    runs to see what has changed since.
+    The data are read once, here, and stay as they are until `refresh` is called, between runs, to see what has changed
+    since.
+
+    Parameters
+    ----------
+    file : SiteFile
+        What the owner has written.
+    federation : dict, optional
+        The federation's schema: the kind of each column, which the data must have besides what the file itself says.
 
     Attributes
     ----------
@@ -29,8 +36,9 @@ class OwnedSite:
         To be asked before a step touches data, and before a reply leaves.
     """
 
-    def __init__(self, file: SiteFile) -> None:
+    def __init__(self, file: SiteFile, federation: dict[str, str] | None = None) -> None:
         self.file = file
+        self.federation = federation
         self._stamp, rows = self._read()
         plan = file.privacy
         self.ledger = None if plan is None else Ledger(plan.ledger, plan.epsilon, plan.delta, strict=plan.strict)
@@ -49,8 +57,9 @@ class OwnedSite:
         stamp = self.file.data.source.stamp()
         if stamp is not None and stamp == self._stamp:
             return False
-        self._stamp, rows = self._read()
+        stamp, rows = self._read()
         self._kinds, self.site = _kinds(rows), rows.site(self.file.name, self.ledger)
+        self._stamp = stamp  # only now: what could not be used is read again
         self.guard.use(self.site)
         return True
 
@@ -73,8 +82,8 @@ class OwnedSite:
 
     def _read(self) -> tuple[object, Rows]:
         stamp = self.file.data.source.stamp()  # before: what is written meanwhile is read next time
-        rows = self.file.data.read()
-        problems = data_problems(self.file, rows)
+        rows = self.file.data.read(times_of(self.file.schema, self.federation))
+        problems = data_problems(self.file, rows, self.federation)
         if problems:
             raise SiteFileError(problems)
         return stamp, rows
@@ -84,23 +93,27 @@ def _kinds(rows: Rows) -> dict[str, str]:
     return {name: kind_of(rows.frame[name]) for name in rows.features}
 
 
-def data_problems(file: SiteFile, rows: Rows) -> list[str]:
+def data_problems(file: SiteFile, rows: Rows, federation: dict[str, str] | None = None) -> list[str]:
     """Return what is wrong with the rows of a site, one sentence each."""
     label = file.data.source.label
     if not len(rows):
         kept = " that the row filter keeps" if file.data.where is not None else ""
         return [f"{label} has no rows{kept}"]
     said = [] if file.schema is None else differences(file.schema, rows.frame, rows.features)
+    if federation is not None:
+        said += differences(federation, rows.frame, rows.features, "the federation's schema")
     return [f"{label}: {sentence}" for sentence in said]
 
 
-def read_owned_site(path: str | os.PathLike[str]) -> OwnedSite:
+def read_owned_site(path: str | os.PathLike[str], federation: dict[str, str] | None = None) -> OwnedSite:
     """Read a site's file and its data.
 
     Parameters
     ----------
     path : path
         A ``site.toml``; files that it names are relative to it.
+    federation : dict, optional
+        The federation's schema, as the site's kit has it.
 
     Raises
     ------
@@ -109,7 +122,7 @@ def read_owned_site(path: str | os.PathLike[str]) -> OwnedSite:
     """
     file = read_site_file(Path(path))
     try:
-        return OwnedSite(file)
+        return OwnedSite(file, federation)
     except SiteFileError:
         raise
     except InputError as error:

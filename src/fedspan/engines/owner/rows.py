@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from fedspan.datasets.tables import RowFilter, Source
+from fedspan.datasets.tables.iso_times import with_times
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.question import SiteLedger
@@ -33,8 +34,8 @@ class RowsPlan:
         """The columns that are not part of X."""
         return tuple(dict.fromkeys(name for name in (self.label, self.task) if name is not None))
 
-    def read(self) -> Rows:
-        """Read the table; only what the rules of the plan keep is ever held."""
+    def read(self, times: tuple[str, ...] = ()) -> Rows:
+        """Read the table; only what the plan keeps is ever held. Text in the columns `times` is made times."""
         features: list[str] = []
 
         def choose(names: Sequence[str]) -> Sequence[str]:
@@ -49,7 +50,7 @@ class RowsPlan:
             return list(dict.fromkeys([*features, *self.apart, *tested]))
 
         def keep(batch: pd.DataFrame) -> pd.DataFrame:
-            kept = [*features, *self.apart]
+            kept, batch = [*features, *self.apart], with_times(batch, times)
             if self.where is None:
                 return batch[kept] if list(batch.columns) != kept else batch
             return batch.loc[self.where(batch), kept]

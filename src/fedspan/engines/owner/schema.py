@@ -31,8 +31,11 @@ def kind_of(column: pd.Series[Any]) -> str:
         return {"M": "time", "m": "duration"}.get(kind, "text")
     if kind == "b":
         return "boolean"
+    if kind in "iu":
+        return "integer"
     values = column.to_numpy()
-    return "integer" if kind in "iu" or bool(np.all(np.isnan(values) | (np.floor(values) == values))) else "number"
+    whole = np.isfinite(values) & (np.floor(values) == values)
+    return "integer" if bool(np.all(np.isnan(values) | whole)) else "number"
 
 
 def check_schema(schema: Mapping[str, object]) -> dict[str, str]:
@@ -43,7 +46,14 @@ def check_schema(schema: Mapping[str, object]) -> dict[str, str]:
     return {name: str(kind) for name, kind in schema.items()}
 
 
-def differences(schema: Mapping[str, str], frame: pd.DataFrame, features: list[str]) -> list[str]:
+def times_of(*schemas: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Return the columns that some of these schemas call times: where they are text, they are read as such."""
+    return tuple(dict.fromkeys(name for schema in schemas for name, kind in (schema or {}).items() if kind == "time"))
+
+
+def differences(
+    schema: Mapping[str, str], frame: pd.DataFrame, features: list[str], called: str = "the schema"
+) -> list[str]:
     """Return one sentence for each column in which a table differs from the schema, and one if their order does.
 
     The schema may, but need not, name columns beside `features`: the label and the task.
@@ -51,14 +61,14 @@ def differences(schema: Mapping[str, str], frame: pd.DataFrame, features: list[s
     said = []
     for name, wanted in schema.items():
         if name not in frame.columns:
-            said.append(f"column {name!r} ({wanted}) of the schema is missing")
+            said.append(f"column {name!r} ({wanted}) of {called} is missing")
         elif not _fits(frame[name], wanted):
-            said.append(f"column {name!r} holds {kind_of(frame[name])}, and the schema says {wanted}")
-    said += [f"column {name!r} is not in the schema" for name in features if name not in schema]
+            said.append(f"column {name!r} holds {kind_of(frame[name])}, and {called} says {wanted}")
+    said += [f"column {name!r} is not in {called}" for name in features if name not in schema]
     order = [name for name in schema if name in features]
     if not said and order != features:
         place = next(k for k, (one, other) in enumerate(zip(order, features, strict=True)) if one != other)
-        said.append(f"column {place + 1} is {features[place]!r}, and in the schema {order[place]!r}: the order differs")
+        said.append(f"column {place + 1} is {features[place]!r}, and in {called} {order[place]!r}: the order differs")
     return said
 
 

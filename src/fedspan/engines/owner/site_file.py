@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedspan.checks import real_number, whole_number
 from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
-from fedspan.datasets.tables.secret import Secret, secret_of
+from fedspan.datasets.tables.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
-from fedspan.engines.owner.allowed_steps import AllowedSteps, install_steps
+from fedspan.engines.names import NAME_RULE, is_name
+from fedspan.engines.owner.allowed_steps import AllowedSteps, covers, install_steps
+from fedspan.engines.owner.hidden_values import hidden_values, secret_text
 from fedspan.engines.owner.rows import RowsPlan
 from fedspan.engines.owner.rules import LEAST_ROWS, Rules
 from fedspan.engines.owner.schema import check_schema
 from fedspan.errors import InputError
+from fedspan.federation.lens import installed_lenses
 from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")
@@ -24,7 +28,7 @@ KEYS = {
     "site": {"name", "modules"},
     "data": {
         *("file", "url", "query", "password_env", "password_file", "timeout"),
-        *("columns", "drop", "label", "task", "where"),
+        *("columns", "drop", "label", "task", "where", "missing"),
     },
     "rules": {"steps", "lenses", "least_rows", "largest_reply", "rounds_per_day", "users", "sums_only"},
     "privacy": {"ledger", "epsilon", "delta", "strict"},
@@ -65,7 +69,9 @@ class SiteFile:
 
 def read_site_file(path: Path) -> SiteFile:
     """Read and check a site's file; one sentence for each section that has something wrong."""
-    raw = _without_open_secrets(parsed(path)[1])
+    raw, found = hidden_values(parsed(path)[1], KEYS | {"schema": set()})
+    if found:
+        raise SiteFileError([f"{path}: {sentence}" for sentence in found])
     problems: list[str] = []
 
     def part(make: Callable[[], T]) -> T | None:
@@ -91,14 +97,6 @@ def read_site_file(path: Path) -> SiteFile:
     return SiteFile(path, name, data, schema, rules, privacy, log)
 
 
-def _without_open_secrets(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return what a file says with its URL, which may hold a password, shown to nobody who does not ask for it."""
-    data = raw.get("data")
-    if isinstance(data, dict) and isinstance(data.get("url"), str):
-        data["url"] = Secret(data["url"])
-    return raw
-
-
 def _site(raw: Mapping[str, Any], path: Path) -> str:
     if "name" not in raw:
         raise InputError(f"{path}: a [site] table with a name is missing")
@@ -108,6 +106,7 @@ def _site(raw: Mapping[str, Any], path: Path) -> str:
 
 def _data(raw: Mapping[str, Any], path: Path) -> RowsPlan:
     lists = {key: names(raw, key, path, "[data] ", "column names") for key in ("columns", "drop")}
+    missing = names(raw, "missing", path, "[data] ", 'texts that mean a missing cell, such as ["?"]') or ()
     texts = {key: typed(raw, key, str, None, path, "[data] ") for key in ("label", "task", "where")}
     columns, drop = lists["columns"], lists["drop"] or ()
     named = [*(columns or ()), *drop, *dict.fromkeys(texts[key] for key in ("label", "task") if texts[key] is not None)]
@@ -122,28 +121,29 @@ def _data(raw: Mapping[str, Any], path: Path) -> RowsPlan:
             where = RowFilter(texts["where"])
         except InputError as error:
             raise InputError(f"[data] where: {error}") from None
-    return RowsPlan(_source(raw, path), columns, drop, texts["label"], texts["task"], where)
+    return RowsPlan(_source(raw, missing, path), columns, drop, texts["label"], texts["task"], where)
 
 
-def _source(raw: Mapping[str, Any], path: Path) -> Source:
+def _source(raw: Mapping[str, Any], missing: tuple[str, ...], path: Path) -> Source:
     if ("file" in raw) == ("url" in raw):
         raise InputError("[data] must have either 'file' (a table) or 'url' and 'query' (a database)")
     if "file" in raw:
         for key in ("query", "password_env", "password_file", "timeout"):
             if key in raw:
                 raise InputError(f"[data] {key} belongs to a database, and the data are in a file")
-        return FileSource(existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path))
-    if not isinstance(raw["url"], Secret):
-        raise InputError("[data] url must be text")
+        return FileSource(existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path), missing)
+    url, env, file = (secret_text(raw, key) for key in ("url", "password_env", "password_file"))
+    assert url is not None
+    if missing:
+        raise InputError("[data] missing is for CSV files, and the data are in a database, which has a mark of its own")
     query = typed(raw, "query", str, "", path, "[data] ")
     if not query.strip():
         raise InputError('[data] url needs a query, such as query = "SELECT age, dose FROM visits ORDER BY id"')
-    env, file = (typed(raw, key, str, None, path, "[data] ") for key in ("password_env", "password_file"))
     try:
         source = SqlSource(
-            raw["url"],
+            url,
             query,
-            password=secret_of(env, None if file is None else path.parent / file),
+            password=secret_of(env, file, path.parent),
             folder=path.parent,
             timeout=real_number("timeout", raw.get("timeout", 600), above=0),
         )
@@ -171,18 +171,35 @@ def _rules(raw: Mapping[str, Any], path: Path) -> Rules:
             limits[key] = whole_number(key, raw[key], least) if key in raw else None
         steps = names(raw, "steps", path, "[rules] ", "steps, modules or groups")
         lenses = names(raw, "lenses", path, "[rules] ", "transforms or modules")
+        users = names(raw, "users", path, "[rules] ", "users' names")
+        for user in users or ():
+            if not is_name(user):
+                raise InputError(f"users: {user!r} is nobody's name in a certificate: names are {NAME_RULE}")
         return Rules(
             AllowedSteps(("summaries",) if steps is None else steps),
-            ("fedspan",) if lenses is None else lenses,
+            ("fedspan",) if lenses is None else _installed(lenses),
             limits["least_rows"] or LEAST_ROWS,
             limits["largest_reply"],
             limits["rounds_per_day"],
-            names(raw, "users", path, "[rules] ", "users' names"),
+            users,
             typed(raw, "sums_only", bool, False, path, "[rules] "),
         )
     except InputError as error:
         said = str(error)
         raise InputError(said if said.startswith(str(path)) else f"[rules] {said}") from None
+
+
+def _installed(lenses: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of transforms, if there is something here that each of them allows."""
+    known = installed_lenses()
+    for name in lenses:
+        if not any(covers([name], lens) for lens in known):
+            near = get_close_matches(name, [*known, *{lens.rpartition(".")[0] for lens in known}], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(
+                f"lenses: {name!r} is neither a transform that is installed here nor a module with such{hint}"
+            )
+    return lenses
 
 
 def _privacy(raw: Mapping[str, Any], path: Path) -> PrivacyPlan:

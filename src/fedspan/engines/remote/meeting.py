@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedspan.engines.remote.about import differences, fedspan_version
+from fedspan.engines.remote.column_kinds import kinds_that_differ, told_kinds
 from fedspan.engines.remote.envelope import MISREAD, Opened
 from fedspan.engines.remote.post import Answer, Post
 from fedspan.engines.remote.transport import Lost
@@ -23,7 +24,8 @@ class About:
     """What a site has said of itself.
 
     `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` tells shape and
-    kind of the data; `busy` what it is doing; `instance` changes when its process is started anew.
+    kind of the data; `busy` what it is doing; `instance` changes when its process is started anew; `columns` are the
+    kinds of its columns, where its owner lets them be known.
     """
 
     version: str
@@ -33,6 +35,7 @@ class About:
     busy: str
     introduction: bytes
     instance: str
+    columns: dict[str, str]
 
 
 class Meeting:
@@ -73,10 +76,16 @@ class Meeting:
                 continue
             self.about[site] = about
             others = differences(about.environment)
-            text = f"site {site!r} has {', '.join(others)}: the last bits of results may differ"
-            if others and text not in self._warned:
-                self._warned.add(text)
-                warnings.warn(text, stacklevel=2)
+            if others:
+                self._warn(f"site {site!r} has {', '.join(others)}: the last bits of results may differ")
+        differ = kinds_that_differ({site: about.columns for site, about in self.about.items()})
+        if differ:
+            self._warn(f"the sites' tables differ: {differ}")
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, stacklevel=3)
 
     def introduce(self, runs: Iterable[str]) -> None:
         """Hand the sites' keys round, for these runs; each site checks them itself."""
@@ -126,6 +135,7 @@ def _read(answer: Answer) -> About | str:
             busy=str(told["busy"])[:200],
             introduction=bytes(answer.parts["introduction"]),
             instance=str(answer.head["instance"]),
+            columns=told_kinds(answer.parts.get("owner", b"")),
         )
     except MISREAD:
         return "the answer does not say all that it must"

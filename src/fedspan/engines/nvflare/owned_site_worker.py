@@ -1,0 +1,41 @@
+"""A site's worker that speaks for its owner: says what the owner lets others know, and nothing while it is closed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fedspan.engines.owner import OwnedSite
+from fedspan.engines.remote.envelope import Opened
+from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.remote.worker import SiteWorker
+from fedspan.errors import PolicyError
+from fedspan.wire import Message
+
+#: Who may run steps, by the role in the certificate.
+ROLES = ("analyst",)
+CLOSED = "this site is closed until its data and its owner's file can be read again; its owner has been told"
+
+
+class OwnedSiteWorker(SiteWorker):
+    """Answers for one `OwnedSite`.
+
+    Attributes
+    ----------
+    closed : bool
+        Refuse everything, with a sentence that says no more than that: what is wrong is the owner's to know.
+    """
+
+    def __init__(self, owned: OwnedSite, folder: Path, identity: Identity, authority: Authority) -> None:
+        super().__init__(owned.site, folder, identity, authority, owned.guard, roles=ROLES)
+        self.owned = owned
+        self.closed = False
+
+    def _check_sender(self, opened: Opened) -> None:
+        super()._check_sender(opened)
+        if self.closed:
+            raise PolicyError(CLOSED)
+
+    def _hello(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
+        told, parts = super()._hello(opened)
+        return told, parts | {"owner": json.dumps(self.owned.describe()).encode()}

@@ -145,7 +145,9 @@ def test_a_reply_that_is_too_large_does_not_leave(write_site):
     path = write_site(rules="largest_reply = 100")
     owned = read_owned_site(path)
     owned.guard.release(asked(), 100)
-    with pytest.raises(PolicyError, match="the reply has more bytes than the 100 of this site's largest_reply") as caught:
+    with pytest.raises(
+        PolicyError, match="the reply has more bytes than the 100 of this site's largest_reply"
+    ) as caught:
         owned.guard.release(asked(), 101)
     owned.guard.refused(asked(), str(caught.value), "refused")
     assert [line["outcome"] for line in lines(path)] == ["answered", "refused"]

@@ -60,3 +60,24 @@ class Guard(Protocol):
 
     def refused(self, ask: Ask, why: str, outcome: str, ran: bool) -> None:
         """Take note of what was ``"refused"``, whoever refused it, or has ``"failed"``; `ran`: data were looked at."""
+
+
+class NoRules:
+    """Whoever has the role may run every step, and nothing is written down."""
+
+    largest_reply: int | None = None
+
+    def welcome(self, ask: Ask) -> None:
+        """Refuse nobody."""
+
+    def admit(self, ask: Ask) -> None:
+        """Refuse no call."""
+
+    def look(self, ask: Ask) -> None:
+        """Look at nothing."""
+
+    def release(self, ask: Ask, size: int) -> None:
+        """Let everything leave."""
+
+    def refused(self, ask: Ask, why: str, outcome: str, ran: bool) -> None:
+        """Take note of nothing."""

@@ -6,6 +6,7 @@ from fedspan.engines.remote.ask import Ask
 from fedspan.engines.remote.call import SiteCall
 from fedspan.engines.remote.head import Head
 from fedspan.engines.remote.identity import Who
+from fedspan.errors import MessageError
 from fedspan.federation.secure.steps import STAGES, offer, summed_payload
 from fedspan.federation.secure.vault import Vault
 from fedspan.federation.step import find_step
@@ -22,7 +23,9 @@ def ask_of_call(call: SiteCall, who: Who, vault: Vault, first: bool) -> Ask:
     if call.step in STAGES:
         how = f"secure {step.rpartition('.')[2]}"
         if call.step is find_step(offer):
-            step, payload = str(call.payload["what"]), summed_payload(call.payload)
+            step, payload = call.payload["what"], summed_payload(call.payload)
+            if not isinstance(step, str):
+                raise MessageError("a secure sum names the step whose replies it adds up")
         else:
             step, payload = vault.about(call.session) or step, None
     lenses = tuple(lens.name for lens in call.lenses)

@@ -54,7 +54,7 @@ class Head:
 def read_head(head: Message) -> Head:
     """Return what a head says, or refuse it with a `MessageError` that repeats nothing of it but small numbers."""
     kind = head.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise MessageError(f"there is no kind of request but {', '.join(KINDS)}")
     of_run = kind != "hello"
     about: dict[str, Any] = {
@@ -72,7 +72,8 @@ def read_head(head: Message) -> Head:
 
 def _of_call(head: Message) -> dict[str, Any]:
     step, part, threads = _text(head, "step", least=1), _whole(head, "part"), _whole(head, "threads", -_LARGEST)
-    if head.get("how") not in WAYS:
+    how = _text(head, "how")
+    if how not in WAYS:
         raise MessageError(f"the request's 'how' must be one of {', '.join(WAYS)}")
     first, last = _parts(step)
     if not first <= part <= last:
@@ -83,7 +84,7 @@ def _of_call(head: Message) -> dict[str, Any]:
         "number": _whole(head, "number"),
         "part": part,
         "step": step,
-        "how": head["how"],
+        "how": how,
         "seed": _seed(head),
         "lenses": _lenses(head),
         "threads": threads,

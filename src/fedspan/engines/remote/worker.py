@@ -6,21 +6,21 @@ import json
 import secrets
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from fedspan.engines.remote.about import STEPS, environment, fedspan_version, install_steps
-from fedspan.engines.remote.ask import Ask, Guard
+from fedspan.engines.remote.ask import Ask, Guard, NoRules
 from fedspan.engines.remote.asks import NOBODY, ask_of_call, ask_of_head, ask_of_nonsense
 from fedspan.engines.remote.call import SiteCall, site_call
+from fedspan.engines.remote.door import Asked, Door
 from fedspan.engines.remote.envelope import Opened, Sealed, head_digest, open_sealed
 from fedspan.engines.remote.head import Head, read_head
 from fedspan.engines.remote.identity import Authority, Identity, Who
 from fedspan.engines.remote.introduction import Introductions
-from fedspan.engines.remote.refusals import BusyError, StepError, refusal, with_note
+from fedspan.engines.remote.refusals import BusyError, StepError, with_note
 from fedspan.engines.remote.run_file import RunFile
 from fedspan.engines.remote.site_store import SiteStore
 from fedspan.engines.threads import PinnedThreads
@@ -33,14 +33,6 @@ from fedspan.wire import DEFAULT_MAX_BYTES, Message
 #: Roles that may run protocols. Whoever has another one learns that the site is there, and its version.
 ROLES = ("project_admin", "lead")
 Answer = tuple[Message, dict[str, bytes]]
-
-
-@dataclass
-class _Asked:
-    """A request as far as it is read, and whether data were looked at for it."""
-
-    ask: Ask
-    ran: bool = False
 
 
 class SiteWorker:
@@ -89,10 +81,9 @@ class SiteWorker:
         self.site = site
         self.identity = identity
         self.authority = authority
-        self.guard = guard
-        self.roles = frozenset(roles)
+        self.guard: Guard = NoRules() if guard is None else guard
         self.max_bytes = max_bytes
-        self.any_version = any_version
+        self._door = Door(site.name, self.guard, roles, any_version)
         self.steps = install_steps(steps)
         self.store = SiteStore(Path(folder))
         self.host = SiteHost(site, records=self.store)
@@ -108,17 +99,17 @@ class SiteWorker:
         try:
             opened = open_sealed(request, self.authority, "request", self.site.name, self.max_bytes)
         except Exception as error:
-            told = self._noted(_Asked(NOBODY), error)
+            told = self._door.refused(Asked(NOBODY), error)
             return self._response(head_digest(request, self.max_bytes), {}, told)
-        asked = _Asked(ask_of_nonsense(opened.head, opened.who))
+        asked = Asked(ask_of_nonsense(opened.head, opened.who))
         try:
             head = read_head(opened.head)
             asked.ask = ask_of_head(head, opened.who)
-            self._check_sender(opened.who, head)
+            self._door.check_sender(opened.who, head)
             kinds = {"call": self._call, "hello": self._greeting, "introduce": self._introduce, "end": self._end}
             told, parts = kinds[head.kind](opened, head, asked)
         except Exception as error:
-            told, parts = self._noted(asked, error), {}
+            told, parts = self._door.refused(asked, error), {}
         return self._response(opened.digest, opened.head, told, parts)
 
     def close(self) -> None:
@@ -129,23 +120,22 @@ class SiteWorker:
 
     # The kinds of requests.
 
-    def _call(self, opened: Opened, head: Head, asked: _Asked) -> Answer:
-        self._welcome(asked.ask, "run anything")
+    def _call(self, opened: Opened, head: Head, asked: Asked) -> Answer:
+        self._door.welcome(asked.ask, "run anything")
         with self._alone(head, f"call {head.number}"):
             file = self._checked_run(opened.who, head)
             call = site_call(opened, head, self.site.name)
             asked.ask = ask_of_call(call, opened.who, self.host.vault, first=file.kept.pending_number is None)
-            if self.guard is not None:
-                self.guard.admit(asked.ask)
-                asked.ran = True
-                self.guard.look(asked.ask)
+            self.guard.admit(asked.ask)
+            asked.ran = True
+            self.guard.look(asked.ask)
             return self._reply(asked.ask, head, self._performed(call, head, file))
 
     def _performed(self, call: SiteCall, head: Head, file: RunFile) -> Delivery:
         self._set_threads(head.threads)
         vault = self.host.vault
         vault.sums_only, vault.least = file.least > 0, max(2, file.least)
-        limits = (head.max_bytes, None if self.guard is None else self.guard.largest_reply)
+        limits = (head.max_bytes, self.guard.largest_reply)
         self.host.largest = min(limit for limit in limits if limit is not None)
         try:
             return self.host.perform(call, call.payload, head.sites[self.site.name])
@@ -162,21 +152,19 @@ class SiteWorker:
                 MessageError(f"oversize: the reply has more than the {head.max_bytes} bytes allowed"),
                 f"it has {len(reply)}",
             )
-        if self.guard is not None:
-            self.guard.release(ask, len(reply))
+        self.guard.release(ask, len(reply))
         return {"kind": "reply", "rows": delivery.rows}, {"reply": reply}
 
-    def _greeting(self, opened: Opened, head: Head, asked: _Asked) -> Answer:
+    def _greeting(self, opened: Opened, head: Head, asked: Asked) -> Answer:
         """Say what this site is; to those who may not ask it anything, that it is there, and its version."""
         try:
-            self._welcome(asked.ask, "ask anything")
+            self._door.welcome(asked.ask, "ask anything")
         except PolicyError as error:
-            self._noted(asked, error)
+            self._door.refused(asked, error)
             stranger = {"version": fedspan_version(), "stranger": str(error)}
             return {"kind": "about"}, {"about": json.dumps(stranger).encode()}
         told, parts = self._hello(opened)
-        if self.guard is not None:
-            self.guard.release(asked.ask, sum(map(len, parts.values())))
+        self.guard.release(asked.ask, sum(map(len, parts.values())))
         return told, parts
 
     def _hello(self, opened: Opened) -> Answer:
@@ -190,9 +178,9 @@ class SiteWorker:
         parts = {"about": json.dumps(about).encode(), "introduction": self.introductions.own}
         return {"kind": "about"}, parts
 
-    def _introduce(self, opened: Opened, head: Head, asked: _Asked) -> Answer:
+    def _introduce(self, opened: Opened, head: Head, asked: Asked) -> Answer:
         """Learn the keys of the other sites, for the secure sums of a run, and answer it by such sums only."""
-        self._welcome(asked.ask, "introduce anybody")
+        self._door.welcome(asked.ask, "introduce anybody")
         with self._alone(head, "an introduction"):
             file = self._checked_run(opened.who, head)
             if head.least < max(2, file.least):
@@ -202,8 +190,8 @@ class SiteWorker:
             file.secure(head.least)
             return self._done(asked.ask)
 
-    def _end(self, opened: Opened, head: Head, asked: _Asked) -> Answer:
-        self._welcome(asked.ask, "end a run")
+    def _end(self, opened: Opened, head: Head, asked: Asked) -> Answer:
+        self._door.welcome(asked.ask, "end a run")
         with self._alone(head, "the end of a run"):
             self._checked_run(opened.who, head, over=True).end()
             self.host.forget(head.run)
@@ -212,8 +200,7 @@ class SiteWorker:
             return self._done(asked.ask)
 
     def _done(self, ask: Ask) -> Answer:
-        if self.guard is not None:
-            self.guard.release(ask, 0)
+        self.guard.release(ask, 0)
         return {"kind": "done"}, {}
 
     # Inside.
@@ -234,26 +221,6 @@ class SiteWorker:
         finally:
             self._busy = ""
             self._lock.release()
-
-    def _welcome(self, ask: Ask, what: str) -> None:
-        """Refuse whoever may not ask this site anything, by role or by its owner's rules."""
-        if ask.role not in self.roles:
-            raise PolicyError(
-                f"you are not among this site's users: {ask.who!r} has the role {ask.role!r}, which may not {what} at "
-                "this site"
-            )
-        if self.guard is not None:
-            self.guard.welcome(ask)
-
-    def _check_sender(self, who: Who, head: Head) -> None:
-        """Refuse what is not from a user of the federation to this site, in this version."""
-        if not who.role:
-            raise PolicyError(f"{who.name!r} is not a user of this federation: the certificate has no role")
-        if self.site.name not in head.sites:
-            raise MessageError(f"the message is for {', '.join(sorted(head.sites))[:200]}, not for {self.site.name}")
-        mine = fedspan_version()
-        if head.version != mine and not self.any_version and head.kind != "hello":
-            raise PolicyError(f"this site runs fedspan {mine}, and the request comes from fedspan {head.version}")
 
     def _checked_run(self, who: Who, head: Head, over: bool = False) -> RunFile:
         """Return what is kept of a request's run, if it is the sender's, on the same data, and the request is new."""
@@ -276,15 +243,6 @@ class SiteWorker:
             if self._threads is not None:
                 self._threads[1].release()
             self._threads = (number, PinnedThreads(number))
-
-    def _noted(self, asked: _Asked, error: Exception) -> Message:
-        """Return what the asker is told of an error; write that down, and what is for the site's own log alone."""
-        told = refusal(error)
-        if self.guard is not None:
-            with suppress(Exception):  # it is refused anyway
-                why = "; ".join([told["why"], *getattr(error, "__notes__", ())])
-                self.guard.refused(asked.ask, why, told["kind"], asked.ran)
-        return told
 
     def _response(self, request: str, head: Message, told: Message, parts: dict[str, bytes] | None = None) -> bytes:
         bound: dict[str, Any] = {name: head[name] for name in ("run", "number", "part") if name in head}

@@ -29,6 +29,7 @@ class Step:
 
     The reply of a `public` step says nothing of the site's rows. What `counts` names are whole numbers of at least 0.
     `fewest` says of how few rows a number of the reply may be made, for a site and a payload; without it, of all.
+    With `fewest_in_sums` that is so also where replies are added up in a secure sum.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Step:
     public: bool = False
     counts: frozenset[str] = frozenset()
     fewest: Callable[..., int] | None = None
+    fewest_in_sums: bool = True
     _fits: set[frozenset[str]] = field(default_factory=set, compare=False)
 
     def check(self, payload: Mapping[str, object]) -> None:
@@ -69,6 +71,7 @@ def step(
     public: bool = False,
     counts: Iterable[str] = (),
     fewest: Callable[..., int] | None = None,
+    fewest_in_sums: bool = True,
 ) -> Callable[[F], F]: ...
 
 
@@ -79,6 +82,7 @@ def step(
     public: bool = False,
     counts: Iterable[str] = (),
     fewest: Callable[..., int] | None = None,
+    fewest_in_sums: bool = True,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step, under its module's and its own name.
 
@@ -97,6 +101,9 @@ def step(
     fewest : callable, optional
         ``fewest(site, **payload)`` returns of how few of the site's rows a number of the reply may be made, where the
         payload decides it: a site's owner may refuse what is about a single row. Without it, all rows count.
+    fewest_in_sums : bool, default=True
+        Whether that is so also where replies are only added up in a secure sum: not if the numbers are about the rows of
+        all sites then (the rows closest to a centre, but not those of a task, which one site may have alone).
 
     Examples
     --------
@@ -109,7 +116,7 @@ def step(
         if not callable(function) or not list(inspect.signature(function).parameters):
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         name = dotted_name(function)
-        _installed[name] = Step(name, function, frozenset(ragged), public, frozenset(counts), fewest)
+        _installed[name] = Step(name, function, frozenset(ragged), public, frozenset(counts), fewest, fewest_in_sums)
         return function
 
     return register if function is None else register(function)

@@ -46,7 +46,7 @@ class KMeansRuns:
     moments: Moments
 
 
-@step(fewest=of_centres)
+@step(fewest=of_centres, fewest_in_sums=False)
 def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: how many of its rows are closest to each centre, and the sum of the squared distances."""
     counts, inertia = np.zeros(centres.shape[:2], dtype=np.int64), np.zeros(len(centres))
@@ -57,7 +57,7 @@ def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
     return {"counts": counts, "inertia": inertia}
 
 
-@step(fewest=of_centres)
+@step(fewest=of_centres, fewest_in_sums=False)
 def local_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_]) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
     return sums_by_centre(site, centres).of(wanted)

@@ -79,12 +79,13 @@ class Rules:
 
     def check_sets(self, ask: Ask, site: Site) -> None:
         """Refuse what is about few rows, where that is not allowed. Which rows these are, or how many, is not said."""
-        payload = ask.payload or {}
-        fewest = None if ask.payload is None else find_step(ask.step).fewest
-        if fewest is None or self.steps.names_it(ask.step, few_rows=True):
+        if ask.payload is None or self.steps.names_it(ask.step, few_rows=True):
+            return
+        step = find_step(ask.step)
+        if step.fewest is None or (ask.secure and not step.fewest_in_sums):
             return
         try:
-            enough = fewest(site, **payload) >= self.least_set
+            enough = step.fewest(site, **ask.payload) >= self.least_set
         except Exception:  # the step itself will not take this payload either
             enough = False
         if not enough:

@@ -102,7 +102,7 @@ def step(
         ``fewest(site, **payload)`` returns of how few of the site's rows a number of the reply may be made, where the
         payload decides it: a site's owner may refuse what is about a single row. Without it, all rows count.
     fewest_in_sums : bool, default=True
-        Whether that is so also where replies are only added up in a secure sum: not if the numbers are about rows of all
+        Whether that is so also where replies are only added up in a secure sum: not if numbers are about rows of all
         sites then (those closest to a centre, but not those of a task, which one site may have alone).
 
     Examples

@@ -94,6 +94,16 @@ def test_where_nothing_is_allowed_no_transform_is_charged(tmp_path, step):
     assert left(desk) == 4.0
 
 
+def test_the_later_rounds_of_a_sum_charge_nothing(tmp_path):
+    desk = Desk(tmp_path / "a", privacy=PRIVACY)
+    assert isinstance(desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS}), dict)
+    told = {"session": "r/0/x", "alive": np.ones(3, dtype=bool)}
+    confirm = "fedspan.federation.secure.steps.confirm"
+    why = desk.ask(confirm, part=3, payload=told, lenses=(NOISY,))
+    assert why == "only the first round of a secure sum reads data, and may name transforms"
+    assert left(desk) == 4.0
+
+
 @pytest.mark.parametrize(
     ("step", "payload", "lenses"),
     [

@@ -78,6 +78,9 @@ def _of_call(head: Message) -> dict[str, Any]:
     first, last = _parts(step)
     if not first <= part <= last:
         raise MessageError(f"a call of this step is part {first} to {last} of its call, not {part}")
+    lenses = _lenses(head)
+    if first > 0 and lenses:
+        raise MessageError("only the first round of a secure sum reads data, and may name transforms")
     if not 1 <= threads <= _MOST_THREADS:
         raise MessageError(f"a run has from 1 to {_MOST_THREADS} threads, not {threads}")
     return {
@@ -86,7 +89,7 @@ def _of_call(head: Message) -> dict[str, Any]:
         "step": step,
         "how": how,
         "seed": _seed(head),
-        "lenses": _lenses(head),
+        "lenses": lenses,
         "threads": threads,
         "max_bytes": _whole(head, "max_bytes"),
     }

@@ -23,17 +23,23 @@ def show_log(path: Path, *, refused: bool = False, last: str | None = None) -> i
             found = found or digest == last
             when = (when[0] or entry["when"], entry["when"])
             if refused and entry["outcome"] != "answered":
-                print(f"{entry['when']}  {who}  {entry['outcome']} {entry['step'] or entry['how']}: {entry['why']}")
+                what = entry["step"] or entry["how"]
+                print(_plain(f"{entry['when']}  {who}  {entry['outcome']} {what}: {entry['why']}"))
     except PolicyError as error:
         print(f"problem: {error}")
         return 1
-    span = f", from {when[0]} to {when[1]}" if lines else ""
+    span = _plain(f", from {when[0]} to {when[1]}") if lines else ""
     print(f"{path}: {lines:,} lines{span}")
     for who in sorted(calls):
         said = ", ".join(f"{calls[who][outcome]:,} {outcome}" for outcome in OUTCOMES)
-        print(f"  {who}: {said}; {sent[who]:,} bytes left the site")
+        print(_plain(f"  {who}: {said}; {sent[who]:,} bytes left the site"))
     if not found:
         print(f"problem: no line has the digest {last}: lines were taken off the end, or it is of another log")
         return 1
     print(f"every line follows from the one before; the last digest is {digest or 'none'}")
     return 0
+
+
+def _plain(text: str) -> str:
+    """Return text in which nothing moves a cursor or begins a line: what is in a log may come from outside."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)

@@ -14,6 +14,7 @@ from fedspan.errors import BudgetError, FedspanError, LedgerError, LostSumError,
 from fedspan.federation.call import Call, Delivery
 from fedspan.federation.kept import Kept, Records
 from fedspan.federation.question import SiteLedger
+from fedspan.federation.reply_size import ChargedIfItFits, ReplySizes
 from fedspan.federation.secure.vault import Vault
 from fedspan.federation.site import Site
 from fedspan.federation.state import Changes
@@ -37,6 +38,11 @@ class SiteHost:
         without a ledger refuse what needs one.
     records : Records, optional
         Where the site writes down what it keeps, if that is to outlive this process.
+
+    Attributes
+    ----------
+    largest : int or None
+        Bytes that a reply may have: for one that has more, no ledger is charged.
     """
 
     def __init__(
@@ -53,6 +59,8 @@ class SiteHost:
         self.vault = Vault() if vault is None else vault
         self._runs: dict[str, Kept] = {}
         self._seen_through: tuple[bytes, Site] = (b"", site)
+        self._sizes = ReplySizes()
+        self.largest: int | None = None
 
     def perform(self, call: Call, payload: Message, after: int) -> Delivery:
         """Run one call and return its reply. Whatever a step raises is raised here."""
@@ -72,6 +80,9 @@ class SiteHost:
         ledger = self._ledger(call.seed)
         asked = Asked(call.run, call.step.name, payload, call.lens_digests)
         gate = partial(self._refuse_without_noise, call) if ledger is not None and ledger.strict else None
+        if ledger is not None and self.largest is not None:
+            check = partial(self._sizes.check, self.site, call, kept, self.vault, self.largest)
+            ledger = ChargedIfItFits(ledger, check)
         work = (kept.state, call.seed, call.number, self.vault, ledger, asked, gate)
         site = self.site if gate is None else self.site.at_work(*work)
         try:

@@ -28,6 +28,8 @@ class Step:
     with one entry per row of the site need no such word; all others must have the same shape at all sites.
 
     The reply of a `public` step says nothing of the site's rows. What `counts` names are whole numbers of at least 0.
+    `fewest` says of how few rows a number of the reply may be made, for a site and a payload; without it, of all.
+    With `fewest_in_sums` that is so also where replies are added up in a secure sum.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Step:
     ragged: frozenset[str] = frozenset()
     public: bool = False
     counts: frozenset[str] = frozenset()
+    fewest: Callable[..., int] | None = None
+    fewest_in_sums: bool = True
     _fits: set[frozenset[str]] = field(default_factory=set, compare=False)
 
     def check(self, payload: Mapping[str, object]) -> None:
@@ -61,11 +65,24 @@ _installed: dict[str, Step] = {}
 @overload
 def step(function: F) -> F: ...
 @overload
-def step(*, ragged: Iterable[str] = (), public: bool = False, counts: Iterable[str] = ()) -> Callable[[F], F]: ...
+def step(
+    *,
+    ragged: Iterable[str] = (),
+    public: bool = False,
+    counts: Iterable[str] = (),
+    fewest: Callable[..., int] | None = None,
+    fewest_in_sums: bool = True,
+) -> Callable[[F], F]: ...
 
 
 def step(
-    function: F | None = None, *, ragged: Iterable[str] = (), public: bool = False, counts: Iterable[str] = ()
+    function: F | None = None,
+    *,
+    ragged: Iterable[str] = (),
+    public: bool = False,
+    counts: Iterable[str] = (),
+    fewest: Callable[..., int] | None = None,
+    fewest_in_sums: bool = True,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step, under its module's and its own name.
 
@@ -81,6 +98,12 @@ def step(
     counts : names of reply keys, optional
         Keys that count something: a reply that has anything else there than a whole number of at least 0 is refused,
         where single replies are seen.
+    fewest : callable, optional
+        ``fewest(site, **payload)`` returns of how few of the site's rows a number of the reply may be made, where the
+        payload decides it: a site's owner may refuse what is about a single row. Without it, all rows count.
+    fewest_in_sums : bool, default=True
+        Whether that is so also where replies are only added up in a secure sum: not if numbers are about rows of all
+        sites then (those closest to a centre, but not those of a task, which one site may have alone).
 
     Examples
     --------
@@ -93,7 +116,7 @@ def step(
         if not callable(function) or not list(inspect.signature(function).parameters):
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         name = dotted_name(function)
-        _installed[name] = Step(name, function, frozenset(ragged), public, frozenset(counts))
+        _installed[name] = Step(name, function, frozenset(ragged), public, frozenset(counts), fewest, fewest_in_sums)
         return function
 
     return register if function is None else register(function)

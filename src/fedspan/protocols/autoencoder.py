@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedspan.federation import Federation, Site, lens, step
 from fedspan.federation.site import generator
 from fedspan.protocols.anomaly_scores import in_blocks
-from fedspan.protocols.fedavg import Trained, fedavg, rows_held_back
+from fedspan.protocols.fedavg import Trained, fedavg, rows_held_back, rows_judged_by, rows_trained_on
 from fedspan.protocols.local_descent import bound, descend, one_thread, torch_module
 from fedspan.protocols.networks import Network, widths
 
@@ -27,7 +27,7 @@ def autoencoder_network(n_columns: int, hidden: Array, latent: int) -> Network:
     return Network({"encoder": encoder, "decoder": encoder[::-1]})
 
 
-@step
+@step(fewest=rows_trained_on)
 def local_training(
     site: Site,
     weights: Array,
@@ -58,7 +58,7 @@ def local_training(
         return {"n": len(X), "change": network.change(weights) * len(X), "loss": loss * len(X)}
 
 
-@step
+@step(fewest=rows_judged_by)
 def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float, split: int) -> dict[str, Any]:
     """Leaves the site: its number of rows held back, and the sums of their mean squared errors and of the roots."""
     X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back, split)]

@@ -22,7 +22,7 @@ from fedspan.federation import Federation, Site, lens, step
 from fedspan.federation.site import generator
 from fedspan.protocols.anomaly_scores import in_blocks
 from fedspan.protocols.autoencoder import sums_of_errors
-from fedspan.protocols.fedavg import Trained, fedavg, rows_held_back
+from fedspan.protocols.fedavg import Trained, fedavg, rows_held_back, rows_judged_by, rows_trained_on
 from fedspan.protocols.local_descent import Bound, bound, descend, one_thread, torch_module
 from fedspan.protocols.networks import Network, widths
 
@@ -39,7 +39,7 @@ def bigan_network(n_columns: int, hidden: Array, latent: int) -> Network:
     return Network({"encoder": encoder, "generator": encoder[::-1], "discriminator": discriminator})
 
 
-@step
+@step(fewest=rows_trained_on)
 def local_training(
     site: Site,
     weights: Array,
@@ -99,7 +99,7 @@ class _Game:
                 W.mul_((LARGEST_NORM / self.torch.linalg.matrix_norm(W, 2)).clamp(max=1.0))
 
 
-@step
+@step(fewest=rows_judged_by)
 def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float, split: int) -> dict[str, Any]:
     """Leaves the site: its number of rows held back, the sum of their mean squared errors, and that of the roots."""
     X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back, split)]

@@ -16,11 +16,12 @@ from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.absurd_numbers import refuse_absurd
+from fedspan.protocols.fewest_rows import of_halves
 from fedspan.protocols.orthogonal_iteration import Matrix
 from fedspan.protocols.regression_rows import row_blocks
 
 
-@step
+@step(fewest=of_halves)
 def local_halves(site: Site, start: Matrix) -> dict[str, Any]:
     """Leaves the site: the mean of residual times features (d,) over its even and over its odd rows, and n."""
     halves, at = np.zeros((2, len(start))), 0

@@ -149,6 +149,16 @@ def rows_held_back(site: Site, held_back: float, split: int) -> NDArray[np.bool_
     return mask
 
 
+def rows_trained_on(site: Site, *, held_back: float, split: int, batch_size: int, **_: Any) -> int:
+    """Return the fewest rows of a step of training: those of a batch, or all where these are fewer."""
+    return min(int(np.count_nonzero(~rows_held_back(site, held_back, split))), batch_size)
+
+
+def rows_judged_by(site: Site, *, held_back: float, split: int, **_: Any) -> int:
+    """Return how many rows are held back."""
+    return int(np.count_nonzero(rows_held_back(site, held_back, split)))
+
+
 def _seed(fed: Federation) -> int:
     return int(fed.rng.integers(2**32))
 

@@ -24,6 +24,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg.closest import rounded_mean, squared_apart
 from fedspan.protocols.closest_rows import labelled, sums_by_centre
+from fedspan.protocols.fewest_rows import of_centres
 from fedspan.protocols.guarded_sums import GuardedSums
 from fedspan.protocols.k_means_starts import Moved, drawn_start, split_start
 from fedspan.protocols.lenses import standardize
@@ -45,7 +46,7 @@ class KMeansRuns:
     moments: Moments
 
 
-@step
+@step(fewest=of_centres, fewest_in_sums=False)
 def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: how many of its rows are closest to each centre, and the sum of the squared distances."""
     counts, inertia = np.zeros(centres.shape[:2], dtype=np.int64), np.zeros(len(centres))
@@ -56,7 +57,7 @@ def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
     return {"counts": counts, "inertia": inertia}
 
 
-@step
+@step(fewest=of_centres, fewest_in_sums=False)
 def local_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_]) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
     return sums_by_centre(site, centres).of(wanted)

@@ -16,6 +16,7 @@ from fedspan.aggregation import GeometricMedian
 from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.protocols.fewest_rows import of_fitted_tasks
 from fedspan.protocols.task_rows import Part, TaskRows, fitted, least_rows
 from fedspan.wire import Message
 
@@ -57,7 +58,7 @@ class FitMoments:
         return np.asarray((axes * np.maximum(sizes, 0.0)) @ axes.T)
 
 
-@step
+@step(fewest=of_fitted_tasks)
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
 def local_moments(site: Site, U: Matrix, intercept: bool, parts: int, least: int) -> dict[str, Any]:
     """Leaves the site: second moments of its ``b_k`` and of their noise (r, r), squared residuals, rows, freedom.

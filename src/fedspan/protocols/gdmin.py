@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.linalg import orthonormalize, subspace_distance, with_fixed_signs
+from fedspan.protocols.fewest_rows import of_descent
 from fedspan.protocols.fit_moments import FitMoments
 from fedspan.protocols.task_rows import Part, TaskRows, descent_sums
 
@@ -59,7 +60,7 @@ class Representation:
         return cls(basis, weights, found.loss, iterations, moved, turn.T @ found.true_moment @ turn, found.free)
 
 
-@step
+@step(fewest=of_descent)
 def local_gradient(
     site: Site, U: Matrix, intercept: bool = False, fit_part: int = 0, descend_part: int = 0, parts: int = 1
 ) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg.closest import squared_apart
 from fedspan.protocols.closest_rows import labelled, sums_by_centre
+from fedspan.protocols.fewest_rows import of_centres
 from fedspan.protocols.k_means_starts import Moved
 from fedspan.protocols.whole_totals import whole
 
@@ -37,7 +38,7 @@ _NUMBERS = 2**16
 _BLOCK_BYTES = 2**25
 
 
-@step
+@step(fewest=of_centres, fewest_in_sums=False)
 def local_overlaps(site: Site, centres: Matrix, others: Indices) -> dict[str, Any]:
     """Leaves the site: counts of rows closest to each centre, and of these in some other sets; squared distances.
 
@@ -71,7 +72,7 @@ def local_overlaps(site: Site, centres: Matrix, others: Indices) -> dict[str, An
     return {"counts": counts, "inertia": inertia, "shared": shared.reshape(b, k, m)}
 
 
-@step
+@step(fewest=of_centres, fewest_in_sums=False)
 def local_guarded_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_], number: int) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances.
 

@@ -27,7 +27,13 @@ _HELD_BACK = 4  # every fourth row
 PARTS = ("all", "train", "held back")
 
 
-@step
+def rows_of_part(site: Site, *, part: str = "held back", **_: Any) -> int:
+    """Return how many rows a part has."""
+    held_back = len(site) // _HELD_BACK
+    return {"all": len(site), "train": len(site) - held_back, "held back": held_back}[part]
+
+
+@step(fewest=rows_of_part)
 def local_logistic_refinement(
     site: Site, models: Matrix, rate: float, local_steps: int, part: str, shares: Vector, variance: float | None
 ) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def local_logistic_refinement(
     return {"sums": sums}
 
 
-@step
+@step(fewest=rows_of_part)
 def local_logistic_change(
     site: Site, models: Matrix, rate: float, local_steps: int, part: str, shares: Vector, variance: float | None
 ) -> dict[str, Any]:
@@ -65,7 +71,7 @@ def local_other_classes(site: Site) -> dict[str, Any]:
     return {"others": int(not np.isin(target(site), (0.0, 1.0)).all())}
 
 
-@step
+@step(fewest=rows_of_part)
 def local_held_back_loss(site: Site, models: Matrix) -> dict[str, Any]:
     """Leaves the site: the loss of every fourth row under the model that fits its other rows best, and their number."""
     X, y = _class_rows(site, "train")

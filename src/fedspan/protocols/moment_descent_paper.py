@@ -19,6 +19,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.protocols.fewest_rows import of_halves
 from fedspan.protocols.moment_products import pair_product
 from fedspan.protocols.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
 from fedspan.protocols.regression_rows import target
@@ -28,7 +29,7 @@ _EPSILON = 0.1  # of the separation: below this an anchor stops
 _POWER_ITERATIONS = 20
 
 
-@step
+@step(fewest=of_halves)
 def local_paper_descent(
     site: Site, models: Matrix, U: NDArray[np.float64], separation: float, epsilon: float
 ) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import geometric_median
+from fedspan.protocols.fewest_rows import of_tasks
 from fedspan.protocols.task_names import Labels, positions, told_labels
 from fedspan.protocols.task_rows import Part, TaskRows, fitted
 from fedspan.protocols.tasks import MOST_ROWS, Counts, Tasks, agree_on_tasks, patiently, told_rows
@@ -61,7 +62,7 @@ def local_totals(site: Site, U: Matrix) -> dict[str, Any]:
     return {"totals": len(own.y) * means, "rows": len(own.y)}
 
 
-@step
+@step(fewest=of_tasks)
 def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector, parts: int = 1) -> dict[str, Any]:
     """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y, y^2, 1 over a part of its rows.
 
@@ -83,7 +84,7 @@ def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector,
     return {"gram": gram, "cross": cross, "sums": sums, "squares": squares, "rows": rows}
 
 
-@step(ragged=["task", "loadings", "intercepts", "rows"])
+@step(ragged=["task", "loadings", "intercepts", "rows"], fewest=of_tasks)
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
 def local_coefs(site: Site, U: Matrix, intercept: bool, ridge: float, below: int) -> dict[str, Any]:
     """Leaves the site: names and numbers of rows of its tasks, their coefficients ``b_k`` (q, r) and intercepts."""

@@ -16,6 +16,7 @@ from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.feature_spread import feature_spread
+from fedspan.protocols.fewest_rows import of_tasks
 from fedspan.protocols.task_names import Labels, merged_labels, told_labels
 from fedspan.protocols.task_rows import TaskRows
 from fedspan.wire import Message
@@ -114,7 +115,7 @@ class Tasks:
         return float(np.median([of(rows) for _, rows in self.held.values()]))
 
 
-@step(ragged=["task", "rows"])
+@step(ragged=["task", "rows"], fewest=of_tasks)
 def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
     """Leaves the site: names and numbers of rows of its tasks, and six numbers about y and X.
 

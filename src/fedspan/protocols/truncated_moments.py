@@ -15,13 +15,14 @@ from scipy.linalg import eigh
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.linalg import orthonormalize
+from fedspan.protocols.fewest_rows import of_truncated_tasks
 from fedspan.protocols.task_names import positions
 from fedspan.protocols.task_rows import Part, TaskRows
 
 Matrix = NDArray[np.float64]
 
 
-@step
+@step(fewest=of_truncated_tasks)
 def local_basis(site: Site, rank: int, alpha: float, intercept: bool, parts: int) -> dict[str, Any]:
     """Leaves the site: the `rank` leading left singular vectors of its Theta_0 (n, rank)."""
     Theta = theta(site, alpha, intercept, parts)
@@ -30,7 +31,7 @@ def local_basis(site: Site, rank: int, alpha: float, intercept: bool, parts: int
     return {"basis": leading(Theta, rank)}
 
 
-@step
+@step(fewest=of_truncated_tasks)
 def local_loadings(
     site: Site, U: Matrix, tasks: NDArray[Any], alpha: float, intercept: bool, parts: int
 ) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def local_loadings(
     return {"loadings": V}
 
 
-@step
+@step(fewest=of_truncated_tasks)
 def local_product(
     site: Site, V: Matrix, tasks: NDArray[Any], alpha: float, intercept: bool, parts: int
 ) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def local_product(
     return {"product": theta(site, alpha, intercept, parts)[known].T @ V[at[known]]}
 
 
-@step
+@step(fewest=of_truncated_tasks)
 def local_own_product(site: Site, U: Matrix, alpha: float, intercept: bool, parts: int) -> dict[str, Any]:
     """Leaves the site: ``Theta_0 Theta_0' U`` (n, r), where no task has rows at another site."""
     Theta = theta(site, alpha, intercept, parts)

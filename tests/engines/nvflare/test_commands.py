@@ -84,6 +84,12 @@ def test_status_says_who_is_online_with_what_and_that_versions_differ(here, caps
     said = capsys.readouterr().out
     assert said.count("online") >= len(SITES)
     assert "viewers see who is online" in said
+    assert main(["federation", "status", str(here.kit("carol"))]) == 0  # an analyst whom no owner names
+    said = capsys.readouterr().out
+    for name in SITES:
+        line = next(line for line in said.splitlines() if line.strip().startswith(name))
+        assert line.split() == [name, "online", own]
+        assert f"{name}: you are not among this site's users" in said
 
 
 def study_at(kit, name, capsys):

@@ -34,13 +34,21 @@ class Log:
     def __init__(self):
         self.asks = []
 
+    largest_reply = None
+
+    def welcome(self, ask):
+        pass
+
+    def look(self, ask):
+        pass
+
     def admit(self, ask):
         self.asks.append(ask)
 
     def release(self, ask, size):
         pass
 
-    def refused(self, ask, why, outcome):
+    def refused(self, ask, why, outcome, ran):
         pass
 
 

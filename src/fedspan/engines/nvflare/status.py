@@ -73,8 +73,11 @@ def _of(site: str, answer: Any, why_not: str) -> SiteStatus:
     if not isinstance(answer, Opened) or answer.head["kind"] != "about":
         why = getattr(answer, "reason", None) or getattr(answer, "head", {}).get("why") or str(answer)
         return SiteStatus(site, True, remarks=(str(why),))
-    about, owner = json.loads(bytes(answer.parts["about"])), json.loads(bytes(answer.parts["owner"]))
+    about = json.loads(bytes(answer.parts["about"]))
     version = str(about["version"])
+    if "stranger" in about:
+        return SiteStatus(site, True, version, remarks=(str(about["stranger"]),))
+    owner = json.loads(bytes(answer.parts["owner"]))
     remarks = [f"has {difference}: the last bits may differ" for difference in differences(about["environment"])]
     if version != fedspan_version():
         remarks.insert(0, f"runs fedspan {version}, and this is fedspan {fedspan_version()}: use one version")

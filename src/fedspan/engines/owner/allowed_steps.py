@@ -21,8 +21,8 @@ SINGLE_ROWS = (
     "fedspan.protocols.private_map.local_positions",
 )
 GROUPS = {
-    "summaries": "all steps of fedspan but those whose replies hold single rows or cells of them",
-    "single rows": "steps of fedspan whose replies hold single rows or cells of them",
+    "summaries": "all steps of fedspan but those whose replies hold, or are about, single rows or cells of them",
+    "single rows": "steps of fedspan whose replies hold, or are about, single rows or cells of them",
 }
 #: The rounds of a secure sum. The step that is summed is the one that must be allowed.
 SECURE_SUM = "fedspan.federation.secure.steps"
@@ -44,8 +44,8 @@ def install_steps(modules: Sequence[str] = ()) -> None:
 class AllowedSteps:
     """The steps that some names allow: dotted names of steps, modules with steps, and groups.
 
-    Public steps of fedspan, which say nothing of rows (names of columns), are always allowed, and so are the rounds of
-    a secure sum.
+    Public steps of fedspan, which say nothing of rows but their number (names of columns, the state of the budget), are
+    always allowed, and so are the rounds of a secure sum.
 
     Examples
     --------
@@ -68,11 +68,14 @@ class AllowedSteps:
                 )
 
     def __contains__(self, step: str) -> bool:
-        if is_public(step) or any(name not in GROUPS and _covers(name, step) for name in self.names):
+        return is_public(step) or self.names_it(step)
+
+    def names_it(self, step: str, few_rows: bool = False) -> bool:
+        """Tell whether a step is named, or in a group that is; one about `few_rows` is in that of single rows."""
+        if any(name not in GROUPS and _covers(name, step) for name in self.names):
             return True
-        own = step.startswith(f"{OWN}.")
-        group = "single rows" if step in SINGLE_ROWS else "summaries"
-        return own and group in self.names
+        group = "single rows" if few_rows or step in SINGLE_ROWS else "summaries"
+        return step.startswith(f"{OWN}.") and group in self.names
 
     def installed(self) -> tuple[str, ...]:
         """Return the installed steps that are allowed, without the rounds of a secure sum."""

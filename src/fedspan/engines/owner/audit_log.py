@@ -17,6 +17,14 @@ from typing import Any
 from fedspan.errors import PolicyError
 
 OUTCOMES = ("answered", "refused", "failed")
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("when", "who", "role", "run", "step", "how", "outcome", "why", "before"), str),
+    **dict.fromkeys(("call", "part", "bytes"), int),
+    "budget_left": (int, float, type(None)),
+    "lenses": list,
+    "ran": bool,
+}
+_BEGINNING = b'{"when": "'  # of every line
 _LONGEST = 500  # of a text that came from outside
 
 
@@ -26,20 +34,28 @@ class AuditLogError(PolicyError):
 
 @dataclass
 class Rounds:
-    """A user's rounds of one day. The parts of one secure sum are one round; what was answered twice are two."""
+    """A user's rounds of one day. The rounds of one secure sum are one; what was asked twice are two.
+
+    What follows in a sum is free as often as its first question, which alone reads data, was asked in the same call.
+    """
 
     total: int = 0
-    _parts: dict[tuple[str, int], Counter[int]] = field(default_factory=dict)
+    _asked: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
 
-    def after(self, run: str, call: int, part: int) -> int:
-        """Return how many there would be after one more answer."""
-        parts = self._parts.get((run, call), Counter())
-        return self.total + (parts[part] + 1 > max(parts.values(), default=0))
+    def after(self, run: str, call: int, how: str) -> int:
+        """Return how many there would be after one more."""
+        asked = self._asked.get((run, call), Counter())
+        return self.total + (asked[_slot(how)] + 1 > max(asked.values(), default=0))
 
-    def add(self, run: str, call: int, part: int) -> None:
-        """Count one more answer."""
-        self.total = self.after(run, call, part)
-        self._parts.setdefault((run, call), Counter())[part] += 1
+    def add(self, run: str, call: int, how: str) -> None:
+        """Count one more."""
+        self.total = self.after(run, call, how)
+        self._asked.setdefault((run, call), Counter())[_slot(how)] += 1
+
+
+def _slot(how: str) -> str:
+    """Return what is counted together: all that reads data; each of the further rounds of a secure sum."""
+    return how if how.startswith("secure ") and how != "secure offer" else ""
 
 
 @dataclass
@@ -52,17 +68,31 @@ class _Known:
     day: str = ""
     rounds: dict[str, Rounds] = field(default_factory=dict)
 
+    def checked(self, line: bytes) -> dict[str, Any]:
+        """Return what a line says, or refuse one that cannot come next with a `ValueError`."""
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = None
+        if not isinstance(entry, dict):
+            raise ValueError("it is no line of an audit log")
+        if entry.get("before") != self.chain:
+            raise ValueError("the line before it is another one than when it was written")
+        for key, kind in _KINDS.items():
+            value = entry.get(key, _KINDS)
+            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+                raise ValueError(f"its {key!r} is not what it must be")
+        datetime.fromisoformat(entry["when"])
+        return entry
+
     def take(self, line: bytes) -> dict[str, Any]:
         """Take in one line, or refuse it with a `ValueError`."""
-        entry = json.loads(line)
-        if not isinstance(entry, dict) or entry.get("before") != self.chain:
-            raise ValueError("the line before it is another one than when it was written")
-        day, who, outcome = str(entry["when"])[:10], str(entry["who"]), entry["outcome"]
-        run, call = str(entry["run"]), int(entry["call"])
-        if day != self.day:
+        entry = self.checked(line)
+        day = entry["when"][:10]
+        if day > self.day:  # a clock that was set back counts on
             self.day, self.rounds = day, {}
-        if outcome != "refused":
-            self.rounds.setdefault(who, Rounds()).add(run, call, int(entry["part"]))
+        if entry["ran"]:
+            self.rounds.setdefault(entry["who"], Rounds()).add(entry["run"], entry["call"], entry["how"])
         self.chain = _digest_of(line)
         self.lines += 1
         self.read_to += len(line) + 1
@@ -82,7 +112,8 @@ class AuditLog:
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> log = AuditLog(Path(folder.name) / "audit.jsonl")
-    >>> log.append({"who": "alice", "run": "r", "call": 0, "part": 0, "outcome": "answered"})
+    >>> line = dict.fromkeys(("role", "step", "why"), "") | {"part": 0, "lenses": [], "bytes": 8, "budget_left": None}
+    >>> log.append({"who": "alice", "run": "r", "call": 0, "how": "ask", "outcome": "answered", "ran": True, **line})
     >>> log.rounds("alice").total, log.rounds("bob").total
     (1, 0)
     """
@@ -100,6 +131,10 @@ class AuditLog:
             cut = {key: value[:_LONGEST] if isinstance(value, str) else value for key, value in entry.items()}
             whole = {"when": now().isoformat(timespec="milliseconds"), **cut, "before": self._known.chain}
             line = json.dumps(whole).encode()
+            try:
+                self._known.checked(line)  # what could not be read again is not written
+            except ValueError as error:
+                raise AuditLogError(self._sentence(f"cannot take a line: {error}")) from None
             at = self._known.read_to
             try:
                 written = os.pwrite(file, line + b"\n", at)
@@ -116,9 +151,9 @@ class AuditLog:
             pass
 
     def rounds(self, who: str) -> Rounds:
-        """Return the rounds in which a user was answered, or failed, today (UTC)."""
+        """Return the rounds of a user today (UTC), or on the day of the latest line where the clock is behind it."""
         today = now().date().isoformat()
-        return self._known.rounds.get(who, Rounds()) if self._known.day == today else Rounds()
+        return self._known.rounds.get(who, Rounds()) if self._known.day >= today else Rounds()
 
     @property
     def lines(self) -> int:
@@ -155,7 +190,10 @@ class AuditLog:
                 os.close(file)
 
     def _read(self, file: int) -> None:
-        """Take in what was written since the last look; drop a last line that was never finished, and never left."""
+        """Take in what was written since the last look; drop a last line that was never finished, and never left.
+
+        A file that is something else is left as it is.
+        """
         size = os.fstat(file).st_size
         if size < self._known.read_to:
             raise AuditLogError(self._sentence("has become shorter"))
@@ -164,12 +202,14 @@ class AuditLog:
         with os.fdopen(os.dup(file), "rb") as lines:
             lines.seek(self._known.read_to)
             for line in lines:
-                if not line.endswith(b"\n"):
-                    os.truncate(file, self._known.read_to)
-                    break
                 try:
+                    if not line.endswith(b"\n"):
+                        if not _BEGINNING.startswith(line[: len(_BEGINNING)]):
+                            raise ValueError("it is no line of an audit log")
+                        os.truncate(file, self._known.read_to)
+                        break
                     self._known.take(line[:-1])
-                except (ValueError, KeyError, TypeError) as error:
+                except ValueError as error:
                     place = f"was altered at line {self._known.lines + 1} ({error})"
                     raise AuditLogError(self._sentence(place)) from None
 
@@ -187,7 +227,7 @@ def read_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
                     yield known.take(line[:-1]), known.chain
     except OSError as error:
         raise AuditLogError(f"the audit log {path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise AuditLogError(f"the audit log {path} was altered at line {known.lines + 1} ({error})") from None
 
 

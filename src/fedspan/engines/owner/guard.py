@@ -29,21 +29,37 @@ class OwnerGuard:
         """Go on with other data of the same site."""
         self._site = site
 
+    @property
+    def largest_reply(self) -> int | None:
+        """Bytes that a reply may have."""
+        return self.rules.largest_reply
+
+    def welcome(self, ask: Ask) -> None:
+        """Refuse with a `PolicyError` whoever is to learn nothing of this site."""
+        self.log.check()
+        self.rules.check_user(ask.who)
+        self.rules.check_rows(len(self._site))
+
     def admit(self, ask: Ask) -> None:
         """Refuse with a `PolicyError` before the step touches data."""
-        self.log.check()
-        self.rules.check_ask(ask, len(self._site))
-        self.rules.check_rounds(self.log.rounds(ask.who).after(ask.run, ask.number, ask.part))
+        self.welcome(ask)
+        self.rules.check_call(ask)
+        self.rules.check_rounds(self.log.rounds(ask.who).after(ask.run, ask.number, ask.how))
+
+    def look(self, ask: Ask) -> None:
+        """Refuse with a `PolicyError` what is about too few rows: data have been looked at then."""
+        self.rules.check_sets(ask, self._site)
 
     def release(self, ask: Ask, size: int) -> None:
-        """Refuse with a `PolicyError` before a reply of `size` bytes leaves; write down that it does."""
-        self.rules.check_size(size)
-        self._write(ask, size, "answered", "")
+        """Refuse with a `PolicyError` before an answer of `size` bytes leaves; write down that it does."""
+        if ask.is_call:
+            self.rules.check_size(size)
+        self._write(ask, size, "answered", "", ask.is_call)
 
-    def refused(self, ask: Ask, why: str, outcome: str) -> None:
-        """Take note of a call that was refused, whoever refused it, or has failed. Nothing leaves, log or no log."""
+    def refused(self, ask: Ask, why: str, outcome: str, ran: bool = False) -> None:
+        """Take note of what was refused, whoever refused it, or has failed. Nothing leaves, log or no log."""
         with suppress(AuditLogError):
-            self._write(ask, 0, outcome, why)
+            self._write(ask, 0, outcome, why, ran)
 
     def budget_left(self) -> float | None:
         """Return the epsilon that is left of the site's budget, or ``None`` where it has none."""
@@ -52,7 +68,7 @@ class OwnerGuard:
                 return max(0.0, self._ledger.epsilon - self._ledger.spent)
         return None
 
-    def _write(self, ask: Ask, size: int, outcome: str, why: str) -> None:
+    def _write(self, ask: Ask, size: int, outcome: str, why: str, ran: bool) -> None:
         left = self.budget_left()
         entry = {
             "who": ask.who,
@@ -66,6 +82,7 @@ class OwnerGuard:
             "bytes": size,
             "budget_left": left if left is None else round(left, 6),
             "outcome": outcome,
+            "ran": ran,
             "why": " ".join(why.split()),
         }
         self.log.append(entry)

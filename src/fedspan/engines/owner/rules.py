@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 from fedspan.engines.owner.allowed_steps import GROUPS, AllowedSteps, covers, is_public
 from fedspan.engines.remote.ask import Ask
+from fedspan.engines.remote.refusals import with_note
 from fedspan.errors import PolicyError
+from fedspan.federation import Site
+from fedspan.federation.step import find_step
 
 LEAST_ROWS = 10
+LEAST_SET = 5
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,14 @@ class Rules:
     largest_reply : int, optional
         Bytes that one reply may have.
     rounds_per_day : int, optional
-        Answers that one user may have in a day (UTC), over all runs. The parts of one secure sum count once; a call
-        that is repeated, because its answer was lost, counts again.
+        Calls for which data were looked at, of one user in a day (UTC), over all runs, whatever came of them. The
+        rounds of one secure sum count once; a call that is repeated, because its answer was lost, counts again.
     users : tuple of str, optional
         Who may ask; everybody with a certificate of the federation where it is ``None``.
     sums_only : bool
         Answer in secure sums only, apart from public steps.
+    least_set : int
+        What is about fewer rows than this (a small task, a small part of the rows) is a reply about single rows.
     """
 
     steps: AllowedSteps
@@ -41,18 +47,25 @@ class Rules:
     rounds_per_day: int | None = None
     users: tuple[str, ...] | None = None
     sums_only: bool = False
+    least_set: int = LEAST_SET
 
-    def check_ask(self, ask: Ask, rows: int) -> None:
+    def check_user(self, who: str) -> None:
+        """Refuse who is not listed."""
+        if self.users is not None and who not in self.users:
+            raise PolicyError(
+                f"you are not among this site's users: this site's owner does not allow user {who!r} to ask anything"
+            )
+
+    def check_call(self, ask: Ask) -> None:
         """Refuse what the rules forbid whenever it is asked."""
-        if self.users is not None and ask.who not in self.users:
-            raise PolicyError(f"this site's owner does not allow user {ask.who!r} to ask anything")
-        self.check_rows(rows)
         if ask.step not in self.steps:
             raise PolicyError(f"this site's owner does not allow step {ask.step!r}")
+        if ask.lenses and not self.steps.names_it(ask.step):
+            raise PolicyError(f"this site's owner allows step {ask.step!r} without transforms only")
         for lens in ask.lenses:
             if not covers(self.lenses, lens):
                 raise PolicyError(f"this site's owner does not allow the transform {lens!r}")
-        if self.sums_only and not ask.how.startswith("secure") and not is_public(ask.step):
+        if self.sums_only and not ask.secure and not is_public(ask.step):
             raise PolicyError(
                 f"this site's owner allows secure sums only, and {ask.step!r} was asked for a reply of its own"
             )
@@ -62,6 +75,24 @@ class Rules:
         if rows < self.least_rows:
             raise PolicyError(
                 f"this site has fewer rows than its owner asks for ({self.least_rows}), and answers nothing"
+            )
+
+    def check_sets(self, ask: Ask, site: Site) -> None:
+        """Refuse what is about few rows, where that is not allowed. Which rows these are, or how many, is not said."""
+        if ask.payload is None or self.steps.names_it(ask.step, few_rows=True):
+            return
+        step = find_step(ask.step)
+        if step.fewest is None or (ask.secure and not step.fewest_in_sums):
+            return
+        try:
+            enough = step.fewest(site, **ask.payload) >= self.least_set
+        except Exception:  # the step itself will not take this payload either
+            enough = False
+        if not enough:
+            raise PolicyError(
+                f"this site's owner allows step {ask.step!r} only where its numbers are about {self.least_set} rows or "
+                "more, and with these parameters some are about fewer (or it cannot be told): that is in the group "
+                "'single rows'"
             )
 
     def check_rounds(self, rounds: int) -> None:
@@ -74,8 +105,9 @@ class Rules:
     def check_size(self, size: int) -> None:
         """Refuse to let go of a reply that is too large."""
         if self.largest_reply is not None and size > self.largest_reply:
-            raise PolicyError(
-                f"the reply has {size:,} bytes, and this site's owner allows {self.largest_reply:,} (largest_reply)"
+            raise with_note(
+                PolicyError(f"the reply has more bytes than the {self.largest_reply:,} of this site's largest_reply"),
+                f"it has {size:,}",
             )
 
     def in_words(self) -> list[str]:
@@ -85,7 +117,7 @@ class Rules:
             f"steps: {len(self.steps.installed())} may be asked ({steps or 'public ones only'})",
             f"transforms: {', '.join(self.lenses) or 'none'}",
             f"users: {'everybody in the federation' if self.users is None else ', '.join(self.users) or 'nobody'}",
-            f"rows: at least {self.least_rows}, or nothing is answered",
+            f"rows: at least {self.least_rows}, or nothing is answered; summaries are of at least {self.least_set}",
             "replies: "
             + ("no limit of the site's own" if self.largest_reply is None else f"{self.largest_reply:,} bytes"),
             "rounds: " + ("no limit" if self.rounds_per_day is None else f"{self.rounds_per_day:,} a user and day"),

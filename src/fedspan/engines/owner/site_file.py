@@ -16,7 +16,7 @@ from fedspan.engines.names import NAME_RULE, is_name
 from fedspan.engines.owner.allowed_steps import AllowedSteps, covers, install_steps
 from fedspan.engines.owner.hidden_values import hidden_values, secret_text
 from fedspan.engines.owner.rows import RowsPlan
-from fedspan.engines.owner.rules import LEAST_ROWS, Rules
+from fedspan.engines.owner.rules import LEAST_ROWS, LEAST_SET, Rules
 from fedspan.engines.owner.schema import check_schema
 from fedspan.errors import InputError
 from fedspan.federation.lens import installed_lenses
@@ -30,7 +30,7 @@ KEYS = {
         *("file", "url", "query", "password_env", "password_file", "timeout"),
         *("columns", "drop", "label", "task", "where", "missing"),
     },
-    "rules": {"steps", "lenses", "least_rows", "largest_reply", "rounds_per_day", "users", "sums_only"},
+    "rules": {"steps", "lenses", "least_rows", "largest_reply", "rounds_per_day", "users", "sums_only", "least_set"},
     "privacy": {"ledger", "epsilon", "delta", "strict"},
     "log": {"file"},
 }
@@ -167,7 +167,7 @@ def _schema(raw: Mapping[str, Any]) -> dict[str, str]:
 def _rules(raw: Mapping[str, Any], path: Path) -> Rules:
     limits = {}
     try:
-        for key, least in (("least_rows", 1), ("largest_reply", 1), ("rounds_per_day", 0)):
+        for key, least in (("least_rows", 1), ("least_set", 1), ("largest_reply", 1), ("rounds_per_day", 0)):
             limits[key] = whole_number(key, raw[key], least) if key in raw else None
         steps = names(raw, "steps", path, "[rules] ", "steps, modules or groups")
         lenses = names(raw, "lenses", path, "[rules] ", "transforms or modules")
@@ -183,6 +183,7 @@ def _rules(raw: Mapping[str, Any], path: Path) -> Rules:
             limits["rounds_per_day"],
             users,
             typed(raw, "sums_only", bool, False, path, "[rules] "),
+            limits["least_set"] or LEAST_SET,
         )
     except InputError as error:
         said = str(error)

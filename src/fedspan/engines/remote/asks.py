@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
-import json
-
 from fedspan.engines.remote.ask import Ask
-from fedspan.engines.remote.call import checked_run
-from fedspan.engines.remote.envelope import Opened
-from fedspan.federation.secure.steps import __name__ as secure_steps
-from fedspan.wire import decode
+from fedspan.engines.remote.call import SiteCall
+from fedspan.engines.remote.head import Head
+from fedspan.engines.remote.identity import Who
+from fedspan.errors import MessageError
+from fedspan.federation.secure.steps import STAGES, offer, summed_payload
+from fedspan.federation.secure.vault import Vault
+from fedspan.federation.step import find_step
+from fedspan.wire import Message
 
 #: What is known of a message that nobody has signed.
 NOBODY = Ask("", "", "", -1, 0, "", (), "", False)
-_MOST_SUMS = 64
 
 
-class Asks:
-    """Says of each request what an owner's rules look at; remembers what the last secure sums are about."""
+def ask_of_call(call: SiteCall, who: Who, vault: Vault, first: bool) -> Ask:
+    """Return a call as the owner sees it: made of the very object that is run."""
+    step, how = call.step.name, call.how
+    payload: Message | None = call.payload
+    if call.step in STAGES:
+        how = f"secure {step.rpartition('.')[2]}"
+        if call.step is find_step(offer):
+            step, payload = call.payload["what"], summed_payload(call.payload)
+            if not isinstance(step, str):
+                raise MessageError("a secure sum names the step whose replies it adds up")
+        else:
+            step, payload = vault.about(call.session) or step, None
+    lenses = tuple(lens.name for lens in call.lenses)
+    return Ask(who.name, who.role, call.run, call.number, call.part, step, lenses, how, first, payload)
 
-    def __init__(self) -> None:
-        self._sums: dict[str, str] = {}
 
-    def of(self, opened: Opened, first: bool = False) -> Ask:
-        """Return a call as the owner sees it."""
-        head, who = opened.head, opened.who
-        step, how = head["step"], head["how"]
-        if step.startswith(f"{secure_steps}."):
-            how = f"secure {step.rpartition('.')[2]}"
-            step = self._summed(opened, step)
-        lenses = tuple(name for name, _ in json.loads(head["lenses"]))
-        return Ask(who.name, who.role, checked_run(head), head["number"], head["part"], step, lenses, how, first)
+def ask_of_head(head: Head, who: Who) -> Ask:
+    """Return a request as the owner sees it that is no call, or is refused before it is read to its end."""
+    how = head.kind if head.kind != "call" else f"secure {head.stage}" if head.stage else head.how
+    lenses = tuple(name for name, _ in head.lenses)
+    return Ask(who.name, who.role, head.run, head.number, head.part, head.step, lenses, how, False)
 
-    def of_refused(self, opened: Opened) -> Ask:
-        """Return a request as the owner sees it, as far as it can be read."""
-        try:
-            return self.of(opened)
-        except Exception:
-            head, who = opened.head, opened.who
-            run, kind = (str(head.get(name, ""))[:200] for name in ("run", "kind"))
-            return Ask(who.name, who.role, run, -1, 0, "", (), kind, False)
 
-    def _summed(self, opened: Opened, step: str) -> str:
-        payload = decode(opened.parts["payload"], len(opened.parts["payload"]))
-        session = str(payload.get("session"))
-        if "what" in payload:
-            while len(self._sums) >= _MOST_SUMS:
-                del self._sums[next(iter(self._sums))]
-            self._sums[session] = str(payload["what"])
-        return self._sums.get(session, step)
+def ask_of_nonsense(head: Message, who: Who) -> Ask:
+    """Return what can be said of a request whose head is not as it must be."""
+    run, step = (value[:200] if isinstance(value := head.get(name), str) else "" for name in ("run", "step"))
+    return Ask(who.name, who.role, run, -1, 0, step, (), "", False)

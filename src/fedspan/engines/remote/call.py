@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 from fedspan.engines.remote.envelope import APART, Opened, texts
+from fedspan.engines.remote.head import Head
 from fedspan.errors import MessageError
 from fedspan.federation.call import Call
 from fedspan.federation.lens import Lens
@@ -15,7 +15,6 @@ from fedspan.federation.policy import Policy
 from fedspan.federation.step import find_step
 from fedspan.wire import Message, decode, encode
 
-_LONGEST_RUN = 500
 _LENS = "lens "
 
 
@@ -52,46 +51,29 @@ def call_head(
     return head, parts
 
 
-def site_call(opened: Opened, site: str) -> tuple[SiteCall, Message, int]:
-    """Return the call that a request asks for, its payload, and the call after which it is to be made."""
-    head, parts = opened.head, opened.parts
-    payload = decode(parts["payload"], len(parts["payload"]))
-    if APART + site in parts:
-        payload |= decode(parts[APART + site], len(parts[APART + site]))
-    names = json.loads(head["lenses"])
-    lenses = []
-    for i, (name, columns) in enumerate(names):
-        part = parts[f"{_LENS}{i}"]
-        lenses.append(Lens(name, decode(part, len(part)), None if columns is None else tuple(columns)))
-    step = find_step(head["step"])
-    step.check(payload)
-    told = [head["step"], head["how"], head["seed"], head["lenses"], sorted(opened.digests.items())]
-    call = SiteCall(
-        run=checked_run(head),
-        number=head["number"],
-        seed=int(head["seed"]),
+def site_call(opened: Opened, head: Head, site: str) -> SiteCall:
+    """Return the call that a request asks for: what is judged, written down, and run."""
+    parts = opened.parts
+    payload, apart = (_decoded(parts, name) if name in parts else {} for name in ("payload", APART + site))
+    for name in payload.keys() & apart.keys():
+        raise MessageError(f"the request says {name!r} twice: to all sites, and to this one")
+    lenses = [Lens(name, _decoded(parts, f"{_LENS}{i}"), columns) for i, (name, columns) in enumerate(head.lenses)]
+    step = find_step(head.step)
+    step.check(payload | apart)
+    told = [head.step, head.how, str(head.seed), opened.head["lenses"], sorted(opened.digests.items())]
+    return SiteCall(
+        run=head.run,
+        number=head.number,
+        seed=head.seed,
         step=step,
-        payload=payload,
+        payload=payload | apart,
         to=(site,),
         lenses=tuple(lenses),
-        how=head["how"],
-        part=head["part"],
+        how=head.how,
+        part=head.part,
         told=sha256(texts(told).encode()).digest(),
     )
-    return call, payload, after_call(opened, site)
 
 
-def after_call(opened: Opened, site: str) -> int:
-    """Return the last call that the coordinator has accepted from this site, which must be one it writes to."""
-    sites = json.loads(opened.head["sites"])
-    if site not in sites:
-        raise MessageError(f"the message is for {', '.join(sorted(sites))[:200]}, not for {site}")
-    return int(sites[site])
-
-
-def checked_run(head: Message) -> str:
-    """Return the run that a message is of."""
-    run = head["run"]
-    if not isinstance(run, str) or not 0 < len(run) <= _LONGEST_RUN:
-        raise MessageError(f"a run's name must be text of 1 to {_LONGEST_RUN} characters")
-    return run
+def _decoded(parts: Mapping[str, memoryview], name: str) -> Message:
+    return decode(parts[name], len(parts[name]))

@@ -127,6 +127,8 @@ def _read(answer: Answer) -> About | str:
         return str(answer.head.get("why"))[:1000]
     try:
         told = json.loads(bytes(answer.parts["about"]))
+        if "stranger" in told:
+            return str(told["stranger"])[:1000]
         return About(
             version=str(told["version"]),
             environment={str(key): str(value) for key, value in told["environment"].items()},

@@ -6,19 +6,21 @@ import json
 import secrets
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from fedspan.engines.remote.about import STEPS, environment, fedspan_version, install_steps
-from fedspan.engines.remote.ask import Ask, Guard
-from fedspan.engines.remote.asks import NOBODY, Asks
-from fedspan.engines.remote.call import after_call, checked_run, site_call
+from fedspan.engines.remote.ask import Ask, Guard, NoRules
+from fedspan.engines.remote.asks import NOBODY, ask_of_call, ask_of_head, ask_of_nonsense
+from fedspan.engines.remote.call import SiteCall, site_call
+from fedspan.engines.remote.door import Asked, Door
 from fedspan.engines.remote.envelope import Opened, Sealed, head_digest, open_sealed
+from fedspan.engines.remote.head import Head, read_head
 from fedspan.engines.remote.identity import Authority, Identity, Who
 from fedspan.engines.remote.introduction import Introductions
-from fedspan.engines.remote.refusals import BusyError, StepError, refusal
+from fedspan.engines.remote.refusals import BusyError, StepError, with_note
 from fedspan.engines.remote.run_file import RunFile
 from fedspan.engines.remote.site_store import SiteStore
 from fedspan.engines.threads import PinnedThreads
@@ -28,9 +30,9 @@ from fedspan.federation.host import SiteHost
 from fedspan.federation.site import Site
 from fedspan.wire import DEFAULT_MAX_BYTES, Message
 
-#: Roles that may run protocols. Whoever has any role may ask what a site is.
+#: Roles that may run protocols. Whoever has another one learns that the site is there, and its version.
 ROLES = ("project_admin", "lead")
-_MOST_THREADS = 1024
+Answer = tuple[Message, dict[str, bytes]]
 
 
 class SiteWorker:
@@ -79,10 +81,9 @@ class SiteWorker:
         self.site = site
         self.identity = identity
         self.authority = authority
-        self.guard = guard
-        self.roles = frozenset(roles)
+        self.guard: Guard = NoRules() if guard is None else guard
         self.max_bytes = max_bytes
-        self.any_version = any_version
+        self._door = Door(site.name, self.guard, roles, any_version)
         self.steps = install_steps(steps)
         self.store = SiteStore(Path(folder))
         self.host = SiteHost(site, records=self.store)
@@ -92,22 +93,23 @@ class SiteWorker:
         self._lock = threading.Lock()
         self._busy = ""
         self._threads: tuple[int, PinnedThreads] | None = None
-        self._asks = Asks()
 
     def answer(self, request: bytes) -> bytes:
         """Answer a request. Whatever it holds, the answer is a signed one: a reply, or a sentence that says why not."""
         try:
             opened = open_sealed(request, self.authority, "request", self.site.name, self.max_bytes)
         except Exception as error:
-            told = refusal(error)
-            self._note(NOBODY, told)
+            told = self._door.refused(Asked(NOBODY), error)
             return self._response(head_digest(request, self.max_bytes), {}, told)
+        asked = Asked(ask_of_nonsense(opened.head, opened.who))
         try:
-            self._check_sender(opened)
-            told, parts = getattr(self, f"_{_kind(opened)}")(opened)
+            head = read_head(opened.head)
+            asked.ask = ask_of_head(head, opened.who)
+            self._door.check_sender(opened.who, head)
+            kinds = {"call": self._call, "hello": self._greeting, "introduce": self._introduce, "end": self._end}
+            told, parts = kinds[head.kind](opened, head, asked)
         except Exception as error:
-            told, parts = refusal(error), {}
-            self._note(self._asks.of_refused(opened), told)
+            told, parts = self._door.refused(asked, error), {}
         return self._response(opened.digest, opened.head, told, parts)
 
     def close(self) -> None:
@@ -118,38 +120,54 @@ class SiteWorker:
 
     # The kinds of requests.
 
-    def _call(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
-        self._check_role(opened.who, "run anything")
-        with self._alone(opened.head, f"call {opened.head['number']}"):
-            return self._perform(opened)
+    def _call(self, opened: Opened, head: Head, asked: Asked) -> Answer:
+        self._door.welcome(asked.ask, "run anything")
+        with self._alone(head, f"call {head.number}"):
+            file = self._checked_run(opened.who, head)
+            call = site_call(opened, head, self.site.name)
+            asked.ask = ask_of_call(call, opened.who, self.host.vault, first=file.kept.pending_number is None)
+            self.guard.admit(asked.ask)
+            asked.ran = True
+            self.guard.look(asked.ask)
+            return self._reply(asked.ask, head, self._performed(call, head, file))
 
-    def _perform(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
-        head, file = opened.head, self._checked_run(opened)
-        ask = self._asks.of(opened, first=file.kept.pending_number is None)
-        if self.guard is not None:
-            self.guard.admit(ask)
-        call, payload, after = site_call(opened, self.site.name)
-        self._set_threads(int(head["threads"]))
+    def _performed(self, call: SiteCall, head: Head, file: RunFile) -> Delivery:
+        self._set_threads(head.threads)
         vault = self.host.vault
         vault.sums_only, vault.least = file.least > 0, max(2, file.least)
+        limits = (head.max_bytes, self.guard.largest_reply)
+        self.host.largest = min(limit for limit in limits if limit is not None)
         try:
-            delivery = self.host.perform(call, payload, after)
+            return self.host.perform(call, call.payload, head.sites[self.site.name])
         except FedspanError:
             raise
         except (Exception, SystemExit) as error:
             self.store.drop(call.run)  # what is on the disk counts
             raise StepError(call.step.name, error) from None
-        return self._reply(ask, delivery, int(head["max_bytes"]))
 
-    def _reply(self, ask: Ask, delivery: Delivery, max_bytes: int) -> tuple[Message, dict[str, bytes]]:
+    def _reply(self, ask: Ask, head: Head, delivery: Delivery) -> Answer:
         reply = self.store.run(ask.run).said(delivery)
-        if len(reply) > max_bytes:
-            raise MessageError(f"oversize: the reply has {len(reply)} bytes, more than the {max_bytes} allowed")
-        if self.guard is not None:
-            self.guard.release(ask, len(reply))
+        if len(reply) > head.max_bytes:
+            raise with_note(
+                MessageError(f"oversize: the reply has more than the {head.max_bytes} bytes allowed"),
+                f"it has {len(reply)}",
+            )
+        self.guard.release(ask, len(reply))
         return {"kind": "reply", "rows": delivery.rows}, {"reply": reply}
 
-    def _hello(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
+    def _greeting(self, opened: Opened, head: Head, asked: Asked) -> Answer:
+        """Say what this site is; to those who may not ask it anything, that it is there, and its version."""
+        try:
+            self._door.welcome(asked.ask, "ask anything")
+        except PolicyError as error:
+            self._door.refused(asked, error)
+            stranger = {"version": fedspan_version(), "stranger": str(error)}
+            return {"kind": "about"}, {"about": json.dumps(stranger).encode()}
+        told, parts = self._hello(opened)
+        self.guard.release(asked.ask, sum(map(len, parts.values())))
+        return told, parts
+
+    def _hello(self, opened: Opened) -> Answer:
         about = {
             "version": fedspan_version(),
             "environment": environment(),
@@ -160,32 +178,37 @@ class SiteWorker:
         parts = {"about": json.dumps(about).encode(), "introduction": self.introductions.own}
         return {"kind": "about"}, parts
 
-    def _introduce(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
+    def _introduce(self, opened: Opened, head: Head, asked: Asked) -> Answer:
         """Learn the keys of the other sites, for the secure sums of a run, and answer it by such sums only."""
-        self._check_role(opened.who, "introduce anybody")
-        with self._alone(opened.head, "an introduction"):
-            file = self._checked_run(opened)
-            least = int(opened.head["least"])
-            if least < max(2, file.least):
-                raise PolicyError(f"the sums of this run are over at least {max(2, file.least)} sites, not {least}")
+        self._door.welcome(asked.ask, "introduce anybody")
+        with self._alone(head, "an introduction"):
+            file = self._checked_run(opened.who, head)
+            if head.least < max(2, file.least):
+                least = max(2, file.least)
+                raise PolicyError(f"the sums of this run are over at least {least} sites, not {head.least}")
             self.introductions.take(opened.parts)
-            file.secure(least)
-        return {"kind": "done"}, {}
+            file.secure(head.least)
+            return self._done(asked.ask)
 
-    def _end(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
-        with self._alone(opened.head, "the end of a run"):
-            self._checked_run(opened, over=True).end()
-            self.host.forget(opened.head["run"])
-            self.store.drop(opened.head["run"])
+    def _end(self, opened: Opened, head: Head, asked: Asked) -> Answer:
+        self._door.welcome(asked.ask, "end a run")
+        with self._alone(head, "the end of a run"):
+            self._checked_run(opened.who, head, over=True).end()
+            self.host.forget(head.run)
+            self.store.drop(head.run)
             self.store.remove_old()
+            return self._done(asked.ask)
+
+    def _done(self, ask: Ask) -> Answer:
+        self.guard.release(ask, 0)
         return {"kind": "done"}, {}
 
     # Inside.
 
     @contextmanager
-    def _alone(self, head: Message, what: str) -> Iterator[None]:
+    def _alone(self, head: Head, what: str) -> Iterator[None]:
         """Do one thing at a time; wait for it no longer than the request allows."""
-        if not self._lock.acquire(timeout=min(max(float(head["deadline"]), 0.0), threading.TIMEOUT_MAX)):
+        if not self._lock.acquire(timeout=min(max(head.deadline, 0.0), threading.TIMEOUT_MAX)):
             raise BusyError(f"late: this site is still busy with {self._busy}")
         try:
             self._busy = what
@@ -193,54 +216,33 @@ class SiteWorker:
         except FedspanError:
             raise
         except BaseException:
-            self.store.drop(str(head["run"]))
+            self.store.drop(head.run)
             raise
         finally:
             self._busy = ""
             self._lock.release()
 
-    def _check_role(self, who: Who, what: str) -> None:
-        if who.role not in self.roles:
-            raise PolicyError(f"{who.name!r} has the role {who.role!r}, which may not {what} at this site")
-
-    def _check_sender(self, opened: Opened) -> None:
-        """Refuse what is not from a user of the federation to this site, in this version."""
-        if not opened.who.role:
-            raise PolicyError(f"{opened.who.name!r} is not a user of this federation: the certificate has no role")
-        after_call(opened, self.site.name)
-        theirs, mine = opened.head.get("version"), fedspan_version()
-        if theirs != mine and not self.any_version and opened.head["kind"] != "hello":
-            raise PolicyError(f"this site runs fedspan {mine}, and the request comes from fedspan {theirs}")
-
-    def _checked_run(self, opened: Opened, over: bool = False) -> RunFile:
+    def _checked_run(self, who: Who, head: Head, over: bool = False) -> RunFile:
         """Return what is kept of a request's run, if it is the sender's, on the same data, and the request is new."""
-        run, serial = checked_run(opened.head), int(opened.head["serial"])
-        file = self.store.run(run)
-        self.store.check_serial(run, serial)
-        if not file.is_new and file.who != opened.who.name:
-            raise PolicyError(f"the run is another user's, not one of {opened.who.name!r}")
+        file = self.store.run(head.run)
+        self.store.check_serial(head.run, head.serial)
+        if not file.is_new and file.who != who.name:
+            raise PolicyError(f"the run is another user's, not one of {who.name!r}")
         if file.ended and not over:
             raise PolicyError("the run is over at this site")
         if not file.is_new and file.data != self.fingerprint and not over:
             raise PolicyError("this site's data are no longer those that the run began with: begin a new run")
         if file.is_new:
-            file.begin(opened.who.name, self.fingerprint)
-        file.see(serial)
+            file.begin(who.name, self.fingerprint)
+        file.see(head.serial)
         return file
 
     def _set_threads(self, number: int) -> None:
         """Fix the number of BLAS threads to the run's: it decides the last bits of a result."""
-        if not 1 <= number <= _MOST_THREADS:
-            raise MessageError(f"a run has from 1 to {_MOST_THREADS} threads, not {number}")
         if self._threads is None or self._threads[0] != number:
             if self._threads is not None:
                 self._threads[1].release()
             self._threads = (number, PinnedThreads(number))
-
-    def _note(self, ask: Ask, told: Message) -> None:
-        if self.guard is not None:
-            with suppress(Exception):  # it is refused anyway
-                self.guard.refused(ask, told["why"], told["kind"])
 
     def _response(self, request: str, head: Message, told: Message, parts: dict[str, bytes] | None = None) -> bytes:
         bound: dict[str, Any] = {name: head[name] for name in ("run", "number", "part") if name in head}
@@ -252,13 +254,6 @@ class SiteWorker:
             "request": request,
         }
         return Sealed(self.identity, "response", bound | told, parts or {}).to("")
-
-
-def _kind(opened: Opened) -> str:
-    kind = opened.head.get("kind")
-    if kind not in ("call", "hello", "introduce", "end"):
-        raise MessageError(f"there is no kind of request {str(kind)[:40]!r}")
-    return str(kind)
 
 
 def _keyed(fingerprint: str, secret: bytes) -> str:

@@ -53,7 +53,7 @@ def _invented_form(site: Site, step: Step, payload: Message) -> forms.Form:
     """
     for scale in (1.0, 0.0):
         try:
-            reply = step.function(site.invented(_Uncharged(), scale), **payload)
+            reply = step.function(site.invented(Uncharged(), scale), **payload)
             return forms.form_of(canonical(reply, "reply"))
         except Exception:
             if scale == 0.0:
@@ -66,7 +66,7 @@ def log_spoilt(site: str, what: str, why: str) -> None:
     _log.warning("site %r has no part to give in the secure sum of step %r, which fails: %s", site, what, why)
 
 
-class _Uncharged:
+class Uncharged:
     """The account of a step that sees invented rows alone."""
 
     simulated = True

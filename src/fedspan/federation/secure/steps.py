@@ -25,7 +25,8 @@ from fedspan.federation.secure.part import log_spoilt, part_of
 from fedspan.federation.secure.shamir import SHARE_BYTES, split
 from fedspan.federation.secure.vault import Session, Vault
 from fedspan.federation.site import Site
-from fedspan.federation.step import step
+from fedspan.federation.step import find_step, step
+from fedspan.wire import Message
 
 #: Before the names of the payload of the step whose replies are added up.
 PAYLOAD = "with "
@@ -46,13 +47,15 @@ def offer(site: Site, session: str, what: str, largest: float, fraction_bits: in
             f"the sums of this site's federation have numbers of up to {vault.numbers.largest:g} with "
             f"{vault.numbers.fraction_bits} binary places, and not of {largest!r} with {fraction_bits!r}"
         )
-    inner = {key.removeprefix(PAYLOAD): value for key, value in payload.items()}
+    inner = summed_payload(payload)
+    if len(inner) != len(payload):
+        raise MessageError(f"what a summed step is told has names that begin with {PAYLOAD!r}, and here some do not")
     asked = site.asked_digest(what, inner)
     vault.given.check(run, number, asked)
 
     def begin() -> Session:
         reply, form = part_of(site, what, inner, vault.numbers)
-        return Session(asked, reply, form, vault.numbers, KeyPair(), site.least_in_sum)
+        return Session(asked, reply, form, vault.numbers, KeyPair(), site.least_in_sum, what)
 
     def answer() -> dict[str, Any]:
         assert begun.key is not None
@@ -184,6 +187,15 @@ def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
 
     # There is one set that this site has confirmed: whatever the tags, the shares are those that it gave before.
     return known.once("unmask", {}, "", answer)
+
+
+#: The rounds of a secure sum, in their order: of these steps alone a call has parts.
+STAGES = tuple(find_step(stage) for stage in (offer, share, masked, confirm, unmask))
+
+
+def summed_payload(payload: Message) -> Message:
+    """Return what the step is told whose replies are added up, of what `offer` is told."""
+    return {key.removeprefix(PAYLOAD): value for key, value in payload.items() if key.startswith(PAYLOAD)}
 
 
 def pair_seeds(key: KeyPair, me: int, group: Group, others: Iterable[int]) -> dict[int, bytes]:

@@ -33,6 +33,7 @@ class Session:
     numbers: FixedPoint
     key: KeyPair | None  # for the pairwise masks
     least: int = 0  # the fewest sites that the reply may be added up with, by its noise
+    what: str = ""  # the step whose replies are added up
     seed: bytes = b""  # of the self mask
     group: Group | None = None
     alive: tuple[bool, ...] = ()  # who of the group has shared its secrets
@@ -137,6 +138,10 @@ class Vault:
         if name not in self._sessions:
             raise LostSumError("this site knows nothing of this sum: it has not been in it from its beginning")
         return self._sessions[name]
+
+    def about(self, name: str) -> str:
+        """Return the step whose replies a sum adds up; empty where this site takes no part in it."""
+        return self._sessions[name].what if name in self._sessions else ""
 
     def forget(self, run: str) -> None:
         """Drop the sums of a run; what was given in its calls stays known."""

@@ -1,0 +1,104 @@
+"""A site with an owner's file, and somebody who writes signed requests to it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+import fedspan as fs
+from fedspan.engines.owner import read_owned_site
+from fedspan.engines.remote.about import fedspan_version
+from fedspan.engines.remote.call import call_head
+from fedspan.engines.remote.envelope import Sealed, open_sealed
+from fedspan.engines.remote.worker import SiteWorker
+from fedspan.errors import UnknownStepError
+from fedspan.federation.call import Call
+from fedspan.federation.secure.settings import SecureSum
+from fedspan.federation.step import find_step
+from fedspan.wire import decode
+from tests.engines.remote.people import authority, identity, user
+
+SUMS = "fedspan.protocols.moments.local_sums"
+OFFER = "fedspan.federation.secure.steps.offer"
+NUMBERS = {"largest": SecureSum().numbers.largest, "fraction_bits": SecureSum().numbers.fraction_bits}
+
+
+def numbers(rows=40, columns=("a", "b"), seed=0):
+    return pd.DataFrame(np.random.default_rng(seed).normal(size=(rows, len(columns))), columns=list(columns))
+
+
+class Desk:
+    def __init__(self, folder, rules="", frame=None, data="", name="a", **sections):
+        self.folder, self.name = folder, name
+        folder.mkdir(exist_ok=True)
+        (numbers() if frame is None else frame).to_csv(folder / "rows.csv", index=False)
+        text = f'[site]\nname = "{name}"\n[data]\nfile = "rows.csv"\n{data}\n[rules]\n{rules}\n'
+        text += "".join(f"[{section}]\n{body}\n" for section, body in sections.items())
+        (folder / "site.toml").write_text(text)
+        self.worker = None
+        self.open()
+
+    def open(self):
+        if self.worker is not None:
+            self.worker.close()
+        self.owned = read_owned_site(self.folder / "site.toml")
+        own, known = identity(self.name), authority(["a", "b", "c"])
+        self.worker = SiteWorker(self.owned.site, self.folder / "store", own, known, guard=self.owned.guard)
+
+    def request(self, step, number, run, kind, who, payload, apart, lenses, after, head):
+        try:
+            found = find_step(step)
+        except UnknownStepError:
+            found = replace(find_step(SUMS), name=step)
+        call = Call(run, number, 5, found, payload, (self.name,), lenses=lenses, apart={self.name: apart or {}})
+        told, parts = call_head(call, [self.name], {self.name: after}, fs.Policy(deadline=5.0), 1)
+        if apart is None:
+            del parts[f"apart {self.name}"]
+        about = {"kind": kind, "federation": "clinics", "version": fedspan_version(), "run": run}
+        return Sealed(who, "request", about | {"serial": time.time_ns()} | told | head, parts).to(self.name)
+
+    def ask(
+        self,
+        step=SUMS,
+        number=0,
+        *,
+        run="r",
+        kind="call",
+        who=None,
+        payload=None,
+        apart=None,
+        lenses=(),
+        after=-1,
+        over=None,
+        **head,
+    ):
+        """Return the reply, or the sentence that says why there is none; `found` is all of the answer."""
+        who = who or user()
+        request = self.request(step, number, run, kind, who, payload or {}, apart, lenses, after, head | (over or {}))
+        self.found = open_sealed(self.worker.answer(request), authority(), "response", "", 2**28)
+        told = self.found.head
+        return decode(self.found.parts["reply"]) if told["kind"] == "reply" else told.get("why", told["kind"])
+
+    def lines(self):
+        return [json.loads(line) for line in (self.folder / "audit.jsonl").read_text().splitlines()]
+
+
+class Wires:
+    """A transport between desks."""
+
+    def __init__(self, *desks):
+        self.desks = {desk.name: desk for desk in desks}
+        self.sites = tuple(self.desks)
+
+    def send(self, requests, deadline):
+        return {name: self.desks[name].worker.answer(request) for name, request in requests.items()}
+
+    def online(self):
+        return frozenset(self.sites)
+
+    def close(self):
+        pass

@@ -1,0 +1,151 @@
+"""Rounds, sizes and the privacy budget: none of them is got round, or spent, by how a request is made."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from fedspan.engines.owner import audit_log
+from fedspan.federation.lens import Lens
+
+from .desk import NUMBERS, OFFER, SUMS, Desk
+
+CENTRED = "fedspan.protocols.moments.local_centred_sums"
+COLUMNS = "fedspan.protocols.columns.local_columns"
+PULL = "fedspan.protocols.noisy_pull.local_noisy_pull"
+SCATTER = "fedspan.protocols.noisy_sums.local_noisy_scatter"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PRIVACY = 'ledger = "l"\nepsilon = 4.0\ndelta = 1e-6'
+QUESTION = {"Y": np.zeros((3, 2)), "gamma": 1.0, "multiplier": 6.0}
+NOISY = Lens("fedspan.privacy.noisy_rows.noisy_rows", {"center": np.zeros(2), "clip": 1.0, "sigma": 2.5})
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    def set_to(when):
+        monkeypatch.setattr(audit_log, "now", lambda: when)
+
+    set_to(NOON)
+    return set_to
+
+
+def answers(found):
+    return sum(isinstance(reply, dict) for reply in found)
+
+
+def test_parts_are_those_of_secure_sums(tmp_path):
+    desk = Desk(tmp_path / "a", "rounds_per_day = 1")
+    found = [desk.ask(CENTRED, payload={"centre": np.full(2, float(part))}, part=part) for part in range(20)]
+    assert answers(found) == 1
+    assert found[1] == "a call of this step is part 0 to 0 of its call, not 1"
+    told = {"what": SUMS, "session": "r/0/x", **NUMBERS}
+    assert desk.ask(OFFER, part=2, payload=told) == "a call of this step is part 0 to 1 of its call, not 2"
+    late = "fedspan.federation.secure.steps.unmask"
+    assert "is part 4 to 9 of its call" in desk.ask(late, part=3, payload={"session": "x", "tags": np.zeros(1)})
+
+
+def test_a_plain_call_and_the_beginning_of_a_sum_are_two_rounds(tmp_path):
+    desk = Desk(tmp_path / "a", "rounds_per_day = 2")
+    found = [desk.ask(), desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS})]
+    found += [desk.ask(OFFER, part=1, payload={"what": SUMS, "session": "r/0/y", **NUMBERS})]
+    assert answers(found) == 2
+    assert "allows a user 2 rounds a day" in found[2]
+
+
+def test_a_clock_that_goes_back_and_forth_gives_no_more_rounds(tmp_path, clock):
+    desk = Desk(tmp_path / "a", "rounds_per_day = 1")
+    found = []
+    for k, days in enumerate((0, 1, 0, 1, -1, 1, 0)):
+        clock(NOON + timedelta(days=days))
+        found.append(desk.ask(run=f"r {k}"))
+        desk.open()
+    assert answers(found) == 2  # of two days
+
+
+def test_a_reply_that_does_not_leave_counts_and_its_size_is_not_told(tmp_path):
+    desk = Desk(tmp_path / "a", "largest_reply = 1\nrounds_per_day = 2")
+    assert desk.ask(max_bytes=10) == "oversize: the reply has more than the 10 bytes allowed"
+    assert desk.ask(run="r 2") == "the reply has more bytes than the 1 of this site's largest_reply"
+    assert "allows a user 2 rounds a day" in desk.ask(run="r 3")
+    first, second, third = desk.lines()
+    assert [line["ran"] for line in (first, second, third)] == [True, True, False]
+    assert first["why"].endswith("allowed; it has 88")
+    assert second["why"].endswith("largest_reply; it has 88")
+
+
+def test_a_step_that_fails_counts(tmp_path):
+    desk = Desk(tmp_path / "a", "rounds_per_day = 1")
+    assert "has no targets" in desk.ask("fedspan.protocols.task_coefs.local_totals", payload={"U": np.eye(2)})
+    assert "rounds a day" in desk.ask(run="r 2")
+
+
+def left(desk):
+    return desk.owned.ledger.epsilon - desk.owned.ledger.spent
+
+
+@pytest.mark.parametrize("step", [COLUMNS, "fedspan.protocols.noisy_pull.local_rows"])
+def test_where_nothing_is_allowed_no_transform_is_charged(tmp_path, step):
+    desk = Desk(tmp_path / "a", "steps = []", privacy=PRIVACY)
+    payload = {"text": False} if step == COLUMNS else {}
+    assert "without transforms only" in desk.ask(step, payload=payload, lenses=(NOISY,))
+    assert isinstance(desk.ask(step, payload=payload), dict)
+    assert left(desk) == 4.0
+
+
+def test_the_later_rounds_of_a_sum_charge_nothing(tmp_path):
+    desk = Desk(tmp_path / "a", privacy=PRIVACY)
+    assert isinstance(desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS}), dict)
+    told = {"session": "r/0/x", "alive": np.ones(3, dtype=bool)}
+    confirm = "fedspan.federation.secure.steps.confirm"
+    why = desk.ask(confirm, part=3, payload=told, lenses=(NOISY,))
+    assert why == "only the first round of a secure sum reads data, and may name transforms"
+    assert left(desk) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("step", "payload", "lenses"),
+    [
+        (PULL, QUESTION, ()),
+        (COLUMNS, {"text": False}, (NOISY,)),
+        (SUMS, {}, (NOISY,)),
+        (
+            OFFER,
+            {"what": PULL, "session": "r/0/x", **NUMBERS, **{f"with {key}": value for key, value in QUESTION.items()}},
+            (),
+        ),
+    ],
+)
+@pytest.mark.parametrize("limit", ["the asker's", "the owner's"])
+def test_nothing_is_charged_for_a_reply_that_is_too_large(tmp_path, step, payload, lenses, limit):
+    rule, head = ("", {"max_bytes": 30}) if limit == "the asker's" else ("largest_reply = 30", {})
+    desk = Desk(tmp_path / "a", rule, privacy=PRIVACY)
+    for run in ("r", "r 2"):
+        told = payload | ({"session": f"{run}/0/x"} if "session" in payload else {})
+        why = desk.ask(step, run=run, payload=told, lenses=lenses, **head)
+        assert why == "the reply has more than the 30 bytes allowed, and the privacy budget is not charged for it"
+    assert left(desk) == 4.0
+    assert desk.lines()[-1]["budget_left"] == 4.0
+
+
+def test_what_fits_is_charged_once(tmp_path):
+    desk = Desk(tmp_path / "a", "largest_reply = 100_000", privacy=PRIVACY)
+    first = desk.ask(PULL, payload=QUESTION)
+    once = left(desk)
+    assert once < 4.0
+    again = desk.ask(PULL, run="r 2", payload=QUESTION)
+    np.testing.assert_array_equal(first["pull"], again["pull"])
+    assert left(desk) == once
+    larger = {**QUESTION, "Y": np.zeros((7000, 2))}  # the size is that of this call, not of the one before
+    assert "more than the 100,000 bytes" in desk.ask(PULL, run="r 3", payload=larger)
+    assert left(desk) == once
+
+
+def test_a_charged_reply_that_the_asker_did_not_get_is_there_for_him(tmp_path):
+    desk = Desk(tmp_path / "a", privacy=PRIVACY)
+    first = desk.ask(PULL, payload=QUESTION)
+    once = left(desk)
+    desk.open()
+    np.testing.assert_array_equal(desk.ask(PULL, payload=QUESTION)["pull"], first["pull"])
+    assert left(desk) == once

@@ -1,0 +1,147 @@
+"""The results of the battery: run, kept as JSON, read again."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks.battery.ratio import LeftOut, Ratio
+
+FOLDER = Path(__file__).parents[1]
+STORED = FOLDER / "results.json"
+PACKAGES = (
+    *("fedspan", "numpy", "scipy", "scikit-learn", "torch", "openTSNE", "umap-learn", "pynndescent", "numba"),
+    *("byzfl", "geom-median", "matplotlib"),
+)
+
+
+@dataclass
+class Results:
+    """What a run of the battery has found, and where.
+
+    Attributes
+    ----------
+    machine, versions : dict
+    ratios : dict from module names to lists of Ratio
+    left_out : list of str
+        Comparisons that were not made, and why.
+    scaling : list of dict
+        Points of the curves: see `benchmarks.battery.scaling`.
+    """
+
+    machine: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    ratios: dict[str, list[Ratio]] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    scaling: list[dict[str, Any]] = field(default_factory=list)
+
+    def save(self, path: Path = STORED) -> None:
+        """Write them; ratios to four digits, which is more than they are known to."""
+        content = asdict(self)
+        for ratio in (ratio for found in content["ratios"].values() for ratio in found):
+            ratio["turns"] = [_rounded(turn) for turn in ratio["turns"]]
+            ratio["ours"], ratio["theirs"] = _rounded(ratio["ours"]), _rounded(ratio["theirs"])
+            ratio["quality"] = {name: [round(a, 4), round(b, 4)] for name, (a, b) in ratio["quality"].items()}
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path = STORED) -> Results:
+        """Read what `save` has written."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["ratios"] = {name: [_ratio(item) for item in found] for name, found in content["ratios"].items()}
+        return cls(**content)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _ratio(item: dict[str, Any]) -> Ratio:
+    quality = {name: (a, b) for name, (a, b) in item["quality"].items()}
+    return Ratio(**{**item, "turns": tuple(item["turns"]), "quality": quality})
+
+
+def declared(folder: Path = FOLDER) -> dict[str, tuple[set[str], str]]:
+    """Return of each benchmark which of ``compare`` and ``main`` it has, and the first line of its docstring.
+
+    Nothing is imported: some need packages that are not there.
+    """
+    found = {}
+    for path in sorted(folder.glob("[!_]*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} & {"compare", "main"}
+        found[path.stem] = functions, (ast.get_docstring(tree) or "").split("\n")[0]
+    return found
+
+
+def battery() -> list[str]:
+    """Return the names of the modules that compare."""
+    return [name for name, (functions, _) in declared().items() if "compare" in functions]
+
+
+def comparisons(name: str) -> Iterator[Ratio | LeftOut]:
+    """Run the comparisons of a module, with one thread. What needs a package that is not there says so."""
+    try:
+        module = importlib.import_module(f"benchmarks.{name}")
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)
+        with threadpool_limits(1):
+            yield from module.compare()
+    except ModuleNotFoundError as missing:
+        yield LeftOut(f"{name}: {missing.name} is not installed")
+
+
+def run(names: Sequence[str]) -> Results:
+    """Run the comparisons of `names`, printing each line as it comes."""
+    results = Results(machine(), versions())
+    for name in names:
+        print(f"\n== {name}", flush=True)
+        what = None
+        for found in comparisons(name):
+            if isinstance(found, LeftOut):
+                results.left_out.append(found.why)
+                print(f"left out: {found.why}", flush=True)
+                continue
+            if found.what != what:
+                what = found.what
+                print(what)
+            print(found.line(), flush=True)
+            results.ratios.setdefault(name, []).append(found)
+    return results
+
+
+def machine() -> dict[str, str]:
+    """Say on what kind of machine this runs; no names."""
+    model = platform.processor() or platform.machine()
+    about = Path("/proc/cpuinfo")
+    if about.is_file():
+        lines = [line for line in about.read_text(encoding="utf-8").splitlines() if line.startswith("model name")]
+        model = lines[0].partition(":")[2].strip() if lines else model
+    return {
+        "processor": model,
+        "cores": str(os.cpu_count()),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of everybody who takes part."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -6,31 +6,32 @@ import argparse
 import importlib
 import sys
 
-from benchmarks.battery import check, page, pictures, results, scaling
+from benchmarks.battery import check, page, pictures, running, scaling
+from benchmarks.battery.results import Results
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    known = results.declared()
+    known = running.declared()
     unknown = [name for name in options.names if name not in known]
     if unknown:
         print(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
     if options.page:
-        show(results.Results.load())
+        show(Results.load())
     elif options.check:
-        return check_again([name for name in options.names or results.battery() if "compare" in known[name][0]])
+        return check_again([name for name in options.names or running.battery() if "compare" in known[name][0]])
     elif options.names:
         by_name(options.names)
     else:
-        found = results.run(results.battery())
+        found = running.run(running.battery())
         found.scaling = scaling.measured()
         found.save()
         show(found)
     return 0
 
 
-def show(found: results.Results) -> None:
+def show(found: Results) -> None:
     """Write the page and its pictures."""
     page.PAGE.write_text(page.written(found), encoding="utf-8")
     pictures.draw(found.scaling, page.PAGE.parent / "_static")
@@ -39,21 +40,21 @@ def show(found: results.Results) -> None:
 
 def check_again(names: list[str]) -> int:
     """Compare with what is stored. What seems worse is measured a second time, and counts if it is worse again."""
-    stored = results.Results.load()
-    now = results.run(names)
+    stored = Results.load()
+    now = running.run(names)
     suspects = [name for name in names if check.worse(stored, now, name)]
     if suspects:
         print(f"\n== once more, since it seems worse: {', '.join(suspects)}")
-        now.ratios |= results.run(suspects).ratios
+        now.ratios |= running.run(suspects).ratios
     return check.report(stored, now)
 
 
 def by_name(names: list[str]) -> None:
     """Print what the named benchmarks find, and write nothing."""
-    known = results.declared()
+    known = running.declared()
     for name in names:
         if "compare" in known[name][0]:
-            results.run([name])
+            running.run([name])
         if "main" in known[name][0]:
             print(f"\n== {name}")
             importlib.import_module(f"benchmarks.{name}").main()
@@ -62,7 +63,7 @@ def by_name(names: list[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     """Return the command line, whose help lists the benchmarks as they declare themselves."""
     lines = {"battery": "in the battery:", "long": "longer, by name only:"}
-    for name, (functions, words) in results.declared().items():
+    for name, (functions, words) in running.declared().items():
         more = " (by name it prints more)" * (functions == {"compare", "main"})
         lines["battery" if "compare" in functions else "long"] += f"\n  {name:20} {words}{more}"
     found = argparse.ArgumentParser(

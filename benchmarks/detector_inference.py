@@ -38,7 +38,7 @@ def compare() -> Iterator[Ratio]:
         return np.vecdot(rest, rest)
 
     yield from _compared(
-        X, "residual", fs.FedPCADetector(RANK, scale=False).fit(train, sites=sites), by_sklearn, by_numpy
+        X, "residual", fs.FedPCADetector(RANK, scale=False).fit(train, sites=sites), by_sklearn, by_numpy, 1.0
     )
 
     covariance = EmpiricalCovariance().fit(train)
@@ -49,7 +49,8 @@ def compare() -> Iterator[Ratio]:
         return np.vecdot(rest @ P, rest)
 
     detector = fs.FedPCADetector(RANK, scale=False, score="mahalanobis", ridge=1e-12).fit(train, sites=sites)
-    yield from _compared(X, "Mahalanobis distance", detector, covariance.mahalanobis, squared_distance)
+    by_n = len(train) / (len(train) - 1.0)  # scikit-learn divides by n here, ours by n - 1
+    yield from _compared(X, "Mahalanobis distance", detector, covariance.mahalanobis, squared_distance, by_n)
 
 
 def _compared(
@@ -58,11 +59,12 @@ def _compared(
     detector: fs.FedPCADetector,
     by_sklearn: Callable[[np.ndarray], np.ndarray],
     by_numpy: Callable[[np.ndarray], np.ndarray],
+    factor: float,
 ) -> Iterator[Ratio]:
     rows = list(X[:SINGLES])
     name = {"residual": "scikit-learn's PCA"}.get(score, "scikit-learn's EmpiricalCovariance")
-    theirs = by_sklearn(X)
-    apart = max(np.abs(scores / theirs - 1.0).max() for scores in (-detector.score_samples(X), by_numpy(X)))
+    ours, theirs = -factor * detector.score_samples(X), by_sklearn(X)
+    apart = max(np.abs(scores / theirs - 1.0).max() for scores in (ours, by_numpy(X)))
     if apart > 1e-6:
         raise RuntimeError(f"the scores differ by {apart:.0e}")
     yield from compared(

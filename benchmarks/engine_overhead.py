@@ -38,7 +38,7 @@ def compare() -> Iterator[Ratio]:
                     f"Embedded engine, fed.{how}{', with the wire' * wire}: {what}, per site and call",
                     lambda fed=fed, how=how, step=step: getattr(fed, how)(step),
                     {"bare loop": lambda how=how, step=step: _bare(sites, how, step)},
-                    turns=15,
+                    turns=5,
                     per=SITES,
                 ):
                     yield replace(ratio, accuracy=f"the engine adds {duration(max(ratio.ours - ratio.theirs, 0.0))}")

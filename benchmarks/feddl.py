@@ -17,6 +17,7 @@ from fedspan.protocols.feddl import local_pull, reduced
 
 SITES, ROWS, COLUMNS, LANDMARKS = 10, 4000, 784, 500
 TURNS = 3
+PROCESSES = 1  # it takes long
 
 
 def compare() -> Iterator[Ratio]:

@@ -24,6 +24,7 @@ from fedspan.protocols.orthogonal_iteration import random_basis
 SITES, ROWS, COLUMNS = 100, 560, 39
 SETTINGS = {"participation": 0.1, "max_rounds": 100, "local_steps": 10, "tol": 1e-300}
 TURNS = 3
+PROCESSES = 1  # it takes long
 
 
 class PlainClient:

@@ -29,6 +29,7 @@ ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))
 CHOSEN = os.environ.get("FEDSPAN_MAP_FACES", "t-SNE,UMAP").split(",")
 NEIGHBORS = 10
 COMPARED_ROWS, TURNS = 3000, 3
+PROCESSES = 1  # each would compile again
 
 
 def compare() -> Iterator[Ratio | LeftOut]:

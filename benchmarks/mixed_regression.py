@@ -18,7 +18,7 @@ from fedspan.datasets import make_mixed_regression
 from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
 from fedspan.protocols.fedx import fedx, local_refinement
 
-TURNS = 15
+TURNS = 5
 
 
 def compare() -> Iterator[Ratio]:

@@ -42,7 +42,7 @@ def compare() -> Iterator[Ratio]:
                 name: lambda message=message, there=there, back=back: back(there(message))
                 for name, (there, back) in PEERS.items()
             },
-            turns=15,
+            turns=5,
             accuracy={
                 name: f"{len(there(message)) - raw} bytes beside the numbers, ours {over}"
                 for name, (there, _) in PEERS.items()

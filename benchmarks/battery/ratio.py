@@ -88,7 +88,7 @@ def compared(
     ours: Work,
     peers: Mapping[str, Work],
     *,
-    turns: int = 9,
+    turns: int = 3,
     per: int = 1,
     accuracy: Mapping[str, str] | str = "",
 ) -> Iterator[Ratio]:
@@ -97,7 +97,7 @@ def compared(
     Parameters
     ----------
     turns : int
-        One more is made at first, in which caches are filled and code is compiled, and does not count.
+        In this process. One more is made at first, in which caches are filled and code is compiled, and does not count.
     per : int
         Divide the times by this: rows, sites.
     accuracy : str or dict by peer

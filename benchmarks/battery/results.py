@@ -1,22 +1,16 @@
-"""The results of the battery: run, kept as JSON, read again."""
+"""The results of the battery: kept as JSON, and read again."""
 
 from __future__ import annotations
 
-import ast
-import importlib
 import json
 import os
 import platform
-import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
-from benchmarks.battery.ratio import LeftOut, Ratio
+from benchmarks.battery.ratio import Ratio
 
 FOLDER = Path(__file__).parents[1]
 STORED = FOLDER / "results.json"
@@ -70,55 +64,6 @@ def _rounded(value: float) -> float:
 def _ratio(item: dict[str, Any]) -> Ratio:
     quality = {name: (a, b) for name, (a, b) in item["quality"].items()}
     return Ratio(**{**item, "turns": tuple(item["turns"]), "quality": quality})
-
-
-def declared(folder: Path = FOLDER) -> dict[str, tuple[set[str], str]]:
-    """Return of each benchmark which of ``compare`` and ``main`` it has, and the first line of its docstring.
-
-    Nothing is imported: some need packages that are not there.
-    """
-    found = {}
-    for path in sorted(folder.glob("[!_]*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} & {"compare", "main"}
-        found[path.stem] = functions, (ast.get_docstring(tree) or "").split("\n")[0]
-    return found
-
-
-def battery() -> list[str]:
-    """Return the names of the modules that compare."""
-    return [name for name, (functions, _) in declared().items() if "compare" in functions]
-
-
-def comparisons(name: str) -> Iterator[Ratio | LeftOut]:
-    """Run the comparisons of a module, with one thread. What needs a package that is not there says so."""
-    try:
-        module = importlib.import_module(f"benchmarks.{name}")
-        if "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(1)
-        with threadpool_limits(1):
-            yield from module.compare()
-    except ModuleNotFoundError as missing:
-        yield LeftOut(f"{name}: {missing.name} is not installed")
-
-
-def run(names: Sequence[str]) -> Results:
-    """Run the comparisons of `names`, printing each line as it comes."""
-    results = Results(machine(), versions())
-    for name in names:
-        print(f"\n== {name}", flush=True)
-        what = None
-        for found in comparisons(name):
-            if isinstance(found, LeftOut):
-                results.left_out.append(found.why)
-                print(f"left out: {found.why}", flush=True)
-                continue
-            if found.what != what:
-                what = found.what
-                print(what)
-            print(found.line(), flush=True)
-            results.ratios.setdefault(name, []).append(found)
-    return results
 
 
 def machine() -> dict[str, str]:

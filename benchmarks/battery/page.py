@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from pathlib import Path
 
 from benchmarks.battery.check import described
@@ -34,25 +35,36 @@ def about(results: Results) -> str:
 
 
 def table(results: Results, module: str) -> str:
-    """Return the table of a module, and what was left out of it."""
-    lines = ["| against | theirs / ours | ours | theirs | |", "|---|---|---|---|---|"]
-    what = ""
-    for ratio in results.ratios.get(module, []):
-        if ratio.what != what:
-            what = ratio.what
-            lines.append(f"| **{what}** | | | | |")
-        lines.append(row(ratio))
-    left_out = [f"\nLeft out: {why}." for why in results.left_out if why.startswith(f"{module}:")]
-    return "\n".join((lines if what else []) + left_out)
+    """Return the tables of a module, and what was left out of them.
+
+    One table with a row for each thing that is done where all have the same peer, else one for each with a row a peer.
+    """
+    ratios = results.ratios.get(module, [])
+    peers = {ratio.peer for ratio in ratios}
+    if len(peers) == 1:
+        parts = [_rows(f"against {peers.pop()}", [(ratio.what, ratio) for ratio in ratios])]
+    else:
+        parts = []
+        for what, same in groupby(ratios, key=lambda ratio: ratio.what):
+            parts += [f"**{what}**", _rows("against", [(ratio.peer, ratio) for ratio in same])]
+    parts += [f"Left out: {why}." for why in results.left_out if why.startswith(f"{module}:")]
+    return "\n\n".join(parts)
 
 
-def row(ratio: Ratio) -> str:
-    """Return the row of one peer."""
+def _rows(first: str, ratios: list[tuple[str, Ratio]]) -> str:
+    lines = [f"| {first} | theirs / ours | ours, theirs | |", "|---|---|---|---|"]
+    return "\n".join(lines + [row(name, ratio) for name, ratio in ratios])
+
+
+def row(name: str, ratio: Ratio) -> str:
+    """Return a row, whose numbers are not broken into lines."""
     low, middle, high = (figure(value) for value in ratio.quartiles)
     measures = "; ".join(f"{name} {a:.3f}, theirs {b:.3f}" for name, (a, b) in ratio.quality.items())
     notes = "; ".join(part for part in (measures, ratio.accuracy) if part)
-    times = f"{duration(ratio.ours)} | {duration(ratio.theirs)}"
-    return f"| {ratio.peer} | {middle} [{low}, {high}] | {times} | {notes} |"
+    notes = re.sub(r"(?<=\de)-(?=\d)", "\u2011", notes)
+    spread = f"{middle} [{low}, {high}]".replace(" ", "\u00a0")
+    times = ", ".join(duration(seconds).replace(" ", "\u00a0") for seconds in (ratio.ours, ratio.theirs))
+    return f"| {name} | {spread} | {times} | {notes} |"
 
 
 def pictures(results: Results) -> str:

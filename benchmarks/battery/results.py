@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[1]
 STORED = FOLDER / "results.json"
 PACKAGES = (
     *("fedspan", "numpy", "scipy", "scikit-learn", "torch", "openTSNE", "umap-learn", "pynndescent", "numba"),
-    *("byzfl", "geom-median", "matplotlib"),
+    *("byzfl", "geom-median"),
 )
 
 
@@ -40,19 +40,19 @@ class Results:
     left_out: list[str] = field(default_factory=list)
     scaling: list[dict[str, Any]] = field(default_factory=list)
 
-    def save(self, path: Path = STORED) -> None:
-        """Write them; ratios to four digits, which is more than they are known to."""
+    def save(self, path: Path | None = None) -> None:
+        """Write them, by default where they are stored; ratios to four digits, which is more than they are known to."""
         content = asdict(self)
         for ratio in (ratio for found in content["ratios"].values() for ratio in found):
             ratio["turns"] = [_rounded(turn) for turn in ratio["turns"]]
             ratio["ours"], ratio["theirs"] = _rounded(ratio["ours"]), _rounded(ratio["theirs"])
             ratio["quality"] = {name: [round(a, 4), round(b, 4)] for name, (a, b) in ratio["quality"].items()}
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        (path or STORED).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path = STORED) -> Results:
+    def load(cls, path: Path | None = None) -> Results:
         """Read what `save` has written."""
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads((path or STORED).read_text(encoding="utf-8"))
         content["ratios"] = {name: [_ratio(item) for item in found] for name, found in content["ratios"].items()}
         return cls(**content)
 

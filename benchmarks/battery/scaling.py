@@ -116,7 +116,7 @@ def median_loop(parts: Parts) -> np.ndarray:
 def fedpg_loop(parts: Parts, start: np.ndarray | None = None) -> np.ndarray:
     """FedPG with the Gram matrices at hand: per site and local step a product, a projection and a QR."""
     grams = [X.T @ X / len(X) for X in parts]
-    tops = [np.linalg.norm(C, 2) for C in grams]
+    tops = [np.linalg.eigvalsh(C)[-1] for C in grams]
     rho = DEFAULT_RHO * max(tops)
     Z = np.linalg.qr(np.random.default_rng(0).normal(size=(len(grams[0]), RANK)))[0] if start is None else start
     U, Y = [_positive_qr(Z)] * len(parts), [np.zeros_like(Z)] * len(parts)

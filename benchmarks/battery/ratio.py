@@ -1,7 +1,8 @@
 """A ratio of times, theirs over ours, with its spread.
 
 Ours and theirs take turns, and the ratio of a turn is that of neighbours in time: what else the machine does hits both.
-Times are those of the processor, which other programs do not add to. Nothing here waits, and everybody has one thread.
+Times are those of the processor, which other programs do not add to: nothing here waits for a disk or a network.
+Everybody has one thread.
 """
 
 from __future__ import annotations

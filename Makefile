@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench docs lock clean
+.PHONY: demo test check bench bench-check docs lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   set up, run the embedded federation, leave demo/report.html"
 	@echo "make test   set up, then linters, types, the import contract and all tests"
-	@echo "make bench  speed, as ratios against a baseline in the same run"
+	@echo "make bench  times against peers in the same run, in some ten minutes; leaves docs/benchmarks.md"
+	@echo "            ('make bench-check' compares with the stored ratios; 'python -m benchmarks --help' lists all)"
 	@echo "make docs   build the documentation site, leave docs/_build/html/index.html"
 	@echo "make lock   write the lock files anew from pyproject.toml"
 
@@ -41,8 +42,16 @@ check: .venv/dev.done
 test: check
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-bench: .venv/dev.done
+# Without dependencies: the lock holds all that is used, and ByzFL's own list has more (torchvision, seaborn).
+.venv/bench.done: .venv/dev.done locks/bench.txt
+	$(BIN)/python -m pip install --quiet --no-deps -r locks/bench.txt
+	@touch $@
+
+bench: .venv/bench.done
 	$(BIN)/python -m benchmarks
+
+bench-check: .venv/bench.done
+	$(BIN)/python -m benchmarks --check
 
 # Offline, and a warning is an error. Examples that have not changed are not run again.
 docs: .venv/docs.done
@@ -54,7 +63,8 @@ lock: .venv/dev.done
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables -o locks/core.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra deep --extra maps --extra secure --extra privacy --extra gpu --extra nvflare --extra sql --extra dev -c locks/core.txt -c locks/pins.in --allow-unsafe -o locks/dev.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra docs -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/docs.txt pyproject.toml
-	sed -i 's/+cpu$$//' locks/dev.txt
+	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra bench -c locks/dev.txt -c locks/docs.txt -c locks/pins.in --unsafe-package torchvision --unsafe-package seaborn -o locks/bench.txt pyproject.toml
+	sed -i 's/+cpu$$//' locks/dev.txt locks/bench.txt
 
 clean:
 	rm -rf .venv demo build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/_build docs/api docs/gallery

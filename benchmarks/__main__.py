@@ -1,19 +1,86 @@
-"""Run all benchmarks, or those named: ``python -m benchmarks [name ...]``."""
+"""Run the battery of comparisons with peers, or benchmarks by name; see ``python -m benchmarks --help``."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
-import pkgutil
 import sys
 
-import benchmarks
+from benchmarks.battery import check, page, pictures, running, scaling
+from benchmarks.battery.results import Results
 
 
-def main() -> None:
-    names = sys.argv[1:] or sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name != "__main__")
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    known = running.declared()
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        print(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    if options.page:
+        show(Results.load())
+    elif options.check:
+        return check_again([name for name in options.names or running.battery() if "compare" in known[name][0]])
+    elif options.names:
+        by_name(options.names)
+    else:
+        found = running.run(running.battery())
+        found.scaling = scaling.measured()
+        found.save()
+        show(found)
+    return 0
+
+
+def show(found: Results) -> None:
+    """Write the page and its pictures."""
+    page.PAGE.write_text(page.written(found), encoding="utf-8")
+    pictures.draw(found.scaling, page.PAGE.parent / "_static")
+    print(f"\nwritten: {page.PAGE.name}, and the pictures of it")
+
+
+def check_again(names: list[str]) -> int:
+    """Compare with what is stored. What seems worse is measured a second time, and counts if it is worse again."""
+    stored = Results.load()
+    now = running.run(names)
+    suspects = [name for name in names if check.worse(stored, now, name)]
+    if suspects:
+        print(f"\n== once more, since it seems worse: {', '.join(suspects)}")
+        now.ratios |= running.run(suspects).ratios
+    return check.report(stored, now)
+
+
+def by_name(names: list[str]) -> None:
+    """Print what the named benchmarks find, and write nothing."""
+    known = running.declared()
     for name in names:
-        print(f"\n== {name}")
-        importlib.import_module(f"benchmarks.{name}").main()
+        if "compare" in known[name][0]:
+            running.run([name])
+        if "main" in known[name][0]:
+            print(f"\n== {name}")
+            importlib.import_module(f"benchmarks.{name}").main()
 
 
-main()
+def parser() -> argparse.ArgumentParser:
+    """Return the command line, whose help lists the benchmarks as they declare themselves."""
+    lines = {"battery": "in the battery:", "long": "longer, by name only:"}
+    for name, (functions, words) in running.declared().items():
+        more = " (by name it prints more)" * (functions == {"compare", "main"})
+        lines["battery" if "compare" in functions else "long"] += f"\n  {name:20} {words}{more}"
+    found = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Without a name: the battery of comparisons with peers, and how times and bytes grow; leaves "
+        "benchmarks/results.json, docs/benchmarks.md and its pictures. With names: prints what they find.",
+        epilog="\n\n".join(lines.values()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument("names", nargs="*", metavar="NAME")
+    how = found.add_mutually_exclusive_group()
+    how.add_argument("--check", action="store_true", help="compare with the stored ratios; 1 if one became worse")
+    how.add_argument(
+        "--page", action="store_true", help="write the page and its pictures again, from the stored results"
+    )
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

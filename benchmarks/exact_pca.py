@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import statistics
-import time
+from collections.abc import Iterator
 
 import numpy as np
 from sklearn.decomposition import PCA
 
 import fedspan as fs
+from benchmarks.battery.ratio import Fresh, Ratio, compared
+
+RANK = 10
 
 
-def main() -> dict[str, float]:
+def compare() -> Iterator[Ratio]:
     rng = np.random.default_rng(0)
-    ratios = {}
     for n, d, sites in ((20_000, 40, 10), (20_000, 40, 100), (20_000, 300, 10)):
         X = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
-        fed = fs.federate(X, sites=np.arange(n) % sites)
-        times: dict[str, list[float]] = {"pooled": [], "federated": []}
-        for _ in range(7):
-            for name, model, data in (("pooled", PCA(10), X), ("federated", fs.FedPCA(10), fed)):
-                start = time.perf_counter()
-                model.fit(data)
-                times[name].append(time.perf_counter() - start)
-        pooled, federated = (statistics.median(times[name]) for name in ("pooled", "federated"))
-        ratios[f"federated / pooled time, {n} x {d}, {sites} sites"] = federated / pooled
-    for name, ratio in ratios.items():
-        print(f"{ratio:8.2f}x {name}")
-    return ratios
+        where = np.arange(n) % sites
+        pooled, ours = PCA(RANK).fit(X), fs.FedPCA(RANK).fit(X, sites=where)
+        V, U = pooled.components_, ours.components_
+        apart = np.linalg.norm(U - (U @ V.T) @ V, 2)
+        yield from compared(
+            f"Exact PCA, {RANK} of {d} components of {n:,} rows at {sites} sites",
+            Fresh(lambda X=X, where=where: fs.federate(X, sites=where), lambda fed: fs.FedPCA(RANK).fit(fed)),
+            {"scikit-learn's PCA of the pooled rows": lambda X=X: PCA(RANK).fit(X)},
+            accuracy=f"sine of the largest angle between the two {apart:.0e}",
+        )

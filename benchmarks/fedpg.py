@@ -1,20 +1,21 @@
-"""FedPG on the embedded engine against a plain client in torch, and the exact path, which needs neither.
+"""FedPG on the embedded engine against a plain client in torch; and the exact path, which needs neither.
 
 The plain client is what one writes first: every local step goes through all rows, puts the whole Lagrangian together,
 lets autograd differentiate it, projects the gradient and takes torch's QR. It does the same rounds with the same sites
-from the same start, without any federation around it, and arrives at the same result. One thread for everybody.
+from the same start, without any federation around it, and arrives at the same result. Sites are fresh each time: what
+they prepare from their rows counts on both sides.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 
 import fedspan as fs
+from benchmarks.battery.ratio import Fresh, Ratio, compared, duration, processor_seconds
 from fedspan.linalg import polar_factor
 from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.fedpg import fedpg
@@ -22,11 +23,15 @@ from fedspan.protocols.orthogonal_iteration import random_basis
 
 SITES, ROWS, COLUMNS = 100, 560, 39
 SETTINGS = {"participation": 0.1, "max_rounds": 100, "local_steps": 10, "tol": 1e-300}
-REPEATS = 3
+TURNS = 3
+PROCESSES = 1  # it takes long
 
 
 class PlainClient:
-    """One site of FedPG, written without a thought for speed. Columns are samples, as in the paper."""
+    """One site of FedPG as one writes it in torch. Columns are samples, as in the paper.
+
+    Whoever writes it reads the paper: the loss as it stands there, autograd for its gradient, torch's QR.
+    """
 
     def __init__(self, X: np.ndarray) -> None:
         self.X = torch.tensor(X.T)
@@ -68,55 +73,35 @@ def plain(parts: list[np.ndarray], start: np.ndarray, rounds: list[list[int]], r
     return polar_factor(Z.numpy())
 
 
-def main() -> dict[str, float]:
+def compare() -> Iterator[Ratio]:
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     shape = rng.normal(size=(COLUMNS, COLUMNS)) / np.sqrt(COLUMNS)
     parts = [rng.normal(size=(ROWS, COLUMNS)) * rng.uniform(0.5, 2.0, size=COLUMNS) @ shape for _ in range(SITES)]
-    figures: dict[str, float] = {}
-    with threadpool_limits(1):
-        for k in (2, 10):
-            times: dict[str, list[float]] = {"ours": [], "plain": [], "exact": []}
-            for repeat in range(REPEATS):
-                U, record, start, seconds = _ours(parts, k, repeat)
-                times["ours"].append(seconds)
-                rounds = [[int(name) for name in call.asked] for call in record.calls if call.round is not None]
-                began = time.perf_counter()
-                V = plain(parts, start, rounds, record.metric("rho")[0])
-                times["plain"].append(time.perf_counter() - began)
-                apart = np.abs(U - V).max()
-                if apart > 1e-8:
-                    raise RuntimeError(f"the plain client arrives elsewhere, {apart:.0e} away")
-                times["exact"].append(_exact(parts, k))
-            ours, naive, exact = (statistics.median(times[name]) for name in ("ours", "plain", "exact"))
-            figures[f"plain torch client / fedpg, k={k}"] = naive / ours
-            figures[f"exact path, k={k}: seconds"] = exact
-            print(f"k={k:2}: fedpg {ours:.3f} s, plain client {naive:.2f} s: {naive / ours:.0f}x; exact {exact:.3f} s")
-    print("(aims: at least 20x at k=2 and 9x at k=10; exact path at most 0.1 s; medians of", REPEATS, "repeats)")
-    return figures
+    for k in (2, 10):
+        with _federation(parts).begin("start", {}, 0) as run:
+            start = random_basis(run.rng, COLUMNS, k)
+        U, record = _ours(_federation(parts), k)
+        rounds = [[int(name) for name in call.asked] for call in record.calls if call.round is not None]
+        rho = record.metric("rho")[0]
+        apart = np.abs(U - plain(parts, start, rounds, rho)).max()
+        if apart > 1e-8:
+            raise RuntimeError(f"the plain client arrives elsewhere, {apart:.0e} away")
+        exact = processor_seconds(Fresh(lambda: _federation(parts), lambda fed, k=k: fed.run(covariance_pca, rank=k)))
+        for ratio in compared(
+            f"FedPG, k = {k} of {COLUMNS}, {SITES} sites of {ROWS} rows, {SETTINGS['max_rounds']} rounds of 10 sites",
+            Fresh(lambda: _federation(parts), lambda fed, k=k: _ours(fed, k)),
+            {"plain torch client": lambda start=start, rounds=rounds, rho=rho: plain(parts, start, rounds, rho)},
+            turns=TURNS,
+        ):
+            yield replace(ratio, accuracy=f"largest difference {apart:.0e}; the exact path takes {duration(exact)}")
 
 
 def _federation(parts: list[np.ndarray]) -> fs.LocalFederation:
     return fs.LocalFederation([fs.Site(f"{i:03d}", X) for i, X in enumerate(parts)])
 
 
-def _ours(parts: list[np.ndarray], k: int, seed: int) -> tuple[np.ndarray, object, np.ndarray, float]:
-    """Return result, record, start and seconds of a run on a fresh federation, that has computed nothing before."""
-    fed = _federation(parts)
-    with fed.begin("start", {}, seed) as run:
-        start = random_basis(run.rng, COLUMNS, k)
-    began = time.perf_counter()
-    with fed.begin("fedpg", {}, seed) as run:
+def _ours(fed: fs.Federation, k: int) -> tuple[np.ndarray, fs.RunRecord]:
+    with fed.begin("fedpg", {}, 0) as run:
         U, _ = fedpg(run, rank=k, n_columns=COLUMNS, **SETTINGS)
-    return U, run.record, start, time.perf_counter() - began
-
-
-def _exact(parts: list[np.ndarray], k: int) -> float:
-    fed = _federation(parts)
-    began = time.perf_counter()
-    fed.run(covariance_pca, rank=k)
-    return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    main()
+    return U, run.record

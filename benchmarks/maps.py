@@ -1,20 +1,25 @@
-"""Maps of MNIST: federated against centralised, in quality and time, with the same libraries and settings.
+"""Federated maps of MNIST against pooled openTSNE and umap-learn, in quality and time.
 
-Ten sites of one class each, 500 landmarks. CA10 is the leave-one-out accuracy of ten neighbours on the map, NPA10 the
-share of the ten true neighbours that are neighbours on the map. 5,000 rows; ``FEDSPAN_MAP_ROWS=40000`` for more, and
-``FEDSPAN_MAP_FACES=t-SNE`` for one face alone. Needs mnist.npz in the data folder (FEDSPAN_DATA).
+Ten sites of one class each, 500 landmarks. In the battery: 3,000 rows, the faces' defaults against the libraries' own.
+By name also federated against centralised maps with the same settings, by both ways to find neighbours: 5,000 rows;
+``FEDSPAN_MAP_ROWS=40000`` for more, and ``FEDSPAN_MAP_FACES=t-SNE`` for one face alone. CA10 is the leave-one-out
+accuracy of ten neighbours on the map, NPA10 the share of the ten true neighbours that are neighbours on the map. Needs
+mnist.npz in the data folder (FEDSPAN_DATA).
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.battery.ratio import LeftOut, Ratio
 from fedspan.datasets import load_mnist
+from fedspan.errors import DataMissingError
 from fedspan.linalg import nearest
 from fedspan.linalg.map_quality import map_neighbors, plain_distances, shared_neighbors
 from fedspan.reproduce.fed_tsne.layouts import FACES, Pooled, laid_out
@@ -23,12 +28,73 @@ from fedspan.reproduce.fed_tsne.measures import vote_accuracy
 ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))
 CHOSEN = os.environ.get("FEDSPAN_MAP_FACES", "t-SNE,UMAP").split(",")
 NEIGHBORS = 10
+COMPARED_ROWS, TURNS = 3000, 3
+PROCESSES = 1  # each would compile again
+
+
+def compare() -> Iterator[Ratio | LeftOut]:
+    try:
+        X, y = _digits(COMPARED_ROWS)
+    except DataMissingError as missing:
+        yield LeftOut(f"maps: {missing}")
+        return
+    truth = nearest(plain_distances(X), NEIGHBORS)[0]
+    for face, (peer, pooled) in {"t-SNE": ("openTSNE", _open_tsne), "UMAP": ("umap-learn", _umap)}.items():
+        for fit in (_federated(face, y), pooled):
+            fit(X[:500], 0)  # whatever is compiled when it is first used
+        times, measures = [], []
+        for seed in range(TURNS):
+            maps, spent = zip(*(_spent(fit, X, seed) for fit in (_federated(face, y), pooled)), strict=True)
+            times.append(spent)
+            measures.append([_measures(Z, y, truth) for Z in maps])
+        (ours, theirs), mean = np.median(times, axis=0), np.mean(measures, axis=0)
+        yield Ratio(
+            f"Federated {face} of {COMPARED_ROWS:,} MNIST digits, ten sites of one digit each",
+            f"{peer} on the pooled rows",
+            tuple(b / a for a, b in times),
+            float(ours),
+            float(theirs),
+            f"means of seeds 0 to {TURNS - 1}",
+            {name: (float(mean[0][i]), float(mean[1][i])) for i, name in enumerate(("CA10", "NPA10"))},
+        )
+
+
+def _open_tsne(X: np.ndarray, seed: int) -> np.ndarray:
+    """What its documentation begins with: the defaults, and one thread."""
+    import openTSNE
+
+    return np.asarray(openTSNE.TSNE(n_jobs=1, random_state=seed).fit(X))
+
+
+def _umap(X: np.ndarray, seed: int) -> np.ndarray:
+    """What its documentation begins with: the defaults. With a seed it uses one thread."""
+    import umap
+
+    return umap.UMAP(n_jobs=1, random_state=seed).fit_transform(X)
+
+
+def _federated(face: str, y: np.ndarray) -> Callable[[np.ndarray, int], np.ndarray]:
+    return lambda X, seed: FACES[face](random_state=seed).fit(X, sites=y[: len(X)]).embedding_
+
+
+def _spent(fit: Callable[[np.ndarray, int], np.ndarray], X: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
+    began = time.process_time()
+    return fit(X, seed), time.process_time() - began
+
+
+def _measures(Z: np.ndarray, y: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    found = map_neighbors(Z, NEIGHBORS)
+    return vote_accuracy(found, y), shared_neighbors(found, truth)
+
+
+def _digits(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    mnist = load_mnist()
+    chosen = np.random.default_rng(0).permutation(len(mnist.data))[:rows]
+    return mnist.data[chosen] / np.float32(255), mnist.target[chosen].astype(int)
 
 
 def main() -> dict[str, float]:
-    mnist = load_mnist()
-    chosen = np.random.default_rng(0).permutation(len(mnist.data))[:ROWS]
-    X, y = mnist.data[chosen] / np.float32(255), mnist.target[chosen].astype(int)
+    X, y = _digits(ROWS)
     truth = nearest(plain_distances(X), NEIGHBORS)[0]
     figures: dict[str, float] = {}
     with threadpool_limits(1):
@@ -65,11 +131,6 @@ def _centralised(face: str, X: np.ndarray, mirror: tuple[int, int] = (1, 1)) -> 
 
 
 def _quality(name: str, Z: np.ndarray, y: np.ndarray, truth: np.ndarray, seconds: float) -> dict[str, float]:
-    found = map_neighbors(Z, NEIGHBORS)
-    accuracy, kept = vote_accuracy(found, y), shared_neighbors(found, truth)
+    accuracy, kept = _measures(Z, y, truth)
     print(f"{name:24} CA10 {accuracy:.4f}  NPA10 {kept:.4f}  {seconds:.0f} s")
     return {f"{name}: CA10": accuracy, f"{name}: NPA10": kept}
-
-
-if __name__ == "__main__":
-    main()

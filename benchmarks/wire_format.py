@@ -4,49 +4,47 @@ from __future__ import annotations
 
 import io
 import pickle
-import statistics
-import time
+from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.battery.ratio import Ratio, compared
 from fedspan.wire import decode, encode
 
 
-def npz(message):
+def npz(message: dict[str, np.ndarray]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **message)
     return buffer.getvalue()
 
 
-def un_npz(data):
+def un_npz(data: bytes) -> dict[str, np.ndarray]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return {key: arrays[key] for key in arrays.files}
 
 
-FORMATS = {
-    "fedspan": (encode, decode),
+PEERS = {
     "npz": (npz, un_npz),
-    "pickle": (pickle.dumps, pickle.loads),
+    "pickle, which runs whatever code a message holds": (pickle.dumps, pickle.loads),
 }
 
 
-def main() -> dict[str, float]:
+def compare() -> Iterator[Ratio]:
     rng = np.random.default_rng(0)
-    ratios: dict[str, float] = {}
     for shape in ((20,), (1000, 20), (1000, 1000)):
         message = {"gram": rng.normal(size=shape), "n": np.array(1000)}
-        seconds = {}
-        for name, (there, back) in FORMATS.items():
-            times = []
-            for _ in range(15):
-                start = time.perf_counter()
-                data = there(message)
-                back(data)
-                times.append(time.perf_counter() - start)
-            seconds[name] = statistics.median(times)
-            over = len(data) - sum(array.nbytes for array in message.values())
-            print(f"{shape!s:14} {name:8} {seconds[name] * 1e6:10.1f} us  {over:6} bytes over the raw arrays")
-        ratios[f"npz / fedspan at {shape}"] = seconds["npz"] / seconds["fedspan"]
-    for name, ratio in ratios.items():
-        print(f"{ratio:8.1f}x {name}")
-    return ratios
+        raw = sum(array.nbytes for array in message.values())
+        over = len(encode(message)) - raw
+        yield from compared(
+            f"A message there and back, {' x '.join(map(str, shape))} numbers",
+            lambda message=message: decode(encode(message)),
+            {
+                name: lambda message=message, there=there, back=back: back(there(message))
+                for name, (there, back) in PEERS.items()
+            },
+            turns=5,
+            accuracy={
+                name: f"{len(there(message)) - raw} bytes beside the numbers, ours {over}"
+                for name, (there, _) in PEERS.items()
+            },
+        )

@@ -1,0 +1,1 @@
+"""What runs, keeps, shows and checks the comparisons with peers."""

@@ -1,4 +1,4 @@
-"""Laws that every attack keeps, one battery for all of them."""
+"""Every attack of the package, found by itself, against every law."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attack_examples import ALL, BAD, CALL, EXAMPLES, FLOATING, Example, honest_replies, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedspan import attacks
 from fedspan.federation import AttackedCall
 from fedspan.wire import canonical
+
+from .attack_examples import ALL, BAD, CALL, EXAMPLES, FLOATING, Example, attacks_of, honest_replies, same
+from .discovery import check_exported
 
 every_attack = pytest.mark.parametrize("law", ALL, ids=repr)
 seeds = st.integers(0, 2**32)
@@ -27,11 +29,13 @@ def written(attack: Any, replies: Any, bad: tuple[str, ...] = BAD, seed: int = 0
     return attack(replies, bad, np.random.default_rng(seed), call)
 
 
-def test_every_attack_has_an_example() -> None:
-    assert set(EXAMPLES) == set(attacks.__all__)
+def test_every_attack_is_exported_and_every_example_is_of_its_attack() -> None:
+    found = attacks_of(attacks)
+    assert len(found) >= 12
+    check_exported(found, attacks)
     for name, examples in EXAMPLES.items():
         assert examples
-        assert all(type(law.make()) is getattr(attacks, name) for law in examples)
+        assert all(type(law.make()) is found[name] for law in examples)
 
 
 @every_attack

@@ -230,7 +230,7 @@ def protocols_of(package: ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 def example_of(function: Callable[..., Any]) -> Example:
-    """Return a protocol without settings, with usual ones; its sites have targets and tasks where its file needs them."""
+    """Return a protocol without settings with usual ones; its sites have targets where its file speaks of them."""
     source = inspect.getsource(inspect.getmodule(function) or function)
     sites = task_sites if "site.y" in source or "site.task" in source else spiked_sites
     return Example(function, arguments(function, USUAL, "SETTINGS in tests/laws/protocol_examples.py"), sites)

@@ -18,8 +18,10 @@ from fedspan import attacks
 from fedspan.federation import AttackedCall
 from fedspan.wire import canonical
 
+from . import protocol_laws
 from .attack_examples import ALL, BAD, CALL, EXAMPLES, FLOATING, Example, attacks_of, honest_replies, same
 from .discovery import check_exported
+from .protocol_examples import EXAMPLES as PROTOCOLS
 
 every_attack = pytest.mark.parametrize("law", ALL, ids=repr)
 seeds = st.integers(0, 2**32)
@@ -212,6 +214,13 @@ def test_repr_is_complete_and_equality_is_by_value(law: Example) -> None:
     assert law.make(steps=["s"], keys="k") == law.make(steps=("s",), keys=["k"])
     for field in fields(attack):
         assert f"{field.name}={getattr(attack, field.name)!r}" in repr(attack)
+
+
+@every_attack
+@pytest.mark.parametrize("protocol", ["moments.moments", "fedpg.fedpg", "feddl.feddl", "byz_altgdmin.byz_altgdmin"])
+def test_protocols_of_every_kind_can_be_attacked(law: Example, protocol: str) -> None:
+    """By sums, with state at the sites, with landmarks, with targets; all protocols meet some attacks in their laws."""
+    protocol_laws.check_survives_attack(PROTOCOLS[protocol], law.make())
 
 
 def test_importing_the_package_is_light() -> None:

@@ -7,7 +7,15 @@ import sys
 
 import pytest
 
-from . import aggregator_examples, attack_examples, protocol_examples, test_aggregators, test_attacks
+from . import (
+    aggregator_examples,
+    attack_examples,
+    engine_examples,
+    estimator_examples,
+    protocol_examples,
+    test_aggregators,
+    test_attacks,
+)
 from . import protocol_laws as laws
 from .discovery import NeedsAnExampleError, check_exported
 
@@ -53,6 +61,20 @@ def local_sum(site, rank):
 
 def counting(fed, *, rank):
     return fed.ask(local_sum, rank=rank).stack("total")
+"""
+
+PIGEONS = f"""{HEAD}
+class Pigeons:
+    def send(self, requests, deadline): ...
+    def online(self): ...
+    def close(self): ...
+"""
+SHY_SCALER = f"""{HEAD}
+from fedspan import FedStandardScaler
+
+class ShyScaler(FedStandardScaler):
+    def __init__(self, odd):
+        self.odd = odd
 """
 
 
@@ -102,11 +124,32 @@ def test_a_protocol_is_found_and_its_faults_are(package):
         laws.check_repeatable_by_seed(example)
 
 
+def test_an_engine_is_found_and_must_say_how_it_is_opened(package):
+    words = r"more_ways.added.Pigeons carries calls, .* WAYS of tests/laws/engine_examples.py"
+    with pytest.raises(NeedsAnExampleError, match=words):
+        engine_examples.ways_of(package("more_ways", PIGEONS))
+
+
+def test_an_estimator_is_found_and_must_be_exported_and_made(package):
+    added = package("more_estimators", SHY_SCALER)
+    found = estimator_examples.estimators_of(added)
+    assert list(found) == ["ShyScaler"]
+    with pytest.raises(AssertionError, match="not in __all__"):
+        check_exported(found, added)
+    with pytest.raises(NeedsAnExampleError, match=r"nothing is known of its odd. .*tests/laws/estimator_examples.py"):
+        estimator_examples.make(found["ShyScaler"])
+
+
 @pytest.mark.parametrize(
     ("examples_of", "source", "what", "table"),
     [
         (aggregator_examples.examples_of, FIRST_VALUE.replace("f: int", "odd: int"), "FirstValue", "aggregator"),
-        (attack_examples.examples_of, EVERYBODY_LIES.replace("(KeyAttack):", "(KeyAttack):\n    odd: int"), "E", "attack"),
+        (
+            attack_examples.examples_of,
+            EVERYBODY_LIES.replace("(KeyAttack):", "(KeyAttack):\n    odd: int"),
+            "E",
+            "attack",
+        ),
         (protocol_examples.examples_of, COUNTING.replace("*, rank", "*, odd, rank"), "counting", "protocol"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fedspan.attacks import RandomNoise, SignFlip, WrongShape
 from fedspan.federation.faults import KINDS
 
 from . import protocol_laws as laws
@@ -57,3 +58,9 @@ def test_survives_faults(example, kind, wire):
 @every_protocol
 def test_faults_are_repeatable(example):
     laws.check_faults_are_repeatable(example)
+
+
+@every_protocol
+@pytest.mark.parametrize("attack", [SignFlip(), RandomNoise(1e150), RandomNoise(1e300), WrongShape()], ids=repr)
+def test_survives_attack(example, attack):
+    laws.check_survives_attack(example, attack)

@@ -34,7 +34,7 @@ class Changed(importlib.machinery.SourceFileLoader):
         return compile(self.source, self.path, "exec", dont_inherit=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Finder(importlib.abc.MetaPathFinder):
     """Finds one module, and gives it the changed source."""
 
@@ -54,7 +54,7 @@ class Finder(importlib.abc.MetaPathFinder):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Only:
     """A plugin that runs the named tests alone, in the order of the names."""
 

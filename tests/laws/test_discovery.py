@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import random
 import sys
 
+import numpy as np
 import pytest
 
 from . import (
@@ -13,10 +15,10 @@ from . import (
     engine_examples,
     estimator_examples,
     protocol_examples,
-    test_aggregators,
-    test_attacks,
 )
 from . import protocol_laws as laws
+from . import test_aggregators as rules
+from . import test_attacks as attacks
 from .discovery import NeedsAnExampleError, check_exported
 
 HEAD = "from __future__ import annotations\nfrom dataclasses import dataclass\nimport numpy as np\n"
@@ -103,10 +105,12 @@ def test_an_aggregator_is_found_and_its_faults_are(package):
     first, middle = aggregator_examples.examples_of(added)
     assert repr(first.rule) == "FirstValue(f=1)"
     with pytest.raises(AssertionError):
-        test_aggregators.test_order_makes_no_difference(law=first)
+        rules.test_order_makes_no_difference.hypothesis.inner_test(first, np.arange(9.0), 9, None, random.Random(0))
+    moved = rules.test_bad_values_move_a_resilient_rule_no_further_than_its_bound.hypothesis.inner_test
+    moved(middle, 1, 5, 3, "same")
     with pytest.raises(AssertionError):
-        test_aggregators.test_bad_values_move_a_resilient_rule_no_further_than_its_bound(law=first)
-    test_aggregators.test_bad_values_move_a_resilient_rule_no_further_than_its_bound(law=middle)
+        for seed in range(9):  # until the first one lies
+            moved(first, seed, 5, 3, "same")
     with pytest.raises(AssertionError, match=r"more_rules.added.FirstValue is not in __all__ of more_rules"):
         check_exported(aggregator_examples.rules_of(added), added)
 
@@ -114,7 +118,7 @@ def test_an_aggregator_is_found_and_its_faults_are(package):
 def test_an_attack_is_found_and_its_faults_are(package):
     (law,) = attack_examples.examples_of(package("more_attacks", EVERYBODY_LIES))
     with pytest.raises(AssertionError):
-        test_attacks.test_only_floating_values_of_bad_sites_change(law=law)
+        attacks.test_only_floating_values_of_bad_sites_change.hypothesis.inner_test(law, 0)
 
 
 def test_a_protocol_is_found_and_its_faults_are(package):

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench docs lock clean
+.PHONY: demo test check bench docs audit-tests lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -10,6 +10,7 @@ help:
 	@echo "make test   set up, then linters, types, the import contract and all tests"
 	@echo "make bench  speed, as ratios against a baseline in the same run"
 	@echo "make docs   build the documentation site, leave docs/_build/html/index.html"
+	@echo "make audit-tests  change the code in small ways and count what the tests notice; SAMPLE=all for every way"
 	@echo "make lock   write the lock files anew from pyproject.toml"
 
 # A lock is installed only when it, or what the package declares, has changed.
@@ -26,6 +27,10 @@ help:
 
 .venv/docs.done: .venv/dev.done locks/docs.txt
 	$(BIN)/python -m pip install --quiet -r locks/docs.txt
+	@touch $@
+
+.venv/audit.done: .venv/dev.done locks/audit.txt
+	$(BIN)/python -m pip install --quiet -r locks/audit.txt
 	@touch $@
 
 demo: .venv/core.done
@@ -48,12 +53,19 @@ bench: .venv/dev.done
 docs: .venv/docs.done
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+# Leaves build/mutation/survivors.txt. The same sample for the same seed.
+SAMPLE ?= 400
+SEED ?= 0
+audit-tests: .venv/audit.done
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutation --sample $(SAMPLE) --seed $(SEED)
+
 # locks/pins.in holds back what must not be the newest: this torch has a build for the CPU alone.
 lock: .venv/dev.done
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables -o locks/core.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra deep --extra maps --extra secure --extra privacy --extra gpu --extra nvflare --extra sql --extra dev -c locks/core.txt -c locks/pins.in --allow-unsafe -o locks/dev.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra docs -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/docs.txt pyproject.toml
+	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra audit -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/audit.txt pyproject.toml
 	sed -i 's/+cpu$$//' locks/dev.txt
 
 clean:

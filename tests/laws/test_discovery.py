@@ -109,8 +109,7 @@ def test_an_aggregator_is_found_and_its_faults_are(package):
     moved = rules.test_bad_values_move_a_resilient_rule_no_further_than_its_bound.hypothesis.inner_test
     moved(middle, 1, 5, 3, "same")
     with pytest.raises(AssertionError):
-        for seed in range(9):  # until the first one lies
-            moved(first, seed, 5, 3, "same")
+        [moved(first, seed, 5, 3, "same") for seed in range(9)]  # until the first one lies
     with pytest.raises(AssertionError, match=r"more_rules.added.FirstValue is not in __all__ of more_rules"):
         check_exported(aggregator_examples.rules_of(added), added)
 

@@ -28,6 +28,11 @@ class Mutant:
     end: Position
 
     @property
+    def package(self) -> str:
+        """The folder of ``src/fedspan`` that the file is in."""
+        return self.path.parts[self.path.parts.index("fedspan") + 1]
+
+    @property
     def place(self) -> tuple[str, Position, Position]:
         """What is changed, whatever it is changed into."""
         return str(self.path), self.start, self.end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="keep what an earlier run has learnt of tests and lines")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy, as the tests want it
     for library in LIBRARIES:
         importlib.import_module(library)
 

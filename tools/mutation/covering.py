@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 Lines = dict[str, list[str]]  # by line number
-QUIET = ("-q", "-x", "--no-header", "--no-summary", "--disable-warnings", "-p", "no:cacheprovider", "-p", "no:xdist")
+#: Plain assertions: pytest would load the modules whose doctests are asked from disk to rewrite theirs.
+QUIET = (*("-q", "-x", "--no-header", "--no-summary", "--assert=plain"), *("-p", "no:cacheprovider", "-p", "no:xdist"))
 
 
 @dataclass(frozen=True)

@@ -65,16 +65,16 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 def sample(mutants: Iterable[Mutant], count: int | None, seed: int) -> list[Mutant]:
     """Draw `count` places and one mutant of each; ``None``: all mutants of all places.
 
-    Places and not mutants: a ``+`` has eleven mutants, a ``not`` has one.
+    Places and not mutants: a ``+`` has six mutants, a ``not`` one. A smaller sample is the beginning of a larger one.
     """
     by_place: dict[tuple[str, Position, Position], list[Mutant]] = {}
     for mutant in mutants:
         by_place.setdefault(mutant.place, []).append(mutant)
     if count is None:
         return [mutant for group in by_place.values() for mutant in group]
-    rng = random.Random(seed)
-    places = rng.sample(sorted(by_place), min(count, len(by_place)))
-    return [rng.choice(by_place[place]) for place in places]
+    places = sorted(by_place)
+    random.Random(seed).shuffle(places)
+    return [random.Random(f"{seed} {place}").choice(by_place[place]) for place in places[:count]]
 
 
 def _worthwhile(name: str) -> bool:

@@ -27,6 +27,9 @@ class Mutant:
     start: Position
     end: Position
 
+    def __str__(self) -> str:
+        return f"{self.path}:{self.start[0]}:{self.start[1]} {self.operator.removeprefix('core/')} {self.occurrence}"
+
     @property
     def package(self) -> str:
         """The folder of ``src/fedspan`` that the file is in."""

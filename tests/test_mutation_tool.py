@@ -21,7 +21,7 @@ hanging = source.replace("return given.mixed", "while True: pass\\n        retur
 assert source != changed and source != hanging
 said = [noticed(path, source, test, 1.0), noticed(path, changed, test, 1.0), noticed(path, changed, other, 1.0)]
 said += [noticed(path, source, doctest, 1.0), noticed(path, changed, doctest, 1.0)]
-print(*said, noticed(path, hanging, test, -0.35), noticed(path, "import nothing_of_that_name", test, 1.0))
+print(*said, noticed(path, hanging, test, -0.7), noticed(path, "import nothing_of_that_name", test, 1.0))
 print(forked(lambda: {"a": 1}, 5.0), path.read_text() == source)
 """
 

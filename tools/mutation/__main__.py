@@ -73,7 +73,7 @@ def main() -> None:
     if not (given.again and map_file.exists()):
         asked = [test for package in given.packages for test in TESTS[package]]
         asked += [f"--ignore={path}" for path in IGNORED]
-        map_file.write_text(json.dumps(forked(lambda: covering(asked, files), timeout=3600.0)))
+        map_file.write_text(json.dumps(forked(lambda: covering(asked, files), seconds=3600.0)))
     known = Covering(**json.loads(map_file.read_text()))
     if known.failed or not known.seconds:
         raise SystemExit(f"tests fail without any change, mend that first: {', '.join(known.failed) or 'none ran'}")

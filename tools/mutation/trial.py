@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from types import CodeType
 from typing import Any
 
@@ -21,7 +23,9 @@ import pytest
 
 from tools.mutation.covering import QUIET
 
-SLOWER_THAN_EXPECTED = 20.0  # times: then it hangs
+SLOWER_THAN_EXPECTED = 10.0  # times: then it hangs
+BUSY_MACHINE = 8.0  # seconds on the clock for a second of work, at most
+_FORKING = Lock()  # a child must not inherit the pipe of another: it would keep it open
 
 
 class Changed(importlib.machinery.SourceFileLoader):
@@ -88,20 +92,25 @@ def noticed(path: Path, source: str, tests: Sequence[str], seconds: float) -> st
         assert outcome != pytest.ExitCode.NO_TESTS_COLLECTED
         return outcome != pytest.ExitCode.OK
 
-    answer = forked(ask, timeout=10.0 + SLOWER_THAN_EXPECTED * seconds)
+    answer = forked(ask, seconds=10.0 + SLOWER_THAN_EXPECTED * seconds)
     return {None: "hangs", True: "killed", False: "survived"}[answer]
 
 
-def forked(work: Callable[[], Any], timeout: float) -> Any:
+def forked(work: Callable[[], Any], seconds: float) -> Any:
     """Return what `work` returns, plain values, in a child process without a voice; ``None`` when it takes too long.
 
-    A child that dies without an answer, by a stack that is too deep say, counts as ``True``.
+    The seconds are those of a processor: a busy machine is no endless loop. A child that dies without an answer, by a
+    stack that is too deep say, counts as ``True``.
     """
-    reading, writing = os.pipe()
-    child = os.fork()
+    with _FORKING:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child:
+            os.close(writing)
     if child == 0:
         try:
             os.setpgid(0, 0)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
             silence = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silence, stream)
@@ -110,8 +119,7 @@ def forked(work: Callable[[], Any], timeout: float) -> Any:
                 answer = answer[os.write(writing, answer) :]
         finally:
             os._exit(0)
-    os.close(writing)
-    data, deadline = b"", time.monotonic() + timeout
+    data, deadline = b"", time.monotonic() + BUSY_MACHINE * seconds
     os.set_blocking(reading, False)
     try:
         while time.monotonic() < deadline:
@@ -121,9 +129,14 @@ def forked(work: Callable[[], Any], timeout: float) -> Any:
                 time.sleep(0.01)
                 continue
             if not part:
-                return json.loads(data) if data else True
+                break
             data += part
-        return None
+        else:
+            return None
+        if data:
+            return json.loads(data)
+        ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        return None if ended is not None and ended.si_status in (signal.SIGXCPU, signal.SIGKILL) else True
     finally:
         os.close(reading)
         with suppress(ProcessLookupError):

@@ -19,7 +19,13 @@ from tools.mutation.trial import forked, noticed
 TESTS = {
     "linalg": ("tests/linalg", "src/fedspan/linalg"),
     "aggregation": ("tests/aggregation", "tests/laws/test_aggregators.py", "src/fedspan/aggregation"),
-    "federation": ("tests/federation", "tests/secure", "tests/engines/test_threads.py", "src/fedspan/federation"),
+    "federation": (
+        "tests/federation",
+        "tests/secure",
+        "tests/engines/test_threads.py",
+        "tests/privacy/test_site_ledger.py",
+        "src/fedspan/federation",
+    ),
 }
 #: Not these, which import all protocols, or take long.
 IGNORED = ("tests/secure/test_protocols.py", "tests/secure/test_secure_real.py", "tests/secure/test_resume.py")
@@ -101,7 +107,10 @@ def write(folder: Path, verdicts: dict[Mutant, str]) -> None:
         if total := counts.total():
             killed = counts["killed"] + counts["hangs"]
             rest = f"{counts['survived']} survived, {counts['no test']} are run by no test"
-            lines.append(f"{package:12} {killed} of {total} noticed ({100 * killed / total:.1f} %), {rest}")
+            share = (
+                f"{killed} of {total} noticed ({100 * killed / total:.1f} %), {counts['hangs']} by the time they take"
+            )
+            lines.append(f"{package:12} {share}; {rest}")
     (folder / "score.txt").write_text("\n".join(lines) + "\n")
     left = [m for m, verdict in verdicts.items() if verdict in ("survived", "no test")]
     left.sort(key=lambda mutant: mutant.place)

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench bench-check docs lock clean
+.PHONY: demo test check bench bench-check docs audit-tests lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo "make bench  times against peers in the same run, in some ten minutes; leaves docs/benchmarks.md"
 	@echo "            ('make bench-check' compares with the stored ratios; 'python -m benchmarks --help' lists all)"
 	@echo "make docs   build the documentation site, leave docs/_build/html/index.html"
+	@echo "make audit-tests  change the code in small ways and count what the tests notice; SAMPLE=all for every way"
 	@echo "make lock   write the lock files anew from pyproject.toml"
 
 # A lock is installed only when it, or what the package declares, has changed.
@@ -27,6 +28,10 @@ help:
 
 .venv/docs.done: .venv/dev.done locks/docs.txt
 	$(BIN)/python -m pip install --quiet -r locks/docs.txt
+	@touch $@
+
+.venv/audit.done: .venv/dev.done locks/audit.txt
+	$(BIN)/python -m pip install --quiet -r locks/audit.txt
 	@touch $@
 
 demo: .venv/core.done
@@ -57,6 +62,12 @@ bench-check: .venv/bench.done
 docs: .venv/docs.done
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+# Leaves build/mutation/survivors.txt. The same sample for the same seed.
+SAMPLE ?= 400
+SEED ?= 0
+audit-tests: .venv/audit.done
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutation --sample $(SAMPLE) --seed $(SEED)
+
 # locks/pins.in holds back what must not be the newest: this torch has a build for the CPU alone.
 lock: .venv/dev.done
 	$(BIN)/python -m pip install --quiet pip-tools
@@ -64,6 +75,7 @@ lock: .venv/dev.done
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra deep --extra maps --extra secure --extra privacy --extra gpu --extra nvflare --extra sql --extra dev -c locks/core.txt -c locks/pins.in --allow-unsafe -o locks/dev.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra docs -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/docs.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra bench -c locks/dev.txt -c locks/docs.txt -c locks/pins.in --unsafe-package torchvision --unsafe-package seaborn -o locks/bench.txt pyproject.toml
+	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra audit -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/audit.txt pyproject.toml
 	sed -i 's/+cpu$$//' locks/dev.txt locks/bench.txt
 
 clean:

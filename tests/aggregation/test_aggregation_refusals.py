@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rule_examples import ALL, Example
+from tests.laws.aggregator_examples import ALL, Example
 
 from fedspan.aggregation import (
     ClipNorm,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attack_examples import ALL, Example, same
+from tests.laws.attack_examples import ALL, Example, same
 
 from fedspan.attacks import Mimic, NonFinite, Ones, Redrawn, SignFlip, WrongShape
 from fedspan.engines.local import LocalFederation

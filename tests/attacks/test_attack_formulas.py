@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attack_examples import CALL, honest_replies
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.laws.attack_examples import CALL, honest_replies
 
 from fedspan.attacks import (
     ALittleIsEnough,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -11,26 +9,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedspan as fs
-from fedspan import estimators
 from fedspan.errors import InputError
-from fedspan.estimators.base import FedEstimator
+from tests.laws.estimator_examples import CLASSES, Y, assert_same_fit, make, table
 
-CLASSES = [
-    kind
-    for kind in (getattr(estimators, name) for name in estimators.__all__)
-    if inspect.isclass(kind) and issubclass(kind, FedEstimator)
-]
-#: What makes an estimator quick and well-posed on the small tables of these tests.
-PARAMETERS: dict[str, dict] = {
-    "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
-    "FedBiGANDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
-    "FedKMeans": {"n_clusters": 3, "post_labels": True},  # the same results per row, of a table or a federation
-    "FedLandmarks": {"n_landmarks": 10, "rounds": 5, "n_frequencies": 16},
-    "FedMixedRegressor": {"n_clusters": 1, "update": "exact"},
-    "FedSpectralClustering": {"n_clusters": 3, "n_landmarks": 10, "rounds": 5},
-    "FedTSNE": {"n_landmarks": 10, "rounds": 5, "early_exaggeration_iter": 10, "n_iter": 10, "perplexity": 5.0},
-    "FedUMAP": {"n_landmarks": 10, "rounds": 5, "n_epochs": 10, "n_neighbors": 5},
-}
 #: Checks of scikit-learn's that an estimator cannot pass, with the reason.
 SCORE_IS_A_PARAMETER = "score is the name of a parameter, and these checks call a method of that name"
 FIT_LAYS_OUT = "fit lays rows out, and transform places them by their neighbours: that is not the same"
@@ -54,18 +35,6 @@ EXPECTED_TO_FAIL: dict[str, dict[str, str]] = {
 }
 
 
-def make(kind, **more):
-    return kind(**{**PARAMETERS.get(kind.__name__, {}), **more})
-
-
-def table(seed=0, n=60, d=5):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + 3.0, np.arange(n) % 4
-
-
-Y = np.random.default_rng(1).normal(size=60)  # targets of the rows of `table`, for whoever learns from targets
-
-
 @parametrize_with_checks(
     [make(kind) for kind in CLASSES],
     expected_failed_checks=lambda estimator: EXPECTED_TO_FAIL.get(type(estimator).__name__, {}),
@@ -75,20 +44,6 @@ def test_scikit_learn_checks(estimator, check):
 
 
 every_estimator = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-
-
-def fitted(estimator):
-    """Return what fitting set, but for the record, which holds times."""
-    return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name != "run_"}
-
-
-def assert_same_fit(a, b, order=None):
-    """Compare what fitting set; results per row are those of `a` in another `order`."""
-    assert fitted(a).keys() == fitted(b).keys()
-    for name, value in fitted(a).items():
-        if order is not None and hasattr(a, "row_sites_") and np.shape(value)[:1] == (len(order),):
-            value = value[order]
-        np.testing.assert_array_equal(value, fitted(b)[name], err_msg=name)
 
 
 @every_estimator

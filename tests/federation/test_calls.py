@@ -192,6 +192,7 @@ def test_replies_with_one_entry_per_row_may_have_any_length(fed):
 def test_sample_draws_from_the_run_and_keeps_at_least_one(fed):
     assert len(fed.sample(1e-9).sites) == 1
     assert len(fed.sample(0.5).sites) == 4
+    assert fed.sample(1.0).sites == fed.sites
     drawn = {fed.sample(0.3).sites for _ in range(50)}
     assert len(drawn) > 10
     for fraction in (0.0, 1.5, -1):

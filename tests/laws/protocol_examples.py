@@ -1,10 +1,14 @@
-"""One example for every protocol of the package. A protocol without one is a failing test."""
+"""An example of every protocol of the package.
+
+One without an entry in `SETTINGS` is found and run all the same, where its parameters are called what they usually are.
+"""
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +24,7 @@ from fedspan.protocols.private_map import Layout
 from fedspan.protocols.refinement import Belief
 from fedspan.protocols.subspace_iteration import local_product
 
+from .discovery import arguments, modules_of
 from .protocol_laws import Example
 
 
@@ -197,20 +202,52 @@ SITES |= {
 SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
 
 
-def discovered():
+#: For the parameters of protocols that have no settings.
+USUAL = {
+    "aggregator": GeometricMedian(),
+    "intercept": True,
+    "iterations": 4,
+    "level": 0.9,
+    "max_rounds": 4,
+    "n_clusters": 2,
+    "n_columns": 8,
+    "n_landmarks": 6,
+    "rank": 3,
+    "rounds": 3,
+    "U": U,
+}
+
+
+def protocols_of(package: ModuleType) -> dict[str, Callable[..., Any]]:
     """Return every public protocol by its short name: functions of the package that take a federation first."""
     found = {}
-    for module in pkgutil.iter_modules(protocols.__path__):
-        loaded = importlib.import_module(f"{protocols.__name__}.{module.name}")
-        for name, function in inspect.getmembers(loaded, inspect.isfunction):
+    for module in modules_of(package):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
             first = next(iter(inspect.signature(function).parameters), None)
-            if function.__module__ == loaded.__name__ and first == "fed" and not name.startswith("_"):
-                found[f"{module.name}.{name}"] = function
+            if function.__module__ == module.__name__ and first == "fed" and not name.startswith("_"):
+                found[f"{module.__name__.removeprefix(package.__name__ + '.')}.{name}"] = function
     return found
 
 
-EXAMPLES = {
-    name: Example(function, SETTINGS[name], SITES.get(name, spiked_sites))
-    for name, function in discovered().items()
-    if name in SETTINGS
-}
+def example_of(function: Callable[..., Any]) -> Example:
+    """Return a protocol without settings with usual ones; its sites have targets where its file speaks of them."""
+    source = inspect.getsource(inspect.getmodule(function) or function)
+    sites = task_sites if "site.y" in source or "site.task" in source else spiked_sites
+    return Example(function, arguments(function, USUAL, "SETTINGS in tests/laws/protocol_examples.py"), sites)
+
+
+def examples_of(package: ModuleType) -> dict[str, Example]:
+    return {
+        name: Example(function, SETTINGS[name], SITES.get(name, spiked_sites))
+        if name in SETTINGS
+        else example_of(function)
+        for name, function in protocols_of(package).items()
+    }
+
+
+def discovered() -> dict[str, Callable[..., Any]]:
+    """Return the protocols of the package."""
+    return protocols_of(protocols)
+
+
+EXAMPLES = examples_of(protocols)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.errors import JournalError, QuorumError
+from fedspan.errors import FedspanError, JournalError, QuorumError
 from fedspan.federation.faults import KINDS
 from fedspan.wire import canonical, encode
 
@@ -101,6 +101,14 @@ def check_survives_faults(example: Example, kind: str, wire: bool) -> None:
         assert run.record.calls[-1].failed
         assert run.record.stopped.startswith("failed: QuorumError")
     assert all(why for _, _, why in run.record.failures)
+
+
+def check_survives_attack(example: Example, attack: Any) -> None:
+    """With two liars of nine a run ends with a result, or stops with an error of ours, which is a sentence."""
+    fed = fs.LocalFederation(example.sites(), seed=1)
+    with suppress(FedspanError), fed.corrupt(attack, sites=fed.sites[1:8:5]).begin("attacked") as run:
+        as_bytes(example.protocol(run, **example.settings))
+    assert run.record.stopped
 
 
 def check_faults_are_repeatable(example: Example) -> None:

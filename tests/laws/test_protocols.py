@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from fedspan.attacks import RandomNoise, SignFlip, WrongShape
 from fedspan.federation.faults import KINDS
 
 from . import protocol_laws as laws
-from .protocol_examples import EXAMPLES, SETTINGS, discovered
+from .protocol_examples import EXAMPLES, SETTINGS
 
 every_protocol = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 
 
-def test_every_protocol_has_an_example():
-    assert set(discovered()) == set(SETTINGS)
+def test_every_example_is_of_a_protocol():
+    assert set(SETTINGS) <= set(EXAMPLES)
+    assert len(EXAMPLES) > 60
 
 
 @every_protocol
@@ -56,3 +58,9 @@ def test_survives_faults(example, kind, wire):
 @every_protocol
 def test_faults_are_repeatable(example):
     laws.check_faults_are_repeatable(example)
+
+
+@every_protocol
+@pytest.mark.parametrize("attack", [SignFlip(), RandomNoise(1e150), RandomNoise(1e300), WrongShape()], ids=repr)
+def test_survives_attack(example, attack):
+    laws.check_survives_attack(example, attack)

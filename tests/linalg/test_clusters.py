@@ -55,6 +55,13 @@ def test_k_medoids_are_at_most_a_little_worse_than_the_best(seed, k):
     assert losses[:, chosen].min(axis=1).sum() <= 1.15 * best
 
 
+def test_k_medoids_change_a_first_choice_that_was_wrong():
+    """The middle one is the best alone, and wrong as one of two."""
+    points = np.array([-3.0, -2.9, 0.0, 2.9, 3.0])
+    chosen = k_medoids(np.abs(points[:, None] - points), 2)
+    assert points[chosen].tolist() in ([-2.9, 2.9], [-2.9, 3.0], [-3.0, 2.9])
+
+
 def test_k_medoids_weights_and_refusal():
     losses = np.array([[0.0, 1.0], [1.0, 0.0]])
     assert k_medoids(losses, 1, np.array([1.0, 3.0])) == [1]

@@ -104,6 +104,12 @@ def test_a_stacked_round_is_the_loop_over_sites(weights):
     np.testing.assert_allclose(stack.refined(models, stack.descent(rate, steps), weights), expected, atol=1e-12)
 
 
+def test_the_largest_eigenvalue_is_that_of_the_steepest_site():
+    stack, _ = mixture(3, [4, 9, 2, 7])
+    grams = [stack.X[stack.rows(i)].T @ stack.X[stack.rows(i)] / n for i, n in enumerate(stack.sizes)]
+    assert stack.largest_eigenvalue() == pytest.approx(max(np.linalg.eigvalsh(gram)[-1] for gram in grams))
+
+
 def test_a_model_without_sites_stays():
     stack, models = mixture(1, [5, 5, 5])
     far = np.vstack([models, 1e3 * np.ones((1, models.shape[1]))])

@@ -20,6 +20,20 @@ def test_weights_have_the_entropy_asked_for(seed, perplexity, scale):
     np.testing.assert_allclose(np.exp(entropy), perplexity, rtol=1e-6)
 
 
+def test_weights_fall_with_the_square_of_the_distance():
+    weights = perplexity_weights(np.array([[1.0, 2.0, 3.0, 5.0]]), 2.5)[0]
+    falls = np.diff(np.log(weights))
+    np.testing.assert_allclose(falls / falls[0], np.array([3.0, 5.0, 16.0]) / 3.0)
+
+
+def test_a_row_is_placed_whatever_rows_are_placed_with_it():
+    embedding = np.array([[0.0, 0.0], [2.0, 0.0], [9.0, 1.0]])
+    indices, distances = np.tile([0, 1, 2], (4, 1)), np.array([[1.0, 1.5, 4.0]] * 4) * np.arange(1, 5)[:, None]
+    together = placed(embedding, indices, distances, 2.0)
+    for i in range(4):
+        np.testing.assert_allclose(placed(embedding, indices[i : i + 1], distances[i : i + 1], 2.0), together[[i]])
+
+
 def test_equal_distances_count_alike():
     np.testing.assert_allclose(perplexity_weights(np.full((2, 4), 3.0), 2.0), 0.25)
 

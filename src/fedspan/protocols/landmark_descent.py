@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.linalg.gaussian_kernel import kernel_pull
+from fedspan.protocols.absurd_numbers import ABSURD
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -53,6 +54,7 @@ def kept_within(Y: Matrix, radius: float) -> Matrix:
     """
     if radius == np.inf:
         return Y
+    Y = np.clip(Y, -ABSURD, ABSURD)  # no square overflows
     norms = np.linalg.norm(Y, axis=1, keepdims=True)
     return np.asarray(Y * np.minimum(1.0, radius / np.maximum(norms, np.finfo(float).tiny)))
 

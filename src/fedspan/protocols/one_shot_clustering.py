@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import k_means
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.fedx import fedx
 from fedspan.protocols.refinement import Matrix
 from fedspan.protocols.regression_rows import rows_of
@@ -39,7 +40,9 @@ def one_shot_clustering(
     replies = fed.ask(local_fit)
     if len(replies) < n_clusters:
         raise InputError(f"only {len(replies)} sites answered, and n_clusters={n_clusters} needs as many at least")
-    found = k_means(replies.stack("model"), n_clusters, fed.rng, starts=5)
+    own = replies.stack("model")
+    refuse_absurd(own)
+    found = k_means(own, n_clusters, fed.rng, starts=5)
     names, models = np.array(list(replies)), found.centres.copy()
     for j in range(n_clusters):
         if (found.labels == j).any():

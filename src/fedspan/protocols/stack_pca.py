@@ -13,6 +13,7 @@ from scipy.linalg import qr, svd
 
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import with_fixed_signs
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.blocks import blocks, n_columns
 from fedspan.protocols.principal_axes import PrincipalAxes
 
@@ -37,6 +38,7 @@ def stack_pca(fed: Federation, *, rank: int) -> PrincipalAxes:
     """Return the `rank` leading principal axes of the stacked local axes. Centre the rows first."""
     replies = fed.ask(local_axes, rank=rank)
     stacked = replies.stack("axes")
+    refuse_absurd(stacked, replies.stack("trace"))
     _, sizes, axes = svd(stacked.reshape(-1, stacked.shape[2]), full_matrices=False)
     total, n = float(replies.stack("trace").sum()), int(replies.stack("n").sum())
     return PrincipalAxes(with_fixed_signs(axes[:rank].T).T, sizes[:rank] ** 2, total, n)

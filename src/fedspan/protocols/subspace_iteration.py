@@ -15,6 +15,7 @@ from scipy.linalg import eigh, qr
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import with_fixed_signs
+from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.blocks import blocks
 from fedspan.protocols.principal_axes import PrincipalAxes
 from fedspan.protocols.replies_per_row import aggregated
@@ -70,6 +71,7 @@ def _product(
     """Return ``S V``, the trace of S and the number of rows, over all sites, and their weights."""
     if aggregator is None:
         total = fed.sum(local_product, V=V)
+        refuse_absurd(total["product"], total["trace"])
         return total["product"], total["trace"], total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
     replies = fed.ask(local_product, V=V)
     (product, trace), n = aggregated(replies, ("product", "trace"), aggregator)

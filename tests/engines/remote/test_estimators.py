@@ -1,4 +1,4 @@
-"""Estimators are fitted on a real federation as on an embedded one."""
+"""Solvers that are no default are fitted on a real federation as on an embedded one, as every estimator is."""
 
 from __future__ import annotations
 
@@ -21,13 +21,8 @@ def sites():
 
 
 ESTIMATORS = {
-    "pca": (lambda: fs.FedPCA(2), "components_"),
     "fedpg": (lambda: fs.FedPCA(2, solver="fedpg", max_rounds=5), "components_"),
-    "detector": (lambda: fs.FedPCADetector(2), "offset_"),
     "k-means": (lambda: fs.FedKMeans(2), "cluster_centers_"),
-    "landmarks": (lambda: fs.FedLandmarks(5, rounds=3), "landmarks_"),
-    "t-SNE": (lambda: fs.FedTSNE(n_landmarks=6, rounds=3), "embedding_"),
-    "spectral": (lambda: fs.FedSpectralClustering(2, n_landmarks=6, rounds=3), "labels_"),
     "mixture": (lambda: fs.FedMixedRegressor(2, start="random", max_rounds=5), "coef_"),
 }
 

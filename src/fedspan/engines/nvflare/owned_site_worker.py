@@ -9,7 +9,6 @@ from fedspan.engines.owner import OwnedSite
 from fedspan.engines.remote.envelope import Opened
 from fedspan.engines.remote.identity import Authority, Identity
 from fedspan.engines.remote.worker import SiteWorker
-from fedspan.errors import PolicyError
 from fedspan.wire import Message
 
 #: Who may run steps, by the role in the certificate.
@@ -18,23 +17,20 @@ CLOSED = "this site is closed until its data and its owner's file can be read ag
 
 
 class OwnedSiteWorker(SiteWorker):
-    """Answers for one `OwnedSite`.
-
-    Attributes
-    ----------
-    closed : bool
-        Refuse everything, with a sentence that says no more than that: what is wrong is the owner's to know.
-    """
+    """Answers for one `OwnedSite`, while it is open."""
 
     def __init__(self, owned: OwnedSite, folder: Path, identity: Identity, authority: Authority) -> None:
         super().__init__(owned.site, folder, identity, authority, owned.guard, roles=ROLES)
         self.owned = owned
-        self.closed = False
 
-    def _check_sender(self, opened: Opened) -> None:
-        super()._check_sender(opened)
-        if self.closed:
-            raise PolicyError(CLOSED)
+    @property
+    def closed(self) -> bool:
+        """Whether everything is refused, with a sentence that says no more: what is wrong is the owner's to know."""
+        return bool(self.door.closed)
+
+    def close_the_door(self) -> None:
+        """Answer nothing from now on."""
+        self.door.closed = CLOSED
 
     def _hello(self, opened: Opened) -> tuple[Message, dict[str, bytes]]:
         told, parts = super()._hello(opened)

@@ -99,7 +99,8 @@ class OwnedWorker:
             owned = self._read() if all_of_it else self.owned
             changed = all_of_it or owned.refresh()
         except (FedspanError, OSError) as error:
-            self._worker.closed, self._next_try = True, time.monotonic() + PAUSE
+            self._worker.close_the_door()
+            self._next_try = time.monotonic() + PAUSE
             if not was_closed or seen != self._seen:
                 self._tell(f"closed, nothing is answered: {error}")
             self._seen = seen

@@ -36,6 +36,11 @@ class Door:
         Who may run steps, by the role in the certificate.
     any_version : bool
         Let in also what comes from another version of fedspan.
+
+    Attributes
+    ----------
+    closed : str
+        Why nobody is let in at present, in a sentence that everybody may hear; empty while the door is open.
     """
 
     def __init__(self, site: str, guard: Guard, roles: Iterable[str], any_version: bool) -> None:
@@ -43,6 +48,7 @@ class Door:
         self._guard = guard
         self._roles = frozenset(roles)
         self._any_version = any_version
+        self.closed = ""
 
     def check_sender(self, who: Who, head: Head) -> None:
         """Refuse what is not from a user of the federation to this site, in this version."""
@@ -53,6 +59,8 @@ class Door:
         mine = fedspan_version()
         if head.version != mine and not self._any_version and head.kind != "hello":
             raise PolicyError(f"this site runs fedspan {mine}, and the request comes from fedspan {head.version}")
+        if self.closed:
+            raise PolicyError(self.closed)
 
     def welcome(self, ask: Ask, what: str) -> None:
         """Refuse whoever may not ask this site anything, by role or by its owner's rules."""

@@ -83,7 +83,7 @@ class SiteWorker:
         self.authority = authority
         self.guard: Guard = NoRules() if guard is None else guard
         self.max_bytes = max_bytes
-        self._door = Door(site.name, self.guard, roles, any_version)
+        self.door = Door(site.name, self.guard, roles, any_version)
         self.steps = install_steps(steps)
         self.store = SiteStore(Path(folder))
         self.host = SiteHost(site, records=self.store)
@@ -99,17 +99,17 @@ class SiteWorker:
         try:
             opened = open_sealed(request, self.authority, "request", self.site.name, self.max_bytes)
         except Exception as error:
-            told = self._door.refused(Asked(NOBODY), error)
+            told = self.door.refused(Asked(NOBODY), error)
             return self._response(head_digest(request, self.max_bytes), {}, told)
         asked = Asked(ask_of_nonsense(opened.head, opened.who))
         try:
             head = read_head(opened.head)
             asked.ask = ask_of_head(head, opened.who)
-            self._door.check_sender(opened.who, head)
+            self.door.check_sender(opened.who, head)
             kinds = {"call": self._call, "hello": self._greeting, "introduce": self._introduce, "end": self._end}
             told, parts = kinds[head.kind](opened, head, asked)
         except Exception as error:
-            told, parts = self._door.refused(asked, error), {}
+            told, parts = self.door.refused(asked, error), {}
         return self._response(opened.digest, opened.head, told, parts)
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class SiteWorker:
     # The kinds of requests.
 
     def _call(self, opened: Opened, head: Head, asked: Asked) -> Answer:
-        self._door.welcome(asked.ask, "run anything")
+        self.door.welcome(asked.ask, "run anything")
         with self._alone(head, f"call {head.number}"):
             file = self._checked_run(opened.who, head)
             call = site_call(opened, head, self.site.name)
@@ -158,9 +158,9 @@ class SiteWorker:
     def _greeting(self, opened: Opened, head: Head, asked: Asked) -> Answer:
         """Say what this site is; to those who may not ask it anything, that it is there, and its version."""
         try:
-            self._door.welcome(asked.ask, "ask anything")
+            self.door.welcome(asked.ask, "ask anything")
         except PolicyError as error:
-            self._door.refused(asked, error)
+            self.door.refused(asked, error)
             stranger = {"version": fedspan_version(), "stranger": str(error)}
             return {"kind": "about"}, {"about": json.dumps(stranger).encode()}
         told, parts = self._hello(opened)
@@ -180,7 +180,7 @@ class SiteWorker:
 
     def _introduce(self, opened: Opened, head: Head, asked: Asked) -> Answer:
         """Learn the keys of the other sites, for the secure sums of a run, and answer it by such sums only."""
-        self._door.welcome(asked.ask, "introduce anybody")
+        self.door.welcome(asked.ask, "introduce anybody")
         with self._alone(head, "an introduction"):
             file = self._checked_run(opened.who, head)
             if head.least < max(2, file.least):
@@ -191,7 +191,7 @@ class SiteWorker:
             return self._done(asked.ask)
 
     def _end(self, opened: Opened, head: Head, asked: Asked) -> Answer:
-        self._door.welcome(asked.ask, "end a run")
+        self.door.welcome(asked.ask, "end a run")
         with self._alone(head, "the end of a run"):
             self._checked_run(opened.who, head, over=True).end()
             self.host.forget(head.run)

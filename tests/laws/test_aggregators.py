@@ -1,4 +1,4 @@
-"""Laws that every aggregation rule keeps, one battery for all of them."""
+"""Every aggregation rule of the package, found by itself, against every law."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from rule_examples import ALL, EXAMPLES, RULES, Example
 
 from fedspan import aggregation
 from fedspan.errors import InputError
+
+from .aggregator_examples import ALL, EXAMPLES, Example, rules_of
+from .discovery import check_exported
 
 
 def rules(having: Callable[[Example], bool]) -> pytest.MarkDecorator:
@@ -57,11 +59,13 @@ def close_trust(law: Example, values: np.ndarray, a: np.ndarray, b: np.ndarray) 
         close(a, b, 1000)
 
 
-def test_every_rule_has_an_example() -> None:
-    assert set(EXAMPLES) == set(RULES)
+def test_every_rule_is_exported_and_every_example_is_of_its_rule() -> None:
+    found = rules_of(aggregation)
+    assert len(found) >= 9
+    check_exported(found, aggregation)
     for name, examples in EXAMPLES.items():
         assert examples
-        assert all(type(law.rule) is getattr(aggregation, name) for law in examples)
+        assert all(type(law.rule) is found[name] for law in examples)
 
 
 @every_rule
@@ -275,6 +279,18 @@ def test_bad_values_move_a_resilient_rule_no_further_than_its_bound(
     where = rng.choice(count, bad, replace=False)
     values[where] = 1e8 * away / np.linalg.norm(away, axis=1)[:, None]
     assert np.linalg.norm(law.rule(values).value) <= law.bound(count, bad, d) * (1 + 1e-9)
+
+
+@every_rule
+@quick
+@given(st.integers(0, 2**32), st.sampled_from([1e308, 1e300, 1e-300, 5e-324]), st.booleans())
+def test_extreme_values_give_a_result_that_is_finite(law: Example, seed: int, size: float, all_of_them: bool) -> None:
+    values = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], size=(9, 4)) * 0.75
+    values[slice(None) if all_of_them else [2, 5]] *= size
+    result = law.rule(values)
+    assert np.isfinite(result.value).all()
+    assert np.isfinite(result.weights).all()
+    assert np.abs(result.value).max() <= np.abs(values).max()
 
 
 @rules(lambda law: law.tolerates(9) == 0 and law.scales)

@@ -1,13 +1,19 @@
-"""An example of every attack: whoever adds an attack adds a line here, and the battery tests it."""
+"""An example of every attack.
+
+An attack without an entry in `EXAMPLES` is made by itself and must keep all laws; one that sends wrong shapes or what
+is not finite on purpose gets a line here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from fedspan import attacks
 from fedspan.attacks import (
     ALittleIsEnough,
     Alternating,
@@ -23,6 +29,8 @@ from fedspan.attacks import (
     WrongShape,
 )
 from fedspan.federation import AttackedCall
+
+from .discovery import arguments, is_called_with, public_classes
 
 CALL = AttackedCall("package.module.local_basis", 3)
 BAD = ("b", "d")
@@ -58,7 +66,24 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
 }
 
-ALL = [example for examples in EXAMPLES.values() for example in examples]
+#: For the parameters of attacks that have no example.
+USUAL = {"attack": SignFlip(), "count": 1, "eps": 0.5, "factor": 10.0, "scale": 7.0, "z": 1.5}
+
+
+def attacks_of(package: ModuleType) -> dict[str, type]:
+    return public_classes(package, is_called_with("replies", "bad", "rng", "call"))
+
+
+def example_of(kind: type) -> Example:
+    given = arguments(kind, USUAL, "EXAMPLES in tests/laws/attack_examples.py")
+    return Example(lambda **more: kind(**given, **more))
+
+
+def examples_of(package: ModuleType) -> list[Example]:
+    return [law for name, kind in attacks_of(package).items() for law in EXAMPLES.get(name) or [example_of(kind)]]
+
+
+ALL = examples_of(attacks)
 
 
 def honest_replies(seed: int = 0) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Laws that every attack keeps, one battery for all of them."""
+"""Every attack of the package, found by itself, against every law."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attack_examples import ALL, BAD, CALL, EXAMPLES, FLOATING, Example, honest_replies, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedspan import attacks
 from fedspan.federation import AttackedCall
 from fedspan.wire import canonical
+
+from . import protocol_laws
+from .attack_examples import ALL, BAD, CALL, EXAMPLES, FLOATING, Example, attacks_of, honest_replies, same
+from .discovery import check_exported
+from .protocol_examples import EXAMPLES as PROTOCOLS
 
 every_attack = pytest.mark.parametrize("law", ALL, ids=repr)
 seeds = st.integers(0, 2**32)
@@ -27,11 +31,13 @@ def written(attack: Any, replies: Any, bad: tuple[str, ...] = BAD, seed: int = 0
     return attack(replies, bad, np.random.default_rng(seed), call)
 
 
-def test_every_attack_has_an_example() -> None:
-    assert set(EXAMPLES) == set(attacks.__all__)
+def test_every_attack_is_exported_and_every_example_is_of_its_attack() -> None:
+    found = attacks_of(attacks)
+    assert len(found) >= 12
+    check_exported(found, attacks)
     for name, examples in EXAMPLES.items():
         assert examples
-        assert all(type(law.make()) is getattr(attacks, name) for law in examples)
+        assert all(type(law.make()) is found[name] for law in examples)
 
 
 @every_attack
@@ -208,6 +214,13 @@ def test_repr_is_complete_and_equality_is_by_value(law: Example) -> None:
     assert law.make(steps=["s"], keys="k") == law.make(steps=("s",), keys=["k"])
     for field in fields(attack):
         assert f"{field.name}={getattr(attack, field.name)!r}" in repr(attack)
+
+
+@every_attack
+@pytest.mark.parametrize("protocol", ["moments.moments", "fedpg.fedpg", "feddl.feddl", "byz_altgdmin.byz_altgdmin"])
+def test_protocols_of_every_kind_can_be_attacked(law: Example, protocol: str) -> None:
+    """By sums, with state at the sites, with landmarks, with targets; all protocols meet some attacks in their laws."""
+    protocol_laws.check_survives_attack(PROTOCOLS[protocol], law.make())
 
 
 def test_importing_the_package_is_light() -> None:

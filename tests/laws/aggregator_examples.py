@@ -1,10 +1,17 @@
-"""An example of every aggregation rule and the laws that hold for it: whoever adds a rule adds a line here."""
+"""An example of every aggregation rule and the laws that hold for it.
+
+A rule without an entry in `EXAMPLES` is made by itself and must keep all laws; whoever adds one that claims more, or
+cannot keep one of them, adds a line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
+from types import ModuleType
+
+import numpy as np
 
 from fedspan import aggregation
 from fedspan.aggregation import (
@@ -19,8 +26,9 @@ from fedspan.aggregation import (
     SpectralFilter,
     TrimmedMean,
 )
+from fedspan.errors import InputError
 
-RULES = [name for name in aggregation.__all__ if name not in ("Aggregate", "Aggregator")]
+from .discovery import arguments, is_called_with, public_classes
 
 
 @dataclass(frozen=True)
@@ -107,4 +115,32 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
 }
 
-ALL = [example for name in RULES for example in EXAMPLES.get(name, [])]
+#: For the parameters of rules that have no example.
+USUAL = {"f": 1, "m": 2, "groups": 3, "aggregator": GeometricMedian()}
+
+
+def rules_of(package: ModuleType) -> dict[str, type]:
+    return public_classes(package, is_called_with("values", "weights"))
+
+
+def example_of(kind: type) -> Example:
+    """Return a rule without an example as one that keeps all laws and, unless it believes counts, survives a liar."""
+    rule: Aggregator = kind(**arguments(kind, USUAL, "EXAMPLES in tests/laws/aggregator_examples.py"))
+    resilient = not getattr(rule, "believes_reported_weights", False)
+    least = next(count for count in range(1, 10) if takes(rule, count))
+    return Example(rule, least, tolerates=lambda L: int(resilient), bound=lambda L, b, d: 10.0 * sqrt(d))
+
+
+def takes(rule: Aggregator, count: int) -> bool:
+    try:
+        rule(np.arange(float(count)))
+    except InputError:
+        return False
+    return True
+
+
+def examples_of(package: ModuleType) -> list[Example]:
+    return [law for name, kind in rules_of(package).items() for law in EXAMPLES.get(name) or [example_of(kind)]]
+
+
+ALL = examples_of(aggregation)

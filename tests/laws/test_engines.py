@@ -1,0 +1,36 @@
+"""Every engine of the package, found by itself: it gives the bytes of the embedded one, with every protocol.
+
+Threads and the wire are settings of the embedded engine, and a law of protocols. The engines' own tests, of what goes
+wrong between machines, are in ``tests/engines``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fedspan import engines
+
+from .engine_examples import WAYS, battery, embedded, found_in, ways_of
+from .protocol_examples import EXAMPLES
+from .protocol_laws import as_bytes
+
+HERE = {name: way for name, way in ways_of(engines).items() if callable(way) and way is not embedded}
+
+
+def test_every_engine_has_a_way_and_every_way_is_to_an_engine():
+    assert set(found_in(engines)) == set(WAYS)
+    assert HERE
+
+
+@pytest.mark.parametrize("path", [way for way in WAYS.values() if isinstance(way, str)])
+def test_a_battery_elsewhere_compares_bytes_with_the_embedded_engine(path):
+    source = battery(path)
+    assert "def test_same_bytes_as_embedded(fed, embedded, fit):" in source
+    assert "assert fit(fed).tobytes() == fit(embedded()).tobytes()" in source
+
+
+@pytest.mark.parametrize("engine", HERE)
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_every_protocol_gives_the_bytes_of_the_embedded_engine(engine, example, tmp_path):
+    with HERE[engine](example.sites(), tmp_path) as fed:
+        assert as_bytes(fed.run(example.protocol, **example.settings)) == example.run()

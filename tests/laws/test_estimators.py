@@ -1,0 +1,89 @@
+"""Every estimator of the package, found by itself, on every engine, and with a site that goes away.
+
+What else all of them keep is among scikit-learn's conventions, in ``tests/estimators``: a table is its federation,
+files are exact, a killed fit goes on, bad input gets a sentence.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import fedspan as fs
+from fedspan import estimators
+from tests.engines.remote.network import Network
+
+from .discovery import check_exported
+from .estimator_examples import CLASSES, Y, assert_same_fit, estimators_of, fitted, make, table
+
+every_estimator = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+
+
+def sites():
+    X, labels = table()
+    return [fs.Site(str(i), X[labels == i], Y[labels == i]) for i in range(4)]
+
+
+def test_every_estimator_is_exported():
+    found = estimators_of(estimators)
+    assert len(found) >= 14
+    check_exported(found, estimators)
+    check_exported(found, fs)
+
+
+@every_estimator
+def test_threads_wire_and_site_order_change_nothing(kind):
+    plain = make(kind, random_state=3).fit(fs.LocalFederation(sites()))
+    for fed in (fs.LocalFederation(sites()[::-1], wire=True), fs.LocalFederation(sites(), n_jobs=3)):
+        assert_same_fit(make(kind, random_state=3).fit(fed), plain)
+
+
+@every_estimator
+def test_sites_that_are_reached_by_bytes_change_nothing(kind, tmp_path):
+    near = make(kind, random_state=3).fit(fs.LocalFederation(sites()))
+    with Network(sites(), tmp_path).federation() as fed:
+        far = make(kind, random_state=3).fit(fed)
+    assert_same_fit(far, near)
+    assert far.run_.failures == []
+    assert far.run_.bytes_up == near.run_.bytes_up
+
+
+@every_estimator
+def test_a_clone_is_unfitted_and_fits_the_same(kind):
+    model = make(kind, random_state=3).fit(fs.LocalFederation(sites()))
+    again = clone(model)
+    assert not fitted(again)
+    assert not hasattr(again, "run_")
+    assert_same_fit(again.fit(fs.LocalFederation(sites())), model)
+
+
+@every_estimator
+def test_the_record_says_who_took_part_and_why_it_stopped(kind):
+    run = make(kind, random_state=3).fit(fs.LocalFederation(sites())).run_
+    assert run.sites == ("0", "1", "2", "3")
+    assert run.what == kind.__name__
+    assert run.stopped
+    assert run.calls
+    assert run.bytes_up > 0
+    assert all(call.step and not call.failed for call in run.calls)
+
+
+@every_estimator
+def test_a_site_that_goes_away_is_missed_and_named(kind):
+    """From its second question on one of four says nothing: the majority is enough, and the record says who."""
+
+    def silent(replies, bad, rng, call):
+        return dict.fromkeys(bad) if call.number > 0 else {}
+
+    fed = fs.LocalFederation(sites()).corrupt(silent, sites=["2"])
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        model = make(kind, random_state=3).fit(fed)
+    assert {site for _, site, _ in model.run_.failures} == {"2"}
+    assert all(why for _, _, why in model.run_.failures)
+    for name, value in fitted(model).items():
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            assert np.isfinite(value).all(), name

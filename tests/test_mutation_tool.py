@@ -1,0 +1,38 @@
+"""The tool that tests the tests: a change is seen by those who run it, and the file on disk stays as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TRIALS = """
+from pathlib import Path
+from tools.mutation.trial import forked, noticed
+
+path = Path("src/fedspan/aggregation/mean.py")
+source = path.read_text()
+test = ["tests/aggregation/test_aggregation_rules.py::test_mean_by_hand"]
+doctest = ["src/fedspan/aggregation/mean.py::fedspan.aggregation.mean.Mean"]
+other = ["tests/aggregation/test_aggregation_rules.py::test_krum_by_hand"]
+changed = source.replace("given.shares[:, None]", "given.shares[::-1, None] ** 2")
+hanging = source.replace("return given.mixed", "while True: pass\\n        return given.mixed")
+assert source != changed and source != hanging
+said = [noticed(path, source, test, 1.0), noticed(path, changed, test, 1.0), noticed(path, changed, other, 1.0)]
+said += [noticed(path, source, doctest, 1.0), noticed(path, changed, doctest, 1.0)]
+print(*said, noticed(path, hanging, test, -0.7), noticed(path, "import nothing_of_that_name", test, 1.0))
+print(forked(lambda: {"a": 1}, 5.0), path.read_text() == source)
+"""
+
+
+def test_a_change_is_noticed_by_the_tests_that_run_it_and_by_no_others():
+    done = subprocess.run([sys.executable, "-c", TRIALS], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["survived killed survived survived killed hangs killed", "{'a': 1} True"]
+
+
+def test_the_statement_of_a_line():
+    from tools.mutation.covering import statement_at
+
+    source = "if a(\n   b):\n  c(\n  d)\nelse:\n  e = 1\n"
+    assert [statement_at(source, line) for line in (1, 2, 3, 4, 6)] == [(1, 2), (1, 2), (3, 4), (3, 4), (6, 6)]

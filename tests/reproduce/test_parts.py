@@ -57,8 +57,8 @@ def test_every_point_of_a_cloud_is_in_the_picture_and_equal_columns_do_no_harm()
 
 def test_every_point_of_a_map_is_in_its_picture_right_side_up():
     drawn = still_map(np.array([[0.0, 0.0], [2.0, 1.0], [1.0, 1.0]]), np.array([0, 11, 1]), label="a<b")
-    assert 'class="dots s0" d="M8 352h0"' in drawn  # the origin, below
-    assert 'class="dots s1" d="M180 180h0M352 180h0"' in drawn  # two groups with one colour: half as high as wide
+    assert 'class="dots few s0" d="M8 352h0"' in drawn  # the origin, below
+    assert 'class="dots few s1" d="M180 180h0M352 180h0"' in drawn  # two groups with one colour: half as high as wide
     assert "a&lt;b" in drawn
     assert "nan" not in still_map(np.zeros((2, 2)), np.zeros(2), label="one place")
 

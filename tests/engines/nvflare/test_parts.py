@@ -137,7 +137,6 @@ class ServerStartedAnew:
     """A session with a server that has forgotten all jobs."""
 
     status = Session.status
-    has_ended = Session.has_ended
 
     class _flare:  # noqa: N801
         @staticmethod
@@ -153,7 +152,7 @@ class ServerStartedAnew:
 @pytest.mark.parametrize("ready", [True, False])
 def test_a_relay_that_the_server_has_forgotten_is_let_go_of_even_while_it_starts(ready):
     keeper = Keeper.__new__(Keeper)
-    keeper.changed, keeper.relays = threading.Condition(threading.RLock()), Relays()
+    keeper.changed, keeper.relays, keeper._apart = threading.Condition(threading.RLock()), Relays(), set()
     job = RelayJob("lost", frozenset("a"), ready=ready)
     keeper.relays.add(job)
     keeper._look_at(ServerStartedAnew(), job)

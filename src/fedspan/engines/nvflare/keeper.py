@@ -8,18 +8,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fedspan.engines.nvflare.kit import Kit
 from fedspan.engines.nvflare.relays import RelayJob, Relays
-from fedspan.engines.nvflare.session import AwayError, DeniedError, GoneError, Session
+from fedspan.engines.nvflare.session import COMMAND_LIMIT, AwayError, DeniedError, GoneError, Session
 from fedspan.errors import FedspanError
 
 #: Seconds between two looks at the server: while all is well, and while something is to be mended.
 CALM, BUSY = 1.0, 0.25
 
-#: Seconds that the server has for one of the keeper's commands, and that a relay has to start.
-COMMAND_LIMIT, START_LIMIT = 10.0, 60.0
+#: Seconds that a relay has to start: a busy machine takes twenty.
+START_LIMIT = 45.0
 
 #: Seconds after which a federation without any site is believed to have none.
 NOBODY = 8.0
@@ -39,6 +39,8 @@ class Keeper:
         self._heard: dict[str, float] = {}  # when the server last heard of a registered site, by its clock
         self._lost: dict[str, float] = {}  # a site whose process is gone must be heard of after this to be tried again
         self._suspects: dict[str, RelayJob] = {}  # sites that gave no answer: not asked again before they are looked at
+        self._apart: set[str] = set()  # sites of a relay that did not start: each gets one of its own now
+        self._at_once = False  # the sites that have no relay need not be waited for: they had one
         self._looks = 0
         self._settled: tuple[frozenset[str], int] = (frozenset(), 0)
         self._session: Session | None = Session(kit, COMMAND_LIMIT)  # a refusal is said at once
@@ -71,13 +73,19 @@ class Keeper:
                 return self.trouble
             if site in self.relays.starting():
                 return f"{site} is there, and the way to it is being opened"
-            return f"{site} is there, but has no relay yet" if site in self._heard else f"{site} is not connected"
+            if site in self._suspects or site in self._heard.keys() - self._there():
+                return f"{site} does not answer"
+            return (
+                f"{site} is there, and the way to it is about to be opened"
+                if site in self._heard
+                else f"{site} is not connected"
+            )
 
     def wait_for(self, sites: Iterable[str] | None, limit: float) -> frozenset[str]:
         """Wait until a way to all `sites` is open (or to all that are connected), or `limit` seconds."""
 
         def ready() -> bool:
-            wanted = set(self._heard) if sites is None else set(sites)
+            wanted = self._there() if sites is None else set(sites)
             return self.denied is not None or (self._looks > 1 and bool(wanted) and wanted <= self.online())
 
         with self.changed:
@@ -136,6 +144,10 @@ class Keeper:
         with self.changed:
             return bool(self.trouble or self.relays.starting() or set(self._heard) - set(self.relays.home))
 
+    def _there(self) -> set[str]:
+        """Return the sites that are connected and have been heard of since their processes were lost, if they were."""
+        return {site for site, when in self._heard.items() if when > self._lost.get(site, 0.0)}
+
     def _server_away(self, error: FedspanError) -> None:
         """Release whoever waits; the relays may have lived on, and are looked at when the server answers again."""
         with self.changed:
@@ -166,10 +178,7 @@ class Keeper:
         try:
             answer = session.command(job.job, what="alive")
         except GoneError:
-            if job.ready or session.has_ended(job.job):
-                with self.changed:
-                    self.relays.ended(job, "the relay on the server ended")
-                    self.changed.notify_all()
+            self._look_for(session, job)
             answer = None
         if answer is not None:
             with self.changed:
@@ -178,14 +187,29 @@ class Keeper:
                     self.relays.opened(job, (site for site in answer["sites"] if site in job.wanted))
                     self.changed.notify_all()
         elif not job.ready and time.monotonic() - job.begun > START_LIMIT:
+            self._apart |= job.wanted
             self._end(session, job, "the relay did not start")
+
+    def _look_for(self, session: Session, job: RelayJob) -> None:
+        """Let go of a relay that the server does not run: unless it waits to be started."""
+        try:
+            failed = session.status(job.job).startswith("FINISHED")
+            over = failed or job.ready
+        except GoneError:  # a server that was started anew knows none from before
+            over, failed = True, False
+        if over:
+            self._apart |= job.wanted if failed and not job.ready else set()
+            with self.changed:
+                self.relays.ended(job, "the relay on the server ended")
+                self.changed.notify_all()
 
     def _look_at_sites(self, session: Session) -> None:
         """Ask the sites which jobs they run: a process that died or a site that was started anew shows at once."""
         with self.changed:
             asked = self.relays.home | self._suspects
-            there = [site for site in asked if site in self._heard]
+            there = [site for site in {*asked, *self.relays.starting()} if site in self._heard]
         running = session.jobs_at(there) if there else {}
+        self._give_up_starts(session, running)
         gone: dict[RelayJob, list[str]] = {}
         with self.changed:
             for site, job in asked.items():
@@ -206,20 +230,35 @@ class Keeper:
             except GoneError:
                 continue
 
+    def _give_up_starts(self, session: Session, running: Mapping[str, set[str]]) -> None:
+        """Give up each relay that is being started for a site which died meanwhile: the others get one without it."""
+        for job in [job for job in self.relays.jobs if not job.ready]:
+            gone = job.starting.gone(job.wanted, running, self._heard)
+            if gone:
+                with self.changed:
+                    self._lost |= {site: 0.0 if site in running else self._heard.get(site, 0.0) for site in gone}
+                    self._at_once = True
+                self._end(session, job, f"{', '.join(sorted(gone))} died while it was being started")
+
     def _open_ways(self, session: Session) -> None:
         """Start one relay for all sites that are there and have none."""
         with self.changed:
-            back = {site for site, when in self._heard.items() if when > self._lost.get(site, 0.0)}
-            homeless = frozenset(back - set(self.relays.home) - set(self._suspects) - self.relays.starting())
+            taken = {*self.relays.home, *self._suspects, *self.relays.starting()}
+            homeless = frozenset(self._there() - taken)
             same, looks = self._settled
             looks = looks + 1 if homeless == same else 1
             self._settled = (homeless, looks)
         # Who comes at the same time shares a relay: wait until no more come.
-        if not homeless or (looks < 3 and homeless != set(self._kit.sites)):
+        if not homeless or (looks < 3 and homeless != set(self._kit.sites) and not self._at_once):
             return
-        job = RelayJob(session.submit_relay(homeless), homeless)
-        with self.changed:
-            self.relays.add(job)
+        self._at_once = False
+        apart = homeless & self._apart
+        for sites in [*(frozenset([site]) for site in sorted(apart)), homeless - apart]:
+            if sites:
+                job = RelayJob(session.submit_relay(sites), sites)
+                self._apart -= sites
+                with self.changed:
+                    self.relays.add(job)
 
     def _end(self, session: Session, job: RelayJob, why: str) -> None:
         """End a relay: it does so when asked, and is aborted if it does not listen."""
@@ -227,7 +266,7 @@ class Keeper:
             self.relays.ended(job, why)
             self.changed.notify_all()
         try:
-            if session.command(job.job, what="end") is None:
+            if not job.ready or session.command(job.job, what="end") is None:
                 session.abort(job.job)
         except (GoneError, DeniedError):
             return

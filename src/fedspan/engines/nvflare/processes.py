@@ -90,7 +90,10 @@ def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
 
 
 def _prepare() -> None:
+    from fedspan.engines.nvflare import handshake
+
     be_a_parent()
+    handshake.install()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     # Processes of runs are started by name with this interpreter: they shall find the fedspan that runs here.

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.nvflare.keeper import COMMAND_LIMIT
 from fedspan.engines.nvflare.kit import Kit, read_kit
 from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.provision import certificate_role
-from fedspan.engines.nvflare.session import Session
+from fedspan.engines.nvflare.session import COMMAND_LIMIT, Session
 from fedspan.engines.nvflare.transport import NVFlareTransport
 from fedspan.engines.remote.about import differences, fedspan_version
 from fedspan.engines.remote.envelope import Opened

@@ -10,8 +10,9 @@ import socket
 import ssl
 import threading
 from collections import Counter
+from collections.abc import Callable
 from socketserver import ThreadingTCPServer
-from typing import Any
+from typing import Any, ClassVar
 
 from nvflare.fuel.f3.drivers import tcp_driver
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
@@ -20,6 +21,12 @@ from nvflare.fuel.f3.drivers.socket_conn import ConnectionHandler
 
 #: Seconds for a handshake, and how many may be under way at a time.
 DEADLINE, MOST = 10.0, 256
+
+ENDED = "the coordinator ends the connection before it says anything: it does not take this kit's certificate"
+
+
+def _nobody(line: str) -> None:
+    """Tell nobody."""
 
 
 class HandshakeServer(ThreadingTCPServer):
@@ -73,13 +80,48 @@ class HandshakeServer(ThreadingTCPServer):
 
 
 class HandshakeSocket(ssl.SSLSocket):
-    """A client's socket that connects within `DEADLINE` seconds or not at all."""
+    """A client's socket that connects within `DEADLINE` seconds or not at all, and tells why not."""
+
+    tell: ClassVar[Callable[[str], None]] = staticmethod(_nobody)
+    heard = False
 
     def connect(self, address: Any) -> None:
         """Connect and shake hands; from then on wait as long as it takes."""
         self.settimeout(DEADLINE)
-        super().connect(address)
+        try:
+            super().connect(address)
+        except OSError as error:
+            type(self).tell(in_words(error))
+            raise
         self.settimeout(None)
+
+    def recv_into(self, *arguments: Any) -> int:
+        """Read; the server's verdict on our own certificate comes only now, or it hangs up without a word."""
+        try:
+            size = super().recv_into(*arguments)
+        except OSError as error:
+            if not self.heard:
+                type(self).tell(in_words(error) if isinstance(error, ssl.SSLError) else ENDED)
+            raise
+        if not size and not self.heard:
+            type(self).tell(ENDED)
+        self.heard = True
+        return size
+
+
+def in_words(error: OSError) -> str:
+    """Say why there is no connection with the coordinator.
+
+    >>> in_words(ConnectionRefusedError(111, "Connection refused"))
+    'the coordinator cannot be reached: Connection refused'
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the coordinator is not one of this kit's federation: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = getattr(error, "reason", None) or "no reason given"
+        return f"the coordinator refuses this kit: {reason.lower().replace('_', ' ')}"
+    why = "it takes the connection and says nothing" if isinstance(error, TimeoutError) else error.strerror or error
+    return f"the coordinator cannot be reached: {why}"
 
 
 def _cut(link: Any) -> None:
@@ -97,7 +139,8 @@ def _context(params: dict[str, Any], ssl_server: bool) -> ssl.SSLContext | None:
     return context
 
 
-def install() -> None:
-    """Let NVIDIA FLARE's connections of this process, taken and made, be of this kind."""
+def install(tell: Callable[[str], None] = _nobody) -> None:
+    """Let NVIDIA FLARE's connections of this process, taken and made, be of this kind; `tell` is told why one fails."""
+    HandshakeSocket.tell = staticmethod(tell)
     tcp_driver.TcpStreamServer = HandshakeServer
     tcp_driver.get_ssl_context = _context

@@ -17,7 +17,7 @@ from fedspan.engines.nvflare.hardening import HEARTBEAT, server_resources, site_
 from fedspan.engines.nvflare.kit import Kit, read_kit, write_private
 from fedspan.engines.nvflare.lifeline import be_a_parent, environment_at_start
 from fedspan.engines.nvflare.needed import needs_nvflare
-from fedspan.engines.nvflare.screen import say
+from fedspan.engines.nvflare.screen import News, say
 from fedspan.engines.nvflare.supervisor import SITE_CONFIG, Supervisor
 from fedspan.errors import InputError
 
@@ -93,7 +93,7 @@ def _prepare() -> None:
     from fedspan.engines.nvflare import handshake
 
     be_a_parent()
-    handshake.install()
+    handshake.install(News().say)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     # Processes of runs are started by name with this interpreter: they shall find the fedspan that runs here.

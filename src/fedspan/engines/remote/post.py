@@ -82,7 +82,9 @@ class Post:
 
     def _is_behind(self, site: str, answer: Answer) -> bool:
         """Tell whether a site has seen later requests than this one, and takes a later one."""
-        return isinstance(answer, Opened) and "seen" in answer.head and self._serials.catch_up(site, answer.head["seen"])
+        return (
+            isinstance(answer, Opened) and "seen" in answer.head and self._serials.catch_up(site, answer.head["seen"])
+        )
 
     def _read(self, site: str, answer: bytes | Lost | None, request: str, asked: Message, max_bytes: int) -> Answer:
         if answer is None or isinstance(answer, Lost):

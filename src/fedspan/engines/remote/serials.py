@@ -1,4 +1,4 @@
-"""Serial numbers of requests: each site takes a run's requests in rising order only, and each has an order of its own."""
+"""Serial numbers of requests: a site takes a run's requests in rising order only, and each has an order of its own."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_server_that_takes_connections_and_says_nothing_is_away(tmp_path, monk
         plan = parse_plan(PLAN | {"server": f"127.0.0.1:{server.getsockname()[1]}"}, "fed.toml")
         provision(plan, tmp_path / "kits")
         with pytest.raises(AwayError, match="the federation's server does not answer"):
-            Session(read_kit(tmp_path / "kits" / "alice"), 3.0)
+            Session(read_kit(tmp_path / "kits" / "alice"), login=3.0)
 
 
 @pytest.mark.parametrize(

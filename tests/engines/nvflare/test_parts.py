@@ -19,6 +19,7 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 from nvflare.fuel.flare_api.api_spec import JobNotFound
 
 from fedspan.engines.nvflare import frames, site_app
+from fedspan.engines.nvflare.gathering import Gathering
 from fedspan.engines.nvflare.keeper import Keeper
 from fedspan.engines.nvflare.parcel import INLINE_LIMIT, pack, unpack
 from fedspan.engines.nvflare.relay_call import GONE, RelayCall
@@ -154,7 +155,7 @@ class ServerStartedAnew:
 @pytest.mark.parametrize("ready", [True, False])
 def test_a_relay_that_the_server_has_forgotten_is_let_go_of_even_while_it_starts(ready):
     keeper = Keeper.__new__(Keeper)
-    keeper.changed, keeper.relays, keeper._apart = threading.Condition(threading.RLock()), Relays(), set()
+    keeper.changed, keeper.relays, keeper._gathering = threading.Condition(threading.RLock()), Relays(), Gathering()
     job = RelayJob("lost", frozenset("a"), ready=ready)
     keeper.relays.add(job)
     keeper._look_at(ServerStartedAnew(), job)

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
 from fedspan.engines.nvflare import starting
+from fedspan.engines.nvflare.gathering import Gathering, Roster
 
 
 def test_a_site_that_will_not_come_is_told_from_one_that_is_slow(monkeypatch):
@@ -40,3 +41,25 @@ def test_a_site_that_was_started_anew_and_knows_nothing_of_a_relay_is_noticed(mo
     assert relay.gone(frozenset("ab"), running, heard) == set()
     now[0] += starting.LATE
     assert relay.gone(frozenset("ab"), running, heard) == {"b"}
+
+
+def test_a_site_that_died_is_there_again_when_it_is_heard_of_again():
+    roster = Roster()
+    roster.heard = {"a": 5.0, "b": 5.0, "c": 5.0}
+    roster.lose(["a", "b"], {"b": set()})
+    assert roster.there() == {"b", "c"}
+    assert [roster.why_not(site) for site in "ad"] == ["a does not answer", "d is not connected"]
+    roster.heard = {"a": 6.0}
+    assert roster.there() == {"a"}
+
+
+def test_who_comes_at_the_same_time_shares_a_relay():
+    gathering, two, three = Gathering(), frozenset("ab"), frozenset("abc")
+    assert gathering.groups(three, "abc") == [three]  # nobody else could come
+    assert [gathering.groups(two, "abc") for _ in range(3)] == [[], [], [two]]
+    gathering.hurry()
+    assert gathering.groups(frozenset("b"), "abc") == [frozenset("b")]
+    assert gathering.groups(frozenset("a"), "abc") == []
+    gathering.part("ab")  # one of them kept a relay from starting
+    assert gathering.groups(three, "abc") == [frozenset("a"), frozenset("b"), frozenset("c")]
+    assert gathering.groups(three, "abc") == [three]

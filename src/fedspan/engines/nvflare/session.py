@@ -17,10 +17,10 @@ from fedspan.errors import FedspanError
 #: Seconds in which a site says which jobs it runs.
 SITE_LIMIT = 2.0
 
-#: Seconds that the server has for letting a user in, and for one command.
-COMMAND_LIMIT = 10.0
+#: Seconds that the server has for letting a user in (it may be just starting, on a busy machine), and for one command.
+LOGIN_LIMIT, COMMAND_LIMIT = 20.0, 10.0
 
-#: Seconds of the limit for logging in that NVIDIA FLARE's last try takes, and seconds for logging out.
+#: Seconds of those for letting in that NVIDIA FLARE's last try takes, and seconds for logging out.
 _LAST_TRY, _GOODBYE = 3.0, 3.0
 
 
@@ -39,7 +39,7 @@ class GoneError(FedspanError):
 class Session:
     """One login. Every command raises `AwayError`, `DeniedError` or `GoneError`, or returns."""
 
-    def __init__(self, kit: Kit, limit: float) -> None:
+    def __init__(self, kit: Kit, limit: float = COMMAND_LIMIT, login: float = LOGIN_LIMIT) -> None:
         from nvflare.fuel.flare_api.api_spec import InternalError
         from nvflare.fuel.flare_api.flare_api import Session as Flare
 
@@ -52,7 +52,7 @@ class Session:
         self._limit = limit
         self._flare.set_timeout(limit)
         try:
-            self._guard(within, limit, self._flare.try_connect, max(1.0, limit - _LAST_TRY))
+            self._guard(within, login, self._flare.try_connect, max(1.0, login - _LAST_TRY))
         except InternalError as error:
             self.close()
             raise AwayError(f"the federation's server does not let anybody in now: {error}") from None

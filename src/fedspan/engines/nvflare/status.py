@@ -50,7 +50,7 @@ def federation_status(path: str | Path) -> FederationStatus:
     kit.must_be("user", "'fedspan federation status'")
     role = certificate_role(kit.path / "startup" / "client.crt")
     if role != "analyst":
-        session = Session(kit, COMMAND_LIMIT)
+        session = Session(kit)
         there = session.registered()
         session.close()
         return FederationStatus(kit, role, tuple(SiteStatus(site, site in there) for site in kit.sites))

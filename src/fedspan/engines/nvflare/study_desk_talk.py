@@ -10,7 +10,7 @@ from typing import Any
 
 from fedspan.engines.nvflare.kit import Kit
 from fedspan.engines.nvflare.plan import COORDINATOR
-from fedspan.engines.nvflare.session import COMMAND_LIMIT, Session
+from fedspan.engines.nvflare.session import Session
 from fedspan.engines.remote.delegation import delegated
 from fedspan.engines.remote.envelope import Sealed
 from fedspan.engines.remote.identity import Authority, Identity
@@ -89,7 +89,7 @@ def _ask(kit: Kit, head: dict[str, Any], parts: dict[str, bytes]) -> dict[str, A
     kit.must_be("user", "this command")
     identity, authority = Identity.from_kit(kit.path), Authority.from_kit(kit.path)
     bound = {"federation": authority.federation, "time": time.time(), **head}
-    session = Session(kit, COMMAND_LIMIT)
+    session = Session(kit)
     try:
         answer = session.ask_server(CHANNEL, Sealed(identity, PURPOSE, bound, parts).to(COORDINATOR), _LIMIT)
     finally:

@@ -29,33 +29,65 @@ class Connections:
         self.add_connection, self.close_connection = self.there.append, lambda connection: None
 
 
-def test_the_oldest_of_too_many_handshakes_makes_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "MOST", 3)
+def paths(kits, name):
+    """Return the files of a kit, as NVIDIA FLARE names them."""
+    folder, side = kits / name / "startup", "server" if name == "coordinator" else "client"
+    found = {"ca_cert": "rootCA.pem", f"{side}_cert": f"{side}.crt", f"{side}_key": f"{side}.key"}
+    return {"scheme": "stcp"} | {key: str(folder / file) for key, file in found.items()}
+
+
+@pytest.fixture
+def listening(tmp_path):
+    """A server that takes who has a kit in ``kits``, and what it keeps of them."""
     provision(parse_plan(PLAN, "fed.toml"), tmp_path / "kits")
-    ours, theirs = (tmp_path / "kits" / name / "startup" for name in ("coordinator", "north"))
-    params = {"scheme": "stcp", "host": "127.0.0.1", "port": 0, "secure": True}
-    params |= {"ca_cert": str(ours / "rootCA.pem"), "server_cert": str(ours / "server.crt")}
-    params |= {"server_key": str(ours / "server.key")}
+    params = paths(tmp_path / "kits", "coordinator") | {"host": "127.0.0.1", "port": 0}
     driver = Connections()
     server = handshake.HandshakeServer(driver, SimpleNamespace(params=params))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    silent = [socket.create_connection(server.server_address, timeout=20.0) for _ in range(5)]
+    yield server.server_address, driver.there
+    server.shutdown()
+    server.server_close()
+
+
+def linked(address, params):
+    """Connect as a participant does."""
+    link = handshake._context(params, ssl_server=False).wrap_socket(socket.socket())
+    link.connect(address)
+    return link
+
+
+def test_the_oldest_of_too_many_handshakes_makes_room(listening, tmp_path, monkeypatch):
+    monkeypatch.setattr(handshake, "MOST", 3)
+    address, there = listening
+    silent = [socket.create_connection(address, timeout=20.0) for _ in range(5)]
     try:
         assert [link.recv(1) for link in silent[:2]] == [b"", b""]
-        context = ssl.create_default_context(cafile=str(theirs / "rootCA.pem"))
-        context.check_hostname = False
-        context.load_cert_chain(str(theirs / "client.crt"), str(theirs / "client.key"))
-        with socket.create_connection(server.server_address, timeout=20.0) as plain, context.wrap_socket(plain):
+        with linked(address, paths(tmp_path / "kits", "north")):
             until = time.monotonic() + 20.0
-            while not driver.there:
+            while not there:
                 assert time.monotonic() < until, "a true participant is kept out"
                 time.sleep(0.01)
-        assert driver.there[0].get_conn_properties()["peer_cn"] == "north"
+        assert there[0].get_conn_properties()["peer_cn"] == "north"
     finally:
         for link in silent:
             link.close()
-        server.shutdown()
-        server.server_close()
+
+
+def test_who_is_not_taken_hears_why(listening, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(handshake.HandshakeSocket, "tell", staticmethod(told.append))
+    provision(parse_plan(PLAN, "fed.toml"), tmp_path / "others")
+    ours, theirs = paths(tmp_path / "kits", "north"), paths(tmp_path / "others", "north")
+    with pytest.raises(ssl.SSLError):
+        linked(listening[0], theirs)
+    with (
+        linked(listening[0], theirs | {"ca_cert": ours["ca_cert"]}) as link,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+    ):
+        link.recv_into(bytearray(16))
+    assert told[0].startswith("the coordinator is not one of this kit's federation: self-signed certificate")
+    assert told[1] in ("the coordinator refuses this kit: tlsv1 alert unknown ca", handshake.ENDED)
+    assert listening[1] == []
 
 
 def test_a_server_that_takes_connections_and_says_nothing_is_away(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.cli import main
 from fedspan.engines.nvflare.frames import read_frame, write_frame
 from fedspan.engines.nvflare.here import FederationHere
 from fedspan.engines.nvflare.job import write_relay_job
@@ -72,13 +73,11 @@ def test_a_site_with_a_foreign_authority_does_not_trust_the_server_and_says_so(f
     foreign.kill("north")
 
 
-def test_a_site_that_the_server_does_not_take_says_so(here, foreign):
+def test_a_site_whose_certificate_nobody_would_take_does_not_start(here, foreign, capsys):
     shutil.copy(here.kit("south") / "startup" / "rootCA.pem", foreign.kit("south") / "startup" / "rootCA.pem")
-    foreign.start_site("south", wait=False)
-    foreign.wait_until("south", "this kit")
-    foreign.kill("south")
-    line = foreign.said("south").strip().splitlines()[-1]
-    assert "the coordinator refuses this kit: " in line or "does not take this kit's certificate" in line
+    toml = foreign.folder / "owners" / "south" / "site.toml"
+    assert main(["site", "start", str(foreign.kit("south")), "--config", str(toml)]) == 2
+    assert "cannot be used: the sender's certificate was not issued by the root" in capsys.readouterr().err
 
 
 def tls_to(here, root, certificate=None):

@@ -140,7 +140,7 @@ def test_a_site_whose_config_names_another_site_does_not_start(here, tmp_path):
 
 def test_a_foreign_user_cannot_log_in(foreign, here):
     with pytest.raises(AwayError, match="does not answer"):
-        Session(read_kit(foreign.kit("alice")), 4.0)
+        Session(read_kit(foreign.kit("alice")), login=4.0)
 
 
 def test_a_viewer_may_not_run_anything_but_sees_who_is_online(here):
@@ -219,7 +219,7 @@ def test_a_component_outside_the_allow_list_is_not_made(here, alice, tmp_path, s
     assert not trace.exists()
 
 
-def test_nonsense_to_the_workers_socket_is_refused_and_logged(here):
+def test_nonsense_to_the_workers_socket_is_refused(here):
     path = str(here.kit("north") / "worker.sock")
 
     def linked():
@@ -237,7 +237,8 @@ def test_nonsense_to_the_workers_socket_is_refused_and_logged(here):
             assert (told.who.name, told.head["kind"]) == ("north", "refused")
     with linked() as link:  # no frame at all: the connection ends, and the worker lives on
         link.sendall(b"\xff" * 64)
-        assert link.recv(1) == b""
+        with contextlib.suppress(ConnectionResetError):
+            assert link.recv(1) == b""
     with linked() as link:
         write_frame(link, b"once more")
         assert read_frame(link)

@@ -31,7 +31,7 @@ def main() -> int:
         study = read_study(folder / "study.toml", folder / "results", at_sites=True)
         run_study(study, resume=True, connect=connect)
     except FedspanError as error:
-        print(f"{type(error).__name__}: {error}", flush=True)
+        print(error, flush=True)
         return 2
     return 0
 

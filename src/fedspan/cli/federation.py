@@ -79,6 +79,11 @@ def add_federation_commands(commands: Any) -> None:
     status.add_argument("study", nargs="?", metavar="STUDY", help="one of them (default: all of yours)")
     status.set_defaults(command=_studies)
 
+    cancel = commands.add_parser("cancel", help="end a detached study, and take back your word for it")
+    cancel.add_argument("kit", type=Path, metavar="KIT", help="a user's kit")
+    cancel.add_argument("study", metavar="STUDY", help="its name, as 'fedspan status' says it")
+    cancel.set_defaults(command=_cancel)
+
     fetch = commands.add_parser("fetch", help="bring the results of a detached study: models, records, report, journal")
     fetch.add_argument("kit", type=Path, metavar="KIT", help="a user's kit")
     fetch.add_argument("study", metavar="STUDY", help="its name, as 'fedspan status' says it")
@@ -137,6 +142,19 @@ def _studies(arguments: argparse.Namespace) -> int:
         print(f"{about['study']}  {since}  {about['title']}  {about['state']}{why}")
     if not found:
         print("no detached studies of yours")
+    return 0
+
+
+def _cancel(arguments: argparse.Namespace) -> int:
+    from fedspan.engines.nvflare.kit import read_kit
+    from fedspan.engines.nvflare.study_desk_talk import cancel_study
+
+    state = cancel_study(read_kit(arguments.kit), arguments.study)
+    if state != "cancelled":
+        raise InputError(
+            f"study {arguments.study} is {state} already; the coordinator asks no more in your name for it"
+        )
+    print(f"study {arguments.study} is cancelled, and the coordinator has deleted your word for it")
     return 0
 
 

@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fedspan: {error}", file=sys.stderr)
         return 2
     except FedspanError as error:
-        print(f"fedspan: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"fedspan: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         kept = "; what was done is kept, continue with --resume" if arguments.command is _run else ""

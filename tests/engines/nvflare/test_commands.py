@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import time
 import zipfile
 
@@ -15,7 +17,7 @@ from fedspan.engines.nvflare.kit import read_kit
 from fedspan.engines.nvflare.study_desk_talk import submit_study, unzipped
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.engines.remote.identity import Authority, Identity
-from tests.engines.nvflare.conftest import SITES, rows_of
+from tests.engines.nvflare.conftest import SITES, processes_of, rows_of
 
 pytestmark = pytest.mark.xdist_group("nvflare")
 
@@ -143,6 +145,45 @@ def test_a_detached_study_is_its_users_alone_and_says_why_it_failed(here, tmp_pa
     assert f"carol has no study '{name}' here" in capsys.readouterr().err
     with pytest.raises(fs.errors.InputError, match="'viewer', which may not run studies"):
         submit_study(read_kit(here.kit("bob")), "broken", "[model]\n", 1.0)
+
+
+def process_of_study(here, name, other_than=None):
+    """Wait for the process of a detached study, and return it."""
+    until = time.monotonic() + 60.0
+    while True:
+        for process, command in processes_of(here.kit("coordinator")).items():
+            if command.rstrip().endswith(name) and process != other_than:
+                return process
+        assert time.monotonic() < until, f"study {name} has no process"
+        time.sleep(0.05)
+
+
+def test_a_detached_study_whose_process_dies_is_started_anew_until_it_is_cancelled(here, capsys):
+    kit = str(here.kit("alice"))
+    text = '[model]\nname = "FedPCA"\nn_components = 2\nsolver = "fedpg"\nmax_rounds = 100000\ntol = 1e-300\n'
+    name = submit_study(read_kit(kit), "endless", text, 1.0)
+    word = here.kit("coordinator") / "studies" / name / "delegation"
+    first = process_of_study(here, name)
+    os.kill(first, signal.SIGKILL)
+    second = process_of_study(here, name, other_than=first)
+    assert word.exists()
+    assert main(["cancel", str(here.kit("carol")), name]) == 2
+    assert f"carol has no study '{name}' here" in capsys.readouterr().err
+    assert main(["cancel", kit, name]) == 0
+    assert "is cancelled, and the coordinator has deleted your word" in capsys.readouterr().out
+    assert not word.exists()
+    until = time.monotonic() + 30.0
+    while second in processes_of(here.kit("coordinator")):
+        assert time.monotonic() < until, "the study's process lives on"
+        time.sleep(0.05)
+    assert "endless  cancelled" in study_at(kit, name, capsys)
+    assert not [c for c in processes_of(here.kit("coordinator")).values() if c.rstrip().endswith(name)]
+
+
+@pytest.mark.parametrize("hours", [0.0, -1.0, 100_000.0, float("nan")])
+def test_hours_are_above_none_and_at_most_thirty_days(here, hours):
+    with pytest.raises(fs.errors.InputError, match=rf"hours={hours:g} must be above 0 and at most 720"):
+        submit_study(read_kit(here.kit("alice")), "long", "[model]\n", hours)
 
 
 def test_the_coordinator_may_ask_nothing_in_its_own_name(here, way):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import fedspan as fs
+from fedspan.engines.nvflare.transport import NVFlareTransport
 from tests.engines.nvflare.conftest import HERE, processes_of
 
 pytestmark = pytest.mark.xdist_group("nvflare")
@@ -118,3 +119,19 @@ def test_with_a_lower_quorum_the_run_goes_on_and_takes_the_site_back(here, conne
         assert time.monotonic() < until, "west did not come back"
         time.sleep(0.5)
     assert set(back.ok) == set(fed.sites)
+
+
+def test_a_site_that_dies_while_a_way_is_being_opened_does_not_keep_the_others(here, way):
+    before = len(here.said("west"))
+    transport = NVFlareTransport(here.kit("carol"))
+    try:
+        until = time.monotonic() + 60.0
+        while "a run began" not in here.said("west")[before:]:
+            assert time.monotonic() < until, "no way is being opened"
+            time.sleep(0.02)
+        here.kill("west")
+        assert transport.wait_for(None, 50.0) == {"north", "south"}
+        assert transport.why_not("west") in ("west does not answer", "west is not connected")
+        here.start_site("west", wait=False)
+    finally:
+        transport.close()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,13 +18,15 @@ import fedspan as fs
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
 from nvflare.fuel.flare_api.api_spec import JobNotFound
 
-from fedspan.engines.nvflare import frames
+from fedspan.engines.nvflare import frames, site_app
+from fedspan.engines.nvflare.gathering import Gathering
 from fedspan.engines.nvflare.keeper import Keeper
 from fedspan.engines.nvflare.parcel import INLINE_LIMIT, pack, unpack
 from fedspan.engines.nvflare.relay_call import GONE, RelayCall
 from fedspan.engines.nvflare.relays import RelayJob, Relays
 from fedspan.engines.nvflare.screen import event_of
 from fedspan.engines.nvflare.session import GoneError, Session
+from fedspan.engines.nvflare.site_app import SiteApp
 
 
 def test_a_call_has_its_result_when_each_site_answered_failed_or_was_given_up():
@@ -137,7 +140,6 @@ class ServerStartedAnew:
     """A session with a server that has forgotten all jobs."""
 
     status = Session.status
-    has_ended = Session.has_ended
 
     class _flare:  # noqa: N801
         @staticmethod
@@ -153,7 +155,7 @@ class ServerStartedAnew:
 @pytest.mark.parametrize("ready", [True, False])
 def test_a_relay_that_the_server_has_forgotten_is_let_go_of_even_while_it_starts(ready):
     keeper = Keeper.__new__(Keeper)
-    keeper.changed, keeper.relays = threading.Condition(threading.RLock()), Relays()
+    keeper.changed, keeper.relays, keeper._gathering = threading.Condition(threading.RLock()), Relays(), Gathering()
     job = RelayJob("lost", frozenset("a"), ready=ready)
     keeper.relays.add(job)
     keeper._look_at(ServerStartedAnew(), job)
@@ -173,3 +175,9 @@ def test_a_process_whose_parent_died_before_it_looked_ends_too():
     assert run.wait(30) == 0
     said, _ = run.communicate("", timeout=20)  # the child's end closes its output
     assert said in ("looked\n", "")
+
+
+def test_no_site_is_called_by_another_site(monkeypatch):
+    monkeypatch.setattr(site_app, "collab", SimpleNamespace(caller="south"))
+    with pytest.raises(PermissionError, match="only the federation's server may call a site"):
+        SiteApp.answer(SiteApp.__new__(SiteApp), b"request")

@@ -11,13 +11,17 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.cli import main
+from fedspan.engines.nvflare.frames import read_frame, write_frame
 from fedspan.engines.nvflare.here import FederationHere
 from fedspan.engines.nvflare.job import write_relay_job
 from fedspan.engines.nvflare.kit import read_kit
 from fedspan.engines.nvflare.session import AwayError, DeniedError, Session
+from fedspan.engines.remote.envelope import open_sealed
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.engines.remote.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, site_toml
@@ -29,14 +33,15 @@ pytestmark = pytest.mark.xdist_group("nvflare")
 def foreign(here, tmp_path_factory):
     """Kits of another authority that name the same federation, participants and address. Nothing of it is started."""
     folder = tmp_path_factory.mktemp("foreign")
-    tomls = dict.fromkeys(SITES, folder / "none.toml")
+    tomls = {name: site_toml(name, folder / "owners" / name) for name in SITES}
     other = FederationHere(folder, "tests", tomls, {"alice": "analyst"})
     for file in folder.rglob("*.json"):
         text = file.read_text()
         old, new = other.plan.server, here.plan.server
         text = text.replace(old, new).replace(f'"port": {other.plan.port}', f'"port": {here.plan.port}')
         file.write_text(text)
-    return other
+    with other:
+        yield other
 
 
 def flare_site(kit, name, log, words, limit=30.0):
@@ -62,8 +67,17 @@ def flare_site(kit, name, log, words, limit=30.0):
         process.wait()
 
 
-def test_a_site_with_a_foreign_authority_does_not_trust_the_server(foreign):
-    flare_site(foreign.kit("north"), "north", foreign.kit("north") / "log.txt", "CERTIFICATE_VERIFY_FAILED")
+def test_a_site_with_a_foreign_authority_does_not_trust_the_server_and_says_so(foreign):
+    foreign.start_site("north", wait=False)
+    foreign.wait_until("north", "the coordinator is not one of this kit's federation: self-signed certificate")
+    foreign.kill("north")
+
+
+def test_a_site_whose_certificate_nobody_would_take_does_not_start(here, foreign, capsys):
+    shutil.copy(here.kit("south") / "startup" / "rootCA.pem", foreign.kit("south") / "startup" / "rootCA.pem")
+    toml = foreign.folder / "owners" / "south" / "site.toml"
+    assert main(["site", "start", str(foreign.kit("south")), "--config", str(toml)]) == 2
+    assert "cannot be used: the sender's certificate was not issued by the root" in capsys.readouterr().err
 
 
 def tls_to(here, root, certificate=None):
@@ -89,6 +103,22 @@ def test_a_foreign_certificate_and_no_certificate_are_refused_by_the_server(here
         tls_to(here, root, here.kit("north") / "startup" / "client")
 
 
+def test_outsiders_who_say_nothing_or_nonsense_keep_nobody_out(here):
+    outsiders = [socket.create_connection(("127.0.0.1", here.plan.port), timeout=5.0) for _ in range(50)]
+    try:
+        for outsider in outsiders[::2]:
+            outsider.sendall(bytes(range(256)))
+        root, certificate = here.kit("north") / "startup" / "rootCA.pem", here.kit("north") / "startup" / "client"
+        with pytest.raises(TimeoutError):  # it is let in at once, while they are there
+            tls_to(here, root, certificate)
+        session = Session(read_kit(here.kit("bob")), 20.0)
+        assert set(session.registered()) == set(SITES)
+        session.close()
+    finally:
+        for outsider in outsiders:
+            outsider.close()
+
+
 def copied(kit, folder):
     shutil.copytree(kit, folder, ignore=shutil.ignore_patterns("*.sock", "*-*-*-*-*", "log.txt*", "runs"))
     return folder
@@ -110,7 +140,7 @@ def test_a_site_whose_config_names_another_site_does_not_start(here, tmp_path):
 
 def test_a_foreign_user_cannot_log_in(foreign, here):
     with pytest.raises(AwayError, match="does not answer"):
-        Session(read_kit(foreign.kit("alice")), 4.0)
+        Session(read_kit(foreign.kit("alice")), login=4.0)
 
 
 def test_a_viewer_may_not_run_anything_but_sees_who_is_online(here):
@@ -187,3 +217,28 @@ def test_a_component_outside_the_allow_list_is_not_made(here, alice, tmp_path, s
     alice.abort(job)
     assert "Component 'subprocess.Popen' at config path" in text
     assert not trace.exists()
+
+
+def test_nonsense_to_the_workers_socket_is_refused(here):
+    path = str(here.kit("north") / "worker.sock")
+
+    def linked():
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.settimeout(20.0)
+        link.connect(path)
+        return link
+
+    authority = Authority.from_kit(here.kit("alice"))
+    rng = np.random.default_rng(0)
+    with linked() as link:
+        for size in (0, 1, 1000, 100_000):
+            write_frame(link, rng.bytes(size))
+            told = open_sealed(read_frame(link), authority, "response", "north", 2**20)
+            assert (told.who.name, told.head["kind"]) == ("north", "refused")
+    with linked() as link:  # no frame at all: the connection ends, and the worker lives on
+        link.sendall(b"\xff" * 64)
+        with contextlib.suppress(ConnectionResetError):
+            assert link.recv(1) == b""
+    with linked() as link:
+        write_frame(link, b"once more")
+        assert read_frame(link)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from fedspan.attacks import SignFlip
 from fedspan.engines.remote import about, meeting, presence, worker
 from fedspan.engines.remote.envelope import Sealed
 from fedspan.engines.remote.presence import Presence
+from fedspan.engines.remote.run_file import RunFile
+from fedspan.engines.remote.serials import Serials
 from fedspan.errors import DeadlineError, InputError, PolicyError, QuorumError
 from fedspan.federation.journal_reading import read_journal
 from fedspan.federation.run import Observer
@@ -160,10 +163,71 @@ def test_a_message_of_another_run_is_refused(net):
 def test_a_clock_that_was_set_back_is_no_obstacle(net, monkeypatch, tmp_path):
     with net.federation() as fed:
         fed.ask(count)
-        fed.engine._post._serial = 0
+        fed.engine._post._serials = Serials()
         earlier = time.time_ns() - 3600 * 10**9
         monkeypatch.setattr(time, "time_ns", lambda: earlier)
         assert fed.sum(count)["n"] == 21
+        assert fed.sum(count)["n"] == 21
+
+
+def altered(net, liar, change):
+    """Let a site's answers to calls be what it signs after `change`, which gets and returns the head."""
+
+    def meddle(site, what, data):
+        outer = decode(data)
+        head = decode(outer["head"].tobytes())
+        if what == "request" or site != liar or head["kind"] == "about":
+            return data
+        parts = {name[5:]: part.tobytes() for name, part in outer.items() if name.startswith("part ")}
+        return Sealed(identity(liar), "response", change(head), parts).to("")
+
+    net.meddle = meddle
+
+
+def test_a_lie_about_what_was_seen_costs_the_liar_alone(net, tmp_path):
+    """It claims the greatest number that is believed; the others are sent none of its numbers, also when resumed."""
+    lies = []
+
+    def lie(head):
+        lies.append(head)
+        stale = {"kind": "refused", "why": "stale", "error": "StaleError", "again": False, "seen": 2**62 - 1}
+        return {**head, **stale} if len(lies) == 1 else head
+
+    policy = fs.Policy(quorum=2, run_deadline=60.0)
+    for rounds in (1, 3):  # the second goes on with the first, in a process that knows nothing of it
+        lies.clear()
+        altered(net, "b", lie)
+        fed = net.federation(policy, tmp_path / "run")
+        with suppress(KeyboardInterrupt), fed.begin("two sums") as run:
+            replies = [run.ask(walk, pull=0.1) for _ in range(rounds)]
+            assert all({"a", "c"} <= set(one) for one in replies)
+            files = [next((net.folder / site).glob("*.run")) for site in "ac"]
+            assert all(RunFile(file).serial <= time.time_ns() for file in files)
+            if rounds == 1:
+                raise KeyboardInterrupt
+    assert "b" in replies[-1]
+
+
+def test_sites_count_for_themselves():
+    serials = Serials()
+    first = serials.next("ab")
+    assert first["a"] == first["b"]
+    assert not serials.catch_up("a", first["a"] - 1)
+    assert not any(serials.catch_up("a", odd) for odd in (True, 2.0**61, "9", None, 2**62, -1))
+    assert serials.catch_up("a", 2**61)
+    second = serials.next("ab")
+    assert second["a"] == 2**61 + 1
+    assert first["b"] < second["b"] <= time.time_ns()
+    assert serials.next("ab")["a"] == 2**61 + 2
+
+
+@pytest.mark.parametrize("rows", [-1, 2**62, True, 3.0, float("nan"), "7", None])
+def test_a_number_of_rows_that_no_table_has_is_not_believed(net, rows):
+    altered(net, "b", lambda head: {**head, "rows": rows})
+    with net.federation() as fed:
+        replies = fed.ask(count)
+    assert set(replies) == {"a", "c"}
+    assert "as its number of rows" in replies.failed["b"]
 
 
 def test_a_site_that_is_away_costs_one_attempt_and_comes_back(net):

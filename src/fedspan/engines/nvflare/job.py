@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+#: Seconds in which all sites of a relay must have started their processes.
+SYNC_LIMIT = 40
+
 
 def write_relay_job(folder: Path, sites: Iterable[str]) -> Path:
     """Write a job that runs the relay for `sites` into `folder`, and return its own folder."""
@@ -28,7 +31,7 @@ def write_relay_job(folder: Path, sites: Iterable[str]) -> Path:
 
 def _server() -> dict[str, Any]:
     controller = "nvflare.collab.runtime.controller.CollabController"
-    args = {"server_obj_id": "relay", "sync_task_timeout": 60, "max_call_threads": 256}
+    args = {"server_obj_id": "relay", "sync_task_timeout": SYNC_LIMIT, "max_call_threads": 256}
     return {
         "format_version": 2,
         "task_request_interval": 0.2,

@@ -8,18 +8,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from fedspan.engines.nvflare.gathering import Gathering, Roster
 from fedspan.engines.nvflare.kit import Kit
 from fedspan.engines.nvflare.relays import RelayJob, Relays
-from fedspan.engines.nvflare.session import AwayError, DeniedError, GoneError, Session
+from fedspan.engines.nvflare.session import COMMAND_LIMIT, AwayError, DeniedError, GoneError, Session
 from fedspan.errors import FedspanError
 
 #: Seconds between two looks at the server: while all is well, and while something is to be mended.
 CALM, BUSY = 1.0, 0.25
 
-#: Seconds that the server has for one of the keeper's commands, and that a relay has to start.
-COMMAND_LIMIT, START_LIMIT = 10.0, 60.0
+#: Seconds that a relay has to start: a busy machine takes twenty.
+START_LIMIT = 45.0
 
 #: Seconds after which a federation without any site is believed to have none.
 NOBODY = 8.0
@@ -36,12 +37,11 @@ class Keeper:
         self.relays = Relays()
         self.trouble: str | None = None
         self.denied: DeniedError | None = None
-        self._heard: dict[str, float] = {}  # when the server last heard of a registered site, by its clock
-        self._lost: dict[str, float] = {}  # a site whose process is gone must be heard of after this to be tried again
+        self._roster = Roster()
+        self._gathering = Gathering()
         self._suspects: dict[str, RelayJob] = {}  # sites that gave no answer: not asked again before they are looked at
         self._looks = 0
-        self._settled: tuple[frozenset[str], int] = (frozenset(), 0)
-        self._session: Session | None = Session(kit, COMMAND_LIMIT)  # a refusal is said at once
+        self._session: Session | None = Session(kit)  # a refusal is said at once
         self._stop = threading.Event()
         self._nudge = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="fedspan-keeper")
@@ -71,19 +71,19 @@ class Keeper:
                 return self.trouble
             if site in self.relays.starting():
                 return f"{site} is there, and the way to it is being opened"
-            return f"{site} is there, but has no relay yet" if site in self._heard else f"{site} is not connected"
+            return f"{site} does not answer" if site in self._suspects else self._roster.why_not(site)
 
     def wait_for(self, sites: Iterable[str] | None, limit: float) -> frozenset[str]:
         """Wait until a way to all `sites` is open (or to all that are connected), or `limit` seconds."""
 
         def ready() -> bool:
-            wanted = set(self._heard) if sites is None else set(sites)
+            wanted = self._roster.there() if sites is None else set(sites)
             return self.denied is not None or (self._looks > 1 and bool(wanted) and wanted <= self.online())
 
         with self.changed:
             if sites is None:  # sites that are just being started show within seconds; none at all is an answer too
-                self.changed.wait_for(lambda: self._heard or self.denied is not None, timeout=min(limit, NOBODY))
-                limit = limit if self._heard else 0.0
+                self.changed.wait_for(lambda: self._roster.heard or self.denied is not None, timeout=min(limit, NOBODY))
+                limit = limit if self._roster.heard else 0.0
             self.changed.wait_for(ready, timeout=limit)
             return self.online() if sites is None else self.online() & frozenset(sites)
 
@@ -134,7 +134,7 @@ class Keeper:
 
     def _busy(self) -> bool:
         with self.changed:
-            return bool(self.trouble or self.relays.starting() or set(self._heard) - set(self.relays.home))
+            return bool(self.trouble or self.relays.starting() or set(self._roster.heard) - set(self.relays.home))
 
     def _server_away(self, error: FedspanError) -> None:
         """Release whoever waits; the relays may have lived on, and are looked at when the server answers again."""
@@ -149,11 +149,11 @@ class Keeper:
 
     def _look(self) -> None:
         if self._session is None:
-            self._session = Session(self._kit, COMMAND_LIMIT)
+            self._session = Session(self._kit)
         session = self._session
         heard = session.registered()
         with self.changed:
-            self._heard = {site: when for site, when in heard.items() if site in self._kit.sites}
+            self._roster.heard = {site: when for site, when in heard.items() if site in self._kit.sites}
         for job in list(self.relays.jobs):
             self._look_at(session, job)
         self._look_at_sites(session)
@@ -166,10 +166,7 @@ class Keeper:
         try:
             answer = session.command(job.job, what="alive")
         except GoneError:
-            if job.ready or session.has_ended(job.job):
-                with self.changed:
-                    self.relays.ended(job, "the relay on the server ended")
-                    self.changed.notify_all()
+            self._look_for(session, job)
             answer = None
         if answer is not None:
             with self.changed:
@@ -178,14 +175,30 @@ class Keeper:
                     self.relays.opened(job, (site for site in answer["sites"] if site in job.wanted))
                     self.changed.notify_all()
         elif not job.ready and time.monotonic() - job.begun > START_LIMIT:
+            self._gathering.part(job.wanted)
             self._end(session, job, "the relay did not start")
+
+    def _look_for(self, session: Session, job: RelayJob) -> None:
+        """Let go of a relay that the server does not run: unless it waits to be started."""
+        try:
+            failed = session.status(job.job).startswith("FINISHED")
+            over = failed or job.ready
+        except GoneError:  # a server that was started anew knows none from before
+            over, failed = True, False
+        if over:
+            if failed and not job.ready:
+                self._gathering.part(job.wanted)
+            with self.changed:
+                self.relays.ended(job, "the relay on the server ended")
+                self.changed.notify_all()
 
     def _look_at_sites(self, session: Session) -> None:
         """Ask the sites which jobs they run: a process that died or a site that was started anew shows at once."""
         with self.changed:
             asked = self.relays.home | self._suspects
-            there = [site for site in asked if site in self._heard]
+            there = [site for site in {*asked, *self.relays.starting()} if site in self._roster.heard]
         running = session.jobs_at(there) if there else {}
+        self._give_up_starts(session, running)
         gone: dict[RelayJob, list[str]] = {}
         with self.changed:
             for site, job in asked.items():
@@ -197,8 +210,7 @@ class Keeper:
                     continue
                 gone.setdefault(job, []).append(site)
                 self.relays.leave([site])
-                # One that answers was started anew, or lost its process; one that does not must be heard of again.
-                self._lost[site] = 0.0 if site in running else self._heard.get(site, 0.0)
+                self._roster.lose([site], running)
             self.changed.notify_all()
         for job, sites in gone.items():
             try:
@@ -206,20 +218,25 @@ class Keeper:
             except GoneError:
                 continue
 
+    def _give_up_starts(self, session: Session, running: Mapping[str, set[str]]) -> None:
+        """Give up each relay that is being started for a site which died meanwhile: the others get one without it."""
+        for job in [job for job in self.relays.jobs if not job.ready]:
+            gone = job.starting.gone(job.wanted, running, self._roster.heard)
+            if gone:
+                with self.changed:
+                    self._roster.lose(gone, running)
+                    self._gathering.hurry()
+                self._end(session, job, f"{', '.join(sorted(gone))} died while it was being started")
+
     def _open_ways(self, session: Session) -> None:
         """Start one relay for all sites that are there and have none."""
         with self.changed:
-            back = {site for site, when in self._heard.items() if when > self._lost.get(site, 0.0)}
-            homeless = frozenset(back - set(self.relays.home) - set(self._suspects) - self.relays.starting())
-            same, looks = self._settled
-            looks = looks + 1 if homeless == same else 1
-            self._settled = (homeless, looks)
-        # Who comes at the same time shares a relay: wait until no more come.
-        if not homeless or (looks < 3 and homeless != set(self._kit.sites)):
-            return
-        job = RelayJob(session.submit_relay(homeless), homeless)
-        with self.changed:
-            self.relays.add(job)
+            taken = {*self.relays.home, *self._suspects, *self.relays.starting()}
+            groups = self._gathering.groups(self._roster.there() - taken, self._kit.sites)
+        for sites in groups:
+            job = RelayJob(session.submit_relay(sites), sites)
+            with self.changed:
+                self.relays.add(job)
 
     def _end(self, session: Session, job: RelayJob, why: str) -> None:
         """End a relay: it does so when asked, and is aborted if it does not listen."""
@@ -227,7 +244,7 @@ class Keeper:
             self.relays.ended(job, why)
             self.changed.notify_all()
         try:
-            if session.command(job.job, what="end") is None:
+            if not job.ready or session.command(job.job, what="end") is None:
                 session.abort(job.job)
         except (GoneError, DeniedError):
             return

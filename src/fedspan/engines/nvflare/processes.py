@@ -17,9 +17,10 @@ from fedspan.engines.nvflare.hardening import HEARTBEAT, server_resources, site_
 from fedspan.engines.nvflare.kit import Kit, read_kit, write_private
 from fedspan.engines.nvflare.lifeline import be_a_parent, environment_at_start
 from fedspan.engines.nvflare.needed import needs_nvflare
-from fedspan.engines.nvflare.screen import say
+from fedspan.engines.nvflare.screen import News, say
 from fedspan.engines.nvflare.supervisor import SITE_CONFIG, Supervisor
-from fedspan.errors import InputError
+from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.errors import InputError, MessageError
 
 #: NVIDIA FLARE's programs.
 _COORDINATOR, _SITE = "nvflare.private.fed.app.server.server_train", "nvflare.private.fed.app.client.client_train"
@@ -33,6 +34,7 @@ def start_coordinator(path: Path) -> int:
     kit = read_kit(path)
     kit.must_be("coordinator", "'fedspan coordinator start'")
     needs_nvflare()
+    _check_certificates(kit)
     from fedspan.engines.nvflare import study_desk
 
     for folder in (kit.path / "store" / "jobs", kit.path / "store" / "snapshots"):
@@ -52,6 +54,7 @@ def start_site(path: Path, config: Path) -> int:
     needs_nvflare()
     if not config.is_file():
         raise InputError(f"{config} does not exist: it is the owner's site.toml")
+    _check_certificates(kit)
     write_private(kit.path / SITE_CONFIG, json.dumps({"config": str(config.resolve())}))
     write_private(kit.path / "local" / "resources.json", json.dumps(site_resources(), indent=2))
     _remove_old_jobs(kit)
@@ -63,6 +66,15 @@ def start_site(path: Path, config: Path) -> int:
     named = [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"]
     _begin_again_when_it_ends(["site", "start", str(kit.path), "--config", str(config.resolve())])
     return _run(kit, _SITE, "fed_client.json", named)
+
+
+def _check_certificates(kit: Kit) -> None:
+    """Say so if nobody would take this kit's certificate: it has ended, or is not of the kit's own federation."""
+    identity = Identity.from_kit(kit.path)
+    try:
+        Authority.from_kit(kit.path).verify(identity.certificate, identity.sign(b"mine"), b"mine")
+    except MessageError as error:
+        raise InputError(f"the kit {kit.path} cannot be used: {error}") from None
 
 
 def _begin_again_when_it_ends(command: list[str]) -> None:
@@ -90,7 +102,10 @@ def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
 
 
 def _prepare() -> None:
+    from fedspan.engines.nvflare import handshake
+
     be_a_parent()
+    handshake.install(News().say)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     # Processes of runs are started by name with this interpreter: they shall find the fedspan that runs here.

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from fedspan.engines.nvflare.starting import Starting
+
 
 @dataclass(eq=False)
 class RelayJob:
@@ -17,6 +19,10 @@ class RelayJob:
     ready: bool = False
     begun: float = field(default_factory=time.monotonic)
     gone: Future[str] = field(default_factory=Future)
+    starting: Starting = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.starting = Starting(self.job)
 
     def release(self, why: str) -> None:
         """Let go of who waits for this relay."""

@@ -14,6 +14,7 @@ _EVENTS = (
     (re.compile(r"Remove the dead Client\. Name: (?P<name>[\w-]+)"), "{name} went silent"),
     (re.compile(r"Successfully registered client:(?P<name>[\w-]+)"), "{name} joined the federation"),
     (re.compile(r"Launch the job in process ID: (?P<process>\d+)"), "a run began (process {process})"),
+    (re.compile(r"registration rejected: (?P<why>.+)"), "the coordinator does not let this site in: {why}"),
     (re.compile(r"Server started"), "the coordinator is up"),
     (re.compile(r"No connection to the server|Server is not alive|Lost connection"), "the coordinator is away"),
 )
@@ -40,6 +41,21 @@ def event_of(message: str, level: int) -> str | None:
         if found:
             return words.format(**found.groupdict())
     return None if level < logging.CRITICAL else message.splitlines()[0]
+
+
+class News:
+    """Says a line when it is news: not what it said last, unless that is long ago."""
+
+    def __init__(self, again: float = 60.0) -> None:
+        self._again = again
+        self._last, self._when = "", 0.0
+
+    def say(self, line: str) -> None:
+        """Print a line, if it is news."""
+        now = time.monotonic()
+        if line != self._last or now - self._when > self._again:
+            self._last, self._when = line, now
+            say(line)
 
 
 def say(line: str) -> None:

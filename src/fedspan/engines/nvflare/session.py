@@ -10,11 +10,18 @@ from typing import Any
 
 from fedspan.engines.nvflare.job import write_relay_job
 from fedspan.engines.nvflare.kit import Kit
+from fedspan.engines.nvflare.patience import within
 from fedspan.engines.nvflare.relay_topic import TOPIC
 from fedspan.errors import FedspanError
 
 #: Seconds in which a site says which jobs it runs.
 SITE_LIMIT = 2.0
+
+#: Seconds that the server has for letting a user in (it may be just starting, on a busy machine), and for one command.
+LOGIN_LIMIT, COMMAND_LIMIT = 20.0, 10.0
+
+#: Seconds of those for letting in that NVIDIA FLARE's last try takes, and seconds for logging out.
+_LAST_TRY, _GOODBYE = 3.0, 3.0
 
 
 class AwayError(FedspanError):
@@ -32,17 +39,24 @@ class GoneError(FedspanError):
 class Session:
     """One login. Every command raises `AwayError`, `DeniedError` or `GoneError`, or returns."""
 
-    def __init__(self, kit: Kit, limit: float) -> None:
+    def __init__(self, kit: Kit, limit: float = COMMAND_LIMIT, login: float = LOGIN_LIMIT) -> None:
+        from nvflare.fuel.flare_api.api_spec import InternalError
         from nvflare.fuel.flare_api.flare_api import Session as Flare
 
+        from fedspan.engines.nvflare import handshake
+
         _quiet()
+        handshake.install()
         self._flare = self._guard(Flare, kit.name, str(kit.path), True)
         self._flare.api._print_hci = lambda message: None  # a notebook's user did not ask
         self._limit = limit
         self._flare.set_timeout(limit)
         try:
-            self._guard(self._flare.try_connect, limit)
-        except FedspanError:
+            self._guard(within, login, self._flare.try_connect, max(1.0, login - _LAST_TRY))
+        except InternalError as error:
+            self.close()
+            raise AwayError(f"the federation's server does not let anybody in now: {error}") from None
+        except BaseException:
             self.close()
             raise
 
@@ -84,7 +98,7 @@ class Session:
         for entry in entries:
             if entry.get("status") != "no_reply":
                 jobs = found.setdefault(entry["client_name"], set())
-                if entry.get("status") == "started":
+                if entry.get("status") in ("starting", "started"):
                     jobs.add(entry["job_id"])
         return found
 
@@ -118,6 +132,8 @@ class Session:
         code = reply.get_header(MessageHeaderKey.RETURN_CODE)
         if code not in (None, ReturnCode.OK) or not isinstance(reply.payload, dict):
             why = reply.get_header(MessageHeaderKey.ERROR) or ""
+            if code in (ReturnCode.COMM_ERROR, ReturnCode.TARGET_UNREACHABLE):
+                raise AwayError("the way to it through the federation's server is broken")
             raise AwayError(f"the federation's server gave no answer: {code} {why}".strip())
         return dict(reply.payload)
 
@@ -129,13 +145,6 @@ class Session:
         """Return what the server's list says of `job`, such as ``FINISHED:COMPLETED``."""
         return str(self._guard(self._flare.get_job_meta, job).get("status", ""))
 
-    def has_ended(self, job: str) -> bool:
-        """Tell whether `job` is over, or not even known: a server that was started anew knows none from before."""
-        try:
-            return self.status(job).startswith("FINISHED")
-        except GoneError:
-            return True
-
     def abort(self, job: str) -> None:
         """End `job`, whatever it does."""
         self._guard(self._flare.abort_job, job)
@@ -144,7 +153,7 @@ class Session:
         """Log out, if the server still listens."""
         try:
             self._flare.set_timeout(2.0)
-            self._flare.close()
+            within(_GOODBYE, self._flare.close)
         except Exception:  # what is being left need not say goodbye
             logging.getLogger(__name__).debug("the session could not be closed", exc_info=True)
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.nvflare.keeper import COMMAND_LIMIT
 from fedspan.engines.nvflare.kit import Kit, read_kit
 from fedspan.engines.nvflare.needed import needs_nvflare
 from fedspan.engines.nvflare.provision import certificate_role
-from fedspan.engines.nvflare.session import Session
+from fedspan.engines.nvflare.session import COMMAND_LIMIT, Session
 from fedspan.engines.nvflare.transport import NVFlareTransport
 from fedspan.engines.remote.about import differences, fedspan_version
 from fedspan.engines.remote.envelope import Opened
@@ -51,7 +50,7 @@ def federation_status(path: str | Path) -> FederationStatus:
     kit.must_be("user", "'fedspan federation status'")
     role = certificate_role(kit.path / "startup" / "client.crt")
     if role != "analyst":
-        session = Session(kit, COMMAND_LIMIT)
+        session = Session(kit)
         there = session.registered()
         session.close()
         return FederationStatus(kit, role, tuple(SiteStatus(site, site in there) for site in kit.sites))

@@ -57,6 +57,7 @@ class Desk:
         self._authority = Authority.from_kit(kit)
         self._folder = kit / "studies"
         self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._lock = threading.Lock()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: dict[str, int] = {}
 
@@ -84,6 +85,8 @@ class Desk:
             return {"study": self._take(who, opened)}
         if head["kind"] == "list":
             return {"studies": [self._about(name) for name in self._names() if self._about(name)["who"] == who.name]}
+        if head["kind"] == "cancel":
+            return {"about": self._cancel(self._own(who, str(head["study"])))}
         if head["kind"] == "fetch":
             about = self._about(self._own(who, str(head["study"])))
             results = self._folder / about["study"] / "results"
@@ -96,14 +99,19 @@ class Desk:
             if self._about(name)["state"] == "running":  # in a former life of this coordinator
                 self._set(name, state="waiting")
         while True:
-            for name, process in list(self._running.items()):
-                if process.poll() is not None:
-                    del self._running[name]
-                    self._ended(name, process.returncode)
-            for name in self._names():
-                if len(self._running) < AT_ONCE and self._about(name)["state"] == "waiting":
-                    self._start(name)
+            with self._lock:
+                self._look()
             time.sleep(0.5)
+
+    def _look(self) -> None:
+        for name, process in list(self._running.items()):
+            if process.poll() is not None:
+                del self._running[name]
+                if self._about(name)["state"] == "running":
+                    self._ended(name, process.returncode)
+        for name in self._names():
+            if len(self._running) < AT_ONCE and self._about(name)["state"] == "waiting":
+                self._start(name)
 
     def _take(self, who: Who, opened: Opened) -> str:
         delegation = bytes(opened.parts["delegation"])
@@ -119,6 +127,20 @@ class Desk:
         write_private(folder / "about.json", json.dumps(about))
         return name
 
+    def _cancel(self, name: str) -> dict[str, Any]:
+        """End a study that is under way, and give the user's word back."""
+        with self._lock:
+            if self._about(name)["state"] in ("waiting", "running"):
+                self._over(name, state="cancelled")
+                if name in self._running:
+                    self._running[name].kill()
+        return self._about(name)
+
+    def _over(self, name: str, **changes: Any) -> None:
+        """Take note of how a study ended; the user's word is not kept any longer than it is needed."""
+        self._set(name, **changes)
+        (self._folder / name / "delegation").unlink(missing_ok=True)
+
     def _start(self, name: str) -> None:
         self._set(name, state="running")
         self._starts[name] = self._starts.get(name, 0) + 1
@@ -131,12 +153,12 @@ class Desk:
 
     def _ended(self, name: str, code: int) -> None:
         if code == 0:
-            self._set(name, state="done")
+            self._over(name, state="done")
         elif code < 0 and self._starts[name] < MOST_STARTS:  # it was killed, and goes on where it stopped
             self._set(name, state="waiting")
         else:
             said = (self._folder / name / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            self._set(name, state="failed", why=(said or ["it said nothing"])[-1][:1000])
+            self._over(name, state="failed", why=(said or ["it said nothing"])[-1][:1000])
 
     def _names(self) -> list[str]:
         return sorted(p.name for p in self._folder.iterdir() if _NAME.fullmatch(p.name) and (p / "about.json").exists())

@@ -21,12 +21,17 @@ CHANNEL, PURPOSE = "fedspan-studies", "study"
 #: Bytes of a request, and seconds after which it is too old.
 LARGEST, LATEST = 2**20, 300.0
 
+#: The longest time for which the coordinator may ask in a user's name.
+MOST_HOURS = 720.0
+
 #: Seconds for an answer, which may hold all results.
 _LIMIT = 60.0
 
 
 def submit_study(kit: Kit, title: str, text: str, hours: float) -> str:
     """Hand in a study, and let the coordinator ask in the user's name for so many hours; return the study's name."""
+    if not 0 < hours <= MOST_HOURS:
+        raise InputError(f"hours={hours:g} must be above 0 and at most {MOST_HOURS:g}, which is 30 days")
     identity, authority = Identity.from_kit(kit.path), Authority.from_kit(kit.path)
     delegation = delegated(identity, COORDINATOR, authority.federation, hours * 3600.0)
     parts = {"study": text.encode("utf-8"), "delegation": delegation}
@@ -36,6 +41,11 @@ def submit_study(kit: Kit, title: str, text: str, hours: float) -> str:
 def list_studies(kit: Kit) -> list[dict[str, Any]]:
     """Return what the coordinator knows of the user's studies."""
     return list(_ask(kit, {"kind": "list"}, {})["studies"])
+
+
+def cancel_study(kit: Kit, study: str) -> str:
+    """End a study, and have the coordinator delete the user's word; return its state: another one if it was over."""
+    return str(_ask(kit, {"kind": "cancel", "study": study}, {})["about"]["state"])
 
 
 def fetch_study(kit: Kit, study: str, out: Path) -> None:
@@ -79,7 +89,7 @@ def _ask(kit: Kit, head: dict[str, Any], parts: dict[str, bytes]) -> dict[str, A
     kit.must_be("user", "this command")
     identity, authority = Identity.from_kit(kit.path), Authority.from_kit(kit.path)
     bound = {"federation": authority.federation, "time": time.time(), **head}
-    session = Session(kit, _LIMIT)
+    session = Session(kit)
     try:
         answer = session.ask_server(CHANNEL, Sealed(identity, PURPOSE, bound, parts).to(COORDINATOR), _LIMIT)
     finally:

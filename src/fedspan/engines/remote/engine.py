@@ -22,6 +22,9 @@ from fedspan.federation.call import AWAY, Call, Delivery, Failure, Outcome
 from fedspan.federation.state import Changes
 from fedspan.wire import Message, decode
 
+#: No table has so many rows: a site that says so is not believed.
+_MOST_ROWS = 2**48
+
 #: Errors of a site's that are raised here under their own name.
 _KNOWN = ("BudgetError", "FedspanError", "InputError", "LedgerError", "MessageError", "PolicyError", "UnknownStepError")
 
@@ -153,7 +156,7 @@ class RemoteEngine:
         head = answer.head
         try:
             if head["kind"] == "reply":
-                return Delivery(call.number, decode(answer.parts["reply"], max_bytes), int(head["rows"]))
+                return Delivery(call.number, decode(answer.parts["reply"], max_bytes), _rows(head["rows"]))
             return self._failure(call, site, head)
         except MessageError as error:
             return Failure(str(error), error)
@@ -179,3 +182,10 @@ class RemoteEngine:
         if there:
             self._meeting.introduce(self._pinned)
         return there
+
+
+def _rows(told: Any) -> int:
+    """Return how many rows a site says that it has used, if a table can have so many."""
+    if isinstance(told, bool) or not isinstance(told, int) or not 0 <= told < _MOST_ROWS:
+        raise MessageError(f"misshapen: the answer names {str(told)[:40]} as its number of rows")
+    return told

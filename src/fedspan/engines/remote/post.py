@@ -9,6 +9,7 @@ from fedspan.engines.remote.about import fedspan_version
 from fedspan.engines.remote.delegation import Sender
 from fedspan.engines.remote.envelope import MISREAD, Opened, Sealed, open_sealed, texts
 from fedspan.engines.remote.identity import Authority, Who
+from fedspan.engines.remote.serials import Serials
 from fedspan.engines.remote.transport import Lost, Transport
 from fedspan.errors import MessageError
 from fedspan.wire import Message
@@ -33,7 +34,7 @@ class Post:
         self._identity = identity
         self._authority = authority
         self._lost = lost
-        self._serial = 0
+        self._serials = Serials()
 
     def send(
         self,
@@ -45,43 +46,45 @@ class Post:
         deadline: float,
         max_bytes: int,
     ) -> dict[str, Answer]:
-        """Send a request to the sites `to` under one signature; return what came of it at each."""
+        """Send a request to the sites `to` within `deadline` seconds; return what came of it at each.
+
+        It goes out under one signature, but for sites that count otherwise (see `Serials`).
+        """
         result: dict[str, Answer] = {}
-        left = list(to)
+        left, end = list(to), time.monotonic() + deadline
         for _ in range(2):
             if not left:
                 break
-            self._serial = max(self._serial + 1, time.time_ns())
-            about: Message = {
-                "kind": kind,
-                "federation": self._authority.federation,
-                "version": fedspan_version(),
-                "run": run,
-                "serial": self._serial,
-                "deadline": float(deadline),
-                "sites": texts(dict.fromkeys(left, -1)),
-                **head,
-            }
-            sealed = Sealed(self._identity, "request", about, parts)
-            answers = self._transport.send({site: sealed.to(site) for site in left}, deadline)
+            seconds = max(0.0, min(deadline, end - time.monotonic()))
+            sealed: dict[int, tuple[Sealed, Message]] = {}
+            serials = self._serials.next(left)
+            for serial in sorted(set(serials.values())):
+                about: Message = {
+                    "kind": kind,
+                    "federation": self._authority.federation,
+                    "version": fedspan_version(),
+                    "run": run,
+                    "serial": serial,
+                    "deadline": float(seconds),
+                    "sites": texts(dict.fromkeys(left, -1)),
+                    **head,
+                }
+                sealed[serial] = (Sealed(self._identity, "request", about, parts), about)
+            answers = self._transport.send({site: sealed[serials[site]][0].to(site) for site in left}, seconds)
             for site in left:
-                result[site] = self._read(site, answers.get(site), sealed.digest, about, max_bytes)
-            left = self._catch_up(left, result)
+                request, about = sealed[serials[site]]
+                result[site] = self._read(site, answers.get(site), request.digest, about, max_bytes)
+            left = [site for site in left if self._is_behind(site, result[site])]
         for site, answer in result.items():
             if isinstance(answer, Lost):
                 self._lost(site, answer.reason)
         return result
 
-    def _catch_up(self, sites: Sequence[str], result: Mapping[str, Answer]) -> list[str]:
-        """Return the sites that have seen later requests than this one: the clock here was set back since."""
-        behind = []
-        for site in sites:
-            answer = result[site]
-            seen = answer.head.get("seen") if isinstance(answer, Opened) else None
-            if isinstance(seen, int) and self._serial <= seen < 2**62:
-                behind.append((seen, site))
-        self._serial = max([self._serial, *(seen for seen, _ in behind)])
-        return [site for _, site in behind]
+    def _is_behind(self, site: str, answer: Answer) -> bool:
+        """Tell whether a site has seen later requests than this one, and takes a later one."""
+        return (
+            isinstance(answer, Opened) and "seen" in answer.head and self._serials.catch_up(site, answer.head["seen"])
+        )
 
     def _read(self, site: str, answer: bytes | Lost | None, request: str, asked: Message, max_bytes: int) -> Answer:
         if answer is None or isinstance(answer, Lost):

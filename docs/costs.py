@@ -23,7 +23,7 @@ name) is seen. How bytes grow with rows, columns and sites is on the sheet. Byte
 over all calls. Printed by `python docs/costs.py` (seed 1).
 
 | protocol | sheet | calls | bytes up | bytes down | steps |
-|---|---|---|---|---|---|
+|---|---|--:|--:|--:|---|
 """
 
 

@@ -32,6 +32,22 @@ SPEC.loader.exec_module(costs)
 D, K, ROWS = 30, 4, 50
 X = np.random.default_rng(0).normal(size=(5 * ROWS, D)) * np.r_[[5.0] * K, [1.0] * (D - K)]
 
+EXAMPLE = "**bytes up / down, [example](costs.md)**"
+#: What the table at the top of every sheet tells of each protocol, in this order; a sheet may have more.
+FACTS = (
+    "**leaves a site**",
+    "**bytes up**",
+    EXAMPLE,
+    "**rounds**",
+    "**memory, site**",
+    "**memory, coordinator**",
+    "**privacy**",
+    "**trust**",
+    "**paper against measured**",
+)
+#: What the other tables of the sheet of parts have of each.
+PART_FACTS = ("leaves a site", "numbers up, calls", "memory, site", "privacy", "trust")
+
 #: Protocol, settings, the step that is counted, and the numbers that a reply of it has by the sheet.
 SHEETS = [
     (covariance_pca, {"rank": K}, "local_gram", D * (D + 1) // 2),
@@ -73,11 +89,49 @@ def test_every_protocol_is_on_a_sheet():
     assert not missing, "write on one of docs/protocols/*.md what leaves a site, and what it costs"
 
 
+def tables(text):
+    """Return the tables of a page, each with its header, as rows of cells."""
+    blocks = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+    cells = [[[cell.strip() for cell in line.split("|")[1:-1]] for line in block.splitlines()] for block in blocks]
+    return [[header, *rows] for header, _, *rows in cells]
+
+
+def facts(name):
+    """Return the protocols that the first table of a sheet has in each column, and what it says of them by fact."""
+    header, *rows = tables(costs.sheets()[name])[0]
+    return [re.findall(r"`(\w+)`", cell) for cell in header[1:]], {row[0]: row[1:] for row in rows}
+
+
 @pytest.mark.parametrize("name", sorted(costs.sheets()))
-def test_a_sheet_says_what_leaves_a_site_how_much_and_whom_it_trusts(name):
-    text = costs.sheets()[name].lower()
-    for words in ("leaves a site", "numbers up", "rounds|calls", "memory|keep", "priva", "trust|believed", "measured"):
-        assert re.search(words, text), f"docs/protocols/{name}.md says nothing of {words}"
+def test_a_sheet_has_every_fact_of_every_protocol_and_the_paper_beside_what_was_measured(name):
+    columns, found = facts(name)
+    assert [fact for fact in found if fact in FACTS] == list(FACTS)
+    for fact, cells in found.items():
+        assert len(cells) == len(columns), f"docs/protocols/{name}.md has not one cell a column for {fact}"
+        assert all(cells), f"docs/protocols/{name}.md says nothing of {fact}"
+    assert "\n## The paper, and what was measured\n" in costs.sheets()[name]
+
+
+def test_every_protocol_has_its_column_or_is_a_part_with_every_fact():
+    told = [function for name in costs.sheets() for column in facts(name)[0] for function in column]
+    for header, *rows in tables(costs.sheets()["parts"])[1:]:
+        assert header == ["", *PART_FACTS]
+        assert all(len(row) == len(header) and all(row) for row in rows)
+        told += [function for row in rows for function in re.findall(r"`(\w+)`", row[0])]
+    assert not {name.split(".")[1] for name in discovered()} - set(told)
+
+
+@pytest.mark.parametrize("name", sorted(set(costs.sheets()) - {"parts"}))
+def test_the_bytes_of_the_example_are_those_of_the_page_of_costs(name):
+    page = costs.PAGE.read_text(encoding="utf-8")
+    measured = {
+        function: f"{up} / {down}" for function, up, down in re.findall(r"`(\w+)` .*\| ([\d,]+) \| ([\d,]+) \|", page)
+    }
+    columns, found = facts(name)
+    for functions, cell in zip(columns, found[EXAMPLE], strict=True):
+        wanted = [measured[function] for function in functions if function in measured]
+        assert wanted
+        assert re.findall(r"[\d,]*\d / [\d,]*\d", cell) == wanted
 
 
 def test_the_costs_are_those_of_now():

@@ -9,6 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from fedspan.errors import FedspanError
+
 from . import (
     aggregator_examples,
     attack_examples,
@@ -19,6 +21,7 @@ from . import (
 from . import protocol_laws as laws
 from . import test_aggregators as rules
 from . import test_attacks as attacks
+from . import test_engines as engines
 from .discovery import NeedsAnExampleError, check_exported
 
 HEAD = "from __future__ import annotations\nfrom dataclasses import dataclass\nimport numpy as np\n"
@@ -65,11 +68,44 @@ def counting(fed, *, rank):
     return fed.ask(local_sum, rank=rank).stack("total")
 """
 
+ENGINES = f"""{HEAD}
+from dataclasses import replace
+from fedspan.engines.local import LocalEngine
+
+class LastFirst(LocalEngine):
+    def __init__(self, sites, greeting="hello"):
+        super().__init__(sites, wire=True)
+
+    def call(self, call, to, accepted, policy):
+        return super().call(call, to[::-1], accepted, policy)
+
+class Rounding(LastFirst):
+    def call(self, call, to, accepted, policy):
+        found = super().call(call, to, accepted, policy)
+        return {{site: replace(sent, reply=rounded(sent.reply)) for site, sent in found.items()}}
+
+def rounded(reply):
+    doubles = {{key: value for key, value in reply.items() if getattr(value, "dtype", None) == np.float64}}
+    return reply | {{key: value.astype(np.float32).astype(float) for key, value in doubles.items()}}
+"""
 PIGEONS = f"""{HEAD}
 class Pigeons:
-    def send(self, requests, deadline): ...
-    def online(self): ...
+    def __init__(self, workers):
+        self.workers = workers
+        self.sites = tuple(sorted(workers))
+
+    def send(self, requests, deadline):
+        return {{site: self.workers[site].answer(request) for site, request in requests.items()}}
+
+    def online(self):
+        return frozenset(self.sites)
+
     def close(self): ...
+
+class Shuffling(Pigeons):
+    def send(self, requests, deadline):
+        found = super().send(requests, deadline)
+        return dict(zip(found, [*found.values()][::-1], strict=True))
 """
 SHY_SCALER = f"""{HEAD}
 from fedspan import FedStandardScaler
@@ -127,10 +163,41 @@ def test_a_protocol_is_found_and_its_faults_are(package):
         laws.check_repeatable_by_seed(example)
 
 
-def test_an_engine_is_found_and_must_say_how_it_is_opened(package):
-    words = r"more_ways.added.Pigeons carries calls, .* WAYS of tests/laws/engine_examples.py"
+@pytest.mark.parametrize(
+    ("source", "right", "wrong"), [(ENGINES, "LastFirst", "Rounding"), (PIGEONS, "Pigeons", "Shuffling")]
+)
+def test_an_engine_or_transport_is_found_and_its_faults_are(package, tmp_path, source, right, wrong):
+    ways = engine_examples.ways_of(package("more_ways", source))
+    assert set(ways) == {right, wrong}
+    examples = [
+        protocol_examples.EXAMPLES[name] for name in ("covariance_pca.covariance_pca", "noisy_centres.noisy_centres")
+    ]
+    for number, example in enumerate(examples):
+        engines.check_same_bytes(ways[right], example, tmp_path / f"right-{number}")
+        with pytest.raises((AssertionError, FedspanError)):
+            engines.check_same_bytes(ways[wrong], example, tmp_path / f"wrong-{number}")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (
+            PIGEONS.replace("(self, workers)", "(self, kit)"),
+            r"Pigeons carries calls, .* take 'workers', or say in WAYS",
+        ),
+        (
+            ENGINES.replace("(self, sites,", "(self, server,"),
+            r"LastFirst carries calls, .* take 'sites', or say in WAYS",
+        ),
+        (
+            ENGINES.replace("(self, sites,", "(self, sites, odd,"),
+            r"LastFirst .* nothing is known of its odd. .*WAYS of",
+        ),
+    ],
+)
+def test_an_engine_or_transport_without_a_known_other_end_must_say_how_it_is_opened(package, source, words):
     with pytest.raises(NeedsAnExampleError, match=words):
-        engine_examples.ways_of(package("more_ways", PIGEONS))
+        engine_examples.ways_of(package("odd_ways", source))
 
 
 def test_an_estimator_is_found_and_must_be_exported_and_made(package):

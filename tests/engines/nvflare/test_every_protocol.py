@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-
 import pandas as pd
 import pytest
 
 import fedspan as fs
-from tests.engines.nvflare.conftest import SITES, processes_of
+from tests.engines.nvflare.conftest import SITES
 from tests.laws.protocol_examples import EXAMPLES
 from tests.laws.protocol_laws import as_bytes
 
@@ -51,54 +47,36 @@ def write_site(site, folder):
     )
 
 
-def begin_anew(here):
-    """Let the sites' workers read their files again."""
-    ends = {name: len(here.said(name)) for name in SITES}
-    for name in SITES:
-        for process, command in processes_of(here.kit(name)).items():
-            if "engines.nvflare.worker_process" in command:
-                os.kill(process, signal.SIGKILL)
-    until = time.monotonic() + 60.0
-    while any("steps may be asked" not in here.said(name)[end:] for name, end in ends.items()):
-        assert time.monotonic() < until, [here.said(name) for name in SITES]
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
-def folders(here):
-    """Where the sites' owners have their files, which are put back afterwards."""
-    found = {name: here.folder / "owners" / name for name in SITES}
-    before = {name: (folder / "site.toml").read_text() for name, folder in found.items()}
-    yield found
-    for name, folder in found.items():
+def serve(here):
+    """Return what puts the rows of an example at the real sites, and returns the same sites embedded."""
+    folders = {name: here.folder / "owners" / name for name in SITES}
+    before = {name: (folder / "site.toml").read_text() for name, folder in folders.items()}
+    served = {}
+
+    def put(make):
+        if make not in served:
+            served.clear()
+            served[make] = three_sites(make)
+            for site in served[make]:
+                write_site(site, folders[site.name])  # counts at the next question
+        return served[make]
+
+    yield put
+    for name, folder in folders.items():
         (folder / "site.toml").write_text(before[name])
-    begin_anew(here)
 
 
-@pytest.fixture(scope="module")
-def served(here, folders, request):
-    """The sites of the examples, embedded, and with the same rows at the real ones."""
-    sites = three_sites(request.param)
-    for site in sites:
-        write_site(site, folders[site.name])
-    begin_anew(here)
-    return sites
-
-
-KINDS = sorted({example.sites.__name__: example.sites for example in EXAMPLES.values()}.items())
-PAIRS = [
-    pytest.param(make, name, id=name)
-    for _, make in KINDS
-    for name, example in EXAMPLES.items()
-    if example.sites is make and name not in NOISY
-]
+# Those with the same rows one after another.
+NAMES = sorted(set(EXAMPLES) - set(NOISY), key=lambda name: (EXAMPLES[name].sites.__name__, name))
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("served", "name"), PAIRS, indirect=["served"])
-def test_every_protocol_gives_the_bytes_of_the_embedded_engine(connected, served, name):
+@pytest.mark.parametrize("name", NAMES)
+def test_every_protocol_gives_the_bytes_of_the_embedded_engine(connected, serve, name):
     example = EXAMPLES[name]
     settings = {**example.settings, **FEWER.get(name, {})}
+    served = serve(example.sites)
     with fs.LocalFederation(served, seed=SEED, policy=POLICY) as embedded:
         expected = as_bytes(embedded.run(example.protocol, **settings))
     assert as_bytes(connected(seed=SEED, policy=POLICY).run(example.protocol, **settings)) == expected

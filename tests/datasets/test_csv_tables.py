@@ -26,6 +26,8 @@ def written(tmp_path, text, name="rows.csv"):
         ("age,dose\n" + "7000,20,1.5\n" * 5, "line 2 has 3 fields"),
         ("a,b\n1,2\n3\n", "line 3 has 1 fields"),
         ('a,b\n"x\ny",2\n3,4,5\n', "line 4 has 3 fields"),  # a cell of two lines
+        ("a;b\n1;2\n", "names one column with ';' in it: fields must be parted by commas"),
+        ("a\tb\n1\t2\n", "fields must be parted by commas"),
         ("a,b,\n1,2,\n3,4,7\n", "line 3 has something in column 3, which has no name"),
         ("a,,b\n1,6,2\n", "line 2 has something in column 2, which has no name"),
         ("a,b,a\n1,2,3\n", "two columns named 'a'"),
@@ -103,6 +105,14 @@ def test_a_column_is_what_all_of_its_cells_are(tmp_path_factory, cells, size):
         assert whole.dropna().tolist() == [cell for cell in cells if cell]
     else:
         assert whole.isna().tolist() == [cell in ("", "NA", "None") for cell in cells]
+
+
+def test_truth_values_in_any_case_and_numbers_in_digits_of_other_scripts(tmp_path):
+    frame = read_table(written(tmp_path, "a,b,c\ntRue,FALSE,\u00a012\nfalse,,3\ntrue,True,\uff14\n"))
+    np.testing.assert_array_equal(frame["a"], [True, False, True])
+    assert frame["a"].dtype == bool
+    np.testing.assert_array_equal(frame["b"], [0.0, np.nan, 1.0])
+    assert frame["c"].tolist() == ["\u00a012", "3", "\uff14"]  # text: such signs are no numbers
 
 
 def test_what_is_missing(tmp_path):

@@ -150,8 +150,9 @@ def rows_held_back(site: Site, held_back: float, split: int) -> NDArray[np.bool_
 
 
 def rows_trained_on(site: Site, *, held_back: float, split: int, batch_size: int, **_: Any) -> int:
-    """Return the fewest rows of a step of training: those of a batch, or all where these are fewer."""
-    return min(int(np.count_nonzero(~rows_held_back(site, held_back, split))), batch_size)
+    """Return the fewest rows of a step of training: as few batches as `batch_size` allows, of nearly equal size."""
+    rows = int(np.count_nonzero(~rows_held_back(site, held_back, split)))
+    return 0 if batch_size < 1 else rows // max(1, -(-rows // batch_size))
 
 
 def rows_judged_by(site: Site, *, held_back: float, split: int, **_: Any) -> int:

@@ -85,6 +85,8 @@ CASES = [
     ("federated_k_means.local_counts", {"centres": np.zeros((1, 12, 3))}, {"centres": np.zeros((1, 60, 3))}),
     ("autoencoder.local_training", {**NETWORK, **TRAINING, "held_back": 0.1}, {"held_back": 1.0}),
     ("autoencoder.local_training", {**NETWORK, **TRAINING, "held_back": 0.1}, {"batch_size": 1}),
+    # as few batches as that allows, of nearly equal size: some have four rows
+    ("autoencoder.local_training", {**NETWORK, **TRAINING, "held_back": 0.1}, {"batch_size": 5}),
     ("autoencoder.local_loss", {**NETWORK, "held_back": 0.1}, {"held_back": 0.0}),
     ("bigan.local_training", {**NETWORK, **TRAINING, "held_back": 0.1, "adversarial": 0.1}, {"held_back": 0.95}),
     ("bigan.local_loss", {**NETWORK, "held_back": 0.1}, {"held_back": 0.05}),

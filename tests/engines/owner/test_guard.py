@@ -91,7 +91,7 @@ def test_what_is_allowed_is_answered_and_written_down(write_site, table):
         ('steps = ["fedspan.protocols.feddl"]', asked(), f"this site's owner does not allow step '{SUMS}'"),
         ("steps = []", asked(), "does not allow step"),
         ("", asked("ourlab.local_all"), "does not allow step 'ourlab.local_all'"),
-        ("", asked("fedspan.protocols.landmark_distances.local_distances"), "does not allow step"),
+        ("", asked("fedspan.protocols.landmark_distances.local_distances"), "it is in the group 'single rows'"),
         ("", asked("fedspan.federation.secure.steps.offer", how="secure offer"), "does not allow step"),
         ("", asked(lenses=("ourlab.zoom",)), "does not allow the transform 'ourlab.zoom'"),
         ("lenses = []", asked(lenses=("fedspan.protocols.lenses.affine",)), "does not allow the transform"),

@@ -230,3 +230,10 @@ def test_users_are_told_what_the_site_is_and_that_is_written_down(desk):
         ("end", "answered", False),
     ]
     assert desk.lines()[0]["bytes"] > 100
+
+
+def test_looking_at_a_log_refuses_what_a_site_would_refuse(tmp_path):
+    secret = tmp_path / "password"
+    secret.write_bytes(b"hunter22")  # no line is finished
+    with pytest.raises(AuditLogError, match="it is no line of an audit log"):
+        list(read_lines(secret))

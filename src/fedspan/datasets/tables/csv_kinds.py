@@ -20,7 +20,7 @@ MISSING_WORDS = (
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
-_NUMBER = r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf(?:inity)?))\s*"
+_NUMBER = r"[ \t]*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf(?:inity)?))[ \t]*"
 _WHOLE, _ANY, _TRUTH, _TEXT = "whole numbers", "numbers", "truth values", "text"
 
 
@@ -56,7 +56,7 @@ class CsvColumn:
     @property
     def dtype(self) -> Any:
         """The type to read it as, whatever is in a batch of it."""
-        return {_WHOLE: np.int64, _ANY: np.float64, _TRUTH: "boolean", _TEXT: "str"}[self.holds]
+        return {_WHOLE: np.int64, _ANY: np.float64, _TRUTH: "str", _TEXT: "str"}[self.holds]
 
     def plain(self, batch: pd.Series[Any]) -> pd.Series[Any]:
         """Return a batch, read as `dtype`, as plain numbers or text."""
@@ -64,8 +64,8 @@ class CsvColumn:
 
         if self.holds != _TRUTH:
             return batch
-        values = batch.to_numpy(np.float64, na_value=np.nan) if self.gaps else batch.to_numpy(bool)
-        return pd.Series(values, batch.index)
+        true = (batch.str.lower() == "true").to_numpy(bool)  # in any case, as the reader takes them
+        return pd.Series(np.where(batch.isna(), np.nan, true) if self.gaps else true, batch.index)
 
 
 def settled(batches: Iterable[pd.DataFrame], names: Iterable[str], missing: Collection[str]) -> dict[str, CsvColumn]:

@@ -40,6 +40,10 @@ def csv_shape(file: Path) -> CsvShape:
         _, names = next(lines, (0, None))
         if names is None:
             raise InputError(f"{file} is empty: its first line must name the columns")
+        if len(names) == 1 and (mark := next((mark for mark in ";\t|" if mark in names[0]), None)):
+            raise InputError(
+                f"{file}: the first line names one column with {mark!r} in it: fields must be parted by commas"
+            )
         doubled = next((name for name in names if name and names.count(name) > 1), None)
         if doubled is not None:
             raise InputError(f"{file} has two columns named {doubled!r}")

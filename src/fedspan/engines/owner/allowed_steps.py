@@ -77,6 +77,11 @@ class AllowedSteps:
         group = "single rows" if few_rows or step in SINGLE_ROWS else "summaries"
         return step.startswith(f"{OWN}.") and group in self.names
 
+    def way_in(self, step: str) -> str:
+        """Say which group a step of fedspan is in, for whoever is refused."""
+        group = "single rows" if step in SINGLE_ROWS else "summaries"
+        return f": it is in the group {group!r} (steps in site.toml)" if _covers(OWN, step) else ""
+
     def installed(self) -> tuple[str, ...]:
         """Return the installed steps that are allowed, without the rounds of a secure sum."""
         return tuple(step for step in installed_steps() if step in self and not _covers(SECURE_SUM, step))

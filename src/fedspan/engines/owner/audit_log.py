@@ -204,8 +204,7 @@ class AuditLog:
             for line in lines:
                 try:
                     if not line.endswith(b"\n"):
-                        if not _BEGINNING.startswith(line[: len(_BEGINNING)]):
-                            raise ValueError("it is no line of an audit log")
+                        _check_unfinished(line)
                         os.truncate(file, self._known.read_to)
                         break
                     self._known.take(line[:-1])
@@ -225,10 +224,17 @@ def read_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
             for line in lines:
                 if line.endswith(b"\n"):
                     yield known.take(line[:-1]), known.chain
+                else:
+                    _check_unfinished(line)
     except OSError as error:
         raise AuditLogError(f"the audit log {path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise AuditLogError(f"the audit log {path} was altered at line {known.lines + 1} ({error})") from None
+
+
+def _check_unfinished(line: bytes) -> None:
+    if not _BEGINNING.startswith(line[: len(_BEGINNING)]):
+        raise ValueError("it is no line of an audit log")
 
 
 def _digest_of(line: bytes) -> str:

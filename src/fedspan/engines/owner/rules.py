@@ -59,7 +59,7 @@ class Rules:
     def check_call(self, ask: Ask) -> None:
         """Refuse what the rules forbid whenever it is asked."""
         if ask.step not in self.steps:
-            raise PolicyError(f"this site's owner does not allow step {ask.step!r}")
+            raise PolicyError(f"this site's owner does not allow step {ask.step!r}{self.steps.way_in(ask.step)}")
         if ask.lenses and not self.steps.names_it(ask.step):
             raise PolicyError(f"this site's owner allows step {ask.step!r} without transforms only")
         for lens in ask.lenses:
@@ -67,7 +67,8 @@ class Rules:
                 raise PolicyError(f"this site's owner does not allow the transform {lens!r}")
         if self.sums_only and not ask.secure and not is_public(ask.step):
             raise PolicyError(
-                f"this site's owner allows secure sums only, and {ask.step!r} was asked for a reply of its own"
+                f"this site's owner allows secure sums only, and {ask.step!r} was asked for a reply of its own: "
+                "ask with Policy(secure_sum=True)"
             )
 
     def check_rows(self, rows: int) -> None:

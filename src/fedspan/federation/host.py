@@ -64,14 +64,10 @@ class SiteHost:
 
     def perform(self, call: Call, payload: Message, after: int) -> Delivery:
         """Run one call and return its reply. Whatever a step raises is raised here."""
-        kept = self._runs.get(call.run) if self._records is None else self._records.load(call.run)
-        if kept is None:
-            kept = self._runs[call.run] = Kept()
-        if call.number == kept.pending_number:
-            question = call.question(self.site.name)
-            for before, given in kept.pending:
-                if before.question(self.site.name) == question:
-                    return given
+        given = self.said_before(call)
+        if given is not None:
+            return given
+        kept = self._kept(call.run)
         if self.vault.sums_only and not call.step.public:
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
         if not kept.goes_on(call):
@@ -104,6 +100,22 @@ class SiteHost:
         if self._records is not None:
             self._records.answered(call, after, delivery)
         return delivery
+
+    def said_before(self, call: Call) -> Delivery | None:
+        """Return what was replied to the very same question, where a call is repeated."""
+        kept = self._kept(call.run)
+        if call.number == kept.pending_number:
+            question = call.question(self.site.name)
+            for before, given in kept.pending:
+                if before.question(self.site.name) == question:
+                    return given
+        return None
+
+    def _kept(self, run: str) -> Kept:
+        kept = self._runs.get(run) if self._records is None else self._records.load(run)
+        if kept is None:
+            kept = self._runs[run] = Kept()
+        return kept
 
     def restore(self, run: str, number: int, changes: Changes) -> None:
         """Do to the state what call `number` of a journal did."""

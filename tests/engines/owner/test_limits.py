@@ -54,6 +54,18 @@ def test_a_plain_call_and_the_beginning_of_a_sum_are_two_rounds(tmp_path):
     assert "allows a user 2 rounds a day" in found[2]
 
 
+def test_what_is_said_again_is_no_round_and_another_question_under_its_number_is(tmp_path):
+    desk = Desk(tmp_path / "a", "rounds_per_day = 1")
+    first, again = desk.ask(), desk.ask()
+    assert answers([first, again]) == 2
+    np.testing.assert_equal(first, again)
+    desk.open()  # the site's disk remembers
+    assert answers([desk.ask()]) == 1
+    assert [line["ran"] for line in desk.lines()] == [True, False, False]
+    assert "allows a user 1 rounds a day" in desk.ask(CENTRED, payload={"centre": np.zeros(2)})
+    assert "allows a user 1 rounds a day" in desk.ask(number=1)
+
+
 def test_a_clock_that_goes_back_and_forth_gives_no_more_rounds(tmp_path, clock):
     desk = Desk(tmp_path / "a", "rounds_per_day = 1")
     found = []

@@ -34,7 +34,7 @@ class AuditLogError(PolicyError):
 
 @dataclass
 class Rounds:
-    """A user's rounds of one day. The rounds of one secure sum are one; what was asked twice are two.
+    """A user's rounds of one day. The rounds of one secure sum are one; one number asked for two things are two.
 
     What follows in a sum is free as often as its first question, which alone reads data, was asked in the same call.
     """

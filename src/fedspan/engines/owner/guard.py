@@ -44,7 +44,8 @@ class OwnerGuard:
         """Refuse with a `PolicyError` before the step touches data."""
         self.welcome(ask)
         self.rules.check_call(ask)
-        self.rules.check_rounds(self.log.rounds(ask.who).after(ask.run, ask.number, ask.how))
+        if not ask.repeated:  # what was said once tells nothing new
+            self.rules.check_rounds(self.log.rounds(ask.who).after(ask.run, ask.number, ask.how))
 
     def look(self, ask: Ask) -> None:
         """Refuse with a `PolicyError` what is about too few rows: data have been looked at then."""
@@ -54,7 +55,7 @@ class OwnerGuard:
         """Refuse with a `PolicyError` before an answer of `size` bytes leaves; write down that it does."""
         if ask.is_call:
             self.rules.check_size(size)
-        self._write(ask, size, "answered", "", ask.is_call)
+        self._write(ask, size, "answered", "", ask.is_call and not ask.repeated)
 
     def refused(self, ask: Ask, why: str, outcome: str, ran: bool = False) -> None:
         """Take note of what was refused, whoever refused it, or has failed. Nothing leaves, log or no log."""

@@ -31,7 +31,7 @@ class Rules:
         Bytes that one reply may have.
     rounds_per_day : int, optional
         Calls for which data were looked at, of one user in a day (UTC), over all runs, whatever came of them. The
-        rounds of one secure sum count once; a call that is repeated, because its answer was lost, counts again.
+        rounds of one secure sum count once, and a call that is repeated because its answer was lost does not.
     users : tuple of str, optional
         Who may ask; everybody with a certificate of the federation where it is ``None``.
     sums_only : bool

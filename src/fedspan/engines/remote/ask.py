@@ -14,7 +14,8 @@ class Ask:
     `who` and `role` come from the asker's certificate. `step` is the dotted name of the step; in a secure sum, of the
     step that is summed. `how` is ``"ask"``, ``"sum"`` or ``"mean"``, for a round of a secure sum ``"secure"`` and its
     name, and for what is no call ``"hello"``, ``"introduce"`` or ``"end"``. `first` says that it is the run's first
-    call at this site. `payload` is what the step is told; ``None`` where it was judged before, in a sum's first round.
+    call at this site, `repeated` that it was answered before, and what was said is said again. `payload` is what the
+    step is told; ``None`` where it was judged before, in a sum's first round.
     """
 
     who: str
@@ -27,6 +28,7 @@ class Ask:
     how: str
     first: bool
     payload: Mapping[str, Any] | None = field(default=None, compare=False)
+    repeated: bool = False
 
     @property
     def is_call(self) -> bool:

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -125,9 +126,10 @@ class SiteWorker:
         with self._alone(head, f"call {head.number}"):
             file = self._checked_run(opened.who, head)
             call = site_call(opened, head, self.site.name)
-            asked.ask = ask_of_call(call, opened.who, self.host.vault, first=file.kept.pending_number is None)
+            ask = ask_of_call(call, opened.who, self.host.vault, first=file.kept.pending_number is None)
+            asked.ask = replace(ask, repeated=self.host.said_before(call) is not None)
             self.guard.admit(asked.ask)
-            asked.ran = True
+            asked.ran = not asked.ask.repeated
             self.guard.look(asked.ask)
             return self._reply(asked.ask, head, self._performed(call, head, file))
 

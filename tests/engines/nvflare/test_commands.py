@@ -76,14 +76,16 @@ def test_a_study_for_a_kit_names_no_data_and_no_jobs(tmp_path, capsys, text, sai
 def test_status_says_who_is_online_with_what_and_that_versions_differ(here, capsys, monkeypatch):
     own = fs.__version__
     monkeypatch.setattr(status, "fedspan_version", lambda: "9.9.9")
-    assert main(["federation", "status", str(here.kit("alice"))]) == 0
+    assert main(["federation", "status", str(here.kit("alice")), "--steps"]) == 0
     said = capsys.readouterr().out
     for name in SITES:
         line = next(line for line in said.splitlines() if line.strip().startswith(name))
         assert line.split()[:5] == [name, "online", own, str(len(rows_of(name))), "6"]
     assert f"north: runs fedspan {own}, and this is fedspan 9.9.9: use one version" in said
+    assert "north: fedspan.protocols.moments.local_sums" in said.splitlines()  # --steps
     assert main(["federation", "status", str(here.kit("bob"))]) == 0
     said = capsys.readouterr().out
+    assert "local_sums" not in said
     assert said.count("online") >= len(SITES)
     assert "viewers see who is online" in said
     assert main(["federation", "status", str(here.kit("carol"))]) == 0  # an analyst whom no owner names

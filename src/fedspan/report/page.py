@@ -157,7 +157,7 @@ def shell(title: str, body: Html, script: str = "") -> str:
         '<meta name="color-scheme" content="light dark">'
         f"<title>{esc(title)}</title><style>{style}</style></head>\n"
         f"<body><main>{body}\n"
-        "<footer>Written by fedspan. This file needs nothing beside it.</footer></main>"
+        "<footer>Written by fedspan. This page loads nothing.</footer></main>"
         f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
     )
 

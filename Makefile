@@ -44,8 +44,9 @@ check: .venv/dev.done
 	$(BIN)/lint-imports
 
 # One BLAS thread for each of the two test processes: more would only wait for each other.
+# Warnings are listed by a plain pytest; here they would bury what failed.
 test: check
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --disable-warnings
 
 # Without dependencies: the lock holds all that is used, and ByzFL's own list has more (torchvision, seaborn).
 .venv/bench.done: .venv/dev.done locks/bench.txt

@@ -204,3 +204,42 @@ def test_neighbouring_floats_have_one_of_themselves_as_their_median():
     result = geometric_median(points)
     assert result.point in points
     assert result.gap <= 1e-10 * 2.0**-52
+
+
+def scattered(rng):
+    return rng.normal(size=(300, 4)), np.ones(300)
+
+
+def at_a_heavy_point(rng):
+    weights = np.ones(300)
+    weights[17] = 250.0
+    return rng.normal(size=(300, 4)), weights
+
+
+def mostly_one_point(rng):
+    return np.where(np.arange(300)[:, None] < 160, 0.25, rng.normal(size=(300, 4))), np.ones(300)
+
+
+def on_a_grid(rng):
+    return rng.integers(-2, 3, size=(301, 2)).astype(float), np.ones(301)
+
+
+def on_a_line(rng):
+    return np.sort(rng.normal(size=(300, 1)), axis=0), np.ones(300)
+
+
+def far_and_near(rng):
+    return np.r_[rng.normal(size=(200, 3)), np.full((100, 3), 1e9)], np.ones(300)
+
+
+@pytest.mark.parametrize("points", [scattered, at_a_heavy_point, mostly_one_point, on_a_grid, on_a_line, far_and_near])
+def test_the_median_of_many_points_is_the_same_without_comparing_all_of_them(monkeypatch, points):
+    X, weights = points(np.random.default_rng(11))
+    expected = geometric_median(X, weights)
+    fermat = importlib.import_module("fedspan.linalg.fermat")
+    monkeypatch.setattr(fermat, "MANY", 64)
+    monkeypatch.setattr(fermat, "_best_vertex", None)
+    found = geometric_median(X, weights)
+    np.testing.assert_allclose(found.point, expected.point, atol=1e-11)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-11)
+    assert found.gap <= max(1e-10 * found.distances.sum(), expected.gap)

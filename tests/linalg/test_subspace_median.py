@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedspan.errors import InputError
-from fedspan.linalg import geometric_median, stable_rank, subspace_distance, subspace_median
+from fedspan.linalg import dense_projectors, geometric_median, stable_rank, subspace_distance, subspace_median
 from fedspan.linalg.projectors import orthonormality_defect, overlap_geometry, residual_geometry
 from tests.linalg import long_double
 
@@ -192,6 +192,41 @@ def test_both_geometries_know_their_errors(seed, exponent):
         own = int(np.argmin(np.abs(geometry.gram).sum(axis=1)))  # the reference is at the origin
         V = P - P[own]
         assert (np.abs(geometry.gram - V @ V.T) <= geometry.error + 1e-35).all()
+
+
+@given(st.integers(0, 2**32), st.integers(-12, 0), st.integers(1, 6), st.integers(0, 3))
+def test_dense_projectors_know_their_errors(seed, exponent, honest, liars):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 6))
+    bases = sites(rng, n, int(rng.integers(1, min(n, 3) + 1)), honest, liars, 10.0**exponent)
+    defect = orthonormality_defect(bases)
+    median = dense_projectors.median_of_dense_projectors(bases, defect[1].max() + defect[2])
+    P = long_double.projectors(bases)
+    P = P - P[median.nearest]
+    weights = median.weights.astype(np.longdouble)
+    Z = (weights[:, None] / weights.sum() * P).sum(axis=0)
+    away = long_double.distances(P, Z)
+    assert ((median.low <= away) & (away <= median.high)).all()
+    assert (median.high - median.low <= 1e-13).all()
+    assert long_double.excess(P, np.ones(len(P)), Z) <= median.gap
+
+
+@pytest.mark.parametrize("liars", [0, 900])
+def test_many_sites_of_few_columns_are_the_same_without_their_inner_products(monkeypatch, liars):
+    bases = sites(np.random.default_rng(8), 8, 2, 2100 - liars, liars, 0.6)
+    tracemalloc.start()
+    ours = subspace_median(bases, output="trimmed")
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert held < 8 * len(bases) ** 2 / 2  # of a matrix of inner products
+    monkeypatch.setattr(dense_projectors, "MANY", len(bases))
+    other = subspace_median(bases, output="trimmed")
+    np.testing.assert_allclose(ours.weights, other.weights, atol=1e-15)
+    np.testing.assert_allclose(ours.distances, other.distances, atol=1e-13)
+    np.testing.assert_allclose(ours.spectrum, other.spectrum, atol=1e-13)
+    np.testing.assert_array_equal(ours.kept, other.kept)
+    assert subspace_distance(ours.basis, other.basis) <= 1e-12
+    assert ours.gap <= 1e-10 * ours.distances.sum()
 
 
 def test_agrees_with_the_geometric_median_of_vectorised_projectors():

@@ -24,6 +24,8 @@ VERTEX_TOLERANCE = 1e-14  # of the total weight: less than this is not enough to
 TIE_TOLERANCE = 1e-13  # two data points whose objectives differ by less per unit of distance are a tie
 MAX_NEWTON = 100
 WEISZFELD_STEPS = 3
+MANY = 500  # points: their distances from one another would cost more than all the rest
+STEPS_TO_VERTEX = 20  # of Weiszfeld's, to find the best of many data points
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
 
     The best data point is tested first (Kuhn): it is the optimum exactly when the others pull on it with no more than
     its own weight. Otherwise a Vardi-Zhang step leaves it, a few Weiszfeld steps follow, then damped Newton steps.
-    Where the minimisers form a segment, its midpoint is taken.
+    Where the minimisers form a segment, its midpoint is taken. Of more than 500 points the one is tested to which
+    Weiszfeld's steps lead: should it not be the best one, the certificate says so, and the caller asks again with the
+    nearest point as origin.
 
     Parameters
     ----------
@@ -109,27 +113,58 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
     array([1.73205081, 1.73205081, 1.73205081])
     """
     total = weights.sum()
+    vertex = _best_vertex(X, weights) if len(X) <= MANY else _vertex_near_median(X, weights, tolerance)
+    candidate = at_vertex(X, weights, vertex, tolerance)
+    X = X - X[vertex]
+    step, surplus = _way_out(X, weights, candidate)
+    if surplus > 0.0:
+        return _away_from_vertices(X, weights, _descend(X, weights, step)) or candidate
+    if surplus < -TIE_TOLERANCE * total:  # f rises by more than a tie would, whichever way one leaves
+        return candidate
+    distances = _norms(X)
+    ties = ~candidate.coincide & (_excess_over_origin(X, weights) <= TIE_TOLERANCE * total * distances)
+    if not ties.any():
+        return candidate
+    end = int(np.argmax(np.where(ties, distances, -1.0)))
+    return _away_from_vertices(X, weights, X[end] / 2.0) or candidate
+
+
+def _best_vertex(X: Array, weights: Array) -> int:
+    """Find the data point with the smallest f."""
     vertex = int(np.argmin(_norms(X)))
     for _ in range(2):  # again about the point just found, where differences are accurate
         excess = _excess_over_origin(X - X[vertex], weights)
         better = int(np.argmin(excess))
-        if excess[better] < -TIE_TOLERANCE * total * np.linalg.norm(X[better] - X[vertex]):  # not by rounding errors
+        not_by_rounding = TIE_TOLERANCE * weights.sum() * np.linalg.norm(X[better] - X[vertex])
+        if excess[better] < -not_by_rounding:
             vertex = better
-    candidate = at_vertex(X, weights, vertex, tolerance)
-    X = X - X[vertex]
-    pull = candidate.pulls @ X
+    return vertex
+
+
+def _vertex_near_median(X: Array, weights: Array, tolerance: float) -> int:
+    """Find the data point nearest to where Weiszfeld's steps lead, or the one at the origin if f is least there."""
+    origin = int(np.argmin(_norms(X)))
+    z = X[origin] + _way_out(X - X[origin], weights, at_vertex(X, weights, origin, tolerance))[0]
+    for _ in range(STEPS_TO_VERTEX):
+        distances = _norms(X - z)
+        if not distances.all():
+            break
+        pulls = weights / distances
+        z = pulls @ X / pulls.sum()
+    return int(np.argmin(_norms(X - z)))
+
+
+def _way_out(X: Array, weights: Array, vertex: FermatPoint) -> tuple[Array, float]:
+    """Return a step (Vardi and Zhang) from the origin, a data point, and how much harder the others pull than it holds.
+
+    No step, and a number that is not positive, where it is the optimum.
+    """
+    pull = vertex.pulls @ X
     strength = float(np.linalg.norm(pull))
-    surplus = strength - float(weights[candidate.coincide].sum())
-    if surplus <= VERTEX_TOLERANCE * total:
-        distances = _norms(X)
-        excess = _excess_over_origin(X, weights)
-        ties = ~candidate.coincide & (excess <= TIE_TOLERANCE * total * distances)
-        if not ties.any():
-            return candidate
-        end = int(np.argmax(np.where(ties, distances, -1.0)))
-        return _away_from_vertices(X, weights, X[end] / 2.0) or candidate
-    z = pull * (surplus / strength / candidate.pulls.sum())
-    return _away_from_vertices(X, weights, _descend(X, weights, z)) or candidate
+    surplus = strength - float(weights[vertex.coincide].sum())
+    if surplus <= VERTEX_TOLERANCE * weights.sum():
+        return np.zeros_like(pull), min(surplus, 0.0)
+    return pull * (surplus / strength / vertex.pulls.sum()), surplus
 
 
 def _norms(rows: Array) -> Array:
@@ -138,11 +173,15 @@ def _norms(rows: Array) -> Array:
 
 def _excess_over_origin(X: Array, weights: Array) -> Array:
     """``f(x_i) - f(0)`` for every i, without subtracting one large sum from another."""
-    gram = X @ X.T
-    square = np.diagonal(gram)
-    between = np.sqrt(np.maximum(square[:, None] + square - 2.0 * gram, 0.0))
-    total = between + np.sqrt(square)  # ||x_j - x_i|| + ||x_j||, and below the difference of their squares
-    return np.asarray(((square[:, None] - 2.0 * gram) / np.where(total > 0.0, total, 1.0)) @ weights)
+    square = np.einsum("ij,ij->i", X, X)
+    excess = np.empty(len(X))
+    for start in range(0, len(X), MANY):  # all at once, or so many that their distances are not too much to hold
+        rows = slice(start, start + MANY)
+        gram = X[rows] @ X.T
+        between = np.sqrt(np.maximum(square[rows, None] + square - 2.0 * gram, 0.0))
+        total = between + np.sqrt(square)  # ||x_j - x_i|| + ||x_j||, and below the difference of their squares
+        excess[rows] = ((square[rows, None] - 2.0 * gram) / np.where(total > 0.0, total, 1.0)) @ weights
+    return excess
 
 
 def _away_from_vertices(X: Array, weights: Array, z: Array) -> FermatPoint | None:

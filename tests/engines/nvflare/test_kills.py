@@ -132,6 +132,7 @@ def test_a_site_that_dies_while_a_way_is_being_opened_does_not_keep_the_others(h
         here.kill("west")
         assert transport.wait_for(None, 50.0) == {"north", "south"}
         assert transport.why_not("west") in ("west does not answer", "west is not connected")
-        here.start_site("west", wait=False)
+        here.start_site("west")
     finally:
         transport.close()
+    assert way.wait_for(("west",), 120.0) == {"west"}, way.why_not("west")

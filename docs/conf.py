@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ autosummary_imported_members = True
 numpydoc_show_class_members = False
 autodoc_typehints = "none"
 
+# What an example warns of is part of its page; where the file lies is not.
+warnings.formatwarning = lambda message, category, *where: f"{category.__name__}: {message}\n"
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
@@ -64,11 +68,13 @@ html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
 html_show_sourcelink = False
+html_domain_indices = False
 html_theme_options = {
     "logo": {"text": "fedspan"},
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "show_toc_level": 2,
+    "secondary_sidebar_items": {"**": ["page-toc"], "protocols/*": []},  # the room is their tables'
     "navigation_with_keys": False,
     "footer_start": [],
     "footer_end": [],

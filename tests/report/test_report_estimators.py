@@ -74,11 +74,27 @@ def test_lines_of_a_pipeline_have_the_transform_between():
     assert "transform" not in lines
     known = {"X": X, "sites": sites}
     lines = python_lines([scaler.run_, pca.run_])
-    assert "fed = model_0.transform(fed)" in lines
+    assert "seen_1 = model_0.transform(fed)" in lines
     assert "quorum='all'" in lines
     assert "fs.SecureSum(" in lines
     exec(lines, known)
     np.testing.assert_array_equal(known["model_1"].components_, pca.components_)
+    exec(python_lines([scaler.run_, pca.run_, lone.run_]), known)
+    np.testing.assert_array_equal(known["model_1"].components_, pca.components_)
+    np.testing.assert_array_equal(known["model_2"].components_, lone.components_)
+    alone = python_lines([pca.run_])
+    assert "# seen through fedspan.protocols.lenses.standardize: transform fed first" in alone
+
+
+def test_lines_of_a_run_with_some_of_the_sites_name_them():
+    X, _, _, sites = table()
+    fed = fs.federate(X, sites=sites)
+    some = fs.FedPCA(2).fit(fed.subset(fed.sites[1:3]))
+    known = {"X": X, "sites": sites}
+    exec(python_lines([some.run_]), known)
+    np.testing.assert_array_equal(known["model"].components_, some.components_)
+    sampled = fs.FedPCA(2, solver="fedpg", participation=0.5, max_rounds=3).fit(fed)
+    assert "subset" not in python_lines([sampled.run_])
 
 
 def test_lines_name_aggregators_privacy_and_what_they_cannot_give_back():

@@ -33,6 +33,8 @@ def run_report(run: Path, out: Path | None = None) -> Path:
         raise InputError(f"{run} is no folder of a run: it has neither a record.jsonl nor a model.fedspan")
     tables, settings = _tables(run, models)
     more = _more(run, models, settings)
+    if not models:
+        settings["models"] = "none in this folder: 'fedspan report MODEL' draws one that was saved (model.save)"
     return write_report(
         out or run / "report.html",
         title=run.resolve().name,

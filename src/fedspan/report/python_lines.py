@@ -40,14 +40,19 @@ def python_lines(records: Sequence[RunRecord]) -> str:
     model = fs.FedPCA(n_components=2).fit(fed)
     """
     lines = ["import fedspan as fs", "", _ABOUT.format("".join(sorted({_more(record)[1] for record in records})))]
+    seen = {(): "fed"}  # the federation by the lenses that it is seen through
     for i, record in enumerate(records):
         before = records[i - 1] if i else None
         name = "model" if len(records) == 1 else f"model_{i}"
         if before is None or (record.number, record.policy) != (before.number + 1, before.policy):
             lines += _federation(records[i:])
-        elif len(record.lenses) > len(before.lenses):
-            lines.append(f"fed = model_{i - 1}.transform(fed)")
-        lines += _fit(record, name)
+            seen = {(): "fed"}
+        elif len(record.lenses) == len(before.lenses) + 1 and before.lenses in seen:
+            seen[record.lenses] = f"seen_{i}"
+            lines.append(f"seen_{i} = model_{i - 1}.transform({seen[before.lenses]})")
+        if record.lenses not in seen:
+            lines.append(f"# seen through {', '.join(record.lenses)}: transform fed first, by the models that did")
+        lines += _fit(record, name, seen.get(record.lenses, "fed") + _subset(record))
     return "\n".join(lines)
 
 
@@ -83,17 +88,25 @@ def _estimator(what: str) -> Any:
     return found if inspect.isclass(found) else None
 
 
-def _fit(record: RunRecord, name: str) -> list[str]:
+def _subset(record: RunRecord) -> str:
+    """Return the choice of sites where every call went to the same ones, and not to all."""
+    asked = {frozenset(call.asked) for call in record.calls}
+    if len(asked) != 1 or asked == {frozenset(record.sites)}:
+        return ""
+    return f".subset({sorted(asked.pop())!r})"
+
+
+def _fit(record: RunRecord, name: str, fed: str) -> list[str]:
     kind = _estimator(record.what)
     if kind is not None:
         usual = {key: stable_text(parameter.default) for key, parameter in inspect.signature(kind).parameters.items()}
         given, left = _arguments(record.settings, {**usual, "verbose": record.settings.get("verbose", "0")})
-        return [*left, f"{name} = fs.{record.what}({', '.join(given)}).fit(fed)"]
+        return [*left, f"{name} = fs.{record.what}({', '.join(given)}).fit({fed})"]
     module, dot, function = record.what.rpartition(".")
     if not dot:
         return ["# then steps were called on the federation itself: see the calls of this report"]
     given, left = _arguments(record.settings, {})
-    return [*left, f"from {module} import {function}", f"{name} = fed.run({', '.join([function, *given])})"]
+    return [*left, f"from {module} import {function}", f"{name} = {fed}.run({', '.join([function, *given])})"]
 
 
 def _arguments(settings: Mapping[str, Any], usual: Mapping[str, str]) -> tuple[list[str], list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -10,7 +12,7 @@ import fedspan as fs
 from fedspan.cli.study import read_study
 from fedspan.errors import InputError, PolicyError, QuorumError
 from fedspan.federation import PrivacySpent, RunRecord
-from fedspan.privacy import GaussianData, GaussianGradient, Ledger, PaperNoise, epsilon_of
+from fedspan.privacy import GaussianCenters, GaussianData, GaussianGradient, Ledger, PaperNoise, epsilon_of
 from fedspan.protocols.privacy_spent import FRONT
 from fedspan.protocols.private_feddl import MOMENTS, POSTED
 from fedspan.report import write_report
@@ -480,6 +482,27 @@ def test_a_site_whose_budget_ends_in_mid_run_has_spent_what_it_answered(tmp_path
     assert "0 refused when the budget there was spent" in spent.sentence()
     assert PrivacySpent.of(spent.values()) == spent
     assert (spent + spent).refused == ("0",)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        fs.FedLandmarks(10, rounds=3, privacy=GaussianData(3.0, 1e-5, clip=5.0)),
+        fs.FedTSNE(n_landmarks=10, rounds=3, perplexity=5, n_iter=20, privacy=GaussianData(3.0, 1e-5, clip=5.0)),
+        fs.FedTSNE(share="centers", privacy=GaussianCenters(30.0, 1e-5, clip=5.0)),
+    ],
+)
+def test_a_site_that_refuses_for_its_budget_has_spent_nothing(tmp_path, model):
+    X, labels = table()
+    ledger = Ledger(tmp_path / "0.ledger", epsilon=0.1, delta=1e-5)
+    sites = [fs.Site(str(k), X[labels == k], ledger=ledger if k == 0 else None) for k in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spent = model.set_params(random_state=0).fit(fs.LocalFederation(sites)).privacy_
+    assert ledger.spent == 0.0
+    assert spent.epsilon["0"] == spent.accountant["0"] == 0.0
+    assert spent.epsilon["1"] == pytest.approx(model.privacy.epsilon)
+    assert spent.refused == ("0",)
 
 
 @pytest.mark.parametrize("kind", ["FedTSNE", "FedSpectralClustering"])

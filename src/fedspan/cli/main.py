@@ -146,7 +146,12 @@ def _parser() -> argparse.ArgumentParser:
         ),
     )
     report.add_argument("run", type=Path, metavar="RUN", help="output folder of 'fedspan run', a run_dir, or a model")
-    report.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html in the folder, MODEL.html beside a model)")
+    report.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the page (default: report.html in the folder, MODEL.html beside a model)",
+    )
     report.set_defaults(command=_report)
 
     audit = commands.add_parser(

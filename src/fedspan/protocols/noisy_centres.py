@@ -17,6 +17,8 @@ variance sigma^2 / (t - c): whoever drops out, the sum has at least sigma^2 that
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,7 @@ from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, SecureSum
 from fedspan.federation.spent import ROW_ADDED
+from fedspan.federation.step import find_step
 from fedspan.privacy.mechanisms import GaussianCenters, per_column
 from fedspan.protocols.columns import agree_on_columns
 from fedspan.protocols.map_centres import MapCentres
@@ -38,7 +41,7 @@ from fedspan.protocols.noisy_sums import (
     local_noisy_scatter,
     share_of,
 )
-from fedspan.protocols.privacy_spent import gaussian_spent
+from fedspan.protocols.privacy_spent import gaussian_spent, spending
 from fedspan.protocols.whole_totals import whole
 
 Array = NDArray[Any]
@@ -124,7 +127,19 @@ def noisy_centres(
     events = {once: 1, each: rounds} if once != each else {once: 1 + rounds}
     leaves_out = (POSITIONS if post_positions else UNPOSTED, HEAD)
     spent = gaussian_spent(privacy, fed, events, (covers,), leaves_out, ROW_ADDED)
-    fed.spent(spent)
+
+    def charged(answered: Counter[str]) -> Mapping[float, int]:
+        first, then = (answered[find_step(step).name] for step in (local_noisy_scatter, local_noisy_cells))
+        return {once: first, each: then} if once != each else {once: first + then}
+
+    with spending(fed, spent, charged):
+        return _from_noisy_sums(fed, privacy, book, sharers, d, once, each)
+
+
+def _from_noisy_sums(
+    fed: Federation, privacy: GaussianCenters, book: NoisyBook, sharers: int, d: int, once: float, each: float
+) -> MapCentres:
+    """Ask for the sums: products once, with the multiplier `once`, and cells in every round, with `each`."""
     center = per_column("center", privacy.center, d)
     told: dict[str, Any] = {
         "center": center,
@@ -147,7 +162,7 @@ def noisy_centres(
     deviation = CELLS_SENSITIVITY * share_of(each, sharers) * math.sqrt(len(fed.sites)) / WEIGHT
     least = max(book.least_rows, _CLEAR * deviation)
     counts = np.full(k, n / k)
-    for number in fed.rounds(rounds):
+    for number in fed.rounds(book.k_means_rounds):
         if number:
             C = _replaced(fed.rng, C, counts, least, np.sqrt(variances))
         cells = fed.sum(local_noisy_cells, axes=W, centres=C, multiplier=each, **told)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -36,8 +37,8 @@ def gaussian_spent(
     unit: str = UNIT,
 ) -> PrivacySpent:
     """Return what Gaussian replies (by noise over sensitivity, how many) spend at every site, exactly and counted."""
-    mu2 = sum(count / z**2 for z, count in events.items())
-    exact = epsilon_of(math.sqrt(mu2), privacy.delta)
+    mu = _mu(events)
+    exact = epsilon_of(mu, privacy.delta)
     try:
         counted = dict.fromkeys(fed.sites, accountant_epsilon(events, privacy.delta))
     except MissingPackageError:
@@ -49,23 +50,46 @@ def gaussian_spent(
         counted,
         covers,
         leaves_out + in_front(fed),
-        simulated_sites(mu2, fed),
+        simulated_sites(mu**2, fed),
         unit=unit,
     )
 
 
-def refused_in_part(
-    spent: PrivacySpent, fed: Federation, multiplier: float, rounds: int, steps: int, delta: float
-) -> PrivacySpent:
-    """Return what was spent, of sites that refused for their budget only for the rounds in which they did not."""
-    refusals = Counter(site for _, site, reason in fed.record.failures if REFUSED in reason)
-    epsilon, counted = dict(spent.epsilon), dict(spent.accountant)
-    for site, count in refusals.items():
-        answered = steps * max(0, rounds - count)
-        epsilon[site] = epsilon_of(math.sqrt(answered) / multiplier, delta) if answered else 0.0
-        if counted:
-            counted[site] = accountant_epsilon({multiplier: answered}, delta) if answered else 0.0
-    return replace(spent, epsilon=epsilon, accountant=counted, refused=tuple(sorted(refusals)))
+@contextmanager
+def spending(
+    fed: Federation, spent: PrivacySpent, events: Callable[[Counter[str]], Mapping[float, int]]
+) -> Iterator[None]:
+    """Put what a block spends into the record, in which sites that refuse for their budget count with what they answer.
+
+    Parameters
+    ----------
+    spent : PrivacySpent
+        By every site that answers all.
+    events : callable
+        Given how often a site did not refuse which step, returns the Gaussian replies that it has been charged for, by
+        noise over sensitivity: also those that were lost on the way.
+    """
+    before, first = fed.record.privacy, len(fed.record.calls)
+    fed.spent(spent)
+    try:
+        yield
+    finally:
+        calls = fed.record.calls[first:]
+        refused = {site for call in calls for site, why in call.failed.items() if REFUSED in why}
+        epsilon, counted = dict(spent.epsilon), dict(spent.accountant)
+        for site in refused & set(epsilon):
+            steps = [call.step for call in calls if site in call.asked and REFUSED not in call.failed.get(site, "")]
+            charged = {z: count for z, count in events(Counter(steps)).items() if count}
+            epsilon[site] = epsilon_of(_mu(charged), spent.delta) if charged else 0.0
+            if counted:
+                counted[site] = accountant_epsilon(charged, spent.delta) if charged else 0.0
+        if refused:
+            mended = replace(spent, epsilon=epsilon, accountant=counted, refused=tuple(sorted(refused)))
+            fed.spent(mended if before is None else before + mended, again=True)
+
+
+def _mu(events: Mapping[float, int]) -> float:
+    return math.sqrt(sum(count / z**2 for z, count in events.items()))
 
 
 def refuse_strict(what: str, fed: Federation) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
+from fedspan.federation.step import find_step
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
 from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, PaperNoise, check_mechanism, per_column
@@ -31,7 +32,7 @@ from fedspan.protocols.noisy_pull import (
     local_rows,
     pull_sensitivity,
 )
-from fedspan.protocols.privacy_spent import gaussian_spent, in_front, refused_in_part, simulated_sites
+from fedspan.protocols.privacy_spent import gaussian_spent, in_front, simulated_sites, spending
 
 Mechanism = GaussianData | GaussianGradient | PaperNoise
 
@@ -51,7 +52,7 @@ def private_feddl(fed: Federation, *, privacy: Mechanism, **settings: Any) -> La
     check_mechanism(privacy)
     check_frequencies(privacy, settings.get("n_frequencies"))
     if isinstance(privacy, GaussianData):
-        return feddl(seen_with_noise(fed, privacy), **settings)
+        return _with_noisy_rows(fed, privacy, settings)
     if isinstance(privacy, GaussianGradient):
         return _with_noisy_gradients(fed, privacy, settings)
     return _with_paper_noise(fed, privacy, settings)
@@ -66,15 +67,12 @@ def check_frequencies(privacy: Any, n_frequencies: int | None) -> None:
         )
 
 
-def seen_with_noise(fed: Federation, privacy: GaussianData) -> Federation:
-    """Return the federation of noisy rows, and put into the record what it costs to look at it."""
-    spent = gaussian_spent(privacy, fed, {1 / _mu(privacy): 1}, ("everything that is made of the rows",))
-    fed.spent(spent)
-    return with_noisy_rows(fed, privacy)
-
-
-def _mu(privacy: GaussianData) -> float:
-    return 2 * privacy.clip / privacy.sigma
+def _with_noisy_rows(fed: Federation, privacy: GaussianData, settings: dict[str, Any]) -> Landmarks:
+    """Sites add noise to their rows, once; a site that refuses at first has refused for good."""
+    once = {privacy.sigma / (2 * privacy.clip): 1}
+    spent = gaussian_spent(privacy, fed, once, ("everything that is made of the rows",))
+    with spending(fed, spent, lambda steps: once if steps else {}):
+        return feddl(with_noisy_rows(fed, privacy), **settings)
 
 
 def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: dict[str, Any]) -> Landmarks:
@@ -84,9 +82,8 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
     multiplier = privacy.multiplier(events)
     public = privacy.center is not None
     covers = ("what is sent in each round, and so the landmarks",)
-    before = fed.record.privacy
     spent = gaussian_spent(privacy, fed, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
-    fed.spent(spent)
+    noisy = [find_step(step).name for step in (local_noisy_pull, local_noisy_descent)]
 
     def moments(fed: Federation) -> Moments:
         columns, fed = agree_on_columns(fed)
@@ -101,11 +98,8 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
         within=LANDMARKS_WITHIN,
         deviation=lambda n_landmarks, gamma: multiplier * pull_sensitivity(n_landmarks, gamma),
     )
-    try:
+    with spending(fed, spent, lambda answered: {multiplier: steps * sum(answered[name] for name in noisy)}):
         return feddl(fed, **settings, noise=noise)
-    finally:
-        mended = refused_in_part(spent, fed, multiplier, rounds, steps, privacy.delta)
-        fed.spent(mended if before is None else before + mended, again=True)
 
 
 def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, Any]) -> Landmarks:

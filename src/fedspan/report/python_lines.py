@@ -40,7 +40,7 @@ def python_lines(records: Sequence[RunRecord]) -> str:
     model = fs.FedPCA(n_components=2).fit(fed)
     """
     lines = ["import fedspan as fs", "", _ABOUT.format("".join(sorted({_more(record)[1] for record in records})))]
-    seen = {(): "fed"}  # the federation by the lenses that it is seen through
+    seen: dict[tuple[str, ...], str] = {(): "fed"}  # the federation by the lenses that it is seen through
     for i, record in enumerate(records):
         before = records[i - 1] if i else None
         name = "model" if len(records) == 1 else f"model_{i}"

@@ -2,12 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench bench-check docs audit-tests lock clean
+.PHONY: demo env test check bench bench-check docs audit-tests lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   set up, run the embedded federation, leave demo/report.html"
 	@echo "make test   set up, then linters, types, the import contract and all tests"
+	@echo "make env    set up .venv with everything that tests and benchmarks need"
 	@echo "make bench  times against peers in the same run, in some ten minutes; leaves docs/benchmarks.md"
 	@echo "            ('make bench-check' compares with the stored ratios; 'python -m benchmarks --help' lists all)"
 	@echo "make docs   build the documentation site, leave docs/_build/html/index.html"
@@ -36,6 +37,8 @@ help:
 
 demo: .venv/core.done
 	$(BIN)/fedspan demo --out demo
+
+env: .venv/dev.done
 
 check: .venv/dev.done
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -90,6 +91,11 @@ def skip_foreign(app: Any, what: str, name: str, obj: Any, skip: bool, options: 
     return True if not where.startswith("fedspan") else None
 
 
+def link_pages(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Let docstrings, which name the pages by their files, lead to them."""
+    lines[:] = [re.sub(r"``docs/([\w/-]+)\.md``", r":doc:`/\1`", line) for line in lines]
+
+
 def check_site(app: Any, exception: Exception | None) -> None:
     """End with an error if a link of the site leads nowhere, or a page loads something from elsewhere."""
     if exception is None and app.builder.name == "html":
@@ -101,4 +107,5 @@ def check_site(app: Any, exception: Exception | None) -> None:
 def setup(app: Any) -> None:
     """Connect to Sphinx."""
     app.connect("autodoc-skip-member", skip_foreign)
+    app.connect("autodoc-process-docstring", link_pages)
     app.connect("build-finished", check_site)

@@ -8,7 +8,7 @@ that umap-learn draws of the pooled images with the same seed.
 
 The images are MNIST's where the data folder has them (``FEDSPAN_DATA``), and scikit-learn's otherwise. **A map by
 posted distances is not private against the coordinator**: the example "What the coordinator can rebuild" shows it.
-Needs ``pip install "fedspan[maps]"``. With ``--out FILE`` the picture is written there: that of the README is
+Needs ``pip install ".[maps]"``. With ``--out FILE`` the picture is written there: that of the README is
 ``python examples/federated_map.py --out docs/_static/federated-map.png``.
 """
 

@@ -13,7 +13,8 @@ import pytest
 from fedspan.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "index.md", DOCS / "start.md", *sorted(p for p in (DOCS / "guides").glob("*.md") if p.stem != "index")]
+PAGES = [DOCS / f"{name}.md" for name in ("index", "start", "protocols")]
+PAGES += sorted(page for page in (DOCS / "guides").glob("*.md") if page.stem != "index")
 BLOCK = re.compile(r"^```(python|toml|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", flags=re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 

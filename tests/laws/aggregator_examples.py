@@ -31,7 +31,7 @@ from fedspan.aggregation import (
     TrimmedMean,
 )
 
-from .discovery import arguments, callables_of
+from .discovery import arguments, callables_of, name_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Example:
     bound: Callable[[int, int, int], float] = lambda L, bad, d: 1.0
 
     def __repr__(self) -> str:
-        return self.rule.__qualname__ if inspect.isfunction(self.rule) else repr(self.rule)
+        return name_of(self.rule)
 
 
 def minority(L: int) -> int:

@@ -31,7 +31,7 @@ from fedspan.attacks import (
 )
 from fedspan.federation import AttackedCall
 
-from .discovery import arguments, callables_of
+from .discovery import arguments, callables_of, name_of
 
 CALL = AttackedCall("package.module.local_basis", 3)
 BAD = ("b", "d")
@@ -50,7 +50,7 @@ class Example:
     selects: bool = True
 
     def __repr__(self) -> str:
-        return repr(self.make()) if self.selects else self.make().__qualname__
+        return name_of(self.make())
 
 
 EXAMPLES: dict[str, list[Example]] = {

@@ -22,5 +22,5 @@ def pytest_runtest_call(item):
         if case is None or not UNDER_LAW & set(case.params):
             raise
         law = item.originalname.removeprefix("test_").replace("_", " ")
-        why = next(iter(str(error).splitlines()), "")
+        why = next((line for line in str(error).splitlines() if line.strip()), "no more is known")
         raise LawBrokenError(f"{case.id} breaks the law '{law}' ({type(error).__name__}: {why})") from error

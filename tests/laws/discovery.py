@@ -36,6 +36,13 @@ def public_classes(package: ModuleType, wanted: Callable[[type], bool]) -> dict[
     }
 
 
+def name_of(thing: Any) -> str:
+    """Return what a function or an object is called, the same in every process."""
+    if inspect.isfunction(thing) or type(thing).__repr__ is object.__repr__:
+        return str(getattr(thing, "__qualname__", type(thing).__qualname__))
+    return repr(thing)
+
+
 def can_be_called(thing: Any) -> bool:
     """Whether a thing can be called, or, of a class, whether its instances can."""
     return any("__call__" in vars(base) for base in thing.__mro__) if inspect.isclass(thing) else callable(thing)

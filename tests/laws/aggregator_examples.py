@@ -6,12 +6,16 @@ cannot keep one of them, adds a line.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis import settings
 
 from fedspan import aggregation
 from fedspan.aggregation import (
@@ -26,9 +30,8 @@ from fedspan.aggregation import (
     SpectralFilter,
     TrimmedMean,
 )
-from fedspan.errors import InputError
 
-from .discovery import arguments, is_called_with, public_classes
+from .discovery import arguments, callables_of, name_of
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Example:
     bound: Callable[[int, int, int], float] = lambda L, bad, d: 1.0
 
     def __repr__(self) -> str:
-        return repr(self.rule)
+        return name_of(self.rule)
 
 
 def minority(L: int) -> int:
@@ -119,22 +122,30 @@ EXAMPLES: dict[str, list[Example]] = {
 USUAL = {"f": 1, "m": 2, "groups": 3, "aggregator": GeometricMedian()}
 
 
-def rules_of(package: ModuleType) -> dict[str, type]:
-    return public_classes(package, is_called_with("values", "weights"))
+#: What the package exports beside its rules: what they return, and what they are.
+OTHERS = ("Aggregate", "Aggregator")
 
 
-def example_of(kind: type) -> Example:
-    """Return a rule without an example as one that keeps all laws and, unless it believes counts, survives a liar."""
-    rule: Aggregator = kind(**arguments(kind, USUAL, "EXAMPLES in tests/laws/aggregator_examples.py"))
+def rules_of(package: ModuleType) -> dict[str, Any]:
+    return callables_of(package, OTHERS, "OTHERS in tests/laws/aggregator_examples.py")
+
+
+def example_of(found: Any) -> Example:
+    """Return a rule without an example as one that keeps all laws and, unless it believes counts, survives a liar.
+
+    A function is a rule as it is.
+    """
+    given = arguments(found, USUAL, "EXAMPLES in tests/laws/aggregator_examples.py") if inspect.isclass(found) else None
+    rule: Aggregator = found if given is None else found(**given)
     resilient = not getattr(rule, "believes_reported_weights", False)
-    least = next(count for count in range(1, 10) if takes(rule, count))
+    least = next((count for count in range(1, 10) if takes(rule, count)), 1)
     return Example(rule, least, tolerates=lambda L: int(resilient), bound=lambda L, b, d: 10.0 * sqrt(d))
 
 
 def takes(rule: Aggregator, count: int) -> bool:
     try:
         rule(np.arange(float(count)))
-    except InputError:
+    except Exception:  # of whatever kind: the laws ask why
         return False
     return True
 
@@ -144,3 +155,16 @@ def examples_of(package: ModuleType) -> list[Example]:
 
 
 ALL = examples_of(aggregation)
+
+
+def rules(having: Callable[[Example], bool]) -> pytest.MarkDecorator:
+    """Return what lets a test run for each rule that has a property."""
+    return pytest.mark.parametrize("law", [law for law in ALL if having(law)], ids=repr)
+
+
+every_rule = rules(lambda law: True)
+quick = settings(max_examples=25, deadline=None)
+
+
+def close(a: np.ndarray, b: np.ndarray, size: float = 1.0) -> None:
+    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * size)

@@ -6,6 +6,7 @@ is not finite on purpose gets a line here.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -30,7 +31,7 @@ from fedspan.attacks import (
 )
 from fedspan.federation import AttackedCall
 
-from .discovery import arguments, is_called_with, public_classes
+from .discovery import arguments, callables_of, name_of
 
 CALL = AttackedCall("package.module.local_basis", 3)
 BAD = ("b", "d")
@@ -38,14 +39,18 @@ BAD = ("b", "d")
 
 @dataclass(frozen=True)
 class Example:
-    """How to make an attack, with or without `steps` and `keys`, and whether shapes and finite values stay."""
+    """How to make an attack, with or without `steps` and `keys`, and whether shapes and finite values stay.
+
+    A function is not made, and `selects` no steps and keys.
+    """
 
     make: Callable[..., Any]
     keeps_shape: bool = True
     finite: bool = True
+    selects: bool = True
 
     def __repr__(self) -> str:
-        return repr(self.make())
+        return name_of(self.make())
 
 
 EXAMPLES: dict[str, list[Example]] = {
@@ -70,13 +75,19 @@ EXAMPLES: dict[str, list[Example]] = {
 USUAL = {"attack": SignFlip(), "count": 1, "eps": 0.5, "factor": 10.0, "scale": 7.0, "z": 1.5}
 
 
-def attacks_of(package: ModuleType) -> dict[str, type]:
-    return public_classes(package, is_called_with("replies", "bad", "rng", "call"))
+#: What the package exports beside its attacks.
+OTHERS: tuple[str, ...] = ()
 
 
-def example_of(kind: type) -> Example:
-    given = arguments(kind, USUAL, "EXAMPLES in tests/laws/attack_examples.py")
-    return Example(lambda **more: kind(**given, **more))
+def attacks_of(package: ModuleType) -> dict[str, Any]:
+    return callables_of(package, OTHERS, "OTHERS in tests/laws/attack_examples.py")
+
+
+def example_of(found: Any) -> Example:
+    if not inspect.isclass(found):
+        return Example(lambda: found, selects=False)
+    given = arguments(found, USUAL, "EXAMPLES in tests/laws/attack_examples.py")
+    return Example(lambda **more: found(**given, **more))
 
 
 def examples_of(package: ModuleType) -> list[Example]:
@@ -123,3 +134,8 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     return type(a) is type(b) and repr(a) == repr(b)
+
+
+def differing(reply: Any, other: Any) -> list[str]:
+    """Return the keys of a reply that differ from another's in anything."""
+    return [key for key in reply if not same(reply[key], other[key])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +19,8 @@ class NeedsAnExampleError(AssertionError):
 
 
 def modules_of(package: ModuleType) -> Iterator[ModuleType]:
-    """Yield all modules below a package, at any depth; a folder that cannot be imported here says so itself."""
+    """Yield a package and all modules below it, at any depth; a folder that cannot be imported here says so itself."""
+    yield package
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         yield importlib.import_module(found.name)
 
@@ -35,14 +36,31 @@ def public_classes(package: ModuleType, wanted: Callable[[type], bool]) -> dict[
     }
 
 
-def is_called_with(*names: str) -> Callable[[type], bool]:
-    """Return the test of classes for whether their instances are called with these parameters."""
+def name_of(thing: Any) -> str:
+    """Return what a function or an object is called, the same in every process."""
+    if inspect.isfunction(thing) or type(thing).__repr__ is object.__repr__:
+        return str(getattr(thing, "__qualname__", type(thing).__qualname__))
+    return repr(thing)
 
-    def wanted(kind: type) -> bool:
-        call = inspect.getattr_static(kind, "__call__", None)
-        return inspect.isfunction(call) and tuple(inspect.signature(call).parameters)[1:] == names
 
-    return wanted
+def can_be_called(thing: Any) -> bool:
+    """Whether a thing can be called, or, of a class, whether its instances can."""
+    return any("__call__" in vars(base) for base in thing.__mro__) if inspect.isclass(thing) else callable(thing)
+
+
+def callables_of(package: ModuleType, others: Collection[str], table: str) -> dict[str, Any]:
+    """Return all that a package exports, whatever it looks like, and its public classes of what can be called.
+
+    `others` are the names that it exports beside, and `table` is where they are.
+    """
+    found: dict[str, Any] = {name: getattr(package, name) for name in package.__all__ if name not in others}
+    for name, thing in found.items():
+        if not can_be_called(thing):
+            raise NeedsAnExampleError(
+                f"{package.__name__}.{name} is exported, and cannot be called as the others are: "
+                f"if it is none of them, add its name to {table}"
+            )
+    return found | public_classes(package, can_be_called)
 
 
 def arguments(function: Callable[..., Any], usual: Mapping[str, Any], table: str) -> dict[str, Any]:
@@ -55,7 +73,6 @@ def arguments(function: Callable[..., Any], usual: Mapping[str, Any], table: str
         for name, parameter in inspect.signature(function).parameters.items()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        and name != "fed"
     ]
     unknown = [name for name in wanted if name not in usual]
     if unknown:
@@ -67,7 +84,7 @@ def arguments(function: Callable[..., Any], usual: Mapping[str, Any], table: str
     return {name: usual[name] for name in wanted}
 
 
-def check_exported(found: Mapping[str, type], package: ModuleType) -> None:
+def check_exported(found: Mapping[str, Any], package: ModuleType) -> None:
     """Compare what a package's modules define with what the package says it has."""
     for name, kind in found.items():
         assert name in package.__all__, f"{kind.__module__}.{name} is not in __all__ of {package.__name__}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+import fedspan as fs
 from fedspan import estimators
-from fedspan.estimators.base import FedEstimator
 
 from .discovery import arguments, public_classes
 
@@ -25,13 +25,22 @@ USUAL = {"n_clusters": 3, "n_components": 2, "n_landmarks": 10, "rank": 2}
 
 
 def estimators_of(package):
-    """Return what can be fitted, but for what exists only to be built upon."""
-    found = public_classes(package, lambda kind: issubclass(kind, FedEstimator) and hasattr(kind, "fit"))
+    """Return what can be fitted, whatever it is made of, but for what exists only to be built upon."""
+    found = public_classes(package, can_be_fitted)
     bases = {base for kind in found.values() for base in kind.__mro__[1:]}
-    return {name: kind for name, kind in found.items() if name in package.__all__ or kind not in bases}
+    return {name: kind for name, kind in found.items() if kind not in bases} | exported_by(package)
 
 
-CLASSES = list(estimators_of(estimators).values())
+def exported_by(package):
+    return {name: getattr(package, name) for name in package.__all__ if can_be_fitted(getattr(package, name))}
+
+
+def can_be_fitted(thing):
+    return hasattr(thing, "fit")
+
+
+FOUND = estimators_of(estimators) | exported_by(fs)
+CLASSES = list(FOUND.values())
 
 
 def make(kind, **more):

@@ -24,7 +24,8 @@ from fedspan.protocols.private_map import Layout
 from fedspan.protocols.refinement import Belief
 from fedspan.protocols.subspace_iteration import local_product
 
-from .discovery import arguments, modules_of
+from .discovery import arguments
+from .protocol_kinds import protocols_of
 from .protocol_laws import Example
 
 
@@ -146,6 +147,7 @@ SETTINGS = {
     "feddl.feddl": {"n_landmarks": 6, "rounds": 3, "n_frequencies": 8},
     # one round from public moments: after other last bits, a secure sum's say, the next question has other noise
     "private_feddl.private_feddl": {"privacy": GaussianGradient(50.0, 1e-5, 0.0, 2.0), "n_landmarks": 6, "rounds": 1},
+    "privacy_spent.refuse_strict": {"what": "this has none"},
     "private_feddl.seen_with_noise": {"privacy": GaussianData(50.0, 1e-5, 9.0)},
     "federated_k_means.federated_k_means": {"n_clusters": 6, "n_init": 2, "max_iter": 4},
     "map_centres.map_centres": {"books": BOOKS},
@@ -189,7 +191,10 @@ MIXTURES = {
     "count_clusters.count_clusters": {"start": np.zeros(3), "flips": 5},
     "count_clusters.spread_over_noise": {"start": np.zeros(3), "flips": 5},
 }
-CLASSES = {"logistic_fedx.logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"}}
+CLASSES = {
+    "logistic_fedx.logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"},
+    "logistic_fedx.other_classes": {"robust": False},
+}
 SETTINGS |= MIXTURES | CLASSES
 
 
@@ -218,22 +223,13 @@ USUAL = {
 }
 
 
-def protocols_of(package: ModuleType) -> dict[str, Callable[..., Any]]:
-    """Return every public protocol by its short name: functions of the package that take a federation first."""
-    found = {}
-    for module in modules_of(package):
-        for name, function in inspect.getmembers(module, inspect.isfunction):
-            first = next(iter(inspect.signature(function).parameters), None)
-            if function.__module__ == module.__name__ and first == "fed" and not name.startswith("_"):
-                found[f"{module.__name__.removeprefix(package.__name__ + '.')}.{name}"] = function
-    return found
-
-
 def example_of(function: Callable[..., Any]) -> Example:
     """Return a protocol without settings with usual ones; its sites have targets where its file speaks of them."""
     source = inspect.getsource(inspect.getmodule(function) or function)
     sites = task_sites if "site.y" in source or "site.task" in source else spiked_sites
-    return Example(function, arguments(function, USUAL, "SETTINGS in tests/laws/protocol_examples.py"), sites)
+    first, *_ = inspect.signature(function).parameters
+    given = arguments(function, USUAL | {first: None}, "SETTINGS in tests/laws/protocol_examples.py")
+    return Example(function, {name: value for name, value in given.items() if name != first}, sites)
 
 
 def examples_of(package: ModuleType) -> dict[str, Example]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import fedspan as fs
 from fedspan.errors import FedspanError, JournalError, QuorumError
 from fedspan.federation.faults import KINDS
+from fedspan.federation.step import dotted_name
 from fedspan.wire import canonical, encode
 
 
@@ -21,8 +23,13 @@ class Example:
     """A protocol with parameters that suit the sites that `sites()` makes."""
 
     protocol: Callable[..., Any]
-    settings: Mapping[str, Any]
+    given: Mapping[str, Any]
     sites: Callable[[], list[fs.Site]]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The parameters, anew each time: what a run does to them is seen by no other."""
+        return deepcopy(dict(self.given))
 
     def run(self, transform=lambda fed: fed, reverse=False, **options) -> bytes:
         """Run it on a fresh federation and return its result as bytes."""
@@ -41,30 +48,34 @@ def as_bytes(result: Any) -> bytes:
         return b"|".join(str(key).encode() + b"=" + as_bytes(result[key]) for key in sorted(result))
     if isinstance(result, fs.Federation):
         return repr(result.sites).encode()
+    if callable(result):
+        return dotted_name(result).encode()
     return encode(canonical({"value": result}))
 
 
 def check_repeatable_by_seed(example: Example) -> None:
-    assert example.run() == example.run()
+    assert example.run() == example.run(), "a second run has another result"
 
 
 def check_site_order_is_irrelevant(example: Example) -> None:
-    assert example.run(reverse=True) == example.run()
+    assert example.run(reverse=True) == example.run(), "with the sites in reverse the result is another one"
 
 
 def check_wire_and_threads_change_nothing(example: Example) -> None:
     expected = example.run()
-    assert example.run(wire=True) == expected
-    assert example.run(n_jobs=3) == expected
-    assert example.run(wire=True, n_jobs=3) == expected
+    for options in ({"wire": True}, {"n_jobs": 3}, {"wire": True, "n_jobs": 3}):
+        assert example.run(**options) == expected, f"with {options} the result is another one"
 
 
-def check_data_is_not_modified(example: Example) -> None:
-    sites = example.sites()
-    before = [site.X.copy() for site in sites]
-    fs.LocalFederation(sites, seed=1).run(example.protocol, **example.settings)
-    for site, X in zip(sites, before, strict=True):
-        np.testing.assert_array_equal(site.X, X)
+def check_data_and_arguments_are_not_modified(example: Example) -> None:
+    sites, settings = example.sites(), example.settings
+    fs.LocalFederation(sites, seed=1).run(example.protocol, **settings)
+    for site, before in zip(sites, example.sites(), strict=True):
+        for what in ("X", "y", "task"):
+            now, then = getattr(site, what), getattr(before, what)
+            np.testing.assert_array_equal(now, then, f"{what} of {site.name} is another one afterwards")
+    for name, value in example.settings.items():
+        assert as_bytes(settings[name]) == as_bytes(value), f"the argument {name} is another one afterwards"
 
 
 def check_resumes_after_any_call(example: Example, folder) -> None:
@@ -78,7 +89,7 @@ def check_resumes_after_any_call(example: Example, folder) -> None:
         bounds.append(at)
     for cut in [bound + extra for bound in bounds[:-1] for extra in (0, 10)][:40]:
         journal.write_bytes(whole[:cut])
-        assert example.run(run_dir=folder, wire=cut in bounds) == expected
+        assert example.run(run_dir=folder, wire=cut in bounds) == expected, f"not after a kill at byte {cut}"
 
 
 def check_other_settings_do_not_resume(example: Example, folder) -> None:
@@ -95,12 +106,12 @@ def check_survives_faults(example: Example, kind: str, wire: bool) -> None:
     with suppress(QuorumError), faulty.begin("faulty") as run:
         result = as_bytes(example.protocol(run, **example.settings))
     if kind == "duplicate":
-        assert run.record.failures == []
-        assert result == example.run()
+        assert run.record.failures == [], "a reply that came twice is a failure"
+        assert result == example.run(), "replies that came twice change the result"
     elif not result:
-        assert run.record.calls[-1].failed
-        assert run.record.stopped.startswith("failed: QuorumError")
-    assert all(why for _, _, why in run.record.failures)
+        assert run.record.calls[-1].failed, "it stopped after a call that did not fail"
+        assert run.record.stopped.startswith("failed: QuorumError"), f"it stopped by {run.record.stopped!r}"
+    assert all(why for _, _, why in run.record.failures), "a failure has no reason"
 
 
 def check_survives_attack(example: Example, attack: Any) -> None:
@@ -108,11 +119,11 @@ def check_survives_attack(example: Example, attack: Any) -> None:
     fed = fs.LocalFederation(example.sites(), seed=1)
     with suppress(FedspanError), fed.corrupt(attack, sites=fed.sites[1:8:5]).begin("attacked") as run:
         as_bytes(example.protocol(run, **example.settings))
-    assert run.record.stopped
+    assert run.record.stopped, "the record does not say why it stopped"
 
 
 def check_faults_are_repeatable(example: Example) -> None:
     plan = fs.FaultPlan(seed=5, **dict.fromkeys(KINDS, 0.02))
     policy = fs.Policy(quorum=1)
     runs = [example.run(lambda fed: fed.with_faults(plan), wire=wire, policy=policy) for wire in (False, True)]
-    assert runs[0] == runs[1]
+    assert runs[0] == runs[1], "by wire the same faults have another result"

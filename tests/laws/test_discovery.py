@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import random
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,112 +21,38 @@ from . import (
 )
 from . import protocol_laws as laws
 from . import test_aggregators as rules
+from . import test_aggregators_at_the_limit as limits
 from . import test_attacks as attacks
 from . import test_engines as engines
+from . import test_estimators as estimators
+from .conftest import LawBrokenError, pytest_runtest_call
 from .discovery import NeedsAnExampleError, check_exported
-
-HEAD = "from __future__ import annotations\nfrom dataclasses import dataclass\nimport numpy as np\n"
-FIRST_VALUE = f"""{HEAD}
-from fedspan.aggregation.base import Aggregate, Given
-
-@dataclass(frozen=True)
-class FirstValue:
-    f: int
-    believes_reported_weights = False
-
-    def __call__(self, values, weights=None):
-        given = Given.of(values, weights)
-        return given.aggregate(given.points[0], given.weights)
-
-@dataclass(frozen=True)
-class Middle(FirstValue):
-    def __call__(self, values, weights=None):
-        given = Given.of(values, weights)
-        return given.aggregate(np.median(given.points, axis=0), given.weights)
-"""
-EVERYBODY_LIES = f"""{HEAD}
-from fedspan.attacks.base import KeyAttack
-
-@dataclass(frozen=True)
-class EverybodyLies(KeyAttack):
-    def __call__(self, replies, bad, rng, call):
-        return {{site: {{**reply, "loss": rng.normal()}} for site, reply in replies.items()}}
-
-    def lie(self, seen, rng):
-        return seen.own
-"""
-COUNTING = f"""{HEAD}
-from fedspan import step
-
-CALLS = []
-
-@step
-def local_sum(site, rank):
-    CALLS.append(site.name)
-    return {{"total": site.X.sum(axis=0)[:rank] + len(CALLS)}}
-
-def counting(fed, *, rank):
-    return fed.ask(local_sum, rank=rank).stack("total")
-"""
-
-ENGINES = f"""{HEAD}
-from dataclasses import replace
-from fedspan.engines.local import LocalEngine
-
-class LastFirst(LocalEngine):
-    def __init__(self, sites, greeting="hello"):
-        super().__init__(sites, wire=True)
-
-    def call(self, call, to, accepted, policy):
-        return super().call(call, to[::-1], accepted, policy)
-
-class Rounding(LastFirst):
-    def call(self, call, to, accepted, policy):
-        found = super().call(call, to, accepted, policy)
-        return {{site: replace(sent, reply=rounded(sent.reply)) for site, sent in found.items()}}
-
-def rounded(reply):
-    doubles = {{key: value for key, value in reply.items() if getattr(value, "dtype", None) == np.float64}}
-    return reply | {{key: value.astype(np.float32).astype(float) for key, value in doubles.items()}}
-"""
-PIGEONS = f"""{HEAD}
-class Pigeons:
-    def __init__(self, workers):
-        self.workers = workers
-        self.sites = tuple(sorted(workers))
-
-    def send(self, requests, deadline):
-        return {{site: self.workers[site].answer(request) for site, request in requests.items()}}
-
-    def online(self):
-        return frozenset(self.sites)
-
-    def close(self): ...
-
-class Shuffling(Pigeons):
-    def send(self, requests, deadline):
-        found = super().send(requests, deadline)
-        return dict(zip(found, [*found.values()][::-1], strict=True))
-"""
-SHY_SCALER = f"""{HEAD}
-from fedspan import FedStandardScaler
-
-class ShyScaler(FedStandardScaler):
-    def __init__(self, odd):
-        self.odd = odd
-"""
+from .strangers import (
+    COUNTING,
+    DUCKS,
+    ENGINES,
+    EVERYBODY_LIES,
+    FIRST_VALUE,
+    FUNCTIONS_AS_ATTACKS,
+    FUNCTIONS_AS_RULES,
+    HIDDEN,
+    IN_PLACE,
+    PIGEONS,
+    SHY_SCALER,
+)
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Return a function that makes a package of one module, and takes its name and source."""
+    """Return a function that makes a package of one module: it takes its name, its source and what is exported."""
     monkeypatch.syspath_prepend(tmp_path)
     made = []
 
-    def make(name, source):
+    def make(name, source, *exported):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "__init__.py").write_text("__all__ = []\n")
+        imports = f"from {name}.added import {', '.join(exported)}\n" if exported else ""
+        (folder / "__init__.py").write_text(f"{imports}__all__ = {list(exported)}\n")
         (folder / "added.py").write_text(source)
         made.append(name)
         return importlib.import_module(name)
@@ -142,7 +69,7 @@ def test_an_aggregator_is_found_and_its_faults_are(package):
     assert repr(first.rule) == "FirstValue(f=1)"
     with pytest.raises(AssertionError):
         rules.test_order_makes_no_difference.hypothesis.inner_test(first, np.arange(9.0), 9, None, random.Random(0))
-    moved = rules.test_bad_values_move_a_resilient_rule_no_further_than_its_bound.hypothesis.inner_test
+    moved = limits.test_bad_values_move_a_resilient_rule_no_further_than_its_bound.hypothesis.inner_test
     moved(middle, 1, 5, 3, "same")
     with pytest.raises(AssertionError):
         [moved(first, seed, 5, 3, "same") for seed in range(9)]  # until the first one lies
@@ -150,10 +77,82 @@ def test_an_aggregator_is_found_and_its_faults_are(package):
         check_exported(aggregator_examples.rules_of(added), added)
 
 
+def test_a_rule_is_found_whatever_it_looks_like(package):
+    names = ("middle", "Patient", "Renamed", "in_place", "unwilling")
+    found = dict(
+        zip(names, aggregator_examples.examples_of(package("odd_rules", FUNCTIONS_AS_RULES, *names)), strict=True)
+    )
+    assert [repr(rule) for rule in found.values()] == list(names)
+    called = rules.test_it_is_called_with_values_and_weights
+    untouched = rules.test_the_input_is_not_modified_and_the_result_is_repeatable.hypothesis.inner_test
+    for name in ("middle", "Patient"):
+        called(found[name])
+        untouched(found[name], -np.arange(9.0), 9, None)
+        rules.test_only_the_mean_believes_reported_weights(found[name])
+    for name in ("Renamed", "unwilling"):
+        with pytest.raises(TypeError):
+            called(found[name])
+    with pytest.raises(AssertionError, match="the values are others afterwards"):
+        untouched(found["in_place"], -np.arange(9.0), 9, None)
+
+
+def test_what_is_exported_and_no_rule_must_be_named(package):
+    with pytest.raises(
+        NeedsAnExampleError, match=r"odd_rules.LIMIT is exported, .* add its name to OTHERS in tests/laws"
+    ):
+        aggregator_examples.examples_of(package("odd_rules", FUNCTIONS_AS_RULES, "LIMIT"))
+
+
 def test_an_attack_is_found_and_its_faults_are(package):
     (law,) = attack_examples.examples_of(package("more_attacks", EVERYBODY_LIES))
     with pytest.raises(AssertionError):
         attacks.test_only_floating_values_of_bad_sites_change.hypothesis.inner_test(law, 0)
+
+
+def test_an_attack_that_is_a_function_is_found_and_its_faults_are(package):
+    names = ("backwards", "too_far")
+    good, bad = attack_examples.examples_of(package("odd_attacks", FUNCTIONS_AS_ATTACKS, *names))
+    assert [repr(good), repr(bad)] == list(names)
+    law = attacks.test_only_floating_values_of_bad_sites_change.hypothesis.inner_test
+    law(good, 0)
+    attacks.test_honest_replies_are_never_modified(good)
+    with pytest.raises(AssertionError, match="honest sites lie"):
+        law(bad, 0)
+
+
+def test_a_protocol_that_changes_its_arguments_is_noticed(package):
+    found = protocol_examples.examples_of(package("careless_protocols", IN_PLACE))
+    laws.check_data_and_arguments_are_not_modified(found["added.careful"])
+    laws.check_repeatable_by_seed(found["added.careless"])  # which does not spoil the next one
+    with pytest.raises(AssertionError, match="the argument U is another one afterwards"):
+        laws.check_data_and_arguments_are_not_modified(found["added.careless"])
+
+
+@pytest.mark.parametrize("first", ["federation", "who: Federation", "who: Federation | None"])
+def test_a_protocol_is_found_whatever_it_calls_its_federation(package, first):
+    hidden = f"def hidden({first}, *, rank):\n    return part_of_plain(who, rank)".replace(
+        "who,", f"{first.split(':')[0]},"
+    )
+    found = protocol_examples.examples_of(package("odd_protocols", HIDDEN.replace("HIDDEN", hidden)))
+    assert set(found) == {"added.plain", "added.hidden"}  # and neither the step nor the part nor the arithmetic
+    assert found["added.hidden"].settings == {"rank": 3}
+    laws.check_site_order_is_irrelevant(found["added.hidden"])
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "def hidden(rank, who: Federation): ...",
+        "def hidden(who, rank): ...",
+        "def hidden(who: object, rank: int):\n    return who.sum(local_sum, rank=rank)",
+        "def hidden(*, who: object):\n    return [lambda: who.sum(local_sum, rank=1)]",
+        "class hidden:\n    def __call__(self, who: Federation): ...",
+        "class hidden:\n    @staticmethod\n    def ask(who: object):\n        return who.sum(local_sum, rank=1)",
+    ],
+)
+def test_what_may_be_a_protocol_must_look_like_one(package, hidden):
+    with pytest.raises(NeedsAnExampleError, match=r"odd_protocols.added.hidden is public, and neither .* 'fed'"):
+        protocol_examples.examples_of(package("odd_protocols", HIDDEN.replace("HIDDEN", hidden)))
 
 
 def test_a_protocol_is_found_and_its_faults_are(package):
@@ -208,6 +207,35 @@ def test_an_estimator_is_found_and_must_be_exported_and_made(package):
         check_exported(found, added)
     with pytest.raises(NeedsAnExampleError, match=r"nothing is known of its odd. .*tests/laws/estimator_examples.py"):
         estimator_examples.make(found["ShyScaler"])
+
+
+def test_an_estimator_of_no_known_kind_is_found_and_its_faults_are(package):
+    found = estimator_examples.exported_by(package("ducks", DUCKS, "Duck", "Goose", "feed"))
+    assert set(found) == {"Duck", "Goose"}
+    estimators.test_threads_wire_and_site_order_change_nothing(found["Duck"])
+    with pytest.raises(AssertionError):
+        estimators.test_threads_wire_and_site_order_change_nothing(found["Goose"])
+    with pytest.raises(AttributeError):
+        estimators.test_the_record_says_who_took_part_and_why_it_stopped(found["Duck"])
+
+
+@pytest.mark.parametrize(
+    "error", [AssertionError("\nassert False\nmore"), ValueError("assert False"), pytest.fail.Exception("assert False")]
+)
+def test_a_broken_law_is_told_in_a_sentence(error):
+    def told(**params):
+        case = SimpleNamespace(params=params, id="middle")
+        hook = pytest_runtest_call(SimpleNamespace(originalname="test_order_is_kept", callspec=case))
+        next(hook)
+        hook.throw(error)
+
+    with pytest.raises(
+        LawBrokenError, match=rf"^middle breaks the law 'order is kept' \({type(error).__name__}: assert False\)$"
+    ):
+        told(law=None)
+    with pytest.raises(type(error)) as raised:  # of whatever is no law
+        told(source="")
+    assert raised.value is error
 
 
 @pytest.mark.parametrize(

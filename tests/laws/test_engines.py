@@ -31,7 +31,8 @@ def test_a_battery_elsewhere_compares_bytes_with_the_embedded_engine(path):
 
 def check_same_bytes(way, example, folder):
     with way(example.sites(), folder) as fed:
-        assert as_bytes(fed.run(example.protocol, **example.settings)) == example.run()
+        found = as_bytes(fed.run(example.protocol, **example.settings))
+    assert found == example.run(), "the result is not that of the embedded engine"
 
 
 @pytest.mark.parametrize("engine", HERE)

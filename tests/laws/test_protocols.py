@@ -34,8 +34,8 @@ def test_wire_and_threads_change_nothing(example):
 
 
 @every_protocol
-def test_data_is_not_modified(example):
-    laws.check_data_is_not_modified(example)
+def test_data_and_arguments_are_not_modified(example):
+    laws.check_data_and_arguments_are_not_modified(example)
 
 
 @every_protocol

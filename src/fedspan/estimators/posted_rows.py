@@ -67,7 +67,7 @@ class Posted:
 def posted_rows(model: PostedRows, fed: Federation, settings: dict[str, Any]) -> tuple[Landmarks, dict[str, Array]]:
     """Return landmarks and the distances (n_p, n_y) of each site's rows to them, in units of the landmarks' scale."""
     if isinstance(model.privacy, GaussianGradient):
-        refuse_strict("maps and clusters need distances that GaussianGradient has no noise for", fed)
+        refuse_strict(fed, "maps and clusters need distances that GaussianGradient has no noise for")
     fed.log(phase="landmarks")
     found = learned_landmarks(fed, model.privacy, settings, model._names())
     fed.log(phase="distances")

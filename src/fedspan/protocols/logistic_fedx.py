@@ -131,9 +131,9 @@ def logistic_fedx(
     )
 
 
-def other_classes(federation: Federation, *, robust: bool) -> bool:
+def other_classes(fed: Federation, *, robust: bool) -> bool:
     """Return whether any site holds other values than 0 and 1; where some may lie, whether most do."""
-    total = federation.sum(local_other_classes)
+    total = fed.sum(local_other_classes)
     return int(total["others"]) > (len(total.sites) // 2 if robust else 0)
 
 

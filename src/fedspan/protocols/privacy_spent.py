@@ -92,7 +92,7 @@ def _mu(events: Mapping[float, int]) -> float:
     return math.sqrt(sum(count / z**2 for z, count in events.items()))
 
 
-def refuse_strict(what: str, fed: Federation) -> None:
+def refuse_strict(fed: Federation, what: str) -> None:
     """Refuse what sites with a strict ledger would not answer, before any of their budget is spent on the way there."""
     replies = fed.ask(local_ledger, mu2=0.0).ok
     strict = [site for site, reply in replies.items() if reply.get("strict") is True]

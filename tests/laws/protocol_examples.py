@@ -148,7 +148,6 @@ SETTINGS = {
     # one round from public moments: after other last bits, a secure sum's say, the next question has other noise
     "private_feddl.private_feddl": {"privacy": GaussianGradient(50.0, 1e-5, 0.0, 2.0), "n_landmarks": 6, "rounds": 1},
     "privacy_spent.refuse_strict": {"what": "this has none"},
-    "private_feddl.seen_with_noise": {"privacy": GaussianData(50.0, 1e-5, 9.0)},
     "federated_k_means.federated_k_means": {"n_clusters": 6, "n_init": 2, "max_iter": 4},
     "map_centres.map_centres": {"books": BOOKS},
     "private_map.private_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},

@@ -43,7 +43,6 @@ OF_SUMS = {
     "power.power",
     "privacy_spent.refuse_strict",
     "private_feddl.private_feddl",
-    "private_feddl.seen_with_noise",
     "private_map.private_map",
     "quantiles.quantiles",
     "random_start.random_start",

@@ -132,7 +132,7 @@ def noisy_centres(
         first, then = (answered[find_step(step).name] for step in (local_noisy_scatter, local_noisy_cells))
         return {once: first, each: then} if once != each else {once: first + then}
 
-    with spending(fed, spent, charged):
+    with spending(spent, fed, charged):
         return _from_noisy_sums(fed, privacy, book, sharers, d, once, each)
 
 

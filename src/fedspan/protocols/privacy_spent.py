@@ -57,7 +57,7 @@ def gaussian_spent(
 
 @contextmanager
 def spending(
-    fed: Federation, spent: PrivacySpent, events: Callable[[Counter[str]], Mapping[float, int]]
+    spent: PrivacySpent, seen: Federation, events: Callable[[Counter[str]], Mapping[float, int]]
 ) -> Iterator[None]:
     """Put what a block spends into the record, in which sites that refuse for their budget count with what they answer.
 
@@ -69,12 +69,12 @@ def spending(
         Given how often a site did not refuse which step, returns the Gaussian replies that it has been charged for, by
         noise over sensitivity: also those that were lost on the way.
     """
-    before, first = fed.record.privacy, len(fed.record.calls)
-    fed.spent(spent)
+    before, first = seen.record.privacy, len(seen.record.calls)
+    seen.spent(spent)
     try:
         yield
     finally:
-        calls = fed.record.calls[first:]
+        calls = seen.record.calls[first:]
         refused = {site for call in calls for site, why in call.failed.items() if REFUSED in why}
         epsilon, counted = dict(spent.epsilon), dict(spent.accountant)
         for site in refused & set(epsilon):
@@ -85,7 +85,7 @@ def spending(
                 counted[site] = accountant_epsilon(charged, spent.delta) if charged else 0.0
         if refused:
             mended = replace(spent, epsilon=epsilon, accountant=counted, refused=tuple(sorted(refused)))
-            fed.spent(mended if before is None else before + mended, again=True)
+            seen.spent(mended if before is None else before + mended, again=True)
 
 
 def _mu(events: Mapping[float, int]) -> float:

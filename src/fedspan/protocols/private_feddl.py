@@ -71,7 +71,7 @@ def _with_noisy_rows(fed: Federation, privacy: GaussianData, settings: dict[str,
     """Sites add noise to their rows, once; a site that refuses at first has refused for good."""
     once = {privacy.sigma / (2 * privacy.clip): 1}
     spent = gaussian_spent(privacy, fed, once, ("everything that is made of the rows",))
-    with spending(fed, spent, lambda steps: once if steps else {}):
+    with spending(spent, fed, lambda steps: once if steps else {}):
         return feddl(with_noisy_rows(fed, privacy), **settings)
 
 
@@ -98,7 +98,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
         within=LANDMARKS_WITHIN,
         deviation=lambda n_landmarks, gamma: multiplier * pull_sensitivity(n_landmarks, gamma),
     )
-    with spending(fed, spent, lambda answered: {multiplier: steps * sum(answered[name] for name in noisy)}):
+    with spending(spent, fed, lambda answered: {multiplier: steps * sum(answered[name] for name in noisy)}):
         return feddl(fed, **settings, noise=noise)
 
 

@@ -16,7 +16,7 @@ SEED = 1
 POLICY = fs.Policy(quorum="all", run_deadline=120.0)
 
 # The noise of these is the site's secret: no two runs are alike. What it charges is tested with the sites' ledgers.
-NOISY = ("private_feddl.private_feddl", "private_feddl.seen_with_noise", "noisy_centres.noisy_centres")
+NOISY = ("private_feddl.private_feddl", "noisy_centres.noisy_centres")
 # Three sites are fewer than the nine that these settings are for.
 FEWER = {"median_of_means.median_of_means": {"groups": 3}}
 

@@ -16,7 +16,7 @@ import pandas as pd
 import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
-from fedspan.privacy import GaussianCenters, GaussianData, GaussianGradient
+from fedspan.privacy import GaussianCenters, GaussianGradient
 from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.map_centres import Codebooks
 from fedspan.protocols.noisy_centres import NoisyBook

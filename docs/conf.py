@@ -75,7 +75,10 @@ html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "show_toc_level": 2,
-    "secondary_sidebar_items": {"**": ["page-toc"], "protocols/*": []},  # the room is their tables'
+    "secondary_sidebar_items": {  # none on the sheets: the room is their tables'
+        "**": ["page-toc"],
+        **{f"protocols/{page.stem}": [] for page in (HERE / "protocols").glob("*.md")},
+    },
     "navigation_with_keys": False,
     "footer_start": [],
     "footer_end": [],

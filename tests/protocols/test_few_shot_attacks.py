@@ -45,6 +45,18 @@ def test_median_of_means_starts_are_better_and_bad_sites_spoil_their_groups_only
     assert error(learn(spoilt, **settings), data) > 0.7
 
 
+def test_the_size_of_the_coefficients_is_a_median_that_liars_do_not_move(data):
+    """It takes the place of sigma_1: were it a mean, steps would be a million times too short."""
+
+    def inflated(replies, bad, rng, call):
+        return {site: {key: 1e6 * v if key == "moment" else v for key, v in replies[site].items()} for site in bad}
+
+    fed = by_rows(data)
+    clean = error(learn(fed, iterations=10), data)
+    assert clean < 1e-3
+    assert error(learn(fed.corrupt(inflated, sites=fed.sites[:3]), iterations=10), data) < 10 * clean
+
+
 ATTACKS = {
     "reverse": attacks.ScaledReverse(10.0),
     "flip": attacks.SignFlip(),

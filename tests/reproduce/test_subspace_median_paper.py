@@ -58,6 +58,7 @@ def test_tables_of_the_slides(errors):
     assert low <= mean["power"] <= high
     assert mean["resilient power", "alternating"] >= 0.80
     assert mean["resilient power", "ones"] >= 0.80
+    assert mean["resilient power", "orthogonal"] < 0.40
     assert mean["resilient power", "orthogonal"] == pytest.approx(paper.PAPER[table]["orthogonal"][1], abs=0.08)
 
 

@@ -114,7 +114,7 @@ def test_clusters_of_the_kernel_are_those_of_the_dense_one(name, rows, n_y):
     np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)  # posted distances are in single precision
     _, pooled = clusters(kernel_matrix(C, C, 0.5), k)
     ours, theirs = (normalized_mutual_info_score(y, found) for found in (model.labels_, pooled))
-    assert ours >= theirs - 0.03
+    assert abs(ours - theirs) <= 0.03  # the paper has .84 and .61 on COIL-20
 
 
 def clusters(K, k):

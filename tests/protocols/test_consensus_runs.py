@@ -107,6 +107,18 @@ def test_as_written_does_not_settle_where_corrected_does():
     assert gaps["paper"] > 1e-3
 
 
+def test_the_average_of_one_round_settles_only_when_all_sites_are_in_it():
+    """By FedPE, where it is the only difference: there is no projection to correct."""
+    gaps = {}
+    for variant, participation in (("paper", 1.0), ("paper", 0.3), ("corrected", 0.3)):
+        settings = {"variant": variant, "participation": participation, "max_rounds": 200, "rho": 0.35}
+        U, _, _ = run(federation(), fedpe, **settings)
+        gaps[variant, participation] = loss(SITES, U) - loss(SITES, TRUTH)
+    assert gaps["paper", 1.0] < 1e-5
+    assert gaps["corrected", 0.3] < 1e-5
+    assert gaps["paper", 0.3] > 1e-2
+
+
 # The unit of rho, and the record.
 
 

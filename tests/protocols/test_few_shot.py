@@ -81,6 +81,18 @@ def test_the_start_by_sums_is_that_of_the_pooled_rows(noisy):
         assert subspace_distance(found.basis, expected) < 1e-6
 
 
+def test_in_the_start_every_row_counts_alike_however_many_its_site_and_task_have(noisy):
+    kept = np.random.default_rng(0).random(len(noisy.y)) < np.where(noisy.sites == noisy.sites[0], 1.0, 0.2)
+    kept &= (noisy.task % 2 == 0) | (np.random.default_rng(1).random(len(noisy.y)) < 0.4)
+    X, y, task = noisy.X[kept], noisy.y[kept], noisy.task[kept]
+    theta = np.stack([X[task == k].T @ y[task == k] for k in range(Q)], axis=1)
+    means = theta / np.bincount(task, minlength=Q)  # with 1 / m
+    fed = fs.federate(X, y, sites=noisy.sites[kept], task=task, seed=1)
+    found = learn(fed, altgdmin, iterations=0, power_iterations=100, truncation=1e9).basis
+    assert subspace_distance(found, np.linalg.svd(theta)[0][:, :R]) < 1e-6
+    assert subspace_distance(found, np.linalg.svd(means)[0][:, :R]) > 0.05
+
+
 def test_sites_with_tasks_of_their_own_and_unequal_sizes_are_as_accurate_as_rows_of_all(noisy):
     """The same rows, cut by rows and cut by tasks into sites of 1 : 2 : ... : 8, some rows of some tasks missing."""
     rng = np.random.default_rng(0)
@@ -314,7 +326,7 @@ def test_fresh_rows_for_every_half_of_an_iteration(data):
     fed = by_tasks(data)
     found = learn(fed, iterations=6, sample_split=True, step_size=0.7)
     reused = learn(fed, iterations=6, step_size=0.7)
-    assert error(reused, data) < error(found, data) < 0.6
+    assert 5 * error(reused, data) < error(found, data) < 0.6
     with pytest.raises(InputError, match="each of the 81 parts of the sample split"):
         learn(fed, altgdmin, iterations=40, sample_split=True)
 

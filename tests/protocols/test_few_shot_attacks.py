@@ -11,6 +11,8 @@ import fedspan as fs
 from fedspan import aggregation, attacks
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.errors import InputError, QuorumError
+from fedspan.federation import Replies
+from fedspan.protocols import byz_altgdmin as byz_altgdmin_module
 from fedspan.protocols.altgdmin import altgdmin
 from fedspan.protocols.byz_altgdmin import byz_altgdmin
 from fedspan.protocols.task_coefs import median_coefs, pooled_coefs
@@ -43,6 +45,21 @@ def test_median_of_means_starts_are_better_and_bad_sites_spoil_their_groups_only
     assert error(learn(attacked, **settings), data) < alone
     spoilt = fed.corrupt(attacks.RandomNoise(1e6, steps=steps), sites=fed.sites[::2])  # one in every group
     assert error(learn(spoilt, **settings), data) > 0.7
+
+
+def test_the_size_of_the_coefficients_is_a_median_that_liars_do_not_move(data):
+    """It takes the place of sigma_1: by a mean, steps would be a million times too short."""
+    told = [np.diag([4.0, 1.0])] * 3 + [np.diag([9.0, 0.0]), np.diag([1e6, 1e6])]
+    moment, _ = byz_altgdmin_module._second_moment(Replies({f"{i}": {"moment": M} for i, M in enumerate(told)}, {}))
+    np.testing.assert_allclose(moment, told[0], atol=1e-9)
+
+    def inflated(replies, bad, rng, call):
+        return {site: {key: 1e6 * v if key == "moment" else v for key, v in replies[site].items()} for site in bad}
+
+    fed = by_rows(data)
+    clean = error(learn(fed, iterations=10), data)
+    assert clean < 1e-3
+    assert error(learn(fed.corrupt(inflated, sites=fed.sites[:3]), iterations=10), data) < 10 * clean
 
 
 ATTACKS = {

@@ -247,6 +247,7 @@ def test_the_paper_completes_rank_deficient_replies(fed, data):
     assert "site-02" in completed.sites
     assert "site-02" not in completed.trusted
     assert subspace_distance(completed.basis, data.basis) < honest_error(data)
+    assert "site-02" not in spoilt.run(subspace_median, rank=R).sites  # by default it is refused
 
 
 def test_rank_is_chosen_by_what_most_sites_share(fed, data):

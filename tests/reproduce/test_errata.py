@@ -9,9 +9,13 @@ import fedspan as fs
 from fedspan.attacks import Orthogonal
 from fedspan.datasets import make_subspace_sites
 from fedspan.linalg import kernel_matrix, mmd2, subspace_distance
-from fedspan.privacy import epsilon_of, sigma_of
+from fedspan.privacy import GaussianGradient, epsilon_of, sigma_of
+from fedspan.protocols.median_of_means import median_of_means
 from fedspan.protocols.resilient_power import resilient_power
 from fedspan.protocols.subspace_median import subspace_median
+from fedspan.reproduce.fed_tsne.leak import leak
+from fedspan.reproduce.fed_tsne.rows import Rows
+from fedspan.reproduce.fed_tsne.variants import learned
 
 from ..protocols.consensus_sites import SITES, federation, run
 
@@ -84,7 +88,33 @@ def test_the_size_of_an_orthogonal_lie_matters_to_the_power_method_alone():
     assert subspace_distance(errors[3.0][1], errors[100.0][1]) < 1e-6
 
 
+def test_batches_of_means_help_the_node_and_not_the_eigenspace():
+    errors = {}
+    for seed in range(5):
+        data = make_subspace_sites(60, 4, 12, 40, tail=0.015, seed=seed)
+        fed = fs.federate(data.X, sites=data.sites, seed=seed)
+        bad = fed.corrupt(Orthogonal(3.0), sites=fed.sites[:1])
+        for output in ("node", "eigenspace"):
+            one_shot = bad.run(subspace_median, rank=4, output=output)
+            batches = bad.run(median_of_means, rank=4, n_columns=60, groups=6, iterations=5, output=output)
+            for way, found in (("one shot", one_shot), ("batches", batches)):
+                errors.setdefault((output, way), []).append(subspace_distance(found.basis, data.basis))
+    mean = {key: np.mean(values) for key, values in errors.items()}
+    assert mean["node", "batches"] < 0.8 * mean["node", "one shot"]  # sqrt(1 / 2) for two sites a batch
+    assert mean["eigenspace", "batches"] == pytest.approx(mean["eigenspace", "one shot"], rel=0.15)
+
+
 # Federated t-SNE and UMAP.
+
+
+def test_posted_distances_give_rows_away_whatever_noise_the_gradients_had():
+    X = np.random.default_rng(0).uniform(size=(60, 4))
+    privacy = GaussianGradient(1.0, 1e-5, center=0.5, scale=0.3)
+    rows = Rows("uniform", X, np.arange(60) % 2, 12, (0.0, 1.0))
+    plain, private = (learned(rows, rows.iid(), noise, rounds=3) for noise in (None, privacy))
+    assert private.epsilon == pytest.approx(1.0, rel=0.05)
+    assert np.abs(private.model.landmarks_ - plain.model.landmarks_).max() > 1e-2
+    assert leak(private).relative_error < 1e-5
 
 
 def test_a_matrix_of_distances_is_indefinite_with_a_zero_diagonal():

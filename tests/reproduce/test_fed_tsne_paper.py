@@ -83,8 +83,8 @@ def test_clusters_of_pooled_rows_find_blobs(affinity):
 def test_leak_is_whole_with_more_landmarks_than_columns_and_partial_with_fewer():
     rows = blobs()
     whole = leak(learned(rows, rows.iid(), rounds=3))
-    assert whole.relative_error < 1e-4
-    assert whole.psnr > 80
+    assert whole.relative_error < 1e-6  # distances are posted in single precision
+    assert whole.psnr > 120
     part = leak(learned(rows, rows.iid(), rounds=3, n_landmarks=3))
     assert 0.01 < part.relative_error < 1
 

@@ -119,7 +119,9 @@ def test_the_scale_of_the_gradient():
     made, fed = small.data(0)
     mean = paper.curve(fed, made.basis, byz_altgdmin, iterations=15, aggregator=paper.Mean())
     median = paper.curve(fed, made.basis, byz_altgdmin, iterations=15, aggregator=paper.MedianOfMeans(3))
+    lost = paper.curve(fed, made.basis, byz_altgdmin, iterations=15, aggregator=paper.MedianOfMeans(3), step_size=0.5)
     assert median[-1] < 10 * mean[-1]
+    assert lost[-1] > 50 * mean[-1]  # the factor rho = 2 lost: what Algorithm 3 would do with means
 
 
 @pytest.mark.slow

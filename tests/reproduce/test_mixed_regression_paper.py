@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 from fedspan.datasets import make_mixed_regression
-from fedspan.linalg import descent_operator, proximal_operator
+from fedspan.linalg import descent_operator, k_means, proximal_operator
 from fedspan.protocols.fedx import fedx
 from fedspan.protocols.moment_descent import moment_descent
 from fedspan.reproduce import mixed_extras, mixed_regression
@@ -67,7 +68,7 @@ def test_the_paper_as_written_does_not_start_anywhere():
     found = setting.federation.run(
         moment_descent, n_clusters=3, n_columns=100, variant="paper", separation=1.4, start=start, iterations=5
     )
-    assert setting.error(found.models) > 1.0
+    assert setting.error(found.models) > 0.9 * setting.error(setting.random)
     assert len(found.anchors) == 10
 
 
@@ -133,11 +134,15 @@ def test_kappa_is_the_condition_number_of_the_local_operator(steps):
 def test_sites_of_c1_cannot_fit_a_model_of_their_own():
     """The paper explains one-shot clustering by local fits, but 50 rows do not determine 100 coefficients."""
     setting = Setting("C1", 303)
-    rows = setting.stack.rows(0)
-    assert np.linalg.matrix_rank(setting.stack.X[rows]) == 50
-    local = np.linalg.lstsq(setting.stack.X[rows], setting.stack.y[rows], rcond=None)[0]
-    own = setting.made.coef[setting.made.labels[0]]
-    assert np.linalg.norm(local - own) > 0.5 * np.linalg.norm(own)
+    X, y, labels = setting.stack.X, setting.stack.y, np.asarray(setting.made.labels)
+    assert np.linalg.matrix_rank(X[setting.stack.rows(0)]) == 50
+    sites = [setting.stack.rows(i) for i in range(len(labels))]
+    local = np.stack([np.linalg.lstsq(X[rows], y[rows], rcond=None)[0] for rows in sites])
+    own = setting.made.coef[labels]
+    assert np.all(np.linalg.norm(local - own, axis=1) > 0.5 * np.linalg.norm(own, axis=1))
+    centres = k_means(local, 3, np.random.default_rng(0), np.ones(len(local))).centres  # ... and yet
+    found = np.linalg.norm(local[:, None] - centres, axis=2).argmin(axis=1)
+    assert adjusted_rand_score(labels, found) == 1.0
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def test_tables_of_the_slides(errors):
     for attack in paper.ATTACKS:
         node, completed = mean["subspace median, node", attack], mean["subspace median, node, QR-completed", attack]
         eigenspace = mean["subspace median, eigenspace", attack]
+        assert eigenspace <= 0.8 * min(node, completed)
         if table == 1:
             assert max(node, completed) <= 0.105
             assert eigenspace <= 0.075
@@ -58,6 +59,7 @@ def test_tables_of_the_slides(errors):
     assert mean["resilient power", "alternating"] >= 0.80
     assert mean["resilient power", "ones"] >= 0.80
     assert mean["resilient power", "orthogonal"] < 0.40
+    assert mean["resilient power", "orthogonal"] == pytest.approx(paper.PAPER[table]["orthogonal"][1], abs=0.08)
 
 
 @pytest.mark.slow
@@ -67,6 +69,13 @@ def test_batches_of_the_small_setting():
     assert max(means["18 batches, eigenspace"]) <= 0.075
     assert max(means["9 batches, node"]) <= 0.18
     assert max(means["6 batches, node"]) <= 0.15
+    for groups in (9, 6):  # by the number of bad sites, one shot beside batches
+        node, eigenspace = (
+            np.array(means[f"{groups} batches, {output}"]) / means[f"18 batches, {output}"]
+            for output in ("node", "eigenspace")
+        )
+        assert np.all(node < 0.8)
+        assert np.all((eigenspace > 0.85) & (eigenspace < 1.15))
 
 
 def test_results_are_printed_and_saved(tmp_path, capsys):

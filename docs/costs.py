@@ -22,8 +22,8 @@ eight columns, so that messages are small, and what a message has beside its num
 name) is seen. How bytes grow with rows, columns and sites is on the sheet. Bytes are those of the site that has most,
 over all calls. Printed by `python docs/costs.py` (seed 1).
 
-| protocol | sheet | calls | bytes up | bytes down | steps |
-|---|---|--:|--:|--:|---|
+| protocol | calls | bytes up | bytes down | sheet | steps |
+|---|--:|--:|--:|---|---|
 """
 
 
@@ -55,7 +55,7 @@ def line(name: str) -> str:
     function = name.split(".")[1]
     sheet = sheet_of(function)
     return (
-        f"| `{function}` | [{sheet}]({sheet}.md) | {len(calls)} | {up:,} | {down:,} | "
+        f"| `{function}` | {len(calls)} | {up:,} | {down:,} | [{sheet}]({sheet}.md) | "
         f"{', '.join(f'`{step}`' for step in steps)} |"
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from report_reading import Page, a_call, a_record, logging
 
@@ -254,3 +256,62 @@ def test_metrics_outside_of_rounds_stand_over_calls():
     assert "loss" in page.words
     assert "FedPCA at 4: 1" in page.words
     assert "round" in Page(metrics_section([logging([{"loss": 1.0}, {"loss": 2.0}])])).words
+
+
+def of_loops(loops: list[list[float]], between: list[int | None]) -> RunRecord:
+    """Return a run with loops that log their losses; `between` are rounds of calls without losses after each loop."""
+    record = a_record()
+    for losses in loops:
+        for turn, loss in enumerate(losses):
+            record.calls.append(a_call(len(record.calls), "f", ["a"], turn=turn))
+            record.metrics.append(Metrics(len(record.calls) - 1, turn, {"loss": loss}))
+        record.calls += [a_call(len(record.calls) + i, "g", ["a"], turn=turn) for i, turn in enumerate(between)]
+    return record
+
+
+def polylines(page: Page) -> list[list[tuple[float, float]]]:
+    return [[tuple(map(float, pair.split(","))) for pair in a["points"].split()] for a in page.all("polyline")]
+
+
+def test_every_loop_of_a_run_is_a_curve_of_its_own():
+    losses = [[4.0, 3.0, 2.0], [5.0, 1.0], [6.0, 5.0, 4.0, 3.0]]
+    for between, x in (
+        ([], [[0, 1, 2], [3, 4], [5, 6, 7, 8]]),
+        ([None], [[0, 1, 2], [3, 4], [5, 6, 7, 8]]),
+        ([None, 0, 1, None], [[0, 1, 2], [5, 6], [9, 10, 11, 12]]),  # rounds of loops that log nothing count too
+    ):
+        page = Page(metrics_section([of_loops(losses, between)]))
+        told = [words for words in page.words if words.startswith("FedPCA at ")]
+        each = [
+            f"FedPCA at {i}: {y:g}" for some, ys in zip(x, losses, strict=True) for i, y in zip(some, ys, strict=True)
+        ]
+        assert told == each
+        assert [len(line) for line in polylines(page)] == [3, 2, 4]
+        right = [place for line in polylines(page) for place, _ in line]
+        assert right == sorted(right)  # no line runs back
+        assert "3 at the end; a curve for each of 3 loops" in page.text
+        assert "round, counted through the run" in page.words
+        assert len(page.all("path", "mark")) == 2  # where the second and the third begin
+
+
+def test_a_metric_of_one_loop_among_others_counts_its_own_rounds():
+    page = Page(metrics_section([of_loops([[2.0, 1.0]], [None, 0, 1, 2])]))
+    assert "FedPCA at 1: 1" in page.words
+    assert "round" in page.words
+    assert "loop" not in page.text
+
+
+def test_a_loop_of_many_rounds_keeps_its_ends_when_loops_are_many():
+    page = Page(metrics_section([of_loops([[float(i) for i in range(200)]] * 70, [])]))
+    lines = polylines(page)
+    assert len(lines) == 70
+    assert all(len(line) == 4 for line in lines)
+    assert page.all("path", "mark") == []
+
+
+def test_rounds_of_several_loops_add_up():
+    record = of_loops([[1.0] * 3, [1.0] * 2], [None])
+    assert (
+        "FedPCA finished after 7 calls in 5 rounds" in Page(stopped_section([replace(record, stopped="finished")])).text
+    )
+    assert "7 calls in 5 rounds" in Page(traffic_section([record])).text

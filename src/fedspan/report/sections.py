@@ -22,6 +22,7 @@ from fedspan.report.markup import (
     table,
 )
 from fedspan.report.tally import SiteTotals, by_reason, by_site, run_names
+from fedspan.report.turns import turns
 
 MOST_SITES = 30
 MOST_RUNS = 12
@@ -115,8 +116,8 @@ def stopped_section(records: Sequence[RunRecord]) -> Html:
     """Return why each run stopped, in its own words."""
     lines = []
     for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
-        rounds = {call.round for call in record.calls if call.round is not None}
-        after = f"after {plural(len(record.calls), 'call')}" + (f" in {plural(len(rounds), 'round')}" if rounds else "")
+        rounds = turns(record).asked
+        after = f"after {plural(len(record.calls), 'call')}" + (f" in {plural(rounds, 'round')}" if rounds else "")
         kind = "bad" if record.stopped.startswith("failed") else "good" if record.stopped else "open"
         why = record.stopped or "still running"
         lines.append(

@@ -146,7 +146,9 @@ class Run:
         """Close the run: with its result, or with the error that ended it."""
         try:
             self._keep_versions()
-            if error is not None:
+            if isinstance(error, KeyboardInterrupt):
+                self.record.stopped = "interrupted by the user"
+            elif error is not None:
                 self.record.stopped = f"failed: {type(error).__name__}: {error}"
             elif not self.record.stopped:
                 self.record.stopped = "finished"

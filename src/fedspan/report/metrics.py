@@ -22,6 +22,7 @@ MOST_CHARTS = 12
 MOST_LINES = 8
 MOST_TEXTS = 30
 MOST_MARKS = 12
+MOST_LOOPS = 40
 POINTS = 240
 CALLS, ROUNDS, THROUGH = "call", "round", "round, counted through the run"
 # A record that was read back from its file has these as text, because JSON has no word for them.
@@ -130,16 +131,19 @@ def _figure(name: str, logged: Sequence[Logged]) -> Html:
     log = min(values) > 0 and max(values) >= 1000 * min(values) and max(values) >= 20 * median(values)
     labels = {one.x_label for one in shown}
     loops = max(len(one.starts) for one in shown)
-    marks = [(shown[0].x[start], f"loop {i + 1}") for i, start in enumerate(shown[0].starts)]
+    marks = [(shown[0].x[start], "") for start in shown[0].starts]
+    marked = len(shown) == 1 and 1 < loops <= MOST_MARKS
     chart = line_chart(
         lines,
         label=f"{name} over time",
         x_label=labels.pop() if len(labels) == 1 else "round or call",
         log=log,
-        marks=marks if len(shown) == 1 and 1 < loops <= MOST_MARKS else [],
+        marks=marks if marked else [],
     )
-    remarks = [f"a curve for each of {plural(loops, 'loop')}"] if loops > 1 and len(shown) == 1 else []
-    remarks += ["a curve for each loop of a run"] if loops > 1 and len(shown) > 1 else []
+    begin = ", which begin at the dotted lines" if marked else ""
+    which = f"the last {MOST_LOOPS} of " if loops > MOST_LOOPS else ""
+    remarks = [f"a curve for each of {which}{count(loops)} loops{begin}"] if loops > 1 and len(shown) == 1 else []
+    remarks += [f"a curve for each of {which or 'the '}loops of a run"] if loops > 1 and len(shown) > 1 else []
     remarks += ["logarithmic axis"] if log else []
     skipped = sum(one.skipped for one in shown)
     if skipped:
@@ -156,10 +160,11 @@ def _figure(name: str, logged: Sequence[Logged]) -> Html:
 
 
 def _curves(logged: Logged, colour: int, points: int) -> list[Line]:
-    """Return a line for each loop."""
-    ends = [*logged.starts[1:], len(logged.y)]
+    """Return a line for each of the last loops."""
+    starts = logged.starts[-MOST_LOOPS:]
+    ends = [*starts[1:], len(logged.y)]
     most = max(4, points // len(ends))
-    stretches = [slice(start, end) for start, end in zip(logged.starts, ends, strict=True)]
+    stretches = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
     return [Line(logged.run, *thinned(logged.x[some], logged.y[some], most), colour=colour) for some in stretches]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedspan.federation.record import RunRecord
+from fedspan.report.ending import ending, ending_with_advice
 from fedspan.report.markup import (
     Html,
     count,
@@ -60,7 +61,7 @@ def _result(records: Sequence[RunRecord]) -> str:
     asked = sum(len(call.asked) for record in records for call in record.calls)
     answered = sum(len(call.answered) for record in records for call in record.calls)
     replies = f"{count(answered)} of {count(asked)} replies came back" if asked else "no site was asked"
-    return f"{what}: {replies}; {records[-1].stopped.rstrip('.') or 'still running'}."
+    return f"{what}: {replies}; {ending(records[-1])[1]}."
 
 
 def asked_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Html:
@@ -118,8 +119,7 @@ def stopped_section(records: Sequence[RunRecord]) -> Html:
     for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
         rounds = turns(record).asked
         after = f"after {plural(len(record.calls), 'call')}" + (f" in {plural(rounds, 'round')}" if rounds else "")
-        kind = "bad" if record.stopped.startswith("failed") else "good" if record.stopped else "open"
-        why = record.stopped or "still running"
+        kind, why = ending_with_advice(record)
         lines.append(
             Html(
                 f'<li class="{kind}"><b>{esc(name)}</b> <span>{esc(why, 1000)}</span> <small>{esc(after)}</small></li>'

@@ -72,6 +72,19 @@ def test_reasons_that_differ_in_numbers_are_one():
     assert dict(reasons[0].steps) == {"x.multiply": 2}
 
 
+def test_reasons_that_differ_in_the_step_s_name_are_one():
+    def call(number, step, spent):
+        why = f"step {step!r} raised BudgetError: its budget is epsilon=6 at delta=1e-05, it has spent {spent}"
+        return a_call(number, step, SITES, failed={"a": why})
+
+    record = a_record(calls=[call(0, "x.start", "4"), call(1, "x.multiply", "5.25e-3"), call(2, "x.end", "0.5")])
+    (reason,) = by_reason([record])
+    assert (reason.count, list(reason.steps)) == (3, ["x.start", "x.multiply", "x.end"])
+    text = Page(failures_section([record])).text
+    assert "step 'x.start' raised BudgetError" in text
+    assert "a start, multiply, end 3" in text
+
+
 def test_header_says_what_ran_and_how_it_ended():
     page = Page(header("Title", two_runs(), {"a": {"rows": 1500}, "b": {"rows": 30}}))
     assert "Scaler, then PCA: 9 of 12 replies came back; tol reached." in page.text

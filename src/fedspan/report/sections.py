@@ -150,7 +150,7 @@ def failures_section(records: Sequence[RunRecord]) -> Html:
         )
     lead = (
         f"{plural(sum(r.count for r in reasons), 'failed reply', 'failed replies')}. "
-        "Reasons that differ in numbers alone are counted as one and shown as they first came."
+        "Reasons that differ in numbers or the step's name alone are counted as one and shown as they first came."
     )
     for sentence in (sentence for record in records for sentence in record.absences):
         rest = join([rest, note(sentence)])

@@ -10,6 +10,7 @@ from report_reading import Page, a_call, a_record
 
 import fedspan as fs
 from fedspan.federation import PrivacySpent
+from fedspan.federation.versions import blas_threads, processor
 from fedspan.report.again import again_section
 from fedspan.report.budgets import budgets_told
 from fedspan.report.privacy import NO_SUMS, NOISE, PLAIN, SECURE, privacy_section, words_of
@@ -24,6 +25,12 @@ def test_versions_are_those_of_the_run():
     page = Page(again_section([record, other]))
     assert "Versions of FedPCA at the coordinator" in page.text
     assert "Versions of FedUMAP at the coordinator python 3.11.2" in page.text
+
+
+def test_processor_and_threads_stand_with_the_versions():
+    text = Page(again_section([fs.FedPCA(1).fit(np.eye(4)).run_])).text
+    assert f"processor {processor()} BLAS threads {blas_threads()}" in text
+    assert "on the same kind of processor and with the same number of BLAS threads to the last bit" in text
 
 
 def test_an_older_record_says_that_it_has_none():

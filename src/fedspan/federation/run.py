@@ -70,6 +70,7 @@ class Run:
         self._lines: TextIO | None = None
         head = None if folder is None else self._open_files(folder)
         self.id = engine.begin(f"{record.what}#{record.number}", head)
+        self._keep_versions()  # a journal decides the number of threads
         for observer in observers:
             observer.began(record)
 
@@ -177,7 +178,7 @@ class Run:
             self._lines = None
 
     def _keep_versions(self) -> None:
-        """Put into the record the extras that were loaded since the run began."""
+        """Put into the record the extras that were loaded, and what else has changed, since it was begun."""
         found = versions()
         if found != self.record.versions:
             self.record.versions = found

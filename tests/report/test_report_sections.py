@@ -360,7 +360,9 @@ def test_runs_with_several_loops_share_a_chart_with_a_colour_each():
     records = [of_loops([[2.0, 1.0], [3.0, 2.0]], []), replace(of_loops([[5.0, 4.0]], []), what="FedKMeans")]
     page = Page(metrics_section(records))
     assert [a["class"] for a in page.all("polyline")] == ["line s0", "line s0", "line s1"]
-    assert "a curve for each of the loops of a run" in page.text
+    assert "a curve for each of the loops of a run, one after another" in page.text
+    assert "round" in page.words
+    assert "call" not in page.text
 
 
 def test_rounds_of_several_loops_add_up():

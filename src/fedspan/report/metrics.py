@@ -136,14 +136,18 @@ def _figure(name: str, logged: Sequence[Logged]) -> Html:
     chart = line_chart(
         lines,
         label=f"{name} over time",
-        x_label=labels.pop() if len(labels) == 1 else "round or call",
+        x_label=labels.pop() if len(labels) == 1 else "round or call" if CALLS in labels else ROUNDS,
         log=log,
         marks=marks if marked else [],
     )
     begin = ", which begin at the dotted lines" if marked else ""
     which = f"the last {MOST_LOOPS} of " if loops > MOST_LOOPS else ""
     remarks = [f"a curve for each of {which}{count(loops)} loops{begin}"] if loops > 1 and len(shown) == 1 else []
-    remarks += [f"a curve for each of {which or 'the '}loops of a run"] if loops > 1 and len(shown) > 1 else []
+    remarks += (
+        [f"a curve for each of {which or 'the '}loops of a run, one after another"]
+        if loops > 1 and len(shown) > 1
+        else []
+    )
     remarks += ["logarithmic axis"] if log else []
     skipped = sum(one.skipped for one in shown)
     if skipped:

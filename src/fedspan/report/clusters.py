@@ -105,8 +105,7 @@ def whole_numbers(shares: NDArray[np.float64]) -> list[int]:
     >>> whole_numbers(np.array([204.4, 1795.6])), whole_numbers(np.array([0.3, 0.3, 1.4])), whole_numbers(np.zeros(2))
     ([204, 1796], [0, 0, 2], [0, 0])
     """
-    # What is whole but for the last bits of a sum stays what it is.
-    down = np.floor(shares + 1e-6)
+    down = np.floor(shares)
     missing = max(0, round(float(shares.sum()) - float(down.sum())))
     down[np.argsort(down - shares, kind="stable")[:missing]] += 1
     return [int(number) for number in down]

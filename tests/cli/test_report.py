@@ -66,7 +66,7 @@ def test_a_run_that_was_killed_has_a_page(tmp_path):
     record.write_text("".join(lines[:2]) + lines[2][:20])  # as a kill leaves it
     for run in (tmp_path / "kept", tmp_path / "kept" / "run-000"):
         assert main(["report", str(run)]) == 0
-        assert "still running" in (run / "report.html").read_text(encoding="utf-8")
+        assert "not ended: still running, or it was killed" in (run / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_saved_model_has_a_page_beside_it(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.federation.record import CallRecord, RunRecord
+from fedspan.federation.versions import processor
 from fedspan.wire import encode
 
 from .conftest import count, make_sites, wander
@@ -185,6 +186,44 @@ def test_a_package_that_the_run_loads_is_in_its_versions(monkeypatch, tmp_path):
     assert early["scipy"] == run.record.versions["scipy"]
     assert "nvflare" in run.record.versions
     assert RunRecord.from_lines(file.read_text().splitlines()).versions == run.record.versions
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_it_keeps_processor_and_threads_and_no_name_of_the_machine(threads, tmp_path):
+    import platform
+
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(threads, user_api="blas"):
+        fed = fs.LocalFederation(make_sites(), run_dir=tmp_path)
+        with fed.begin("test") as run:
+            run.ask(count)
+    text = (tmp_path / "run-000" / "record.jsonl").read_text()
+    found = RunRecord.from_lines(text.splitlines()).versions
+    assert found["BLAS threads"] == str(threads)
+    assert found["processor"] == processor() != ""
+    assert platform.node() not in found.values()
+
+
+def test_a_resumed_run_has_the_threads_of_its_journal(tmp_path):
+    from threadpoolctl import threadpool_limits
+
+    def begun():
+        return fs.LocalFederation(make_sites(), run_dir=tmp_path).begin("test")
+
+    def cut_short():
+        with begun() as run:
+            run.ask(count)
+            raise RuntimeError
+
+    with threadpool_limits(2, user_api="blas"), pytest.raises(RuntimeError):
+        cut_short()
+    with threadpool_limits(1, user_api="blas"), begun() as run:
+        run.ask(count)
+        # Also where it is killed now.
+        early = RunRecord.from_lines((tmp_path / "run-000" / "record.jsonl").read_text().splitlines())
+        assert early.versions["BLAS threads"] == "2"
+    assert run.record.versions["BLAS threads"] == "2"
 
 
 def test_a_record_of_an_older_run_is_read_without_what_it_lacks(record):

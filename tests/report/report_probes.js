@@ -12,6 +12,11 @@ function faults() {
   for (const part of document.querySelectorAll("section")) {
     if (part.getBoundingClientRect().right > innerWidth) found.push(`the section ${part.id} is too wide`);
   }
+  // On a phone tables may be moved sideways; a window of a desk has room for them.
+  for (const part of innerWidth >= 1200 ? document.querySelectorAll(".scroll") : []) {
+    const { scrollWidth, clientWidth } = part, where = part.closest("section")?.id;
+    if (scrollWidth > clientWidth + 1) found.push(`a table in ${where} is ${scrollWidth} wide in ${clientWidth}`);
+  }
   const { color, backgroundColor } = getComputedStyle(document.body);
   if (color === backgroundColor) found.push("ink and page have one colour");
   return found;

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from chromium import Chromium, find_chromium
 from report_examples import COLUMNS, NAMES, fitted, table
+from report_reading import a_call, a_record
 
+from fedspan.federation import PrivacySpent
 from fedspan.report import Judged, write_report
 
 pytestmark = [
@@ -16,7 +18,8 @@ pytestmark = [
     pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium, chromium-browser or google-chrome"),
 ]
 
-WINDOWS = [(1200, False), (390, True)]
+WINDOWS = [(1300, False), (390, True)]
+LOOKS = [(1300, False), (1300, True), (390, True)]
 PROBES = Path(__file__).with_name("report_probes.js").read_text(encoding="utf-8")
 
 
@@ -45,7 +48,7 @@ def assert_quiet(browser, page):
 def test_a_report_is_drawn_at_two_widths_in_light_and_dark(name, browser, tmp_path):
     model = fitted(name)
     page = write_report(tmp_path / "report.html", title=name, records=model.run_, models=[model])
-    for width, dark in WINDOWS:
+    for width, dark in LOOKS:
         shown(browser, page, width, dark)
         if browser.run("el('map-canvas') !== null"):
             assert browser.until("pixels()")
@@ -56,15 +59,34 @@ def test_a_page_that_complains_and_asks_the_network_is_caught(browser, tmp_path)
     page = tmp_path / "bad.html"
     page.write_text(
         '<!DOCTYPE html><body style="width: 3000px"><img src="http://localhost:9/x.png">'
+        '<section id="wide"><div class="scroll" style="width: 90px; overflow-x: auto">'
+        '<p style="width: 95px"></div></section>'
         '<svg class="chart" aria-label="nothing"></svg><script>console.error("no"); nothing();</script>'
     )
     browser.open(page, width=1200)
     browser.run(PROBES)
     found = " ".join(browser.run("faults()"))
-    for words in ("wide in a window of 1200", "nothing is empty", "no figure"):
+    for words in ("wide in a window of 1200", "nothing is empty", "no figure", "a table in wide is 95 wide in 90"):
         assert words in found
     assert "http://localhost:9/x.png" in browser.requests
     assert len(browser.complaints) >= 2
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_tables_with_many_words_have_room_in_a_window_of_a_desk(browser, tmp_path, dark):
+    names = [f"the clinic with number {i} in the north of the country" for i in range(9)]
+    why = "step 'fedspan.protocols.landmark_distances.local_distances' raised BudgetError: " + "this site refuses " * 9
+    calls = [
+        a_call(
+            i, f"fedspan.protocols.landmark_distances.{step}", names, failed=dict.fromkeys(names[:6], why), how="ask"
+        )
+        for i, step in enumerate(["local_squared_distances_of_rows", "local_distances_of_landmarks_to_rows"] * 3)
+    ]
+    spent = PrivacySpent("noise", dict.fromkeys(names, 1.5), 1e-5, dict.fromkeys(names, 1.5), ("sums",))
+    model = fitted("FedPCA")
+    record = a_record(sites=names, calls=calls, privacy=spent, stopped="finished")
+    page = write_report(tmp_path / "report.html", title="words", records=record, models=[model])
+    shown(browser, page, 1300, dark)
 
 
 def test_a_detector_is_judged_at_the_threshold_that_it_learned(browser, tmp_path):
@@ -115,7 +137,7 @@ def test_pointing_at_a_dot_tells_its_site_and_row(browser, on_map, width, dark):
 
 
 def test_colouring_changes_the_picture_and_the_legend(browser, on_map):
-    _, by_site = on_map(1200, False)
+    _, by_site = on_map(1300, False)
     assert browser.run("legend()") == "east,north,south,west"
     browser.run("choose('density')")
     by_density = browser.until(f"changed({by_site})")

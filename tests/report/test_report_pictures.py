@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from report_reading import Page, a_record
 from test_report_models import Fitted
 
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.report import write_report
-from fedspan.report.clusters import cluster_centres, cluster_models, eigenvalues, rows_by_cluster, sites_by_cluster
+from fedspan.report.clusters import (
+    cluster_centres,
+    cluster_models,
+    eigenvalues,
+    rows_by_cluster,
+    sites_by_cluster,
+    whole_numbers,
+)
 from fedspan.report.encoded_columns import encoded_columns
 from fedspan.report.fitted import pixel_names
 from fedspan.report.landmarks import landmarks
 from fedspan.report.models import models_section
-from fedspan.report.principal_components import loadings
+from fedspan.report.principal_components import explained_variance, loadings
 from fedspan.report.site_weights import site_weights
 from fedspan.report.tasks import of_a_new_task, representation, task_errors
 
@@ -129,3 +138,41 @@ def test_weights_of_sites_are_drawn_where_they_differ():
     assert picture.remark == "2 of 3 have at least half an equal share. Doubted: c."
     model.site_weights_ = np.full(3, 1 / 3)
     assert site_weights(model) is None
+
+
+def of_sites(names, labels, rows):
+    proba = np.eye(int(max(labels)) + 1)[np.maximum(labels, 0)]
+    return Fitted(proba_=proba, labels_=np.array(labels), sites_=names, cluster_rows_=np.array(rows))
+
+
+def test_rows_of_clusters_are_rounded_and_add_up():
+    names = [f"s{i}" for i in range(4)]
+    for rows, told in (
+        ([204.9999999, 1795.0000001], ["0: s0, s1 2 205 –", "1: s2, s3 2 1 795 –"]),
+        ([204.4, 1795.6], ["0: s0, s1 2 204 –", "1: s2, s3 2 1 796 –"]),
+        ([np.nan, 3.0], ["0: s0, s1 2 – –", "1: s2, s3 2 – –"]),
+    ):
+        picture = sites_by_cluster(of_sites(names, [0, 0, 1, 1], rows))
+        for words in told:
+            assert words in Page(picture.body).text
+        assert ("shared out by these probabilities" in picture.remark) is (rows[0] == 204.4)
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=12))
+def test_whole_numbers_are_near_and_add_up(shares):
+    found = whole_numbers(np.array(shares))
+    assert np.all(np.abs(found - np.array(shares)) <= 1)
+    assert sum(found) == pytest.approx(sum(shares), abs=0.51)
+
+
+def test_long_names_of_sites_leave_room_for_how_many_more_there_are():
+    names = [f"site number {i:03d} of the <north> with a name that goes on and on and on and on" for i in range(20)]
+    picture = sites_by_cluster(of_sites(names, [-1, *([0] * 19)], [400.0]))
+    text = Page(picture.body).text
+    assert "site number 012 of the <north>" in text
+    assert "and 7 more 19 400 –" in text
+    assert "No valid answer in the end: site number 000" in text
+
+
+def test_one_component_is_one_component():
+    assert explained_variance(Fitted(explained_variance_ratio_=np.array([1.0]))).remark == "100 % in 1 component"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from report_reading import Page, a_call, a_record, logging
 
+import fedspan as fs
 from fedspan.federation.record import Metrics, RunRecord
 from fedspan.report.metrics import MOST_CHARTS, metrics_section
 from fedspan.report.sections import (
@@ -66,6 +70,19 @@ def test_reasons_that_differ_in_numbers_are_one():
     assert [(r.text, r.count) for r in reasons] == [("late by 3 s", 2), ("no reply", 1)]
     assert dict(reasons[0].sites) == {"b": 2}
     assert dict(reasons[0].steps) == {"x.multiply": 2}
+
+
+def test_reasons_that_differ_in_the_step_s_name_are_one():
+    def call(number, step, spent):
+        why = f"step {step!r} raised BudgetError: its budget is epsilon=6 at delta=1e-05, it has spent {spent}"
+        return a_call(number, step, SITES, failed={"a": why})
+
+    record = a_record(calls=[call(0, "x.start", "4"), call(1, "x.multiply", "5.25e-3"), call(2, "x.end", "0.5")])
+    (reason,) = by_reason([record])
+    assert (reason.count, list(reason.steps)) == (3, ["x.start", "x.multiply", "x.end"])
+    text = Page(failures_section([record])).text
+    assert "step 'x.start' raised BudgetError" in text
+    assert "a start, multiply, end 3" in text
 
 
 def test_header_says_what_ran_and_how_it_ended():
@@ -157,12 +174,41 @@ def test_why_it_stopped_is_said_for_each_run():
     records = [*two_runs(), a_record("Third", stopped="failed: QuorumError: too few"), a_record("Fourth")]
     page = Page(stopped_section(records))
     assert "PCA tol reached after 3 calls in 2 rounds" in page.text
-    assert "Fourth still running" in page.text
+    assert "Fourth not ended: still running, or it was killed; no call was made; run it again" in page.text
     assert [len(page.all("li", kind)) for kind in ("good", "bad", "open")] == [2, 1, 1]
     many = Page(stopped_section([a_record(f"run-{i:02d}") for i in range(15)]))
     assert "run-14" in many.text
     assert "run-02" not in many.text
     assert "3 earlier runs not shown" in many.text
+
+
+def test_a_run_that_was_killed_says_how_far_it_came_and_how_to_go_on():
+    record = a_record(calls=[a_call(0, "x.start", SITES), a_call(1, "x.multiply", SITES, turn=0)])
+    said = "not ended: still running, or it was killed"
+    assert f"replies came back; {said}." in Page(header("Title", [record], None)).text
+    page = Page(stopped_section([record]))
+    assert f"{said}; the last call was 1, multiply in round 0; run it again with the same run_dir" in page.text
+    assert page.all("li", "open")
+
+
+def test_a_run_that_its_user_interrupted_says_so_in_words(tmp_path):
+    def interrupt(replies, bad, rng, call):
+        raise KeyboardInterrupt
+
+    fed = fs.federate(np.eye(6), sites=np.arange(6) % 3, run_dir=tmp_path).corrupt(interrupt, sites=["1"])
+    with pytest.raises(KeyboardInterrupt):
+        fs.FedPCA(2).fit(fed)
+    new = RunRecord.from_lines((tmp_path / "run-000" / "record.jsonl").read_text().splitlines())
+    assert new.stopped == "interrupted by the user"
+    for record in (new, a_record(stopped="failed: KeyboardInterrupt: ")):
+        assert "interrupted by the user." in Page(header("Title", [record], None)).text
+        page = Page(stopped_section([record]))
+        assert "interrupted by the user; " in page.text
+        assert "run it again with the same run_dir" in page.text
+        assert "KeyboardInterrupt" not in page.text
+        assert page.all("li", "bad")
+    wordless = a_record(stopped="failed: RuntimeError: ")
+    assert "failed: RuntimeError." in Page(header("Title", [wordless], None)).text
 
 
 def test_failures_are_grouped_with_sites_and_steps():
@@ -254,3 +300,74 @@ def test_metrics_outside_of_rounds_stand_over_calls():
     assert "loss" in page.words
     assert "FedPCA at 4: 1" in page.words
     assert "round" in Page(metrics_section([logging([{"loss": 1.0}, {"loss": 2.0}])])).words
+
+
+def of_loops(loops: list[list[float]], between: list[int | None]) -> RunRecord:
+    """Return a run with loops that log their losses; `between` are rounds of calls without losses after each loop."""
+    record = a_record()
+    for losses in loops:
+        for turn, loss in enumerate(losses):
+            record.calls.append(a_call(len(record.calls), "f", ["a"], turn=turn))
+            record.metrics.append(Metrics(len(record.calls) - 1, turn, {"loss": loss}))
+        record.calls += [a_call(len(record.calls) + i, "g", ["a"], turn=turn) for i, turn in enumerate(between)]
+    return record
+
+
+def polylines(page: Page) -> list[list[tuple[float, float]]]:
+    return [[tuple(map(float, pair.split(","))) for pair in a["points"].split()] for a in page.all("polyline")]
+
+
+def test_every_loop_of_a_run_is_a_curve_of_its_own():
+    losses = [[4.0, 3.0, 2.0], [5.0, 1.0], [6.0, 5.0, 4.0, 3.0]]
+    for between, x in (
+        ([], [[0, 1, 2], [3, 4], [5, 6, 7, 8]]),
+        ([None], [[0, 1, 2], [3, 4], [5, 6, 7, 8]]),
+        ([None, 0, 1, None], [[0, 1, 2], [5, 6], [9, 10, 11, 12]]),  # rounds of loops that log nothing count too
+    ):
+        page = Page(metrics_section([of_loops(losses, between)]))
+        told = [words for words in page.words if words.startswith("FedPCA at ")]
+        each = [
+            f"FedPCA at {i}: {y:g}" for some, ys in zip(x, losses, strict=True) for i, y in zip(some, ys, strict=True)
+        ]
+        assert told == each
+        assert [len(line) for line in polylines(page)] == [3, 2, 4]
+        right = [place for line in polylines(page) for place, _ in line]
+        assert right == sorted(right)  # no line runs back
+        assert "3 at the end; a curve for each of 3 loops, which begin at the dotted lines" in page.text
+        assert "round, counted through the run" in page.words
+        assert len(page.all("path", "mark")) == 2  # where the second and the third begin
+
+
+def test_a_metric_of_one_loop_among_others_counts_its_own_rounds():
+    page = Page(metrics_section([of_loops([[2.0, 1.0]], [None, 0, 1, 2])]))
+    assert "FedPCA at 1: 1" in page.words
+    assert "round" in page.words
+    assert "loop" not in page.text
+
+
+def test_a_loop_of_many_rounds_keeps_its_ends_when_loops_are_many():
+    page = Page(metrics_section([of_loops([[float(i) for i in range(200)]] * 70, [])]))
+    lines = polylines(page)
+    assert len(lines) == 40
+    assert {len(line) for line in lines} == {6}
+    assert len({(line[0][1], line[-1][1]) for line in lines}) == 1
+    assert page.all("path", "mark") == []
+    assert "199 at the end; a curve for each of the last 40 of 70 loops" in page.text
+    assert "dotted" not in page.text
+
+
+def test_runs_with_several_loops_share_a_chart_with_a_colour_each():
+    records = [of_loops([[2.0, 1.0], [3.0, 2.0]], []), replace(of_loops([[5.0, 4.0]], []), what="FedKMeans")]
+    page = Page(metrics_section(records))
+    assert [a["class"] for a in page.all("polyline")] == ["line s0", "line s0", "line s1"]
+    assert "a curve for each of the loops of a run, one after another" in page.text
+    assert "round" in page.words
+    assert "call" not in page.text
+
+
+def test_rounds_of_several_loops_add_up():
+    record = of_loops([[1.0] * 3, [1.0] * 2], [None])
+    assert (
+        "FedPCA finished after 7 calls in 5 rounds" in Page(stopped_section([replace(record, stopped="finished")])).text
+    )
+    assert "7 calls in 5 rounds" in Page(traffic_section([record])).text

@@ -69,7 +69,8 @@ class RunRecord:
     privacy : PrivacySpent or None
         What the run has spent of the sites' privacy, where noise protects it.
     versions : dict of str to str
-        Of Python and the packages at the coordinator when the run ended (see `fedspan.federation.versions`).
+        Of Python and the packages at the coordinator when the run ended, with its kind of processor and its number of
+        BLAS threads (see `fedspan.federation.versions`).
     policy : dict of str to str
         The federation's policy, as text.
     lenses : tuple of str

@@ -70,6 +70,7 @@ class Run:
         self._lines: TextIO | None = None
         head = None if folder is None else self._open_files(folder)
         self.id = engine.begin(f"{record.what}#{record.number}", head)
+        self._keep_versions()  # a journal decides the number of threads
         for observer in observers:
             observer.began(record)
 
@@ -146,7 +147,9 @@ class Run:
         """Close the run: with its result, or with the error that ended it."""
         try:
             self._keep_versions()
-            if error is not None:
+            if isinstance(error, KeyboardInterrupt):
+                self.record.stopped = "interrupted by the user"
+            elif error is not None:
                 self.record.stopped = f"failed: {type(error).__name__}: {error}"
             elif not self.record.stopped:
                 self.record.stopped = "finished"
@@ -175,7 +178,7 @@ class Run:
             self._lines = None
 
     def _keep_versions(self) -> None:
-        """Put into the record the extras that were loaded since the run began."""
+        """Put into the record the extras that were loaded, and what else has changed, since it was begun."""
         found = versions()
         if found != self.record.versions:
             self.record.versions = found

@@ -1,4 +1,4 @@
-"""The versions that a result depends on: Python, fedspan and what it stands on, and the extras that were loaded."""
+"""What a result depends on: versions of Python, fedspan, what it stands on and the extras; processor and threads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import platform
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 #: What every result depends on.
 ALWAYS = ("fedspan", "numpy", "scipy", "scikit-learn")
@@ -23,10 +25,14 @@ EXTRAS = {
     "torch": "torch",
     "umap": "umap-learn",
 }
+#: The names of what is no version.
+PROCESSOR, THREADS = "processor", "BLAS threads"
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of what every result depends on, and of the extras that this process has loaded.
+
+    Then the kind of processor and the number of BLAS threads, which decide the last bits. No name of the machine.
 
     Examples
     --------
@@ -35,6 +41,8 @@ def versions() -> dict[str, str]:
     """
     loaded = [package for module, package in EXTRAS.items() if module in sys.modules]
     found = {package: version_of(package) for package in (*ALWAYS, *loaded)}
+    threads = blas_threads()
+    found |= {PROCESSOR: processor()} | ({} if threads is None else {THREADS: str(threads)})
     return {"python": platform.python_version(), **found}
 
 
@@ -45,3 +53,29 @@ def version_of(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+@cache
+def processor() -> str:
+    """Return the kind of this machine's processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return model or platform.processor() or platform.machine()
+
+
+def blas_threads() -> int | None:
+    """Return the largest number of threads that a BLAS of this process uses now; None where nobody can tell.
+
+    The package that can is loaded by whoever computes, and not needed here.
+    """
+    if "threadpoolctl" not in sys.modules:
+        return None
+    return max((int(library["num_threads"]) for library in _blas().info()), default=None)
+
+
+@cache
+def _blas() -> Any:
+    return sys.modules["threadpoolctl"].ThreadpoolController().select(user_api="blas")

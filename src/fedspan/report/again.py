@@ -1,4 +1,4 @@
-"""The section on running it again: the exact versions, and the study or the Python lines."""
+"""The section on running it again: the exact versions, processor and threads, and the study or the Python lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def again_section(records: Sequence[RunRecord], study: str | None = None) -> Htm
         lines = panel("The study file: fedspan run STUDY.toml", _code(study))
     else:
         lines = panel("In Python", _code(python_lines(records))) if records else Html("")
-    lead = "The same versions, rows, settings and seed give the same result, on one kind of processor to the last bit."
+    lead = (
+        "The same versions, rows, settings and seed give the same result; on the same kind of processor and with the "
+        "same number of BLAS threads to the last bit."
+    )
     body = Html(f'<div class="again"><div>{lines}</div><div>{join(shown)}{remark}</div></div>')
     return section("again", "Run it again", body, lead=lead)
 

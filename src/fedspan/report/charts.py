@@ -52,7 +52,7 @@ def line_chart(
     show : callable, optional
         Text of a value on the vertical axis.
     marks : sequence of (x, text)
-        Vertical lines, such as the begin of a run. A text that does not fit is left out.
+        Vertical lines, such as the begin of a run. A text that does not fit is left out; it may be empty.
     large : int, optional
         The number of a line whose dots are large, because they are what the chart is about.
 
@@ -160,7 +160,7 @@ def _ends(marks: Sequence[tuple[float, str]], across: Scale) -> list[float]:
 
 
 def _mark(x: float, text: str, until: float, left: float) -> Html:
-    fits = LETTER * len(text) + 8 <= until - x
+    fits = text and LETTER * len(text) + 8 <= until - x
     words = f'<text class="mark" x="{pixels(x + 4)}" y="{TOP + 8}">{esc(text)}</text>' if fits else ""
     if x <= left:  # the axis itself
         return Html(words)

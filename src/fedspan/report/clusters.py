@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.report.blocks import row_bars
 from fedspan.report.charts import bar_chart
 from fedspan.report.fitted import array_of, percent, shown_names
-from fedspan.report.markup import Html, count, note, number, plural, table
+from fedspan.report.markup import Html, count, esc, few, note, number, plural, table
 from fedspan.report.picture import Names, Picture
 from fedspan.report.vectors import centres, signed_vectors
 
 MOST_CLUSTERS = 30
 MOST_NAMES = 12
+# Of names in a cell: as many as there are, at the length to which each of them is cut.
+_LONGEST = 1000
 #: Below this share of certainty the cluster of a site is a guess.
 SURE = 0.95
 
@@ -37,11 +40,11 @@ def rows_by_cluster(model: Any, names: Names = None) -> Picture | None:
         [f"cluster {j}" for j in range(len(shown))],
         [[value] for value in shown.tolist()],
         label="rows by cluster",
-        show=lambda value: count(int(value)),
+        show=lambda value: count(round(value)),
         colours=[0],
     )
     rest = f"; the first {len(shown)} clusters are shown" if len(shown) < len(sizes) else ""
-    return Picture("Rows by cluster", chart, f"{count(int(sizes.sum()))} rows in all{rest}")
+    return Picture("Rows by cluster", chart, f"{count(round(float(sizes.sum())))} rows in all{rest}")
 
 
 def eigenvalues(model: Any, names: Names = None) -> Picture | None:
@@ -72,18 +75,37 @@ def sites_by_cluster(model: Any, names: Names = None) -> Picture | None:
     if proba is None or labels is None or len(labels) != len(sites):
         return None
     noise, rows = array_of(model, "noise_", 1), array_of(model, "cluster_rows_", 1)
+    rows = rows if rows is not None and np.isfinite(rows).all() else None
+    shared = [] if rows is None else whole_numbers(rows)
     lines: list[list[object]] = []
     for j in range(min(proba.shape[1], MOST_CLUSTERS)):
         inside = [site for site, label in zip(sites, labels, strict=True) if label == j]
-        more = f" and {count(len(inside) - MOST_NAMES)} more" if len(inside) > MOST_NAMES else ""
-        line: list[object] = [f"{j}: {', '.join(inside[:MOST_NAMES])}{more}" if inside else f"{j}: –", len(inside)]
-        line += ["–" if rows is None else int(rows[j])]
+        who = esc(few(inside, MOST_NAMES), _LONGEST) if inside else Html("–")
+        line: list[object] = [Html(f"{j}: {who}"), len(inside)]
+        line += ["–" if rows is None else shared[j]]
         line += ["–" if noise is None or not np.isfinite(noise[j]) else number(float(noise[j]), 3)]
         lines.append(line)
     lost = [site for site, label in zip(sites, labels, strict=True) if label < 0]
     listed = table(["cluster", "sites", "rows", "noise"], lines)
-    body = Html(listed + (note(f"No valid answer in the end: {', '.join(lost[:MOST_NAMES])}.") if lost else ""))
+    body = Html(listed + (note(f"No valid answer in the end: {few(lost, MOST_NAMES)}.", _LONGEST) if lost else ""))
     known = proba[labels >= 0]
     doubtful = int(np.count_nonzero(known.max(axis=1) < SURE)) if len(known) else 0
     certain = f"{plural(doubtful, 'site')} of {count(len(sites))} with a probability below {percent(SURE)}"
-    return Picture("Who is in which cluster", body, certain if doubtful else f"All above {percent(SURE)} probable.")
+    remark = certain if doubtful else f"All above {percent(SURE)} probable."
+    if rows is not None and np.any(np.abs(rows - np.rint(rows)) > 1e-6):
+        remark = f"{remark.rstrip('.')}. Rows are shared out by these probabilities, and rounded."
+    return Picture("Who is in which cluster", body, remark)
+
+
+def whole_numbers(shares: NDArray[np.float64]) -> list[int]:
+    """Return shares as whole numbers that add up to their rounded sum: those that lose the most are rounded up.
+
+    Examples
+    --------
+    >>> whole_numbers(np.array([204.4, 1795.6])), whole_numbers(np.array([0.3, 0.3, 1.4])), whole_numbers(np.zeros(2))
+    ([204, 1796], [0, 0, 2], [0, 0])
+    """
+    down = np.floor(shares)
+    missing = max(0, round(float(shares.sum()) - float(down.sum())))
+    down[np.argsort(down - shares, kind="stable")[:missing]] += 1
+    return [int(number) for number in down]

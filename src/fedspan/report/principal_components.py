@@ -8,7 +8,7 @@ import numpy as np
 
 from fedspan.report.charts import bar_chart
 from fedspan.report.fitted import array_of, image_shape, percent
-from fedspan.report.markup import count
+from fedspan.report.markup import plural
 from fedspan.report.picture import Names, Picture
 from fedspan.report.vectors import signed_vectors
 
@@ -32,7 +32,7 @@ def explained_variance(model: Any, names: Names = None) -> Picture | None:
         show=percent,
     )
     bad = int(np.count_nonzero(~np.isfinite(ratio)))
-    remark = f"{bad} not finite" if bad else f"{percent(float(ratio.sum()))} in {count(len(ratio))} components"
+    remark = f"{bad} not finite" if bad else f"{percent(float(ratio.sum()))} in {plural(len(ratio), 'component')}"
     if len(ratio) > len(shown):
         remark += f"; the first {len(shown)} are shown"
     return Picture("Explained variance", chart, remark, [(0, "each"), (6, "all so far")])

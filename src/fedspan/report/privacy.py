@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedspan.errors import UnknownStepError
 from fedspan.federation.record import RunRecord
 from fedspan.federation.spent import PrivacySpent
 from fedspan.federation.step import find_step
+from fedspan.report.budgets import Budget, budgets_told
 from fedspan.report.markup import Html, esc, few, note, pairs, panel, plural, section, size, table
 from fedspan.report.tally import run_names
 from fedspan.report.traffic import step_name
@@ -25,6 +26,12 @@ SECURE = (
 PLAIN = (
     "Sums were not secure: the coordinator receives each site's part before it adds them up, and keeps the total alone."
 )
+NO_SUMS = "No sum was asked for: the coordinator has received each reply as it left its site."
+NOISE = (
+    "Noise was added at the sites. Epsilon spent is for all that one run asked of a site, the largest first. A site's "
+    "budget, and what all runs together have left of it, are in the ledger that the site keeps; the coordinator, and "
+    "so this page, knows of them what a site tells when it refuses."
+)
 
 
 def privacy_section(records: Sequence[RunRecord]) -> Html:
@@ -33,11 +40,19 @@ def privacy_section(records: Sequence[RunRecord]) -> Html:
     parts = _noise(records)
     if not spent:
         parts.append(note("No noise was added: no differential privacy covers what left the sites."))
-    policies = {record.policy["secure_sum"] != "False" for record in records if "secure_sum" in record.policy}
+    known = [record for record in records if "secure_sum" in record.policy]
+    policies = {record.policy["secure_sum"] != "False" for record in known if _sums(record)}
     parts += [note(SECURE if secure else PLAIN, 500) for secure in sorted(policies)]
+    if known and not policies and any(record.calls for record in known):
+        parts.append(note(NO_SUMS))
     parts += _what_left(records)
     lead = "What left the sites, and what protects it."
     return section("privacy", "Privacy", *parts, lead=lead)
+
+
+def _sums(record: RunRecord) -> bool:
+    """Whether a run asked for sums or means; True also where calls of an older run do not say."""
+    return any(call.how.removeprefix("secure ") in ("sum", "mean", "") for call in record.calls)
 
 
 def _what_left(records: Sequence[RunRecord]) -> list[Html]:
@@ -52,7 +67,7 @@ def _what_left(records: Sequence[RunRecord]) -> list[Html]:
     ]
     hidden = len(most) - len(rows)
     rest = [note(f"and {plural(hidden, 'more step')}")] if hidden > 0 else []
-    head = ["step", "what leaves a site", "needed", "most bytes of one reply"]
+    head = ["step", "what leaves a site", "needed", "largest reply"]
     return [table(head, rows, texts=3), *rest] if rows else []
 
 
@@ -83,8 +98,14 @@ def _noise(records: Sequence[RunRecord]) -> list[Html]:
         if spent is None:
             continue
         worst = sorted(spent.epsilon, key=lambda site: -spent.epsilon[site])[:MOST_SITES]
+        told = budgets_told(record)
         rows = [
-            [esc(site, 80), f"{spent.epsilon[site]:.4g}", f"{spent.accountant[site]:.4g}" if spent.accountant else "–"]
+            [
+                esc(site, 80),
+                _budget(site, spent, told),
+                f"{spent.epsilon[site]:.4g}",
+                f"{spent.accountant[site]:.4g}" if site in spent.accountant else "–",
+            ]
             for site in worst
         ]
         hidden = len(spent.epsilon) - len(worst)
@@ -97,13 +118,20 @@ def _noise(records: Sequence[RunRecord]) -> list[Html]:
             ("does not cover", "; ".join(spent.leaves_out) or "–"),
             ("simulated", f"at {few(spent.simulated)}: this noise protects nobody" if spent.simulated else "no"),
         ]
+        if spent.refused:
+            facts.append(("refused", f"{few(spent.refused)}: the budget there did not last for the whole run"))
         more = note(f"and {plural(hidden, 'more site')}, none with a larger epsilon") if hidden > 0 else Html("")
-        shown = table(["site", "epsilon, exact", "epsilon, accountant"], rows)
+        shown = table(["site", "budget", "epsilon spent, exact", "epsilon spent, accountant"], rows, texts=2)
         parts += [panel(name, pairs(facts)), shown, more]
     if parts:
-        said = "Noise was added at the sites. Epsilon is for all that one run asked of a site, the largest first."
-        parts.insert(0, note(said))
+        parts.insert(0, note(NOISE, 500))
     return parts
+
+
+def _budget(site: str, spent: PrivacySpent, told: Mapping[str, Budget]) -> str:
+    if site in told:
+        return str(told[site])
+    return "none: its noise is simulated" if site in spent.simulated else "in its ledger"
 
 
 def _guarantee(spent: PrivacySpent) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedspan.federation.record import RunRecord
+from fedspan.report.ending import ending, ending_with_advice
 from fedspan.report.markup import (
     Html,
     count,
@@ -22,6 +23,7 @@ from fedspan.report.markup import (
     table,
 )
 from fedspan.report.tally import SiteTotals, by_reason, by_site, run_names
+from fedspan.report.turns import turns
 
 MOST_SITES = 30
 MOST_RUNS = 12
@@ -59,7 +61,7 @@ def _result(records: Sequence[RunRecord]) -> str:
     asked = sum(len(call.asked) for record in records for call in record.calls)
     answered = sum(len(call.answered) for record in records for call in record.calls)
     replies = f"{count(answered)} of {count(asked)} replies came back" if asked else "no site was asked"
-    return f"{what}: {replies}; {records[-1].stopped.rstrip('.') or 'still running'}."
+    return f"{what}: {replies}; {ending(records[-1])[1]}."
 
 
 def asked_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Html:
@@ -115,10 +117,9 @@ def stopped_section(records: Sequence[RunRecord]) -> Html:
     """Return why each run stopped, in its own words."""
     lines = []
     for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
-        rounds = {call.round for call in record.calls if call.round is not None}
-        after = f"after {plural(len(record.calls), 'call')}" + (f" in {plural(len(rounds), 'round')}" if rounds else "")
-        kind = "bad" if record.stopped.startswith("failed") else "good" if record.stopped else "open"
-        why = record.stopped or "still running"
+        rounds = turns(record).asked
+        after = f"after {plural(len(record.calls), 'call')}" + (f" in {plural(rounds, 'round')}" if rounds else "")
+        kind, why = ending_with_advice(record)
         lines.append(
             Html(
                 f'<li class="{kind}"><b>{esc(name)}</b> <span>{esc(why, 1000)}</span> <small>{esc(after)}</small></li>'
@@ -149,7 +150,7 @@ def failures_section(records: Sequence[RunRecord]) -> Html:
         )
     lead = (
         f"{plural(sum(r.count for r in reasons), 'failed reply', 'failed replies')}. "
-        "Reasons that differ in numbers alone are counted as one and shown as they first came."
+        "Reasons that differ in numbers or the step's name alone are counted as one and shown as they first came."
     )
     for sentence in (sentence for record in records for sentence in record.absences):
         rest = join([rest, note(sentence)])

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from fedspan.federation.record import CallRecord, RunRecord
 
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+
 
 @dataclass
 class SiteTotals:
@@ -97,7 +99,8 @@ def by_step(record: RunRecord) -> list[StepTotals]:
 def by_reason(records: Iterable[RunRecord]) -> list[Reason]:
     """Return the reasons of all failures, the most frequent first.
 
-    Reasons that differ in numbers alone are one reason: "a reply to call 3 came for call 4" comes with many numbers.
+    Reasons that differ in numbers or in the step's name alone are one reason: "a reply to call 3 came for call 4" comes
+    with many numbers, and a budget that is spent with every step that is refused for it.
 
     Examples
     --------
@@ -111,7 +114,8 @@ def by_reason(records: Iterable[RunRecord]) -> list[Reason]:
     for record in records:
         for call in record.calls:
             for site, text in call.failed.items():
-                reason = found.setdefault(re.sub(r"\d+(\.\d+)?", "#", text), Reason(text))
+                alike = _NUMBER.sub("#", text.replace(repr(call.step), "@"))
+                reason = found.setdefault(alike, Reason(text))
                 reason.count += 1
                 reason.sites[site] += 1
                 reason.steps[call.step] += 1

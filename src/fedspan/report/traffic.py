@@ -14,6 +14,7 @@ from fedspan.report.markup import Html, count, duration, esc, note, plural, sect
 from fedspan.report.svg import charts, figure
 from fedspan.report.tally import StepTotals, by_step, run_names
 from fedspan.report.thinning import thinned
+from fedspan.report.turns import turns
 
 MOST_CALLS = 50
 MOST_STEPS = 50
@@ -27,7 +28,7 @@ def traffic_section(records: Sequence[RunRecord]) -> Html:
     calls = [call for record in records for call in record.calls]
     if not calls:
         return section("rounds", "Rounds and bytes", lead="No call was made.")
-    rounds = sum(len({call.round for call in record.calls if call.round is not None}) for record in records)
+    rounds = sum(turns(record).asked for record in records)
     within = f" in {plural(rounds, 'round')}" if rounds else ""
     lead = f"{plural(len(calls), 'call')}{within}. Bytes are those of the messages: up from the sites, down to them."
     body = _calls_table(records) if len(calls) <= MOST_CALLS else _steps_table(records)

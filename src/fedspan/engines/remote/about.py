@@ -7,11 +7,10 @@ import pkgutil
 import platform
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 from fedspan.errors import MissingPackageError
 from fedspan.federation.step import installed_steps
-from fedspan.federation.versions import version_of
+from fedspan.federation.versions import processor, version_of
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 #: Where the steps of this package are. (By name: an engine does not import what it carries.)
@@ -29,7 +28,7 @@ def environment() -> dict[str, str]:
     """Return what the last bits of a result depend on, besides fedspan itself."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
     found |= {name: version_of(name) for name in _PACKAGES}
-    return found | {"processor": _processor()}
+    return found | {"processor": processor()}
 
 
 def differences(theirs: dict[str, str]) -> list[str]:
@@ -48,12 +47,3 @@ def install_steps(packages: Iterable[str] = STEPS) -> tuple[str, ...]:
             except (MissingPackageError, ModuleNotFoundError):
                 continue  # its steps are not installed here
     return installed_steps()
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return model or platform.processor() or platform.machine()

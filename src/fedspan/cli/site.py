@@ -27,7 +27,7 @@ def add_site_commands(commands: Any) -> Any:
     """Add ``site`` to the command line's commands, and return its own, to which an engine adds ``start``."""
     site = commands.add_parser(
         "site",
-        help="for the owner of a site: check its settings, verify its log",
+        help="for the owner of a site: start it, check its settings, verify its log",
         description="For the owner of a site. 'fedspan site COMMAND --help' explains a command.",
     )
     of_site = site.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -60,13 +60,13 @@ def _peers(points: np.ndarray) -> tuple[dict[str, Callable[[], np.ndarray]], lis
     missing = []
     byzfl = _byzfl_aggregators()
     if byzfl is None:
-        missing.append(LeftOut("geometric_median: byzfl or torch is not installed"))
+        missing.append(LeftOut("geometric_median", "byzfl or torch is not installed", "ByzFL"))
     else:
         tensor, rule = _tensor(points), byzfl.GeometricMedian(T=20)
         peers["ByzFL, T=20, numpy"] = lambda: rule(points)
         peers["ByzFL, T=20, torch"] = lambda: np.asarray(rule(tensor))
     if not importlib.util.find_spec("geom_median") or not importlib.util.find_spec("torch"):
-        missing.append(LeftOut("geometric_median: geom_median or torch is not installed"))
+        missing.append(LeftOut("geometric_median", "geom_median or torch is not installed", "geom_median"))
     else:
         tensor = _tensor(points)
         compute = importlib.import_module("geom_median.torch").compute_geometric_median

@@ -36,7 +36,7 @@ def compare() -> Iterator[Ratio | LeftOut]:
     try:
         X, y = _digits(COMPARED_ROWS)
     except DataMissingError as missing:
-        yield LeftOut(f"maps: {missing}")
+        yield LeftOut("maps", str(missing))
         return
     truth = nearest(plain_distances(X), NEIGHBORS)[0]
     for face, (peer, pooled) in {"t-SNE": ("openTSNE", _open_tsne), "UMAP": ("umap-learn", _umap)}.items():

@@ -47,7 +47,7 @@ def table(results: Results, module: str) -> str:
         parts = []
         for what, same in groupby(ratios, key=lambda ratio: ratio.what):
             parts += [f"**{what}**", _rows("against", [(ratio.peer, ratio) for ratio in same])]
-    parts += [f"Left out: {why}." for why in results.left_out if why.startswith(f"{module}:")]
+    parts += [f"Left out: {left_out}." for left_out in results.left_out if left_out.module == module]
     return "\n\n".join(parts)
 
 

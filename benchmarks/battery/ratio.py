@@ -79,9 +79,21 @@ class Ratio:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A comparison that could not be made here, and why."""
+    """Comparisons that could not be made here, and why.
 
+    Attributes
+    ----------
+    module, why : str
+    peers : str
+        How the names of the peers begin that are missing; of all, where it is empty.
+    """
+
+    module: str
     why: str
+    peers: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.module}: {self.why}"
 
 
 def compared(

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.battery.ratio import Ratio
+from benchmarks.battery.ratio import LeftOut, Ratio
 
 FOLDER = Path(__file__).parents[1]
 STORED = FOLDER / "results.json"
@@ -28,7 +28,7 @@ class Results:
     ----------
     machine, versions : dict
     ratios : dict from module names to lists of Ratio
-    left_out : list of str
+    left_out : list of LeftOut
         Comparisons that were not made, and why.
     scaling : list of dict
         Points of the curves: see `benchmarks.battery.scaling`.
@@ -37,7 +37,7 @@ class Results:
     machine: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     ratios: dict[str, list[Ratio]] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
     scaling: list[dict[str, Any]] = field(default_factory=list)
 
     def save(self, path: Path | None = None) -> None:
@@ -54,6 +54,7 @@ class Results:
         """Read what `save` has written."""
         content = json.loads((path or STORED).read_text(encoding="utf-8"))
         content["ratios"] = {name: [_ratio(item) for item in found] for name, found in content["ratios"].items()}
+        content["left_out"] = [LeftOut(**item) for item in content["left_out"]]
         return cls(**content)
 
 

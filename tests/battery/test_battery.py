@@ -73,16 +73,18 @@ def test_the_turns_of_several_processes_are_put_together():
 
 def test_a_process_leaves_what_it_finds(tmp_path, monkeypatch):
     folder = tmp_path / "results.json"
-    monkeypatch.setattr(running, "comparisons", lambda name: iter([PEERS, LeftOut("why")]))
+    monkeypatch.setattr(running, "comparisons", lambda name: iter([PEERS, LeftOut("fedpg", "why", "peer")]))
     running.alone("fedpg").save(folder)
     found = results.Results.load(folder)
-    assert found.left_out == ["why"]
+    assert found.left_out == [LeftOut("fedpg", "why", "peer")]
     assert found.ratios["fedpg"][0].turns == PEERS.turns
 
 
 def test_results_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "results.json"
-    found = results.Results({"cores": "2"}, {"numpy": "2"}, {"module": [PEERS]}, ["why"], [{"axis": "sites"}])
+    found = results.Results(
+        {"cores": "2"}, {"numpy": "2"}, {"module": [PEERS]}, [LeftOut("module", "why")], [{"axis": "sites"}]
+    )
     found.save(path)
     again = results.Results.load(path)
     assert again.ratios["module"][0].turns == PEERS.turns
@@ -99,9 +101,8 @@ def test_a_row_of_the_table():
 
 
 def test_one_peer_gives_one_table_and_several_give_one_for_each_thing():
-    found = results.Results(
-        {}, {}, {"fedpg": [PEERS, replace(PEERS, what="more")]}, ["fedpg: torch is old", "maps: no"]
-    )
+    left_out = [LeftOut("fedpg", "torch is old"), LeftOut("maps", "no")]
+    found = results.Results({}, {}, {"fedpg": [PEERS, replace(PEERS, what="more")]}, left_out)
     lines = page.table(found, "fedpg").splitlines()
     assert [line.split(" | ")[0] for line in lines] == [
         *("| against peer", "|---|---|---|---|", "| work", "| more", "", "Left out: fedpg: torch is old."),
@@ -118,7 +119,25 @@ def test_one_peer_gives_one_table_and_several_give_one_for_each_thing():
 def test_a_package_that_is_missing_leaves_its_lines_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "benchmarks.fedpg", raising=False)
-    assert list(running.comparisons("fedpg")) == [LeftOut("fedpg: torch is not installed")]
+    assert list(running.comparisons("fedpg")) == [LeftOut("fedpg", "torch is not installed")]
+
+
+def test_a_part_that_is_missing_in_a_package_that_is_there_is_an_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fedspan.protocols.fedpg", None)
+    monkeypatch.delitem(sys.modules, "benchmarks.fedpg", raising=False)
+    with pytest.raises(ModuleNotFoundError, match="fedspan"):
+        list(running.comparisons("fedpg"))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_more_turns_are_more_processes(times, monkeypatch, capsys):
+    part = results.Results({}, {}, {"fedpg": [PEERS]}, [LeftOut("fedpg", "why")])
+    monkeypatch.setattr(running, "_in_a_process", lambda name: part)
+    found = running.run(["fedpg"], times=times)
+    assert found.ratios["fedpg"][0].turns == PEERS.turns * (times * running._processes("fedpg"))
+    assert found.left_out == part.left_out
+    monkeypatch.setattr(running, "_in_a_process", lambda name: replace(part, ratios={}))
+    assert running.run(["fedpg"]).ratios == {"fedpg": []}  # it was asked, and has nothing
 
 
 def test_the_page_has_a_table_of_each_benchmark():

@@ -6,6 +6,10 @@ the spread: three times the wider of the two runs' interquartile ranges (of loga
 Medians that agree while the spread is more than twofold are no proof of anything: then the check cannot tell, and says
 so. A measure of quality is worse when it has lost more than .02 against what the peer has.
 
+These are times of the processor. Ours is also worse when it has begun to wait: when its time on the clock, in times of
+the processor's, has more than doubled, and more than doubled against the peer's where a busy machine makes that wait as
+well. A turn has at least 20 ms of the processor or a second on the clock, so that such a wait is not a trifle.
+
 What is worse, or cannot be told since the new turns differ, is measured again with twice the turns, and those count.
 """
 
@@ -20,6 +24,7 @@ from benchmarks.battery.results import Results
 
 LEAST, MOST = 1.25, 1.5  # of the tolerance
 WIDE = 2.0  # a spread that says little
+WAITING = 2.0  # times as long on the clock, for the same time of the processor
 QUALITY = 0.02  # maps of the same rows from other starts differ by half of this
 
 
@@ -67,12 +72,24 @@ def judged(stored: Ratio, now: Ratio) -> Iterator[Verdict]:
         word = "cannot tell"
     details = f"{figure(before)}x then, {figure(after)}x now, tolerance {allowed:.2f}"
     yield Verdict(now.name, word, details)
+    yield from _waiting(stored, now)
     for measure in stored.quality.keys() & now.quality.keys():
         lost = (now.quality[measure][1] - now.quality[measure][0]) - (
             stored.quality[measure][1] - stored.quality[measure][0]
         )
         word = "worse" if lost > QUALITY else "better" if lost < -QUALITY else "same"
         yield Verdict(f"{now.name} | {measure}", word, f"lost {lost:+.4f} against the peer, tolerance {QUALITY}")
+
+
+def _waiting(stored: Ratio, now: Ratio) -> Iterator[Verdict]:
+    """Say that ours has begun to wait, or nothing."""
+    if stored.clock is None or now.clock is None:
+        return
+    before, after = stored.clock[0] / stored.ours, now.clock[0] / now.ours
+    busy = max(1.0, now.clock[1] / now.theirs / (stored.clock[1] / stored.theirs))
+    if after > WAITING * busy * before:
+        details = f"on the clock ours took {figure(before)} times the processor's then, takes {figure(after)} times now"
+        yield Verdict(f"{now.name} | waiting", "worse", details)
 
 
 @dataclass(frozen=True)
@@ -144,6 +161,8 @@ def report(stored: Results, now: Results) -> int:
         "left out": found.left_out,
         "not measured now": found.missing,
     }
+    if unclocked := sum(ratio.clock is None for module in now.ratios for ratio in stored.ratios.get(module, [])):
+        print(f"({unclocked} are stored without the time on the clock: whether these wait is not compared)")
     for words, names in lists.items():
         for name in names:
             print(f"{words}: {name}")

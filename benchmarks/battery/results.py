@@ -46,6 +46,7 @@ class Results:
         for ratio in (ratio for found in content["ratios"].values() for ratio in found):
             ratio["turns"] = [_rounded(turn) for turn in ratio["turns"]]
             ratio["ours"], ratio["theirs"] = _rounded(ratio["ours"]), _rounded(ratio["theirs"])
+            ratio["clock"] = ratio["clock"] and [_rounded(seconds) for seconds in ratio["clock"]]
             ratio["quality"] = {name: [round(a, 4), round(b, 4)] for name, (a, b) in ratio["quality"].items()}
         (path or STORED).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -64,7 +65,8 @@ def _rounded(value: float) -> float:
 
 def _ratio(item: dict[str, Any]) -> Ratio:
     quality = {name: (a, b) for name, (a, b) in item["quality"].items()}
-    return Ratio(**{**item, "turns": tuple(item["turns"]), "quality": quality})
+    clock = item.get("clock") and tuple(item["clock"])
+    return Ratio(**{**item, "turns": tuple(item["turns"]), "quality": quality, "clock": clock})
 
 
 def machine() -> dict[str, str]:

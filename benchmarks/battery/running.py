@@ -101,9 +101,17 @@ def merged(parts: Sequence[Sequence[Ratio]]) -> list[Ratio]:
             turns=tuple(turn for ratio in same for turn in ratio.turns),
             ours=float(np.median([ratio.ours for ratio in same])),
             theirs=float(np.median([ratio.theirs for ratio in same])),
+            clock=_medians([ratio.clock for ratio in same if ratio.clock]),
         )
         for same in zip(*parts, strict=True)
     ]
+
+
+def _medians(clocks: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    if not clocks:
+        return None
+    ours, theirs = np.median(clocks, axis=0)
+    return float(ours), float(theirs)
 
 
 def _in_a_process(name: str) -> Results:

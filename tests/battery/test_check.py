@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -48,6 +49,31 @@ def test_no_noise_hides_a_loss_of_more_than_a_third():
     assert (verdict.word, verdict.details) == ("worse", "7.2x then, 2.0x now, tolerance 1.50")
     for before, word in ((3.1, "worse"), (2.9, "cannot tell"), (1.4, "cannot tell"), (1.3, "better")):
         assert [verdict.word for verdict in check.judged(ratio(before), noisy)] == [word]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "words"),
+    [
+        ((1.0, 2.0), (2.1, 2.0), ["same", "worse"]),  # ours has 1 s of the processor, the peer 2
+        ((1.0, 2.0), (1.9, 2.0), ["same"]),
+        ((1.0, 2.0), (2.1, 4.0), ["same"]),  # a busy machine: the peer waits as well
+        ((1.0, 2.0), (4.1, 4.0), ["same", "worse"]),
+        ((1.0, 4.0), (2.1, 2.0), ["same", "worse"]),  # a peer that waits less excuses nothing
+        ((5.0, 2.0), (9.9, 2.0), ["same"]),
+        (None, (9.0, 2.0), ["same"]),
+        ((1.0, 2.0), None, ["same"]),
+    ],
+)
+def test_ours_is_worse_when_it_begins_to_wait(then, now, words):
+    stored, found = (replace(ratio(2.0), clock=clock) for clock in (then, now))
+    verdicts = list(check.judged(stored, found))
+    assert [verdict.word for verdict in verdicts] == words
+    assert verdicts[-1].name.endswith("| waiting") == ("worse" in words)
+
+
+def test_what_is_stored_without_the_clock_is_said(capsys):
+    check.report(kept(ratio(2.0), replace(ratio(2.0, peer="b"), clock=(1.0, 2.0))), kept(ratio(2.0)))
+    assert "(1 are stored without the time on the clock" in capsys.readouterr().out
 
 
 def test_what_should_be_measured_once_more():

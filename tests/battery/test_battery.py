@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks import mixed_regression
 from benchmarks.battery import check, page, pictures, ratio, results, running, scaling
 from benchmarks.battery.ratio import LeftOut, Ratio
 
@@ -27,7 +28,7 @@ PEERS = Ratio("work", "peer", (1.0, 2.0, 3.0, 4.0, 5.0), 0.5, 1.5, "equal", {"CA
 CLOCKED = replace(PEERS, clock=(0.76543, 1.5))
 
 
-@pytest.mark.parametrize("module", [ratio, check], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [ratio, check, mixed_regression], ids=lambda module: module.__name__)
 def test_the_examples_in_docstrings_hold(module):
     found = doctest.testmod(module)
     assert found.attempted > 0

@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.battery.ratio import LeftOut, Ratio
+from benchmarks.battery.ratio import LeftOut, Ratio, Spent, clocks
 from fedspan.datasets import load_mnist
 from fedspan.errors import DataMissingError
 from fedspan.linalg import nearest
@@ -36,27 +37,30 @@ def compare() -> Iterator[Ratio | LeftOut]:
     try:
         X, y = _digits(COMPARED_ROWS)
     except DataMissingError as missing:
-        yield LeftOut(f"maps: {missing}")
+        yield LeftOut("maps", str(missing))
         return
     truth = nearest(plain_distances(X), NEIGHBORS)[0]
     for face, (peer, pooled) in {"t-SNE": ("openTSNE", _open_tsne), "UMAP": ("umap-learn", _umap)}.items():
         for fit in (_federated(face, y), pooled):
             fit(X[:500], 0)  # whatever is compiled when it is first used
-        times, measures = [], []
+        ours: list[Spent] = []
+        theirs: list[Spent] = []
+        measures = []
         for seed in range(TURNS):
             maps, spent = zip(*(_spent(fit, X, seed) for fit in (_federated(face, y), pooled)), strict=True)
-            times.append(spent)
+            ours.append(spent[0])
+            theirs.append(spent[1])
             measures.append([_measures(Z, y, truth) for Z in maps])
-        (ours, theirs), mean = np.median(times, axis=0), np.mean(measures, axis=0)
-        yield Ratio(
+        mean = np.mean(measures, axis=0)
+        ratio = Ratio.of(
             f"Federated {face} of {COMPARED_ROWS:,} MNIST digits, ten sites of one digit each",
             f"{peer} on the pooled rows",
-            tuple(b / a for a, b in times),
-            float(ours),
-            float(theirs),
+            ours,
+            theirs,
             f"means of seeds 0 to {TURNS - 1}",
-            {name: (float(mean[0][i]), float(mean[1][i])) for i, name in enumerate(("CA10", "NPA10"))},
         )
+        quality = {name: (float(mean[0][i]), float(mean[1][i])) for i, name in enumerate(("CA10", "NPA10"))}
+        yield replace(ratio, quality=quality)
 
 
 def _open_tsne(X: np.ndarray, seed: int) -> np.ndarray:
@@ -77,9 +81,9 @@ def _federated(face: str, y: np.ndarray) -> Callable[[np.ndarray, int], np.ndarr
     return lambda X, seed: FACES[face](random_state=seed).fit(X, sites=y[: len(X)]).embedding_
 
 
-def _spent(fit: Callable[[np.ndarray, int], np.ndarray], X: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
-    began = time.process_time()
-    return fit(X, seed), time.process_time() - began
+def _spent(fit: Callable[[np.ndarray, int], np.ndarray], X: np.ndarray, seed: int) -> tuple[np.ndarray, Spent]:
+    began = clocks()
+    return fit(X, seed), clocks() - began
 
 
 def _measures(Z: np.ndarray, y: np.ndarray, truth: np.ndarray) -> tuple[float, float]:

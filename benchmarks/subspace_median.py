@@ -10,7 +10,6 @@ Two ways to be naive: plain numpy on the whole stack, or one projector at a time
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 
@@ -18,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import threadpool_limits
 
-from benchmarks.battery.ratio import Ratio, processor_seconds
+from benchmarks.battery.ratio import Ratio, Spent, clocks, processor_seconds, seconds_of
 from fedspan.linalg import subspace_median
 
 ACCURACY = 1e-10  # Frobenius distance of the naive median to ours at which both count as equally accurate
@@ -34,10 +33,10 @@ def compare() -> Iterator[Ratio]:
         count = _naive_iterations(bases, result.weights)
         timed = count if in_full else TIMED_ITERATIONS
         ways = {"plain numpy": _at_once, "one projector at a time": _one_by_one}
-        ours: list[float] = []
-        naive: dict[str, list[float]] = {way: [] for way in ways}
+        ours: list[Spent] = []
+        naive: dict[str, list[Spent]] = {way: [] for way in ways}
         for turn in range(TURNS + 1):
-            seconds = processor_seconds(lambda bases=bases: subspace_median(bases))
+            seconds = seconds_of(lambda bases=bases: subspace_median(bases))
             ours += [seconds] * (turn > 0)
             for way, distances in ways.items():
                 seconds, apart = _naive(bases, result.weights, count, timed, distances)
@@ -45,12 +44,11 @@ def compare() -> Iterator[Ratio]:
         arrived = f", {apart:.0e} from ours" if in_full else f" (counted; {timed} of them were timed)"
         gap = result.gap / result.distances.sum()
         for way, spent in naive.items():
-            yield Ratio(
+            yield Ratio.of(
                 f"Subspace median of {L} subspaces of {r} dimensions in {n:,}",
                 f"dense projectors, {way}",
-                tuple(b / a for a, b in zip(ours, spent, strict=True)),
-                float(np.median(ours)),
-                float(np.median(spent)),
+                ours,
+                spent,
                 f"{count} iterations{arrived}; ours certified to {gap:.0e}",
             )
 
@@ -98,22 +96,22 @@ def _naive(
     count: int,
     timed: int,
     distances: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> tuple[float, float]:
+) -> tuple[Spent, float]:
     """Weiszfeld's iteration as the formula has it, on an array (L, n, n) of projectors, which is what one writes first.
 
     Returns seconds for `count` iterations, of which `timed` are done, and the distance to our median after those.
     """
     n, r = bases.shape[1:]
-    start = time.process_time()
+    start = clocks()
     P = bases @ bases.transpose(0, 2, 1)
     Z = P.mean(axis=0)
-    built = time.process_time()
+    built = clocks()
     for _ in range(timed):
         pulls = 1.0 / distances(P, Z)
         Z = np.tensordot(pulls / pulls.sum(), P, axes=1)
-    iterated = time.process_time()
+    iterated = clocks()
     scipy.linalg.eigh(Z, subset_by_index=(n - r, n - 1))
-    rest = time.process_time() - iterated + built - start
+    rest = clocks() - iterated + built - start
     return rest + (iterated - built) * count / timed, float(np.linalg.norm(np.tensordot(median, P, axes=1) - Z))
 
 

@@ -31,6 +31,38 @@ def test_a_change_is_noticed_by_the_tests_that_run_it_and_by_no_others():
     assert done.stdout.splitlines() == ["survived killed survived survived killed hangs killed", "{'a': 1} True"]
 
 
+NO_VERDICT = """
+import ctypes
+from pathlib import Path
+from tools.mutation.trial import ChildError, CrashError, forked, noticed
+
+path = Path("src/fedspan/aggregation/mean.py")
+file = "tests/aggregation/test_aggregation_rules.py"
+crash = "import os, signal\\nos.kill(os.getpid(), signal.SIGSEGV)\\n"
+works = {
+    "no test": lambda: noticed(path, path.read_text(), [f"{file}::no_such_test"], 1.0),
+    "no file": lambda: noticed(path, path.read_text(), ["tests/no_such_file.py::test"], 1.0),
+    "raises": lambda: forked(lambda: print("before") or 1 / 0, 5.0),
+    "crashes": lambda: forked(lambda: ctypes.string_at(0), 5.0),
+    "change that crashes": lambda: noticed(path, crash + path.read_text(), [f"{file}::test_mean_by_hand"], 1.0),
+}
+for name, work in works.items():
+    try:
+        print(name, "|", work())
+    except ChildError as error:
+        told = [word for word in ("no_such_test", "no_such_file", "before", "ZeroDivisionError") if word in str(error)]
+        print(name, "|", type(error).__name__, *told)
+"""
+
+
+def test_a_child_that_dies_for_a_reason_of_its_own_is_an_error_and_no_kill():
+    done = subprocess.run([sys.executable, "-c", NO_VERDICT], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        *("no test | ChildError no_such_test", "no file | ChildError no_such_file"),
+        *("raises | ChildError before ZeroDivisionError", "crashes | CrashError", "change that crashes | killed"),
+    ]
+
+
 def test_the_statement_of_a_line():
     from tools.mutation.covering import statement_at
 

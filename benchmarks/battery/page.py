@@ -13,6 +13,7 @@ from benchmarks.battery.results import FOLDER, Results
 
 PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 WORDS = Path(__file__).with_name("page.md")
+TOLD = 1.5  # times as long on the clock as on the processor, and as the peer's: then a row says so
 NOTICE = "<!-- Written by `make bench` of benchmarks/results.json and benchmarks/battery/page.md: edit that one. -->\n"
 
 
@@ -47,7 +48,7 @@ def table(results: Results, module: str) -> str:
         parts = []
         for what, same in groupby(ratios, key=lambda ratio: ratio.what):
             parts += [f"**{what}**", _rows("against", [(ratio.peer, ratio) for ratio in same])]
-    parts += [f"Left out: {why}." for why in results.left_out if why.startswith(f"{module}:")]
+    parts += [f"Left out: {left_out}." for left_out in results.left_out if left_out.module == module]
     return "\n\n".join(parts)
 
 
@@ -60,11 +61,17 @@ def row(name: str, ratio: Ratio) -> str:
     """Return a row, whose numbers are not broken into lines."""
     low, middle, high = (figure(value) for value in ratio.quartiles)
     measures = "; ".join(f"{name} {a:.3f}, theirs {b:.3f}" for name, (a, b) in ratio.quality.items())
-    notes = "; ".join(part for part in (measures, ratio.accuracy) if part)
+    notes = "; ".join(part for part in (measures, ratio.accuracy, _waits(ratio)) if part)
     notes = re.sub(r"(?<=\de)-(?=\d)", "\u2011", notes)
     spread = f"{middle} [{low}, {high}]".replace(" ", "\u00a0")
     times = ", ".join(duration(seconds).replace(" ", "\u00a0") for seconds in (ratio.ours, ratio.theirs))
     return f"| {name} | {spread} | {times} | {notes} |"
+
+
+def _waits(ratio: Ratio) -> str:
+    if ratio.clock is None or ratio.clock[0] / ratio.ours < TOLD * max(1.0, ratio.clock[1] / ratio.theirs):
+        return ""
+    return f"on the clock ours takes {duration(ratio.clock[0])}"
 
 
 def pictures(results: Results) -> str:

@@ -1,20 +1,21 @@
 """A ratio of times, theirs over ours, with its spread.
 
 Ours and theirs take turns, and the ratio of a turn is that of neighbours in time: what else the machine does hits both.
-Times are those of the processor, which other programs do not add to: nothing here waits for a disk or a network.
-Everybody has one thread.
+Times are those of the processor, which other programs do not add to. The time on the clock is taken beside it, in the
+same turns: a sleep or a lock is in that one alone. Everybody has one thread.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-ENOUGH = 0.02  # seconds: what is shorter is done several times in a turn
+ENOUGH = 0.02  # seconds of the processor: what is shorter is done several times in a turn
+PATIENCE = 1.0  # seconds on the clock: no more of what mostly waits
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Fresh:
 
 
 Work = Callable[[], Any] | Fresh
+Spent = np.ndarray  # two numbers: seconds of the processor, seconds on the clock
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Ratio:
         In words and numbers, what makes the two comparable.
     quality : dict of str to (ours, theirs)
         Measures of the results of which more is better, where these are not simply equal.
+    clock : (ours, theirs), optional
+        Median seconds on the clock, of the same turns.
     """
 
     what: str
@@ -55,6 +59,14 @@ class Ratio:
     theirs: float
     accuracy: str = ""
     quality: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    clock: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, what: str, peer: str, ours: Sequence[Spent], theirs: Sequence[Spent], accuracy: str = "") -> Ratio:
+        """Make the ratio of what each turn has spent."""
+        (mine, my_clock), (other, their_clock) = (np.median(spent, axis=0).tolist() for spent in (ours, theirs))
+        turns = tuple(float(b[0] / a[0]) for a, b in zip(ours, theirs, strict=True))
+        return cls(what, peer, turns, mine, other, accuracy, clock=(my_clock, their_clock))
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
@@ -79,9 +91,21 @@ class Ratio:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A comparison that could not be made here, and why."""
+    """Comparisons that could not be made here, and why.
 
+    Attributes
+    ----------
+    module, why : str
+    peers : str
+        How the names of the peers begin that are missing; of all, where it is empty.
+    """
+
+    module: str
     why: str
+    peers: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.module}: {self.why}"
 
 
 def compared(
@@ -104,31 +128,45 @@ def compared(
     accuracy : str or dict by peer
     """
     works: dict[str, Work] = {"": ours, **peers}
-    spent: dict[str, list[float]] = {name: [] for name in works}
+    spent: dict[str, list[Spent]] = {name: [] for name in works}
     for turn in range(turns + 1):
         for name, work in works.items():
-            seconds = processor_seconds(work)
+            seconds = seconds_of(work)
             if turn:
                 spent[name].append(seconds / per)
     for name in peers:
-        ratios = tuple(float(b / a) for a, b in zip(spent[""], spent[name], strict=True))
         told = accuracy if isinstance(accuracy, str) else accuracy.get(name, "")
-        yield Ratio(what, name, ratios, float(np.median(spent[""])), float(np.median(spent[name])), told)
+        yield Ratio.of(what, name, spent[""], spent[name], told)
+
+
+def clocks() -> Spent:
+    """Return what the clock of the processor and the one on the wall show: differences are seconds spent."""
+    return np.array([time.process_time(), time.perf_counter()])
+
+
+def seconds_of(work: Work) -> Spent:
+    """Return the processor's seconds of one call, the median of as many as fill 20 ms, and those on the clock.
+
+    The latter are the mean: other programs interrupt a few of many short calls, or one long one, for as long in all.
+    """
+    times: list[float] = []
+    walls: list[float] = []
+    while not times or (sum(times) < ENOUGH and sum(walls) < PATIENCE):
+        thing = work.make() if isinstance(work, Fresh) else None
+        wall, start = time.perf_counter(), time.process_time()  # the processor's last: nothing else is between its two
+        if isinstance(work, Fresh):
+            work.run(thing)
+        else:
+            work()
+        end = time.process_time()
+        times.append(end - start)
+        walls.append(time.perf_counter() - wall)
+    return np.array([np.median(times), np.mean(walls)])
 
 
 def processor_seconds(work: Work) -> float:
-    """Return the time of one call, the median of as many as fill 20 ms."""
-    times: list[float] = []
-    while not times or sum(times) < ENOUGH:
-        if isinstance(work, Fresh):
-            thing = work.make()
-            start = time.process_time()
-            work.run(thing)
-        else:
-            start = time.process_time()
-            work()
-        times.append(time.process_time() - start)
-    return float(np.median(times))
+    """Return the processor's seconds of one call."""
+    return float(seconds_of(work)[0])
 
 
 def figure(value: float) -> str:

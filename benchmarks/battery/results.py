@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.battery.ratio import Ratio
+from benchmarks.battery.ratio import LeftOut, Ratio
 
 FOLDER = Path(__file__).parents[1]
 STORED = FOLDER / "results.json"
@@ -28,7 +28,7 @@ class Results:
     ----------
     machine, versions : dict
     ratios : dict from module names to lists of Ratio
-    left_out : list of str
+    left_out : list of LeftOut
         Comparisons that were not made, and why.
     scaling : list of dict
         Points of the curves: see `benchmarks.battery.scaling`.
@@ -37,7 +37,7 @@ class Results:
     machine: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     ratios: dict[str, list[Ratio]] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
     scaling: list[dict[str, Any]] = field(default_factory=list)
 
     def save(self, path: Path | None = None) -> None:
@@ -46,6 +46,7 @@ class Results:
         for ratio in (ratio for found in content["ratios"].values() for ratio in found):
             ratio["turns"] = [_rounded(turn) for turn in ratio["turns"]]
             ratio["ours"], ratio["theirs"] = _rounded(ratio["ours"]), _rounded(ratio["theirs"])
+            ratio["clock"] = ratio["clock"] and [_rounded(seconds) for seconds in ratio["clock"]]
             ratio["quality"] = {name: [round(a, 4), round(b, 4)] for name, (a, b) in ratio["quality"].items()}
         (path or STORED).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -54,6 +55,7 @@ class Results:
         """Read what `save` has written."""
         content = json.loads((path or STORED).read_text(encoding="utf-8"))
         content["ratios"] = {name: [_ratio(item) for item in found] for name, found in content["ratios"].items()}
+        content["left_out"] = [LeftOut(**item) for item in content["left_out"]]
         return cls(**content)
 
 
@@ -63,7 +65,8 @@ def _rounded(value: float) -> float:
 
 def _ratio(item: dict[str, Any]) -> Ratio:
     quality = {name: (a, b) for name, (a, b) in item["quality"].items()}
-    return Ratio(**{**item, "turns": tuple(item["turns"]), "quality": quality})
+    clock = item.get("clock") and tuple(item["clock"])
+    return Ratio(**{**item, "turns": tuple(item["turns"]), "quality": quality, "clock": clock})
 
 
 def machine() -> dict[str, str]:

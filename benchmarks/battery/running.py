@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,10 @@ def battery() -> list[str]:
 
 
 def comparisons(name: str) -> Iterator[Ratio | LeftOut]:
-    """Run the comparisons of a module, with one thread. What needs a package that is not there says so."""
+    """Run the comparisons of a module, with one thread. What needs a package that is not there says so.
+
+    A part that is missing in a package that is there is an error, and not the same thing.
+    """
     try:
         module = importlib.import_module(f"benchmarks.{name}")
         if "torch" in sys.modules:
@@ -51,7 +55,9 @@ def comparisons(name: str) -> Iterator[Ratio | LeftOut]:
         with threadpool_limits(1):
             yield from module.compare()
     except ModuleNotFoundError as missing:
-        yield LeftOut(f"{name}: {missing.name} is not installed")
+        if importlib.util.find_spec((missing.name or name).partition(".")[0]):
+            raise
+        yield LeftOut(name, f"{missing.name} is not installed")
 
 
 def alone(name: str) -> Results:
@@ -59,24 +65,27 @@ def alone(name: str) -> Results:
     results = Results(machine(), versions())
     for found in comparisons(name):
         if isinstance(found, LeftOut):
-            results.left_out.append(found.why)
+            results.left_out.append(found)
         else:
             results.ratios.setdefault(name, []).append(found)
     return results
 
 
-def run(names: Sequence[str]) -> Results:
-    """Run the comparisons of `names`, each in processes of its own, and print what they find."""
+def run(names: Sequence[str], times: int = 1) -> Results:
+    """Run the comparisons of `names`, each in processes of its own, and print what they find.
+
+    With `times` as many processes as else, and so as many turns.
+    """
     results = Results(machine(), versions())
     for name in names:
         print(f"\n== {name}", flush=True)
-        parts = [_in_a_process(name) for _ in range(_processes(name))]
+        parts = [_in_a_process(name) for _ in range(times * _processes(name))]
         results.left_out += parts[0].left_out
-        results.ratios |= {name: merged([part.ratios.get(name, []) for part in parts])} if parts[0].ratios else {}
-        for why in parts[0].left_out:
-            print(f"left out: {why}")
+        results.ratios[name] = merged([part.ratios.get(name, []) for part in parts])
+        for left_out in parts[0].left_out:
+            print(f"left out: {left_out}")
         what = None
-        for ratio in results.ratios.get(name, []):
+        for ratio in results.ratios[name]:
             if ratio.what != what:
                 what = ratio.what
                 print(what)
@@ -92,9 +101,17 @@ def merged(parts: Sequence[Sequence[Ratio]]) -> list[Ratio]:
             turns=tuple(turn for ratio in same for turn in ratio.turns),
             ours=float(np.median([ratio.ours for ratio in same])),
             theirs=float(np.median([ratio.theirs for ratio in same])),
+            clock=_medians([ratio.clock for ratio in same if ratio.clock]),
         )
         for same in zip(*parts, strict=True)
     ]
+
+
+def _medians(clocks: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    if not clocks:
+        return None
+    ours, theirs = np.median(clocks, axis=0)
+    return float(ours), float(theirs)
 
 
 def _in_a_process(name: str) -> Results:

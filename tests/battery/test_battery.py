@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import json
 import re
 import sys
@@ -11,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks import mixed_regression
 from benchmarks.battery import check, page, pictures, ratio, results, running, scaling
 from benchmarks.battery.ratio import LeftOut, Ratio
 
@@ -23,8 +25,10 @@ from fedspan.protocols.subspace_median import subspace_median
 
 PEERS = Ratio("work", "peer", (1.0, 2.0, 3.0, 4.0, 5.0), 0.5, 1.5, "equal", {"CA10": (0.91234, 0.9)})
 
+CLOCKED = replace(PEERS, clock=(0.76543, 1.5))
 
-@pytest.mark.parametrize("module", [ratio, check], ids=lambda module: module.__name__)
+
+@pytest.mark.parametrize("module", [ratio, check, mixed_regression], ids=lambda module: module.__name__)
 def test_the_examples_in_docstrings_hold(module):
     found = doctest.testmod(module)
     assert found.attempted > 0
@@ -45,47 +49,66 @@ def test_the_turns_alternate_and_the_first_does_not_count(monkeypatch):
 
     def seconds(work):
         calls.append(work)
-        return times[work][calls.count(work) - 1]
+        seconds = times[work][calls.count(work) - 1]
+        return np.array([seconds, 10.0 * seconds])
 
-    monkeypatch.setattr(ratio, "processor_seconds", seconds)
+    monkeypatch.setattr(ratio, "seconds_of", seconds)
     a, b = ratio.compared("work", "ours", {"a": "a", "b": "b"}, turns=3, per=2, accuracy={"b": "less so"})
     assert calls == ["ours", "a", "b"] * 4
     assert (a.turns, a.ours, a.theirs, a.accuracy) == ((2.0, 1.0, 0.5), 1.0, 1.0, "")
     assert (b.turns, b.ours, b.theirs, b.accuracy) == ((8.0, 4.0, 2.0), 1.0, 4.0, "less so")
     assert b.quartiles == (3.0, 4.0, 6.0)
+    assert b.clock == (10.0, 40.0)
 
 
 def test_fresh_work_gets_a_new_thing_each_time(monkeypatch):
-    clock = iter([0.0, 0.010, 1.0, 1.030])
+    clock = iter([0.0, 0.002, 1.0, 1.010, 2.0, 2.030])
+    wall = iter([0.0, 0.5, 1.0, 1.1, 2.0, 2.3])
     monkeypatch.setattr(ratio.time, "process_time", lambda: next(clock))
+    monkeypatch.setattr(ratio.time, "perf_counter", lambda: next(wall))
     made, used = [], []
     work = ratio.Fresh(lambda: made.append(len(made)) or len(made), used.append)
-    assert ratio.processor_seconds(work) == pytest.approx(0.020)  # the median of 10 and 30 ms
-    assert used == [1, 2]
+    assert ratio.seconds_of(work) == pytest.approx([0.010, 0.3])  # the median of 2, 10 and 30 ms; the mean
+    assert used == [1, 2, 3]
+
+
+def test_what_only_waits_is_not_repeated_for_long(monkeypatch):
+    clock = itertools.count(0.0, 0.4)
+    monkeypatch.setattr(ratio.time, "process_time", lambda: 0.0)
+    monkeypatch.setattr(ratio.time, "perf_counter", lambda: next(clock))
+    calls = []
+    assert ratio.seconds_of(lambda: calls.append(1)) == pytest.approx([0.0, 0.4])
+    assert len(calls) == 3
 
 
 def test_the_turns_of_several_processes_are_put_together():
     first, second = Ratio("a", "b", (1.0, 2.0), 1.0, 2.0, "so"), Ratio("a", "b", (3.0, 4.0), 3.0, 4.0, "so")
-    assert running.merged([[first], [second]]) == [Ratio("a", "b", (1.0, 2.0, 3.0, 4.0), 2.0, 3.0, "so")]
+    both = Ratio("a", "b", (1.0, 2.0, 3.0, 4.0), 2.0, 3.0, "so")
+    assert running.merged([[first], [second]]) == [both]
+    clocked = [[replace(first, clock=(1.0, 5.0))], [replace(second, clock=(3.0, 9.0))]]
+    assert running.merged(clocked) == [replace(both, clock=(2.0, 7.0))]
     assert running._processes("wire_format") == running.PROCESSES == 3
     assert running._processes("maps") == 1
 
 
 def test_a_process_leaves_what_it_finds(tmp_path, monkeypatch):
     folder = tmp_path / "results.json"
-    monkeypatch.setattr(running, "comparisons", lambda name: iter([PEERS, LeftOut("why")]))
+    monkeypatch.setattr(running, "comparisons", lambda name: iter([PEERS, LeftOut("fedpg", "why", "peer")]))
     running.alone("fedpg").save(folder)
     found = results.Results.load(folder)
-    assert found.left_out == ["why"]
+    assert found.left_out == [LeftOut("fedpg", "why", "peer")]
     assert found.ratios["fedpg"][0].turns == PEERS.turns
 
 
 def test_results_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "results.json"
-    found = results.Results({"cores": "2"}, {"numpy": "2"}, {"module": [PEERS]}, ["why"], [{"axis": "sites"}])
+    found = results.Results(
+        {"cores": "2"}, {"numpy": "2"}, {"module": [PEERS, CLOCKED]}, [LeftOut("module", "why")], [{"axis": "sites"}]
+    )
     found.save(path)
     again = results.Results.load(path)
     assert again.ratios["module"][0].turns == PEERS.turns
+    assert [ratio.clock for ratio in again.ratios["module"]] == [None, (0.7654, 1.5)]
     assert again.ratios["module"][0].quality == {"CA10": (0.9123, 0.9)}
     again.save(path)
     assert results.Results.load(path) == again
@@ -96,12 +119,14 @@ def test_a_row_of_the_table():
     found = page.row("name", replace(PEERS, accuracy="off by 2e-9"))
     assert found.replace("\u00a0", " ").replace("\u2011", "-") == expected
     assert found.count("\u00a0") == 4
+    assert page.row("name", CLOCKED).endswith("; equal; on the clock ours takes 765 ms |")
+    for clock in ((0.7, 1.5), (0.8, 1.7)):  # little, and what the peer waits as well
+        assert page.row("name", replace(CLOCKED, clock=clock)).endswith("; equal |")
 
 
 def test_one_peer_gives_one_table_and_several_give_one_for_each_thing():
-    found = results.Results(
-        {}, {}, {"fedpg": [PEERS, replace(PEERS, what="more")]}, ["fedpg: torch is old", "maps: no"]
-    )
+    left_out = [LeftOut("fedpg", "torch is old"), LeftOut("maps", "no")]
+    found = results.Results({}, {}, {"fedpg": [PEERS, replace(PEERS, what="more")]}, left_out)
     lines = page.table(found, "fedpg").splitlines()
     assert [line.split(" | ")[0] for line in lines] == [
         *("| against peer", "|---|---|---|---|", "| work", "| more", "", "Left out: fedpg: torch is old."),
@@ -118,7 +143,25 @@ def test_one_peer_gives_one_table_and_several_give_one_for_each_thing():
 def test_a_package_that_is_missing_leaves_its_lines_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "benchmarks.fedpg", raising=False)
-    assert list(running.comparisons("fedpg")) == [LeftOut("fedpg: torch is not installed")]
+    assert list(running.comparisons("fedpg")) == [LeftOut("fedpg", "torch is not installed")]
+
+
+def test_a_part_that_is_missing_in_a_package_that_is_there_is_an_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fedspan.protocols.fedpg", None)
+    monkeypatch.delitem(sys.modules, "benchmarks.fedpg", raising=False)
+    with pytest.raises(ModuleNotFoundError, match="fedspan"):
+        list(running.comparisons("fedpg"))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_more_turns_are_more_processes(times, monkeypatch, capsys):
+    part = results.Results({}, {}, {"fedpg": [PEERS]}, [LeftOut("fedpg", "why")])
+    monkeypatch.setattr(running, "_in_a_process", lambda name: part)
+    found = running.run(["fedpg"], times=times)
+    assert found.ratios["fedpg"][0].turns == PEERS.turns * (times * running._processes("fedpg"))
+    assert found.left_out == part.left_out
+    monkeypatch.setattr(running, "_in_a_process", lambda name: replace(part, ratios={}))
+    assert running.run(["fedpg"]).ratios == {"fedpg": []}  # it was asked, and has nothing
 
 
 def test_the_page_has_a_table_of_each_benchmark():

@@ -11,10 +11,12 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
 from types import CodeType
 from typing import Any
@@ -25,6 +27,7 @@ from tools.mutation.covering import QUIET
 
 SLOWER_THAN_EXPECTED = 10.0  # times: then it hangs
 BUSY_MACHINE = 8.0  # seconds on the clock for a second of work, at most
+HEARD = 4000  # bytes of what a child said that are told where it dies
 _FORKING = Lock()  # a child must not inherit the pipe of another: it would keep it open
 
 
@@ -82,26 +85,47 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+class ChildError(RuntimeError):
+    """A child ended without an answer, for a reason that is not what was asked."""
+
+
+class CrashError(ChildError):
+    """A signal ended it: a stack that is too deep, say."""
+
+
 def noticed(path: Path, source: str, tests: Sequence[str], seconds: float) -> str:
-    """Return what the tests say of the changed file: "killed", "hangs" or "survived"."""
+    """Return what the tests say of the changed file: "killed", "hangs" or "survived".
+
+    Raises
+    ------
+    ChildError
+        Where none of the tests ran, or something else went wrong that is no verdict of theirs.
+    """
+    files = sorted({test.split("::")[0] for test in tests})
+    if absent := [file for file in files if not Path(file).is_file()]:
+        raise ChildError(f"there is no {', '.join(absent)}")
 
     def ask() -> bool:
         sys.meta_path.insert(0, Finder(module_name(path), path, source))
-        files = sorted({test.split("::")[0] for test in tests})
         outcome = pytest.main([*files, *QUIET], plugins=[Only(tests)])
-        assert outcome != pytest.ExitCode.NO_TESTS_COLLECTED
+        if outcome == pytest.ExitCode.NO_TESTS_COLLECTED:
+            raise LookupError(f"none of these tests is there: {', '.join(tests)}")
         return outcome != pytest.ExitCode.OK
 
-    answer = forked(ask, seconds=10.0 + SLOWER_THAN_EXPECTED * seconds)
+    try:
+        answer = forked(ask, seconds=10.0 + SLOWER_THAN_EXPECTED * seconds)
+    except CrashError:
+        return "killed"
     return {None: "hangs", True: "killed", False: "survived"}[answer]
 
 
 def forked(work: Callable[[], Any], seconds: float) -> Any:
     """Return what `work` returns, plain values, in a child process without a voice; ``None`` when it takes too long.
 
-    The seconds are those of a processor: a busy machine is no endless loop. A child that dies without an answer, by a
-    stack that is too deep say, counts as ``True``.
+    The seconds are those of a processor: a busy machine is no endless loop. A child that dies without an answer is an
+    error here, with the last of what it said: `CrashError` where a signal ended it.
     """
+    said = TemporaryFile()  # noqa: SIM115, the child writes to it and this process reads
     with _FORKING:
         reading, writing = os.pipe()
         child = os.fork()
@@ -111,12 +135,15 @@ def forked(work: Callable[[], Any], seconds: float) -> Any:
         try:
             os.setpgid(0, 0)
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
-            silence = os.open(os.devnull, os.O_RDWR)
-            for stream in (0, 1, 2):
-                os.dup2(silence, stream)
+            silence = os.open(os.devnull, os.O_RDONLY)
+            for stream, instead in ((0, silence), (1, said.fileno()), (2, said.fileno())):
+                os.dup2(instead, stream)
             answer = json.dumps(work()).encode()
             while answer:
                 answer = answer[os.write(writing, answer) :]
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
+            os._exit(1)
         finally:
             os._exit(0)
     data, deadline = b"", time.monotonic() + BUSY_MACHINE * seconds
@@ -133,12 +160,18 @@ def forked(work: Callable[[], Any], seconds: float) -> Any:
             data += part
         else:
             return None
-        if data:
-            return json.loads(data)
         ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        return None if ended is not None and ended.si_status in (signal.SIGXCPU, signal.SIGKILL) else True
+        if data and ended is not None and ended.si_status == 0:
+            return json.loads(data)
+        signalled = ended is not None and ended.si_code != os.CLD_EXITED
+        if ended is not None and signalled and ended.si_status in (signal.SIGXCPU, signal.SIGKILL):
+            return None
+        said.seek(max(0, said.seek(0, os.SEEK_END) - HEARD))
+        words = said.read().decode(errors="replace").strip() or "nothing"
+        raise (CrashError if signalled else ChildError)(f"a child died without an answer, and said: {words}")
     finally:
         os.close(reading)
+        said.close()
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # with what it has started
         os.waitpid(child, 0)

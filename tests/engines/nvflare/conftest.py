@@ -91,7 +91,7 @@ def connected(here, way):
     identity, authority = Identity.from_kit(here.kit("alice")), Authority.from_kit(here.kit("alice"))
 
     def make(**settings):
-        way.wait_for(SITES, 60.0)
+        assert way.wait_for(SITES, 120.0) == set(SITES), {site: way.why_not(site) for site in SITES}
         return RemoteFederation(way, identity, authority, **settings)
 
     return make

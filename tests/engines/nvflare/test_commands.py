@@ -102,7 +102,7 @@ def study_at(kit, name, capsys):
     return capsys.readouterr().out.strip()
 
 
-def wait_for_study(kit, name, state, capsys, limit=90.0):
+def wait_for_study(kit, name, state, capsys, limit=180.0):
     until = time.monotonic() + limit
     while state not in (line := study_at(kit, name, capsys)):
         assert time.monotonic() < until, line
@@ -122,7 +122,7 @@ def test_a_detached_study_survives_its_coordinator_and_is_fetched(here, way, tmp
     assert main(["fetch", kit, name, "--out", str(tmp_path / "early")]) == 2
     assert f"study {name} is " in capsys.readouterr().err
     journal = here.kit("coordinator") / "studies" / name / "results" / "run-000" / "journal.bin"
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 120.0
     while not any(path.stat().st_size > 20_000 for path in journal.parent.glob("*")):
         assert time.monotonic() < until, list(journal.parent.glob("*"))
         time.sleep(0.05)
@@ -151,7 +151,7 @@ def test_a_detached_study_is_its_users_alone_and_says_why_it_failed(here, tmp_pa
 
 def process_of_study(here, name, other_than=None):
     """Wait for the process of a detached study, and return it."""
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 120.0
     while True:
         for process, command in processes_of(here.kit("coordinator")).items():
             if command.rstrip().endswith(name) and process != other_than:
@@ -174,7 +174,7 @@ def test_a_detached_study_whose_process_dies_is_started_anew_until_it_is_cancell
     assert main(["cancel", kit, name]) == 0
     assert "is cancelled, and the coordinator has deleted your word" in capsys.readouterr().out
     assert not word.exists()
-    until = time.monotonic() + 30.0
+    until = time.monotonic() + 90.0
     while second in processes_of(here.kit("coordinator")):
         assert time.monotonic() < until, "the study's process lives on"
         time.sleep(0.05)

@@ -9,7 +9,7 @@ help:
 	@echo "make demo   set up, run the embedded federation, leave demo/report.html"
 	@echo "make test   set up, then linters, types, the import contract and all tests"
 	@echo "make env    set up .venv with everything that tests and benchmarks need"
-	@echo "make bench  times against peers in the same run, in some ten minutes; leaves docs/benchmarks.md"
+	@echo "make bench  times against peers in the same run, in some twelve minutes; leaves docs/benchmarks.md"
 	@echo "            ('make bench-check' compares with the stored ratios; 'python -m benchmarks --help' lists all)"
 	@echo "make docs   build the documentation site, leave docs/_build/html/index.html"
 	@echo "make audit-tests  change the code in small ways and count what the tests notice; SAMPLE=all for every way"

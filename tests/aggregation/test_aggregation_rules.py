@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.special import ndtri
 
 from fedspan.aggregation import (
     ClipNorm,
@@ -20,7 +21,9 @@ from fedspan.aggregation import (
     MultiKrum,
     SpectralFilter,
     TrimmedMean,
+    spectral_filter,
 )
+from fedspan.aggregation.safe_arithmetic import mixture
 from fedspan.linalg.geometric_median import geometric_median
 
 quick = settings(max_examples=40, deadline=None)
@@ -286,3 +289,17 @@ def test_the_spectral_filter_leaves_honest_values_alone() -> None:
     result = SpectralFilter()(values)
     assert (result.weights > 0.0).all()
     assert np.linalg.norm(result.value - values.mean(axis=0)) < 0.1 * np.linalg.norm(values.mean(axis=0)) + 0.02
+
+
+def test_a_value_without_a_share_costs_the_others_no_digits() -> None:
+    """Sums of huge values are made of shrunk ones: not for the sake of one that has no part in the mean."""
+    tiny = 5e-324
+    values = np.array([[1e308], [3 * tiny], [tiny]])
+    assert mixture(values, np.array([[0.0], [1.0], [1.0]])).tolist() == [2 * tiny]
+
+
+def test_the_shortest_interval_holds_its_part_whatever_rounding_says_of_sums() -> None:
+    """Of ten values of weight 0.1 any three neighbours hold 0.3: eight intervals of width 2, about 4.5."""
+    centre, deviation = spectral_filter._shortest(np.arange(10.0), np.full(10, 0.1), 0.3)
+    assert centre == 4.5
+    assert deviation == pytest.approx(1.0 / ndtri(0.65))

@@ -84,6 +84,11 @@ def test_true_for_a_cluster_of_which_the_directions_are_badly_known(seed, noise)
         assert gap <= 100 * noise * spread * len(points)  # and of the size of the cluster, not of the whole
 
 
+def test_rounding_by_hand():
+    assert rounding(2**52) == 1.0  # a half over one minus a half
+    assert rounding(1) > 2.0**-53
+
+
 def test_rounding_bounds_a_long_sum_in_single_steps():
     values = np.random.default_rng(0).normal(size=3000).astype(np.float64)
     total = 0.0

@@ -8,7 +8,10 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, UnknownStepError
+from fedspan.federation.call import Failure
 from fedspan.federation.replies import Total
+from fedspan.federation.step import dotted_name
+from fedspan.wire import encode
 
 from .conftest import count, make_sites, walk
 
@@ -273,3 +276,67 @@ def test_bad_federation_parameters_are_refused(bad):
         fs.LocalFederation([])
     with pytest.raises(InputError, match=r"use fedspan\.Site"):
         fs.LocalFederation([np.eye(2)])  # type: ignore[list-item]
+
+
+def test_the_first_unknown_name_is_told_and_that_one_must_be_named(fed):
+    with pytest.raises(InputError, match=r"^no site named 'xa' is in this federation of s0, s1"):
+        fed.ask(count, ["xb", "s1", "xa"])
+    with pytest.raises(InputError, match="no site was named, and one must be"):
+        fed.ask(count, [])
+
+
+def test_texts_of_different_lengths_are_counted_each(wire):
+    fed = fs.LocalFederation([fs.Site(name, np.zeros((2, 1))) for name in ("a", "b" * 20, "c")], wire=wire)
+    fed.ask(name_of)
+    sizes = fed.record.calls[0].bytes_up
+    assert sizes == {name: len(encode({"name": name})) for name in fed.sites}
+    assert len(set(sizes.values())) == 2
+
+
+def test_a_function_is_named_after_its_module_whatever_that_is_called():
+    def function():
+        """Not of a script."""
+
+    for module in ("Zoo", "zoo.animals", "_"):
+        function.__module__ = module
+        assert dotted_name(function).startswith(f"{module}.test_")
+
+
+class Absent:
+    """An engine some of whose sites are away for a while."""
+
+    def __init__(self, engine, times):
+        self.call_them, self.times, self.waited, self.asked = engine.call, dict(times), [], []
+        engine.call, engine.wait = self.call, self.wait
+
+    def call(self, call, to, accepted, policy):
+        self.asked.append(tuple(to))
+        away = [site for site in to if self.times.get(site, 0) > 0]
+        for site in away:
+            self.times[site] -= 1
+        there = self.call_them(call, [site for site in to if site not in away], accepted, policy)
+        return there | {site: Failure("away: gone for lunch", away=True) for site in away}
+
+    def wait(self, sites, seconds):
+        self.waited.append(tuple(sites))
+        return 0 < seconds <= 86400.0 and len(self.waited) < 5
+
+
+def test_sites_that_are_away_are_asked_again_where_the_quorum_needs_them(fed):
+    engine = Absent(fed._root.engine, {"s0": 1, "s1": 2, "s2": 2, "s3": 2})
+    replies = fed.ask(count)
+    # Four of seven are needed and three were there: then s0 is back, and that is enough.
+    assert list(replies.ok) == ["s0", "s4", "s5", "s6"]
+    assert replies.failed == dict.fromkeys(("s1", "s2", "s3"), "away: gone for lunch")
+    assert engine.asked == [fed.sites, ("s0", "s1", "s2", "s3")]
+    assert engine.waited == [("s0", "s1", "s2", "s3")]
+    assert fed.sum(count)["n"] == 49  # with all of them there
+
+
+def test_sites_that_are_away_are_not_waited_for_without_need_nor_in_vain(fed):
+    engine = Absent(fed._root.engine, {"s0": 1, "s1": 1, "s2": 1})
+    assert len(fed.ask(count).ok) == 4  # just enough
+    engine.times = dict.fromkeys(fed.sites, 99)
+    with pytest.raises(fs.errors.QuorumError, match="0 of 7 sites answered"):
+        fed.ask(count)
+    assert len(engine.waited) == 5  # until the engine says that nobody comes

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.errors import JournalError, QuorumError
+from fedspan.errors import InputError, JournalError, QuorumError
 from fedspan.federation.journal import Journal
+from fedspan.federation.journal_reading import read_journal
 
 from .conftest import make_sites, walk, wander
 
@@ -341,3 +342,32 @@ def test_killed_again_and_again_the_bytes_at_the_end_are_the_same(tmp_path, wire
     assert kills >= 4
     assert start(tmp_path / "killed", 0.0).communicate()[0] == undisturbed
     assert undisturbed.strip()
+
+
+def test_a_journal_is_read_by_others_as_it_was_written(journal):
+    whole, bounds = journal.read_bytes(), frames(journal)
+    head, entries = read_journal(journal)
+    assert head["seed"] == 3
+    entries = list(entries)
+    assert [entry.number for entry in entries] == list(range(10))
+    assert entries[1].answered == tuple(f"s{i}" for i in range(7))
+    assert entries[1].replies[""]["steps"] > 7
+    assert journal.read_bytes() == whole
+    for cut, left in ((bounds[4] + 9, 3), (bounds[4] - 1, 2), (bounds[4], 3), (bounds[1], 0)):
+        journal.write_bytes(whole[:cut])
+        assert [entry.number for entry in read_journal(journal)[1]] == list(range(left))
+        assert journal.stat().st_size == cut  # nothing is cut off
+    damaged = bytearray(whole)
+    damaged[bounds[3] + 30] ^= 1
+    journal.write_bytes(damaged)
+    assert len(list(read_journal(journal)[1])) == 2
+    journal.write_bytes(whole[: bounds[2]] + whole[bounds[3] :])  # one is missing
+    assert len(list(read_journal(journal)[1])) == 1
+
+
+def test_what_is_no_journal_is_not_read_as_one(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read_journal(tmp_path / "none")
+    (tmp_path / "text").write_text("a text that is longer than the head of a frame")
+    with pytest.raises(JournalError, match="is no journal, or is damaged in its head"):
+        read_journal(tmp_path / "text")

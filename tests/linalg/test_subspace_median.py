@@ -405,7 +405,9 @@ def test_the_bounds_of_dense_projectors_are_those_of_their_derivation():
     assert median.gap == pytest.approx(own + 9.0 * moved, rel=1e-12)
     # three lines 60 degrees apart: the sum of the weights' products is rounded too, in 3 + 8 steps
     angles = np.radians([0, 60, 120])
-    lines = dense_projectors.median_of_dense_projectors(np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, :, None], 0.0)
+    lines = dense_projectors.median_of_dense_projectors(
+        np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, :, None], 0.0
+    )
     moved, away = rounding(5), np.sqrt(0.5)
     wide = 2.0 * (2.0 * moved + rounding(11) * away + rounding(12) * away)
     np.testing.assert_allclose(lines.high - lines.low, wide, rtol=0.1)  # differences of numbers near 0.7

@@ -7,6 +7,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, QuorumError
+from fedspan.federation.question import question_digest
 from fedspan.privacy import Ledger, epsilon_of, normal
 from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.protocols.moments import local_sums
@@ -409,3 +410,32 @@ def test_a_site_of_another_engine_needs_a_ledger():
     call = Call("r", 0, 0, find_step(local_noisy_pull), {}, ("a",))
     with pytest.raises(InputError, match="has no ledger"):
         SiteHost(fs.Site("a", rows())).perform(call, {"Y": Y, "gamma": GAMMA, "multiplier": 1.0}, -1)
+
+
+def test_a_share_of_noise_leaves_in_a_secure_sum_alone():
+    @fs.step
+    def shared_noise(site):
+        site.hidden_among(2, deviation=1.0)
+        return {"n": 1}
+
+    sites = [fs.Site(name, rows()) for name in "abc"]
+    with pytest.raises(QuorumError, match=r"only where a secure sum hides its part .*and this call is none"):
+        fs.LocalFederation(sites).sum(shared_noise)
+
+
+def test_the_lenses_that_see_rows_without_noise():
+    fed = fs.LocalFederation([fs.Site("a", rows())])
+    assert fed.plain_lenses == ()
+    before = fed.apply(doubled).apply(doubled)
+    name = f"{__name__}.doubled"
+    assert before.plain_lenses == (name, name)
+    noisy = with_noisy_rows(before, fs.privacy.GaussianData(30.0, 1e-5, clip=2.0))
+    assert noisy.apply(doubled).plain_lenses == (name, name)
+
+
+def test_a_question_has_the_digest_that_it_had():
+    """A ledger outlasts versions of this package: with another digest what it has charged would be charged anew."""
+    payload = {"x": np.arange(3.0), "n": 2}
+    found = question_digest("a.step", payload, (b"lens", b""), b"data", ("more", 1))
+    assert found.hex() == "7d653cbb3e7c7a2bf07961284e8c75147b53fdd8602df1c2f2c3ee59324175ba"
+    assert found != question_digest("a.step", payload, (b"len", b"s"), b"data", ("more", 1))

@@ -299,7 +299,8 @@ def test_a_value_without_a_share_costs_the_others_no_digits() -> None:
 
 
 def test_the_shortest_interval_holds_its_part_whatever_rounding_says_of_sums() -> None:
-    """Of ten values of weight 0.1 any three neighbours hold 0.3: eight intervals of width 2, about 4.5."""
-    centre, deviation = spectral_filter._shortest(np.arange(10.0), np.full(10, 0.1), 0.3)
-    assert centre == 4.5
-    assert deviation == pytest.approx(1.0 / ndtri(0.65))
+    """Any four neighbours of ten hold 0.4 of the weight: seven intervals of width 3, about 4.5."""
+    for weight in (0.1, 0.3, 0.7, 1 / 3):
+        centre, deviation = spectral_filter._shortest(np.arange(10.0), np.full(10, weight), 0.4)
+        assert centre == pytest.approx(4.5)
+        assert deviation == pytest.approx(1.5 / ndtri(0.7))

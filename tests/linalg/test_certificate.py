@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,35 @@ def test_gap_bound_by_hand():
     # seen from the point with weight 3, which is 2 from the other: its weight holds any pull of 1
     at = (np.array([2.0, 0.0]),) * 2
     assert gap_bound(weights, at, (np.array([1.0, 0.0]),) * 2, 1.0, np.array([False, True])) == 0.0
+
+
+def test_gap_bound_of_a_point_that_nearly_coincides_and_is_then_rounded_by_hand():
+    # the pull of 3.5 is held by a weight of 3; within reach 3 and a shift of 1/4 the rest of 0.5 costs 1.625, the bend
+    # of the first point's distance 2 / 128, and the second point, half away from where it was measured, 2 * 3 * 0.75
+    weights, coincide = np.array([2.0, 3.0]), np.array([False, True])
+    distance = np.array([4.0, 0.0]), np.array([4.0, 0.5])
+    exact = (np.array([2.0, 9.0]),) * 2  # what coincides has no dual vector
+    gap = gap_bound(weights, distance, exact, 3.5, coincide, 0.25)
+    assert gap == pytest.approx((1.625 + 2 / 128 + 4.5) * (1 + 2.0**-20), rel=1e-13)
+    # and a dual vector that is known to be between 1.5 and 2.25 may be off by 0.5
+    rough = np.array([1.5, 9.0]), np.array([2.25, 9.0])
+    gap = gap_bound(weights, distance, rough, 3.5, coincide, 0.25)
+    assert gap == pytest.approx((3.25 + 2 / 128 + 4.5) * (1 + 2.0**-20), rel=1e-13)
+    assert gap_bound(weights, distance, exact, 2.5, coincide) == pytest.approx(3.0 * (1 + 2.0**-20), rel=1e-13)
+
+
+def test_cluster_gap_bound_by_hand():
+    weights, high, cluster = np.array([2.0, 2.0, 1.0]), np.array([1.0, 0.5, 9.0]), np.array([True, True, False])
+    exact = (weights, weights)
+
+    def bound(residual, pull, dual=exact):
+        return cluster_gap_bound(weights, high, dual, residual, cluster, pull) / (1 + 2.0**-20)
+
+    assert bound(0.25, 1.0) == pytest.approx(6.0 * 0.25 / 2.75, rel=1e-13)  # of the weight 4 there are 4 - 1 - 1/4 left
+    rough = (np.array([2.0, 2.0, 0.75]), np.array([2.0, 2.0, 1.5]))
+    assert bound(0.25, 1.0, rough) == pytest.approx(6.0 * 0.75 / 1.75, rel=1e-13)
+    assert bound(1.0, 2.5) == pytest.approx(6.0, rel=1e-13)  # never more than all of it
+    assert bound(0.25, 3.75) == np.inf
 
 
 @given(seeds)

@@ -58,3 +58,10 @@ def test_scales_do_not_matter():
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="must be"):
         stacked_least_squares(np.ones((2, 3, 1)), np.ones((2, 4)))
+
+
+def test_how_many_are_stacked_changes_none_of_them():
+    """What counts as zero beside the largest singular value is a matter of one problem's own size."""
+    A, y = np.tile(np.diag([1.0, 1e-15]), (64, 1, 1)), np.tile([1.0, 1e-15], (64, 1))
+    np.testing.assert_allclose(stacked_least_squares(A[:1], y[:1]), [[1.0, 1.0]])
+    np.testing.assert_allclose(stacked_least_squares(A, y), np.ones((64, 2)))

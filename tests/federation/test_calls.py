@@ -8,9 +8,10 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, UnknownStepError
-from fedspan.federation.call import Failure
+from fedspan.federation.call import Call, Failure
+from fedspan.federation.lens import Lens
 from fedspan.federation.replies import Total
-from fedspan.federation.step import dotted_name
+from fedspan.federation.step import dotted_name, find_step
 from fedspan.wire import encode
 
 from .conftest import count, make_sites, walk
@@ -340,3 +341,19 @@ def test_sites_that_are_away_are_not_waited_for_without_need_nor_in_vain(fed):
     with pytest.raises(fs.errors.QuorumError, match="0 of 7 sites answered"):
         fed.ask(count)
     assert len(engine.waited) == 5  # until the engine says that nobody comes
+
+
+def test_what_single_sites_are_told_besides_is_counted_for_them():
+    payload, more = {"x": np.zeros(3)}, {"y": np.zeros(5)}
+    call = Call("run", 0, 0, find_step(count), payload, ("a", "b"), apart={"b": more})
+    assert call.payload_of("a") == payload
+    assert call.payload_of("b").keys() == {"x", "y"}
+    assert call.bytes_down == {"a": len(encode(payload)), "b": len(encode(payload | more))}
+    lens = Lens.of(echo, {"by": 1.0})
+    seen = Call("run", 0, 0, find_step(count), payload, ("a", "b"), lenses=(lens, lens))
+    assert seen.bytes_down == dict.fromkeys("ab", len(encode(payload)) + 2 * lens.size)
+    assert call.part == 0
+    assert call.question("a") != call.question("b")
+    alone = Call("other", 7, 1, find_step(count), payload, ("a",))
+    assert call.question("a") == alone.question("a")  # whoever else is asked
+    assert len({call.digest, seen.digest, alone.digest}) == 3

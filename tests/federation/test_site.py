@@ -252,3 +252,16 @@ def test_what_was_computed_stays_when_the_data_are_digested():
         site.cached("gram", lambda: made.append(1))
         site.digest()
     assert made == [1]
+
+
+@pytest.mark.parametrize(("n", "read"), [(2047, 2047), (2048, 1024), (3072, 1024), (3071, 1536)])
+def test_a_fingerprint_is_of_every_so_many_rows(n, read):
+    def fingerprint(row=None, **columns):
+        X = np.zeros((n, 1))
+        X[row] += row is not None
+        return fs.Site("s", X, **columns).fingerprint()
+
+    known, every = fingerprint(), round(n / read)
+    assert [fingerprint(row) == known for row in (0, every, every - 1)] == [False, False, every > 1]
+    columns = {"y": np.zeros(n), "task": np.zeros(n, dtype=int)}
+    assert len({known, *(fingerprint(**{name: columns[name]}) for name in columns), fingerprint(**columns)}) == 4

@@ -429,3 +429,15 @@ def test_the_error_bounds_of_inner_products_are_those_of_their_derivation():
     error = 4.0 * relative + 2.0 * cross + moved[1] ** 2 + 10.0 * small**2
     np.testing.assert_allclose(residuals.error, [[0.0, 0.0], [0.0, error]], rtol=1e-14)
     np.testing.assert_allclose(residuals.gram, [[0.0, 0.0], [0.0, 4.0]], rtol=1e-15)
+
+
+def test_more_columns_may_be_off_by_more_together():
+    """Of one entry of 1 + x the defect is 2 x: up to 1e-5 for each column."""
+    bases = np.stack([np.eye(4)[:, :3]] * 3)
+    for off, passes in ((1.4e-5, True), (1.6e-5, False)):
+        bases[2, 0, 0] = 1.0 + off
+        if passes:
+            np.testing.assert_allclose(subspace_median(bases).distances, 0.0, atol=1e-12)
+        else:
+            with pytest.raises(InputError, match=r"bases\[2\] must have orthonormal columns"):
+                subspace_median(bases)

@@ -304,3 +304,15 @@ def test_the_shortest_interval_holds_its_part_whatever_rounding_says_of_sums() -
         centre, deviation = spectral_filter._shortest(np.arange(10.0), np.full(10, weight), 0.4)
         assert centre == pytest.approx(4.5)
         assert deviation == pytest.approx(1.5 / ndtri(0.7))
+
+
+def test_values_are_shortened_to_the_median_distance_by_hand() -> None:
+    """About 2 the values are -6, -2, 2 and 6: the median distance is 4, and who is farther is shortened to that."""
+    rows, shorter = spectral_filter._shortened(np.array([[-4.0], [0.0], [4.0], [8.0]]), np.ones(4))
+    assert rows.ravel().tolist() == [-1.0, -0.5, 0.5, 1.0]
+    assert shorter.tolist() == [4 / 6, 1.0, 1.0, 4 / 6]
+    tiny, _ = spectral_filter._shortened(2.0**-1060 * np.array([[-4.0], [0.0], [4.0], [8.0]]), np.ones(4))
+    assert tiny.ravel().tolist() == [-1.0, -0.5, 0.5, 1.0]
+    # where most values are one and the same the others have no say
+    rows, shorter = spectral_filter._shortened(np.array([[1.0], [1.0], [1.0], [8.0]]), np.ones(4))
+    assert (rows.tolist(), shorter.tolist()) == ([[0.0]] * 4, [1.0, 1.0, 1.0, 0.0])

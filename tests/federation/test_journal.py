@@ -365,6 +365,22 @@ def test_a_journal_is_read_by_others_as_it_was_written(journal):
     assert len(list(read_journal(journal)[1])) == 1
 
 
+def test_the_bytes_of_a_secure_sum_are_journaled_with_it(tmp_path):
+    """Its messages are many, and cannot be counted again from the call."""
+    secure = {"policy": fs.Policy(secure_sum=True)}
+    with federation(tmp_path, **secure).begin("test") as run:
+        run.sum(walk, pull=0.5)
+    again = federation(tmp_path, **secure)
+    with again.begin("test") as resumed:
+        resumed.sum(walk, pull=0.5)
+    [first], [call] = run.record.calls, resumed.record.calls
+    assert call.replayed
+    assert (call.bytes_down, call.bytes_up, call.seconds) == (first.bytes_down, first.bytes_up, first.seconds)
+    [entry] = read_journal(tmp_path / "run-000" / "journal")[1]
+    assert entry.bytes_down == first.bytes_down
+    assert min(entry.bytes_down.values()) > 1000  # keys, shares, tags
+
+
 def test_what_is_no_journal_is_not_read_as_one(tmp_path):
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_journal(tmp_path / "none")

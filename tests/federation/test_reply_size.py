@@ -10,6 +10,7 @@ import pytest
 from fedspan.errors import PolicyError
 from fedspan.federation import reply_size
 from fedspan.federation.reply_size import ChargedIfItFits, ReplySizes
+from fedspan.federation.secure.part import Uncharged
 
 
 @pytest.fixture
@@ -98,3 +99,11 @@ def test_nothing_is_charged_where_the_reply_is_too_large():
     assert not charged
     assert fits.key("q", mu2=1.0) == b"key"
     assert charged == [("q", {"mu2": 1.0, "rho": 0.0})]
+
+
+def test_invented_rows_are_never_charged():
+    free = Uncharged()
+    assert (free.simulated, free.strict, free.lasts(mu2=1e9, rho=1e9)) == (True, False, True)
+    keys = [free.key("q", mu2=1.0), free.key("q", mu2=1.0), free.fingerprint_key(), free.fingerprint_key()]
+    assert {len(key) for key in keys} == {32}
+    assert len(set(keys)) == 4

@@ -7,6 +7,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, QuorumError
+from fedspan.federation.host import SiteHost
 from fedspan.federation.question import question_digest
 from fedspan.privacy import Ledger, epsilon_of, normal
 from fedspan.privacy.noisy_rows import with_noisy_rows
@@ -404,7 +405,6 @@ def test_a_strict_site_in_a_secure_sum(tmp_path):
 
 def test_a_site_of_another_engine_needs_a_ledger():
     from fedspan.federation.call import Call
-    from fedspan.federation.host import SiteHost
     from fedspan.federation.step import find_step
 
     call = Call("r", 0, 0, find_step(local_noisy_pull), {}, ("a",))
@@ -439,3 +439,15 @@ def test_a_question_has_the_digest_that_it_had():
     found = question_digest("a.step", payload, (b"lens", b""), b"data", ("more", 1))
     assert found.hex() == "7d653cbb3e7c7a2bf07961284e8c75147b53fdd8602df1c2f2c3ee59324175ba"
     assert found != question_digest("a.step", payload, (b"len", b"s"), b"data", ("more", 1))
+
+
+def test_a_simulated_ledger_is_made_once_for_a_seed(tmp_path):
+    made = []
+    host = SiteHost(fs.Site("a", rows()), simulated=lambda name, seed: made.append((name, seed)) or object())
+    first = host._ledger(0)
+    assert host._ledger(0) is first
+    assert host._ledger(1) is not first
+    assert made == [("a", 0), ("a", 1)]
+    own = ledger_at(tmp_path)
+    assert SiteHost(fs.Site("a", rows(), ledger=own), simulated=pytest.fail)._ledger(0) is own
+    assert SiteHost(fs.Site("a", rows()))._ledger(0) is None

@@ -119,6 +119,8 @@ def test_what_a_protocol_refuses_is_a_failed_site_too(fed, tmp_path):
         assert run.record.calls[0].failed == accepted.failed
         assert run.record.calls[0].answered == tuple(accepted.ok)
         assert run.accept(run.ask(count), lambda reply: reply).failed == {}
+        run.accept(run.ask(count), check)
+        assert [sorted(call.failed) for call in run.record.calls] == [["s6"], [], ["s6"]]
     lines = (tmp_path / "run-000" / "record.jsonl").read_text().splitlines()
     assert fs.RunRecord.from_lines(lines) == run.record
 

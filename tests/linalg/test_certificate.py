@@ -49,6 +49,10 @@ def test_gap_bound_of_a_point_that_nearly_coincides_and_is_then_rounded_by_hand(
     rough = np.array([1.5, 9.0]), np.array([2.25, 9.0])
     gap = gap_bound(weights, distance, rough, 3.5, coincide, 0.25)
     assert gap == pytest.approx((3.25 + 2 / 128 + 4.5) * (1 + 2.0**-20), rel=1e-13)
+    # one that may be where z' is, and is not said to be: the pull of 0.5 over the distance of at most 0.5
+    near = np.zeros(1), np.full(1, 0.5)
+    alone = gap_bound(np.ones(1), near, (np.ones(1),) * 2, 0.5, np.zeros(1, dtype=bool))
+    assert alone == pytest.approx(0.25 * (1 + 2.0**-20), rel=1e-13)
     assert gap_bound(weights, distance, exact, 2.5, coincide) == pytest.approx(3.0 * (1 + 2.0**-20), rel=1e-13)
 
 
@@ -63,7 +67,8 @@ def test_cluster_gap_bound_by_hand():
     rough = (np.array([2.0, 2.0, 0.75]), np.array([2.0, 2.0, 1.5]))
     assert bound(0.25, 1.0, rough) == pytest.approx(6.0 * 0.75 / 1.75, rel=1e-13)
     assert bound(1.0, 2.5) == pytest.approx(6.0, rel=1e-13)  # never more than all of it
-    assert bound(0.25, 3.75) == np.inf
+    for left, infinite in ((0.0, True), (4e-9, True), (6e-9, False)):  # less than 1e-9 of the weight may be none
+        assert (bound(0.25, 3.75 - left) == np.inf) is infinite
 
 
 @given(seeds)

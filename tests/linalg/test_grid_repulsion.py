@@ -102,6 +102,12 @@ def test_a_grid_around_points_by_hand():
     assert least.cell == pytest.approx(0.5e-4)
 
 
+def test_the_corners_of_a_grid():
+    grid = Grid(np.array([1.0, 2.0]), 0.5, 5)
+    assert grid.high.tolist() == [3.0, 4.0]
+    assert grid.histogram(np.array([grid.low, grid.high]))[[0, 4], [0, 4]].tolist() == [1.0, 1.0]
+
+
 def test_the_extent_of_points_by_hand():
     assert _extent(np.array([1.0, 0.0, 8.0, 0.0, 1.0]), 0.5) == (0, 4)
     assert _extent(np.array([1.0, 0.0, 8.0, 0.0, 1.0]), 1.0) == (2, 2)

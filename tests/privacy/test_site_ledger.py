@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedspan as fs
@@ -439,6 +440,10 @@ def test_a_question_has_the_digest_that_it_had():
     found = question_digest("a.step", payload, (b"lens", b""), b"data", ("more", 1))
     assert found.hex() == "7d653cbb3e7c7a2bf07961284e8c75147b53fdd8602df1c2f2c3ee59324175ba"
     assert found != question_digest("a.step", payload, (b"len", b"s"), b"data", ("more", 1))
+    numbers = fs.Site("a", np.arange(6.0).reshape(3, 2), y=np.arange(3, dtype=np.int64))
+    words = fs.Site("a", pd.DataFrame({"x": [1.5, 2.5], "t": ["u", "v"]}), task=["b", "c"])
+    assert numbers.digest().hex() == "b1c0eeaf4dc76860add380cdf660a4e68711eced3bf2a1dc823ea4dfe7617936"
+    assert words.digest().hex() == "0530a3522b49cca756e9c5183d96a2d99ccd3b5f512670a2bd6eb58ce5196562"
 
 
 def test_a_simulated_ledger_is_made_once_for_a_seed(tmp_path):

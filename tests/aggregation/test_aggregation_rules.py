@@ -23,6 +23,7 @@ from fedspan.aggregation import (
     TrimmedMean,
     spectral_filter,
 )
+from fedspan.aggregation.base import believed
 from fedspan.aggregation.safe_arithmetic import mixture
 from fedspan.linalg.geometric_median import geometric_median
 
@@ -316,3 +317,11 @@ def test_values_are_shortened_to_the_median_distance_by_hand() -> None:
     # where most values are one and the same the others have no say
     rows, shorter = spectral_filter._shortened(np.array([[1.0], [1.0], [1.0], [8.0]]), np.ones(4))
     assert (rows.tolist(), shorter.tolist()) == ([[0.0]] * 4, [1.0, 1.0, 1.0, 0.0])
+
+
+def test_counts_that_sites_report_are_for_the_mean_alone() -> None:
+    others = (CoordinateMedian(), GeometricMedian(), Krum(1), MultiKrum(1, 2), TrimmedMean(1), MedianOfMeans(3))
+    for rule in (Mean(), *others, ClipNorm(Mean()), SpectralFilter()):
+        counts = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+        assert np.isfinite(rule(np.arange(5.0)).value)
+        assert (believed(rule, counts) is counts) is (type(rule) is Mean), rule

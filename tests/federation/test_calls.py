@@ -8,7 +8,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, UnknownStepError
-from fedspan.federation.call import Call, Failure
+from fedspan.federation.call import Call, Delivery, Failure
+from fedspan.federation.kept import Kept
 from fedspan.federation.lens import Lens
 from fedspan.federation.replies import Total
 from fedspan.federation.step import dotted_name, find_step
@@ -56,6 +57,13 @@ def test_ask_returns_every_reply_in_name_order(fed):
     assert replies.stack("mean").shape == (7, 3)
     np.testing.assert_array_equal(replies["s3"]["mean"], make_sites()[3].X.mean(axis=0))
     assert replies.stack("n").tolist() == [4 + i for i in range(7)]
+
+
+def test_what_was_not_sent_or_has_several_shapes_cannot_be_stacked(fed):
+    with pytest.raises(InputError, match=r"^site 's0' sent no 'mean', it sent \['n'\]$"):
+        fed.ask(count).stack("mean")
+    with pytest.raises(InputError, match=r"'column' cannot be stacked: the sites sent the shapes \[\(4,\), \(5,\)"):
+        fed.ask(first_column).stack("column")
 
 
 def test_gather_is_ask(fed):
@@ -357,3 +365,12 @@ def test_what_single_sites_are_told_besides_is_counted_for_them():
     alone = Call("other", 7, 1, find_step(count), payload, ("a",))
     assert call.question("a") == alone.question("a")  # whoever else is asked
     assert len({call.digest, seen.digest, alone.digest}) == 3
+
+
+def test_a_part_of_a_sum_goes_on_with_what_is_pending_alone():
+    def part(number, part, session):
+        return Call("run", number, 0, find_step(count), {"session": session}, ("a",), part=part)
+
+    kept = Kept(number=2, pending=[(part(3, 0, "x"), Delivery(3, {}))], pending_number=3)
+    asked = [part(3, 1, "x"), part(3, 0, "x"), part(2, 1, "x"), part(4, 1, "x"), part(3, 1, "y"), part(4, 0, "x")]
+    assert [kept.goes_on(call) for call in asked] == [True, False, False, False, False, False]

@@ -279,7 +279,8 @@ def test_shapes_and_kinds_of_questions_are_checked(players):
         {"names": json.dumps(list(players.names[::-1]))},
         {"names": "no json"},
         {"names": json.dumps([1, 2, 3, 4, 5])},
-        {"keys": np.zeros((5, 31), dtype=np.uint8)},
+        *({"keys": np.zeros(shape, dtype=np.uint8)} for shape in ((5, 31), (5, 33), (4, 32), (6, 32), (160,))),
+        {"keys": np.zeros((5, 32))},
         {"keys": 3},
     ):
         with pytest.raises(MessageError, match="not a sorted list of names with a key for each"):

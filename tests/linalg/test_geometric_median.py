@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedspan.errors import InputError
-from fedspan.linalg import geometric_median
+from fedspan.linalg import centred, geometric_median
 from tests.linalg import long_double
 
 
@@ -260,3 +260,16 @@ def test_of_many_points_the_search_begins_next_to_the_median():
     X = np.array([[0.0], [10.0], [11.0], [12.5], [60.0]])
     assert _vertex_near_median(X, np.ones(5), 0.0) == 2
     assert _vertex_near_median(X, np.array([5.0, 1.0, 1.0, 1.0, 1.0]), 0.0) == 0
+
+
+def test_coordinates_about_a_reference_by_hand():
+    """The median is within 1.5 of the first: in units of 2, and what is more than 2^100 times as far is pulled in."""
+    points = np.array([[0.0], [1.5], [2.0**50], [2.0**400]])
+    frame = centred.frame_about(points, np.array([1.0, 3.0, 0.0, 0.0]), 0)
+    assert frame.row_scale.tolist() == [0.5, 0.5, 2.0**-51, 2.0**-401]
+    assert frame.stretch.tolist() == [1.0, 1.0, 2.0**50, 2.0**100]
+    assert frame.shrink.tolist() == [1.0, 1.0, 1.0, 2.0**-300]
+    np.testing.assert_array_equal(np.abs(frame.coordinates).ravel(), [0.0, 0.75, 2.0**49, 2.0**99])
+    near = centred.frame_about(points[:3], np.ones(3), 1)  # where nothing is far or tiny all is as it was
+    assert near.coordinates.ravel().tolist() == [-1.5, 0.0, 2.0**50 - 1.5]
+    assert {*near.row_scale, *near.stretch, *near.shrink} == {1.0}

@@ -357,10 +357,11 @@ def test_a_journal_is_read_by_others_as_it_was_written(journal):
         journal.write_bytes(whole[:cut])
         assert [entry.number for entry in read_journal(journal)[1]] == list(range(left))
         assert journal.stat().st_size == cut  # nothing is cut off
-    damaged = bytearray(whole)
-    damaged[bounds[3] + 30] ^= 1
-    journal.write_bytes(damaged)
-    assert len(list(read_journal(journal)[1])) == 2
+    for start, bytes_there in ((bounds[3] + 30, b"?"), (bounds[4] - 16, bytes(16)), (bounds[4] - 16, b"\xff" * 16)):
+        damaged = bytearray(whole)
+        damaged[start : start + len(bytes_there)] = bytes_there  # of its body, or of its digest
+        journal.write_bytes(damaged)
+        assert len(list(read_journal(journal)[1])) == 2
     journal.write_bytes(whole[: bounds[2]] + whole[bounds[3] :])  # one is missing
     assert len(list(read_journal(journal)[1])) == 1
 

@@ -68,3 +68,27 @@ def test_the_statement_of_a_line():
 
     source = "if a(\n   b):\n  c(\n  d)\nelse:\n  e = 1\n"
     assert [statement_at(source, line) for line in (1, 2, 3, 4, 6)] == [(1, 2), (1, 2), (3, 4), (3, 4), (6, 6)]
+
+
+def test_an_edit_exchanges_only_what_it_touches_of_a_sample(tmp_path):
+    from tools.mutation.mutants import mutants_of, sample
+
+    path = tmp_path / "code.py"
+
+    def drawn(source: str, count: int = 8, seed: int = 0) -> list[str]:
+        path.write_text(source)
+        return [mutant.diff() for mutant in sample(mutants_of(path), count, seed)]
+
+    lines = [f"    a{k} = {k} + b" for k in range(6)]
+    source = "\n".join(["def f(b):", *lines, "    return b < 1", "def g(b):", *lines[:2]]) + "\n"
+    before = drawn(source)
+    assert len(before) == 8
+    assert drawn(source, 5) == before[:5]
+    assert drawn(source, seed=1) != before
+    assert drawn('"""Lines above."""\n\n' + source + "def h():\n    pass\n") == before
+    indented = "if True:\n" + "\n".join("    " + line for line in source.splitlines())
+    assert [
+        d.replace("-        ", "-    ").replace("+        ", "+    ") for d in drawn(indented, 100) if "True" not in d
+    ] == drawn(source, 100)
+    everything, edited = drawn(source, 100), drawn(source.replace("b < 1", "b > 1"), 100)
+    assert [d for d in everything if "return" not in d] == [d for d in edited if "return" not in d]

@@ -208,3 +208,5 @@ def test_the_rule_for_fewer_values_is_the_strictest_that_is_defined():
     assert for_fewer_values(MultiKrum(2, 6), 7) == MultiKrum(2, 5)
     assert for_fewer_values(MultiKrum(2, 4), 7) == MultiKrum(2, 4)
     assert for_fewer_values(ClipNorm(TrimmedMean(4)), 7) == ClipNorm(TrimmedMean(3))
+    none_left = [for_fewer_values(rule, 0) for rule in rules[:4]]  # there is a rule yet, which then says what is wrong
+    assert none_left == [MedianOfMeans(1), Krum(0), MultiKrum(0, 1), TrimmedMean(0)]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.special import ndtri
 
 from fedspan.aggregation import (
     ClipNorm,
@@ -20,7 +21,10 @@ from fedspan.aggregation import (
     MultiKrum,
     SpectralFilter,
     TrimmedMean,
+    spectral_filter,
 )
+from fedspan.aggregation.base import believed
+from fedspan.aggregation.safe_arithmetic import mixture
 from fedspan.linalg.geometric_median import geometric_median
 
 quick = settings(max_examples=40, deadline=None)
@@ -286,3 +290,38 @@ def test_the_spectral_filter_leaves_honest_values_alone() -> None:
     result = SpectralFilter()(values)
     assert (result.weights > 0.0).all()
     assert np.linalg.norm(result.value - values.mean(axis=0)) < 0.1 * np.linalg.norm(values.mean(axis=0)) + 0.02
+
+
+def test_a_value_without_a_share_costs_the_others_no_digits() -> None:
+    """Sums of huge values are made of shrunk ones: not for the sake of one that has no part in the mean."""
+    tiny = 5e-324
+    values = np.array([[1e308], [3 * tiny], [tiny]])
+    assert mixture(values, np.array([[0.0], [1.0], [1.0]])).tolist() == [2 * tiny]
+
+
+def test_the_shortest_interval_holds_its_part_whatever_rounding_says_of_sums() -> None:
+    """Any four neighbours of ten hold 0.4 of the weight: seven intervals of width 3, about 4.5."""
+    for weight in (0.1, 0.3, 0.7, 1 / 3):
+        centre, deviation = spectral_filter._shortest(np.arange(10.0), np.full(10, weight), 0.4)
+        assert centre == pytest.approx(4.5)
+        assert deviation == pytest.approx(1.5 / ndtri(0.7))
+
+
+def test_values_are_shortened_to_the_median_distance_by_hand() -> None:
+    """About 2 the values are -6, -2, 2 and 6: the median distance is 4, and who is farther is shortened to that."""
+    rows, shorter = spectral_filter._shortened(np.array([[-4.0], [0.0], [4.0], [8.0]]), np.ones(4))
+    assert rows.ravel().tolist() == [-1.0, -0.5, 0.5, 1.0]
+    assert shorter.tolist() == [4 / 6, 1.0, 1.0, 4 / 6]
+    tiny, _ = spectral_filter._shortened(2.0**-1060 * np.array([[-4.0], [0.0], [4.0], [8.0]]), np.ones(4))
+    assert tiny.ravel().tolist() == [-1.0, -0.5, 0.5, 1.0]
+    # where most values are one and the same the others have no say
+    rows, shorter = spectral_filter._shortened(np.array([[1.0], [1.0], [1.0], [8.0]]), np.ones(4))
+    assert (rows.tolist(), shorter.tolist()) == ([[0.0]] * 4, [1.0, 1.0, 1.0, 0.0])
+
+
+def test_counts_that_sites_report_are_for_the_mean_alone() -> None:
+    others = (CoordinateMedian(), GeometricMedian(), Krum(1), MultiKrum(1, 2), TrimmedMean(1), MedianOfMeans(3))
+    for rule in (Mean(), *others, ClipNorm(Mean()), SpectralFilter()):
+        counts = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+        assert np.isfinite(rule(np.arange(5.0)).value)
+        assert (believed(rule, counts) is counts) is (type(rule) is Mean), rule

@@ -8,7 +8,12 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, UnknownStepError
+from fedspan.federation.call import Call, Delivery, Failure
+from fedspan.federation.kept import Kept
+from fedspan.federation.lens import Lens
 from fedspan.federation.replies import Total
+from fedspan.federation.step import dotted_name, find_step
+from fedspan.wire import encode
 
 from .conftest import count, make_sites, walk
 
@@ -52,6 +57,13 @@ def test_ask_returns_every_reply_in_name_order(fed):
     assert replies.stack("mean").shape == (7, 3)
     np.testing.assert_array_equal(replies["s3"]["mean"], make_sites()[3].X.mean(axis=0))
     assert replies.stack("n").tolist() == [4 + i for i in range(7)]
+
+
+def test_what_was_not_sent_or_has_several_shapes_cannot_be_stacked(fed):
+    with pytest.raises(InputError, match=r"^site 's0' sent no 'mean', it sent \['n'\]$"):
+        fed.ask(count).stack("mean")
+    with pytest.raises(InputError, match=r"'column' cannot be stacked: the sites sent the shapes \[\(4,\), \(5,\)"):
+        fed.ask(first_column).stack("column")
 
 
 def test_gather_is_ask(fed):
@@ -273,3 +285,92 @@ def test_bad_federation_parameters_are_refused(bad):
         fs.LocalFederation([])
     with pytest.raises(InputError, match=r"use fedspan\.Site"):
         fs.LocalFederation([np.eye(2)])  # type: ignore[list-item]
+
+
+def test_the_first_unknown_name_is_told_and_that_one_must_be_named(fed):
+    with pytest.raises(InputError, match=r"^no site named 'xa' is in this federation of s0, s1"):
+        fed.ask(count, ["xb", "s1", "xa"])
+    with pytest.raises(InputError, match="no site was named, and one must be"):
+        fed.ask(count, [])
+
+
+def test_texts_of_different_lengths_are_counted_each(wire):
+    fed = fs.LocalFederation([fs.Site(name, np.zeros((2, 1))) for name in ("a", "b" * 20, "c")], wire=wire)
+    fed.ask(name_of)
+    sizes = fed.record.calls[0].bytes_up
+    assert sizes == {name: len(encode({"name": name})) for name in fed.sites}
+    assert len(set(sizes.values())) == 2
+
+
+def test_a_function_is_named_after_its_module_whatever_that_is_called():
+    def function():
+        """Not of a script."""
+
+    for module in ("Zoo", "zoo.animals", "_"):
+        function.__module__ = module
+        assert dotted_name(function).startswith(f"{module}.test_")
+
+
+class Absent:
+    """An engine some of whose sites are away for a while."""
+
+    def __init__(self, engine, times):
+        self.call_them, self.times, self.waited, self.asked = engine.call, dict(times), [], []
+        engine.call, engine.wait = self.call, self.wait
+
+    def call(self, call, to, accepted, policy):
+        self.asked.append(tuple(to))
+        away = [site for site in to if self.times.get(site, 0) > 0]
+        for site in away:
+            self.times[site] -= 1
+        there = self.call_them(call, [site for site in to if site not in away], accepted, policy)
+        return there | {site: Failure("away: gone for lunch", away=True) for site in away}
+
+    def wait(self, sites, seconds):
+        self.waited.append(tuple(sites))
+        return 0 < seconds <= 86400.0 and len(self.waited) < 5
+
+
+def test_sites_that_are_away_are_asked_again_where_the_quorum_needs_them(fed):
+    engine = Absent(fed._root.engine, {"s0": 1, "s1": 2, "s2": 2, "s3": 2})
+    replies = fed.ask(count)
+    # Four of seven are needed and three were there: then s0 is back, and that is enough.
+    assert list(replies.ok) == ["s0", "s4", "s5", "s6"]
+    assert replies.failed == dict.fromkeys(("s1", "s2", "s3"), "away: gone for lunch")
+    assert engine.asked == [fed.sites, ("s0", "s1", "s2", "s3")]
+    assert engine.waited == [("s0", "s1", "s2", "s3")]
+    assert fed.sum(count)["n"] == 49  # with all of them there
+
+
+def test_sites_that_are_away_are_not_waited_for_without_need_nor_in_vain(fed):
+    engine = Absent(fed._root.engine, {"s0": 1, "s1": 1, "s2": 1})
+    assert len(fed.ask(count).ok) == 4  # just enough
+    engine.times = dict.fromkeys(fed.sites, 99)
+    with pytest.raises(fs.errors.QuorumError, match="0 of 7 sites answered"):
+        fed.ask(count)
+    assert len(engine.waited) == 5  # until the engine says that nobody comes
+
+
+def test_what_single_sites_are_told_besides_is_counted_for_them():
+    payload, more = {"x": np.zeros(3)}, {"y": np.zeros(5)}
+    call = Call("run", 0, 0, find_step(count), payload, ("a", "b"), apart={"b": more})
+    assert call.payload_of("a") == payload
+    assert call.payload_of("b").keys() == {"x", "y"}
+    assert call.bytes_down == {"a": len(encode(payload)), "b": len(encode(payload | more))}
+    lens = Lens.of(echo, {"by": 1.0})
+    seen = Call("run", 0, 0, find_step(count), payload, ("a", "b"), lenses=(lens, lens))
+    assert seen.bytes_down == dict.fromkeys("ab", len(encode(payload)) + 2 * lens.size)
+    assert call.part == 0
+    assert call.question("a") != call.question("b")
+    alone = Call("other", 7, 1, find_step(count), payload, ("a",))
+    assert call.question("a") == alone.question("a")  # whoever else is asked
+    assert len({call.digest, seen.digest, alone.digest}) == 3
+
+
+def test_a_part_of_a_sum_goes_on_with_what_is_pending_alone():
+    def part(number, part, session):
+        return Call("run", number, 0, find_step(count), {"session": session}, ("a",), part=part)
+
+    kept = Kept(number=2, pending=[(part(3, 0, "x"), Delivery(3, {}))], pending_number=3)
+    asked = [part(3, 1, "x"), part(3, 0, "x"), part(2, 1, "x"), part(4, 1, "x"), part(3, 1, "y"), part(4, 0, "x")]
+    assert [kept.goes_on(call) for call in asked] == [True, False, False, False, False, False]

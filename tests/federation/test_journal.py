@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.errors import JournalError, QuorumError
+from fedspan.errors import InputError, JournalError, QuorumError
 from fedspan.federation.journal import Journal
+from fedspan.federation.journal_reading import read_journal
 
 from .conftest import make_sites, walk, wander
 
@@ -341,3 +342,49 @@ def test_killed_again_and_again_the_bytes_at_the_end_are_the_same(tmp_path, wire
     assert kills >= 4
     assert start(tmp_path / "killed", 0.0).communicate()[0] == undisturbed
     assert undisturbed.strip()
+
+
+def test_a_journal_is_read_by_others_as_it_was_written(journal):
+    whole, bounds = journal.read_bytes(), frames(journal)
+    head, entries = read_journal(journal)
+    assert (head["format"], head["run"], head["seed"], head["settings"]) == (1, 0, 3, {})
+    entries = list(entries)
+    assert [entry.number for entry in entries] == list(range(10))
+    assert entries[1].answered == tuple(f"s{i}" for i in range(7))
+    assert entries[1].replies[""]["steps"] > 7
+    assert journal.read_bytes() == whole
+    for cut, left in ((bounds[4] + 9, 3), (bounds[4] - 1, 2), (bounds[4], 3), (bounds[1], 0)):
+        journal.write_bytes(whole[:cut])
+        assert [entry.number for entry in read_journal(journal)[1]] == list(range(left))
+        assert journal.stat().st_size == cut  # nothing is cut off
+    for start, bytes_there in ((bounds[3] + 30, b"?"), (bounds[4] - 16, bytes(16)), (bounds[4] - 16, b"\xff" * 16)):
+        damaged = bytearray(whole)
+        damaged[start : start + len(bytes_there)] = bytes_there  # of its body, or of its digest
+        journal.write_bytes(damaged)
+        assert len(list(read_journal(journal)[1])) == 2
+    journal.write_bytes(whole[: bounds[2]] + whole[bounds[3] :])  # one is missing
+    assert len(list(read_journal(journal)[1])) == 1
+
+
+def test_the_bytes_of_a_secure_sum_are_journaled_with_it(tmp_path):
+    """Its messages are many, and cannot be counted again from the call."""
+    secure = {"policy": fs.Policy(secure_sum=True)}
+    with federation(tmp_path, **secure).begin("test") as run:
+        run.sum(walk, pull=0.5)
+    again = federation(tmp_path, **secure)
+    with again.begin("test") as resumed:
+        resumed.sum(walk, pull=0.5)
+    [first], [call] = run.record.calls, resumed.record.calls
+    assert call.replayed
+    assert (call.bytes_down, call.bytes_up, call.seconds) == (first.bytes_down, first.bytes_up, first.seconds)
+    [entry] = read_journal(tmp_path / "run-000" / "journal")[1]
+    assert entry.bytes_down == first.bytes_down
+    assert min(entry.bytes_down.values()) > 1000  # keys, shares, tags
+
+
+def test_what_is_no_journal_is_not_read_as_one(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read_journal(tmp_path / "none")
+    (tmp_path / "text").write_text("a text that is longer than the head of a frame")
+    with pytest.raises(JournalError, match="is no journal, or is damaged in its head"):
+        read_journal(tmp_path / "text")

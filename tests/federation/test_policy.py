@@ -266,3 +266,13 @@ def test_calls_on_the_federation_itself_have_the_whole_deadline_each():
         run._run.began -= 2000.0
         with pytest.raises(DeadlineError, match=r"run_deadline=1000 s and stops before call 1"):
             run.sum(count)
+
+
+def test_what_has_one_entry_per_row_is_told_so(wire):
+    @fs.step
+    def some_columns(site):
+        return {"x": np.zeros((len(site), 2 if site.name == "s1" else 3))}
+
+    failed = fs.LocalFederation(make_sites(), wire=wire).ask(some_columns).failed
+    assert list(failed) == ["s1"]
+    assert "'x' has the shape (rows, 2), most sites sent (rows, 3) (if that is as it should be" in failed["s1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -119,6 +120,8 @@ def test_what_a_protocol_refuses_is_a_failed_site_too(fed, tmp_path):
         assert run.record.calls[0].failed == accepted.failed
         assert run.record.calls[0].answered == tuple(accepted.ok)
         assert run.accept(run.ask(count), lambda reply: reply).failed == {}
+        run.accept(run.ask(count), check)
+        assert [sorted(call.failed) for call in run.record.calls] == [["s6"], [], ["s6"]]
     lines = (tmp_path / "run-000" / "record.jsonl").read_text().splitlines()
     assert fs.RunRecord.from_lines(lines) == run.record
 
@@ -237,3 +240,45 @@ def test_a_record_of_an_older_run_is_read_without_what_it_lacks(record):
     assert (read.versions, read.policy, read.lenses, read.conditions) == ({}, {}, (), "")
     assert {call.how for call in read.calls} == {""}
     assert read.bytes_up == record.bytes_up
+
+
+class Told(fs.federation.run.Observer):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.lines = []
+
+    def began(self, record):
+        self.lines.append(("began", record.what))
+
+    def round(self, number, of):
+        self.lines.append(("round", number, of))
+
+    def called(self, call):
+        self.lines.append(("called", call.number))
+
+    def logged(self, metrics):
+        self.lines.append(("logged", metrics.values))
+
+    def ended(self, record):
+        self.lines.append(("ended", record.stopped))
+
+
+def test_observers_are_told_what_a_run_does_as_it_does_it(fed):
+    for_all, for_one = Told(), Told()
+    fed.observe(for_all)
+    with fed.begin("test", observers=[for_one]) as run:
+        for t in run.rounds(2):
+            run.ask(count)
+            run.log(t=t)
+    rounds = [line for t in (0, 1) for line in (("round", t, 2), ("called", t), ("logged", {"t": t}))]
+    expected = [("began", "test"), *rounds, ("ended", "all 2 rounds done")]
+    assert for_one.lines == expected
+    assert for_all.lines == expected
+
+
+def test_a_secure_sum_takes_no_longer_than_its_caller_waits():
+    fed = fs.LocalFederation(make_sites(), policy=fs.Policy(secure_sum=True))
+    start = time.perf_counter()
+    fed.sum(count)
+    assert 0.0 < fed.record.calls[0].seconds < time.perf_counter() - start

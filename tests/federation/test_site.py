@@ -8,6 +8,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, MessageError
+from fedspan.federation import site_data
+from fedspan.federation.site_data import invented_values
 from fedspan.federation.state import State
 
 
@@ -233,3 +235,66 @@ def test_lenses_apply_in_order_and_to_batches_too():
     np.testing.assert_array_equal(fed.ask(both_ways)["a"]["X"], X)
     with pytest.raises(fs.errors.QuorumError, match="not an installed lens"):
         fed.apply(lambda X: X).ask(both_ways)
+
+
+def test_a_change_in_the_middle_of_a_large_array_is_one():
+    """Printed, such arrays are alike."""
+    state = State({"w": np.zeros(5000), "n": 1})
+    state["w"][2500] = 1.0
+    state["n"] = 1.0
+    changes = state.changes()
+    assert changes.put["w"][2500] == 1.0
+    assert type(changes.put["n"]) is float  # 1.0 is not 1
+
+
+def test_what_was_computed_stays_when_the_data_are_digested():
+    made = []
+    site = fs.Site("s", np.eye(2))
+    for _ in range(2):
+        site.cached("gram", lambda: made.append(1))
+        site.digest()
+    assert made == [1]
+
+
+@pytest.mark.parametrize(("n", "read"), [(2047, 2047), (2048, 1024), (3072, 1024), (3071, 1536)])
+def test_a_fingerprint_is_of_every_so_many_rows(n, read):
+    def fingerprint(row=None, **columns):
+        X = np.zeros((n, 1))
+        X[row] += row is not None
+        return fs.Site("s", X, **columns).fingerprint()
+
+    known, every = fingerprint(), round(n / read)
+    assert [fingerprint(row) == known for row in (0, every, every - 1)] == [False, False, every > 1]
+    columns = {"y": np.zeros(n), "task": np.zeros(n, dtype=int)}
+    assert len({known, *(fingerprint(**{name: columns[name]}) for name in columns), fingerprint(**columns)}) == 4
+
+
+def test_a_digest_is_of_all_rows_and_columns():
+    def digest(name="s", X=0.0, y=0.0, task=0.0, row=0, frame=False):
+        values = [np.zeros((9000, 2)), np.zeros(9000), np.zeros(9000)]
+        for array, value in zip(values, (X, y, task), strict=True):
+            array[row] = value
+        rows = pd.DataFrame(values[0], columns=["a", "b"]) if frame else values[0]
+        return fs.Site(name, rows, values[1], values[2]).digest()
+
+    changed = [{what: 1.0, "row": row} for what in ("X", "y", "task") for row in (0, 4095, 4096, 8999)]
+    assert len({digest(**change) for change in ({}, {"name": "t"}, {"frame": True}, *changed)}) == 3 + len(changed)
+    assert digest() == digest()
+    assert digest(frame=True) == digest(frame=True)
+
+
+@pytest.mark.parametrize("kind", ["f8", "f4", "c16", "i8", "u1", "?", "O", "U3"])
+def test_invented_values_have_the_kind_and_the_shape_and_nothing_else(kind, monkeypatch):
+    few = invented_values(np.dtype(kind), (40, 2), 3.0)
+    assert (few.dtype, few.shape, few.flags.writeable) == (np.dtype(kind), (40, 2), False)
+    assert len({repr(row) for row in few.tolist()}) > 2  # and not one row again and again
+    np.testing.assert_array_equal(few, invented_values(np.dtype(kind), (40, 2), 3.0))
+    if few.dtype.kind in "fc":
+        np.testing.assert_allclose(few, 3.0 * invented_values(np.dtype(kind), (40, 2), 1.0), rtol=1e-6)
+    else:
+        assert set(few.ravel().tolist()) == ({"a", "b"} if few.dtype.kind in "OU" else {0, 1})
+    monkeypatch.setattr(site_data, "_INVENTED_ROWS", 10)
+    many = invented_values(np.dtype(kind), (40, 2), 3.0)
+    np.testing.assert_array_equal(many, np.broadcast_to(many[0], (40, 2)))
+    assert many.strides[0] == 0  # no memory
+    assert invented_values(np.dtype(kind), (10, 2), 3.0).strides[0] > 0

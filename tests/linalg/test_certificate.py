@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,40 @@ def test_gap_bound_by_hand():
     # seen from the point with weight 3, which is 2 from the other: its weight holds any pull of 1
     at = (np.array([2.0, 0.0]),) * 2
     assert gap_bound(weights, at, (np.array([1.0, 0.0]),) * 2, 1.0, np.array([False, True])) == 0.0
+
+
+def test_gap_bound_of_a_point_that_nearly_coincides_and_is_then_rounded_by_hand():
+    # the pull of 3.5 is held by a weight of 3; within reach 3 and a shift of 1/4 the rest of 0.5 costs 1.625, the bend
+    # of the first point's distance 2 / 128, and the second point, half away from where it was measured, 2 * 3 * 0.75
+    weights, coincide = np.array([2.0, 3.0]), np.array([False, True])
+    distance = np.array([4.0, 0.0]), np.array([4.0, 0.5])
+    exact = (np.array([2.0, 9.0]),) * 2  # what coincides has no dual vector
+    gap = gap_bound(weights, distance, exact, 3.5, coincide, 0.25)
+    assert gap == pytest.approx((1.625 + 2 / 128 + 4.5) * (1 + 2.0**-20), rel=1e-13)
+    # and a dual vector that is known to be between 1.5 and 2.25 may be off by 0.5
+    rough = np.array([1.5, 9.0]), np.array([2.25, 9.0])
+    gap = gap_bound(weights, distance, rough, 3.5, coincide, 0.25)
+    assert gap == pytest.approx((3.25 + 2 / 128 + 4.5) * (1 + 2.0**-20), rel=1e-13)
+    # one that may be where z' is, and is not said to be: the pull of 0.5 over the distance of at most 0.5
+    near = np.zeros(1), np.full(1, 0.5)
+    alone = gap_bound(np.ones(1), near, (np.ones(1),) * 2, 0.5, np.zeros(1, dtype=bool))
+    assert alone == pytest.approx(0.25 * (1 + 2.0**-20), rel=1e-13)
+    assert gap_bound(weights, distance, exact, 2.5, coincide) == pytest.approx(3.0 * (1 + 2.0**-20), rel=1e-13)
+
+
+def test_cluster_gap_bound_by_hand():
+    weights, high, cluster = np.array([2.0, 2.0, 1.0]), np.array([1.0, 0.5, 9.0]), np.array([True, True, False])
+    exact = (weights, weights)
+
+    def bound(residual, pull, dual=exact):
+        return cluster_gap_bound(weights, high, dual, residual, cluster, pull) / (1 + 2.0**-20)
+
+    assert bound(0.25, 1.0) == pytest.approx(6.0 * 0.25 / 2.75, rel=1e-13)  # of the weight 4 there are 4 - 1 - 1/4 left
+    rough = (np.array([2.0, 2.0, 0.75]), np.array([2.0, 2.0, 1.5]))
+    assert bound(0.25, 1.0, rough) == pytest.approx(6.0 * 0.75 / 1.75, rel=1e-13)
+    assert bound(1.0, 2.5) == pytest.approx(6.0, rel=1e-13)  # never more than all of it
+    for left, infinite in ((0.0, True), (4e-9, True), (6e-9, False)):  # less than 1e-9 of the weight may be none
+        assert (bound(0.25, 3.75 - left) == np.inf) is infinite
 
 
 @given(seeds)
@@ -82,6 +117,11 @@ def test_true_for_a_cluster_of_which_the_directions_are_badly_known(seed, noise)
     assert excess(points, weights, z) <= gap + 1e-15
     if weights[cluster].sum() > 1.5 * pull and noise < 1e-2 and away.min() > 0.1 * spread:
         assert gap <= 100 * noise * spread * len(points)  # and of the size of the cluster, not of the whole
+
+
+def test_rounding_by_hand():
+    assert rounding(2**52) == 1.0  # a half over one minus a half
+    assert rounding(1) > 2.0**-53
 
 
 def test_rounding_bounds_a_long_sum_in_single_steps():

@@ -41,8 +41,9 @@ def test_k_means_counts_weights():
 def test_k_means_of_points_that_coincide():
     found = k_means(np.zeros((4, 2)), 3, np.random.default_rng(0))
     assert found.cost == 0.0
-    with pytest.raises(InputError, match="k=5"):
-        k_means(np.zeros((4, 2)), 5, np.random.default_rng(0))
+    for k in (0, 5):
+        with pytest.raises(InputError, match=f"k={k}"):
+            k_means(np.zeros((4, 2)), k, np.random.default_rng(0))
 
 
 @given(seeds, st.integers(1, 3))
@@ -124,3 +125,10 @@ def test_anderson_without_memory_is_the_plain_iteration_and_forgets_when_told():
     fast.forget()
     assert (fast.next(x, 0.25 * x) == 1.25).all()
     assert (fast.next(x, 100.0 * x) == 101.0).all()  # the residual grew: the history is of another map
+
+
+def test_anderson_by_hand():
+    """Of x <- x + (1 - x / 2): the first step is plain, and two points of a line give its zero, 2."""
+    faster = Anderson(memory=3)
+    assert faster.next(np.zeros(1), np.ones(1)).tolist() == [1.0]
+    assert faster.next(np.ones(1), np.full(1, 0.5)).tolist() == [2.0]

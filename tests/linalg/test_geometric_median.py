@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedspan.errors import InputError
-from fedspan.linalg import geometric_median
+from fedspan.linalg import centred, geometric_median
 from tests.linalg import long_double
 
 
@@ -243,3 +243,33 @@ def test_the_median_of_many_points_is_the_same_without_comparing_all_of_them(mon
     np.testing.assert_allclose(found.point, expected.point, atol=1e-11)
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-11)
     assert found.gap <= max(1e-10 * found.distances.sum(), expected.gap)
+
+
+def test_a_gap_is_judged_by_those_who_have_a_weight():
+    """The reach of one point at distance 1 is 1; a second one of weight 0, far away, would make it 2."""
+    module = importlib.import_module("fedspan.linalg.geometric_median")
+    weights, distances = np.array([3.0, 0.0]), np.array([1.0, 1e9])
+    for gap, good in ((3.0 * module.GOOD_GAP, True), (3.0001 * module.GOOD_GAP, False)):
+        found = module.GeometricMedianResult(np.zeros(1), weights / 3.0, distances, gap)
+        assert module._is_good(found, weights) is good
+
+
+def test_of_many_points_the_search_begins_next_to_the_median():
+    from fedspan.linalg.fermat import _vertex_near_median
+
+    X = np.array([[0.0], [10.0], [11.0], [12.5], [60.0]])
+    assert _vertex_near_median(X, np.ones(5), 0.0) == 2
+    assert _vertex_near_median(X, np.array([5.0, 1.0, 1.0, 1.0, 1.0]), 0.0) == 0
+
+
+def test_coordinates_about_a_reference_by_hand():
+    """The median is within 1.5 of the first: in units of 2, and what is more than 2^100 times as far is pulled in."""
+    points = np.array([[0.0], [1.5], [2.0**50], [2.0**400]])
+    frame = centred.frame_about(points, np.array([1.0, 3.0, 0.0, 0.0]), 0)
+    assert frame.row_scale.tolist() == [0.5, 0.5, 2.0**-51, 2.0**-401]
+    assert frame.stretch.tolist() == [1.0, 1.0, 2.0**50, 2.0**100]
+    assert frame.shrink.tolist() == [1.0, 1.0, 1.0, 2.0**-300]
+    np.testing.assert_array_equal(np.abs(frame.coordinates).ravel(), [0.0, 0.75, 2.0**49, 2.0**99])
+    near = centred.frame_about(points[:3], np.ones(3), 1)  # where nothing is far or tiny all is as it was
+    assert near.coordinates.ravel().tolist() == [-1.5, 0.0, 2.0**50 - 1.5]
+    assert {*near.row_scale, *near.stretch, *near.shrink} == {1.0}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedspan.linalg.grid_repulsion import Grid, grid_around
+from fedspan.linalg.grid_repulsion import Grid, _extent, grid_around
 
 
 def direct(Y):
@@ -87,3 +87,29 @@ def test_points_at_one_place_have_a_grid_still():
     assert 0 < after.cell < 1
     assert (after.low < 4.0).all()
     assert (after.high > 4.0).all()
+
+
+def test_a_grid_around_points_by_hand():
+    old = Grid(np.array([10.0, 20.0]), 1.0, 5)
+    histogram = np.zeros((5, 5))
+    histogram[1, 3] = histogram[4, 3] = 10.0
+    wide = grid_around(histogram, old, grow=2.0, few=1.0)  # from 11 to 14 and at 23: twice as wide, about 12.5 and 23
+    assert (wide.low.tolist(), wide.cell, wide.size) == ([9.5, 20.0], 1.5, 5)
+    histogram[4, 3] = 0.0
+    narrow = grid_around(histogram, old, grow=2.0, few=1.0)  # all at one node: as if half a cell wide
+    assert (narrow.low.tolist(), narrow.cell) == ([10.5, 22.5], 0.25)
+    least = grid_around(histogram, Grid(np.zeros(2), 1e-9, 5), grow=2.0, few=1.0)
+    assert least.cell == pytest.approx(0.5e-4)
+
+
+def test_the_corners_of_a_grid():
+    grid = Grid(np.array([1.0, 2.0]), 0.5, 5)
+    assert grid.high.tolist() == [3.0, 4.0]
+    assert grid.histogram(np.array([grid.low, grid.high]))[[0, 4], [0, 4]].tolist() == [1.0, 1.0]
+
+
+def test_the_extent_of_points_by_hand():
+    assert _extent(np.array([1.0, 0.0, 8.0, 0.0, 1.0]), 0.5) == (0, 4)
+    assert _extent(np.array([1.0, 0.0, 8.0, 0.0, 1.0]), 1.0) == (2, 2)
+    assert _extent(np.array([1.0, 1.0, 1.0, 1.0]), 3.0) == (1, 2)  # never more than a quarter of them
+    assert _extent(np.zeros(4), 1.0) == (0, 3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from fedspan.errors import InputError
-from fedspan.linalg.landmark_form import METHODS, landmark_form
+from fedspan.linalg.landmark_form import METHODS, LowRankDistances, landmark_form
 
 
 def dense(rows):
@@ -95,3 +95,23 @@ def test_landmarks_that_coincide_make_no_noise():
         assert np.isfinite(dense(rows)).all()
     with pytest.raises(InputError, match="method='cubed' must be one of 'coordinates', 'squared', 'paper'"):
         landmark_form(points(0, 5, 2), "cubed")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_fineness_by_hand(kind):
+    """Of 3 and 1 the square of the distance is 9 + 1 - 2 * 3 = 4, made of terms that are 16 together."""
+    rows = LowRankDistances(np.array([[3.0], [1.0]], kind), np.array([-2.0], kind), np.array([9.0, 1.0], kind), True)
+    assert rows.fineness([0, 1], np.array([[1], [0]])) == 0.25 / np.finfo(kind).eps
+    # and the median of pairs
+    three = LowRankDistances(np.array([[3.0], [1.0], [2.0]], kind), rows.signs, np.array([9.0, 1.0, 4.0], kind), True)
+    parts = [4 / 16, 1 / 25, 1 / 9]  # of 3 and 1, 3 and 2, 1 and 2
+    assert three.fineness([0, 0, 1], np.array([[1], [2], [2]])) == pytest.approx(sorted(parts)[1] / np.finfo(kind).eps)
+
+
+def test_directions_in_which_landmarks_hardly_extend_are_left_out():
+    """Of 0, 1 and 1 + e: squares tell the last two apart down to 1e-4 or so, distances themselves down to 1e-6."""
+    for e, kept in ((1e-3, [1, 3, 3]), (1e-5, [1, 2, 3]), (1e-7, [1, 2, 2])):
+        Y = np.array([[0.0], [1.0], [1.0 + e]])
+        assert [len(landmark_form(Y, method).signs) for method in ("coordinates", "squared", "paper")] == kept
+    thin = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 2e-4], [0.25, -2e-4]])
+    assert [len(landmark_form(thin * [1.0, part]).signs) for part in (1.0, 0.1)] == [2, 1]

@@ -95,3 +95,14 @@ def test_ten_thousand_rows_in_a_quarter_of_a_gigabyte():
     D = cdist(rows.factor[some].astype(float), rows.factor.astype(float))
     D[np.arange(1000), some] = np.inf
     assert recall(indices[some], np.argpartition(D, 90, axis=1)[:, :90]) >= 0.9999
+
+
+def test_blocks_fit_in_memory_by_hand():
+    rows = neighbors.BLOCK_BYTES // 4 // 300
+    assert [neighbors.block_rows(300 * rows // size) for size in (300, 500)] == [300, 500]
+    assert [neighbors.block_rows(n) for n in (0, 1, 10**12)] == [1024, 1024, 16]
+    assert [neighbors.block_rows(n, "cuda") for n in (1, neighbors.CARD_BLOCK_BYTES // 4 // 100, 10**12)] == [
+        16384,
+        100,
+        16,
+    ]

@@ -22,11 +22,13 @@ def test_equals_lapack_one_by_one(q, m, r, seed):
         np.testing.assert_allclose(b[k], expected[k], atol=1e-12 * condition**2 * (1 + np.abs(expected[k]).max()))
 
 
-def test_nearly_singular_stacks_keep_the_digits_that_an_orthogonal_factorisation_keeps():
+@pytest.mark.parametrize("scale", [1.0, 2.0**30, 2.0**-30])
+def test_nearly_singular_stacks_keep_the_digits_that_an_orthogonal_factorisation_keeps(scale):
     rng = np.random.default_rng(0)
     A = rng.normal(size=(4, 9, 3))
     for k, gap in enumerate([1.0, 1e-2, 1e-4, 1e-7]):
         A[k, :, 2] = A[k, :, 1] + gap * A[k, :, 2]
+    A *= scale
     truth = rng.normal(size=(4, 3))
     found = stacked_least_squares(A, np.einsum("kmr,kr->km", A, truth))
     for k, bound in enumerate([1e-14, 1e-12, 1e-10, 1e-7]):
@@ -56,3 +58,10 @@ def test_scales_do_not_matter():
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="must be"):
         stacked_least_squares(np.ones((2, 3, 1)), np.ones((2, 4)))
+
+
+def test_how_many_are_stacked_changes_none_of_them():
+    """What counts as zero beside the largest singular value is a matter of one problem's own size."""
+    A, y = np.tile(np.diag([1.0, 1e-15]), (64, 1, 1)), np.tile([1.0, 1e-15], (64, 1))
+    np.testing.assert_allclose(stacked_least_squares(A[:1], y[:1]), [[1.0, 1.0]])
+    np.testing.assert_allclose(stacked_least_squares(A, y), np.ones((64, 2)))

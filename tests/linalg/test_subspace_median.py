@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fedspan.errors import InputError
 from fedspan.linalg import dense_projectors, geometric_median, stable_rank, subspace_distance, subspace_median
+from fedspan.linalg.certificate import rounding
 from fedspan.linalg.projectors import orthonormality_defect, overlap_geometry, residual_geometry
 from tests.linalg import long_double
 
@@ -381,3 +382,62 @@ def test_bad_bases_get_one_sentence(bases, message):
 def test_unknown_output():
     with pytest.raises(InputError, match="output='mean' must be 'eigenspace', 'node' or 'trimmed'"):
         subspace_median(np.eye(2)[None], output="mean")
+
+
+def test_projectors_are_taken_where_they_are_the_smaller_numbers():
+    assert dense_projectors.are_smaller(325, 25)  # 25 * 26 / 2
+    assert not dense_projectors.are_smaller(324, 25)
+    assert dense_projectors.are_smaller(301, 3)
+    assert not dense_projectors.are_smaller(300, 3)
+
+
+def test_the_bounds_of_dense_projectors_are_those_of_their_derivation():
+    # sites 0 and 1 agree, the third is 2 away from them: the median's distances are 0, 0 and 2
+    bases, defect = np.array([np.eye(4)[:, :2], np.eye(4)[:, :2], np.eye(4)[:, 2:]]), 1e-3
+    median = dense_projectors.median_of_dense_projectors(bases, defect)
+    np.testing.assert_array_equal(median.distances, [0.0, 0.0, 2.0])
+    moved = rounding(6) * (2.0 + defect * np.sqrt(2.0)) + defect
+    assert median.weights @ median.distances == 0.0
+    far = 2.0 * moved + 2.0 * rounding(24)
+    np.testing.assert_allclose(median.high, [2.0 * moved, 2.0 * moved, 2.0 + far], rtol=1e-15)
+    np.testing.assert_allclose(median.low, [0.0, 0.0, 2.0 - far], rtol=1e-15)
+    own = geometric_median(np.array([[1.0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1]])).gap
+    assert median.gap == pytest.approx(own + 9.0 * moved, rel=1e-12)
+    # three lines 60 degrees apart: the sum of the weights' products is rounded too, in 3 + 8 steps
+    angles = np.radians([0, 60, 120])
+    lines = dense_projectors.median_of_dense_projectors(
+        np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, :, None], 0.0
+    )
+    moved, away = rounding(5), np.sqrt(0.5)
+    wide = 2.0 * (2.0 * moved + rounding(11) * away + rounding(12) * away)
+    np.testing.assert_allclose(lines.high - lines.low, wide, rtol=0.1)  # differences of numbers near 0.7
+
+
+def test_the_error_bounds_of_inner_products_are_those_of_their_derivation():
+    bases, defect = np.array([np.eye(4)[:, :2], np.eye(4)[:, 2:]]), 1e-3
+    overlaps = overlap_geometry(bases, defect)[0]
+    error = 6.0 * np.sqrt(2.0) * (2.0 * rounding(4 + 1 + 4) + defect)
+    np.testing.assert_allclose(overlaps.error, [[0.0, 0.0], [0.0, error]], rtol=1e-15)
+    assert overlaps.tolerance == pytest.approx(2.0 * np.sqrt(error), rel=1e-15)
+    # U_j = U M_j + N_j: of the other site M is 0, and what rounding moves is of N alone, which has the norm sqrt 2
+    residuals = residual_geometry(bases, 0.0, 0)
+    step = np.sqrt(2.0) * rounding(16 + 5)
+    moved, small = step * np.sqrt(2.0) * np.array([2.0, 1.0]), 2.0 * rounding(2 + 2 + 4)
+    assert residuals.tolerance == pytest.approx(4.0 * moved[0] + 2.0 * small, rel=1e-14)
+    relative = 8.0 * small + 4.0 * rounding(4 + 1 + 4) + 8.0 * rounding(4)
+    cross = 2.0 * moved[1] + 3.0 * small * np.sqrt(2.0)
+    error = 4.0 * relative + 2.0 * cross + moved[1] ** 2 + 10.0 * small**2
+    np.testing.assert_allclose(residuals.error, [[0.0, 0.0], [0.0, error]], rtol=1e-14)
+    np.testing.assert_allclose(residuals.gram, [[0.0, 0.0], [0.0, 4.0]], rtol=1e-15)
+
+
+def test_more_columns_may_be_off_by_more_together():
+    """Of one entry of 1 + x the defect is 2 x: up to 1e-5 for each column."""
+    bases = np.stack([np.eye(4)[:, :3]] * 3)
+    for off, passes in ((1.4e-5, True), (1.6e-5, False)):
+        bases[2, 0, 0] = 1.0 + off
+        if passes:
+            np.testing.assert_allclose(subspace_median(bases).distances, 0.0, atol=1e-12)
+        else:
+            with pytest.raises(InputError, match=r"bases\[2\] must have orthonormal columns"):
+                subspace_median(bases)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +19,7 @@ from fedspan.linalg import (
     top_eigenvectors,
     with_fixed_signs,
 )
+from fedspan.linalg.closest import rounded_mean
 
 
 def basis(rng, n, r):
@@ -217,3 +220,21 @@ def test_q_factor_of_what_has_none():
     np.testing.assert_allclose(q_factor(np.zeros((4, 2))).T @ q_factor(np.zeros((4, 2))), np.eye(2), atol=1e-15)
     with pytest.raises(InputError, match="finite"):
         q_factor(np.full((3, 2), np.nan))
+
+
+def test_q_factor_takes_the_quick_way_where_it_may(monkeypatch):
+    taken = []
+    monkeypatch.setattr(
+        importlib.import_module("fedspan.linalg.q_factor"), "orthonormalize", lambda A, **_: taken.append(1) or A
+    )
+    # of [[1, 0], [0, t]] the product is t^2 and the mean (1 + t^2) / 2
+    for t, slow in ((1.0, 0), (0.5, 0), (0.17, 0), (0.15, 1), (1e-3, 1), (0.0, 1)):
+        taken.clear()
+        q_factor(np.asfortranarray(np.diag([1.0, t])))
+        assert len(taken) == slow, t
+
+
+def test_a_rounded_mean_by_hand():
+    """A deviation of 8 to 16 has the unit 2^(3 - 8) = 1 / 32; without one the mean stays as it is."""
+    found = rounded_mean(np.array([1.03, 1.03, -0.99]), np.array([64.0, 0.0, 225.0]))
+    assert found.tolist() == [33 / 32, 1.03, -1.0]

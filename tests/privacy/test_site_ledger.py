@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, QuorumError
+from fedspan.federation.host import SiteHost
+from fedspan.federation.question import question_digest
 from fedspan.privacy import Ledger, epsilon_of, normal
 from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.protocols.moments import local_sums
@@ -403,9 +406,53 @@ def test_a_strict_site_in_a_secure_sum(tmp_path):
 
 def test_a_site_of_another_engine_needs_a_ledger():
     from fedspan.federation.call import Call
-    from fedspan.federation.host import SiteHost
     from fedspan.federation.step import find_step
 
     call = Call("r", 0, 0, find_step(local_noisy_pull), {}, ("a",))
     with pytest.raises(InputError, match="has no ledger"):
         SiteHost(fs.Site("a", rows())).perform(call, {"Y": Y, "gamma": GAMMA, "multiplier": 1.0}, -1)
+
+
+def test_a_share_of_noise_leaves_in_a_secure_sum_alone():
+    @fs.step
+    def shared_noise(site):
+        site.hidden_among(2, deviation=1.0)
+        return {"n": 1}
+
+    sites = [fs.Site(name, rows()) for name in "abc"]
+    with pytest.raises(QuorumError, match=r"only where a secure sum hides its part .*and this call is none"):
+        fs.LocalFederation(sites).sum(shared_noise)
+
+
+def test_the_lenses_that_see_rows_without_noise():
+    fed = fs.LocalFederation([fs.Site("a", rows())])
+    assert fed.plain_lenses == ()
+    before = fed.apply(doubled).apply(doubled)
+    name = f"{__name__}.doubled"
+    assert before.plain_lenses == (name, name)
+    noisy = with_noisy_rows(before, fs.privacy.GaussianData(30.0, 1e-5, clip=2.0))
+    assert noisy.apply(doubled).plain_lenses == (name, name)
+
+
+def test_a_question_has_the_digest_that_it_had():
+    """A ledger outlasts versions of this package: with another digest what it has charged would be charged anew."""
+    payload = {"x": np.arange(3.0), "n": 2}
+    found = question_digest("a.step", payload, (b"lens", b""), b"data", ("more", 1))
+    assert found.hex() == "7d653cbb3e7c7a2bf07961284e8c75147b53fdd8602df1c2f2c3ee59324175ba"
+    assert found != question_digest("a.step", payload, (b"len", b"s"), b"data", ("more", 1))
+    numbers = fs.Site("a", np.arange(6.0).reshape(3, 2), y=np.arange(3, dtype=np.int64))
+    words = fs.Site("a", pd.DataFrame({"x": [1.5, 2.5], "t": ["u", "v"]}), task=["b", "c"])
+    assert numbers.digest().hex() == "b1c0eeaf4dc76860add380cdf660a4e68711eced3bf2a1dc823ea4dfe7617936"
+    assert words.digest().hex() == "0530a3522b49cca756e9c5183d96a2d99ccd3b5f512670a2bd6eb58ce5196562"
+
+
+def test_a_simulated_ledger_is_made_once_for_a_seed(tmp_path):
+    made = []
+    host = SiteHost(fs.Site("a", rows()), simulated=lambda name, seed: made.append((name, seed)) or object())
+    first = host._ledger(0)
+    assert host._ledger(0) is first
+    assert host._ledger(1) is not first
+    assert made == [("a", 0), ("a", 1)]
+    own = ledger_at(tmp_path)
+    assert SiteHost(fs.Site("a", rows(), ledger=own), simulated=pytest.fail)._ledger(0) is own
+    assert SiteHost(fs.Site("a", rows()))._ledger(0) is None

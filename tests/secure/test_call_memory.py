@@ -173,3 +173,15 @@ def test_a_forgotten_call_is_over():
     with pytest.raises(FedspanError, match="another question in call 68"):
         given.check("run", 68, b"another")
     given.masked("another run", 0, b"question", ("a",))
+
+
+def test_a_masked_reply_is_for_one_set_whichever_comes_first():
+    for first, second in ((("a", "b"), ("a", "c")), (("a", "c"), ("a", "b")), (("a", "b"), ("a", "b", "c"))):
+        given = Given()
+        given.masked("run", 0, b"q", first)
+        given.masked("run", 0, b"q", first)
+        with pytest.raises(FedspanError, match="for another set of sites in call 0"):
+            given.masked("run", 0, b"q", second)
+        given.unmasked("run", 0, first)
+        with pytest.raises(FedspanError, match="uncover the sum over another set of sites"):
+            given.unmasked("run", 0, second)

@@ -135,7 +135,24 @@ def test_whole_numbers_are_exact(values):
     assert decoded_whole(total).tolist() == [sum(values)]
 
 
+def test_a_carry_that_comes_of_a_carry_goes_on():
+    """2^128 - 1 and 1: the second word wraps only when the first one's carry comes."""
+    total = Accumulator((3, 1))
+    for words in ([2**64 - 1, 2**64 - 1, 0], [1, 0, 0]):
+        total.add(np.array(words, dtype=np.uint64)[:, None])
+    assert total.value().ravel().tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("bits", [513, -513])
+def test_more_binary_places_than_words_have_are_refused(bits):
+    assert FixedPoint(1e-300, 512).words == 1
+    assert FixedPoint(1e300, -512).words == 8
+    with pytest.raises(InputError, match=f"with {bits} binary places is too much"):
+        FixedPoint(1e-300 if bits > 0 else 1e300, bits)
+
+
 def test_whole_numbers_of_which_a_sum_could_wrap_are_refused():
+    assert LARGEST_WHOLE == 2**53 - 1  # 1,024 of them are less than 2^63, and of one more they would not be
     encoded_whole(np.array([LARGEST_WHOLE, -LARGEST_WHOLE]))
     for value in (LARGEST_WHOLE + 1, -LARGEST_WHOLE - 1):
         with pytest.raises(InputError, match="whole number is beyond"):

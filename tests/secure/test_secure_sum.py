@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedspan as fs
-from fedspan.errors import InputError, PolicyError, QuorumError
+from fedspan.errors import InputError, MessageError, PolicyError, QuorumError
+from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import LARGEST_WHOLE
+from fedspan.federation.secure.sums import check_possible
 from fedspan.protocols.columns import local_columns
 
 from .players import sites_of
@@ -329,9 +331,57 @@ def test_sums_that_differ_by_one_site_are_warned_of(recwarn):
     fed.subset(fed.sites[:3]).sum(all_kinds, factor=1.0)  # two sites are a sum
     fed.sum(all_kinds, factor=1.0)
     assert not recwarn.list
-    with pytest.warns(UserWarning, match=r"over 5 and over 4 sites give away the sum over 's04' by their difference"):
+    with pytest.warns(
+        UserWarning, match=r"over 5 and over 4 sites give away the sum over 's04' by their difference"
+    ) as told:
         fed.subset(fed.sites[:4]).sum(all_kinds, factor=1.0)
+    assert [warning.filename for warning in told] == [__file__]  # where the second sum is asked for
     fed = federation(policy=fs.Policy(secure_sum=fs.SecureSum(least=3)))
     fed.subset(fed.sites[:3]).sum(nothing)
     with pytest.warns(UserWarning, match=r"the sum over 's03', 's04' by their difference, fewer than the 3 sites"):
         fed.sum(nothing)
+
+
+def test_a_secure_sum_takes_from_two_to_1024_sites():
+    secure = fs.SecureSum()
+    for sites in (2, 3, 1024):
+        check_possible(secure, "a sum", sites)
+    with pytest.raises(PolicyError, match=r"a sum over 1 site cannot be a secure one: that takes from 2 to 1024 sites"):
+        check_possible(secure, "a sum", 1)
+    with pytest.raises(PolicyError, match=r"a sum over 1025 sites cannot be"):
+        check_possible(secure, "a sum", 1025)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        '[[1, "f", true, [2]]]',
+        '[["x", 1, true, [2]]]',
+        '[["x", "f", 1, [2]]]',
+        '[["x", "z", true, [2]]]',
+        '[["x", "uf", true, [2]]]',
+        '[["x", "f", true, [-1]]]',
+        '[["x", "f", true, [2.0]]]',
+        '[["x", "f", true, [true]]]',
+        '[["x", "f", false, [2]]]',
+        '[["x", "f", true, [1099511627776]]]',
+        '[["x", "f", true, [0, 1099511627776]]]',
+        '[["x", "f", true, []], ["x", "i", true, []]]',
+        '[["x", "f", true]]',
+        "7",
+        "no json",
+    ],
+)
+def test_a_form_that_is_none_is_refused(form):
+    with pytest.raises(MessageError, match="not a list of keys, kinds and shapes"):
+        forms.from_text(form)
+
+
+def test_a_form_is_read_as_it_was_written():
+    form = (forms.Part("x", "f", True, (0, 3)), forms.Part("n", "i", False, ()), forms.Part("z", "c", True, (1,) * 32))
+    assert forms.from_text(forms.as_text(form)) == form
+    assert [part.size for part in form] == [0, 1, 2]
+    with pytest.raises(MessageError):
+        forms.from_text(forms.as_text((forms.Part("x", "f", True, (1,) * 33),)))
+    largest = forms.Part("x", "f", True, (2**40 - 1,))
+    assert forms.from_text(forms.as_text((largest,))) == (largest,)

@@ -13,7 +13,7 @@ from fedspan.federation.call import Call
 from fedspan.federation.host import SiteHost
 from fedspan.federation.lens import Lens
 from fedspan.federation.secure.masks import KeyPair
-from fedspan.federation.secure.steps import as_array, confirm, unmask
+from fedspan.federation.secure.steps import _tag, as_array, confirm, unmask
 from fedspan.federation.secure.vault import Vault
 from fedspan.federation.step import find_step
 
@@ -81,8 +81,22 @@ def test_tags_are_each_for_one_site_and_one_set(players):
         players.at("s01", unmask, session="run/0/a", tags=tags)  # those for s00
     with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
         players.at("s00", unmask, session="run/0/a", tags=players.confirm("s00", players.names))  # its own, sent back
-    with pytest.raises(MessageError, match="not one for each site"):
-        players.at("s00", unmask, session="run/0/a", tags=tags[:4])
+    for wrong in (tags[:4], tags[:, :31], tags.astype(float), tags.astype(np.int8)):
+        with pytest.raises(MessageError, match="not one for each site"):
+            players.at("s00", unmask, session="run/0/a", tags=wrong)
+
+
+def test_a_site_that_is_not_in_the_set_confirms_nothing(players):
+    """It could, with the secret that it shares with s00: but its masks are to be uncovered, and its word is no vote."""
+    players.up_to_masked()
+    alive = players.names[:4]
+    tags = np.stack([players.confirm(name, alive)[0] for name in alive[:3]] + [np.zeros(32, dtype=np.uint8)] * 2)
+    known = players.hosts["s00"].vault.session("run/0/a")
+    tags[4] = as_array(_tag(players.hosts["s04"].vault, known, known.group, "s04", "s00", "s00"))
+    with pytest.raises(FedspanError, match="3 sites have confirmed this set, fewer than the threshold of 4"):
+        players.at("s00", unmask, session="run/0/a", tags=tags)
+    tags[3] = as_array(_tag(players.hosts["s03"].vault, known, known.group, "s03", "s00", "s00"))
+    assert players.at("s00", unmask, session="run/0/a", tags=tags)["shares"].any(axis=1).all()
 
 
 def test_a_seen_call_with_another_set_is_refused(players):
@@ -265,7 +279,8 @@ def test_shapes_and_kinds_of_questions_are_checked(players):
         {"names": json.dumps(list(players.names[::-1]))},
         {"names": "no json"},
         {"names": json.dumps([1, 2, 3, 4, 5])},
-        {"keys": np.zeros((5, 31), dtype=np.uint8)},
+        *({"keys": np.zeros(shape, dtype=np.uint8)} for shape in ((5, 31), (5, 33), (4, 32), (6, 32), (160,))),
+        {"keys": np.zeros((5, 32))},
         {"keys": 3},
     ):
         with pytest.raises(MessageError, match="not a sorted list of names with a key for each"):

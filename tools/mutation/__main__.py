@@ -61,7 +61,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
     parser.add_argument("--packages", nargs="+", default=list(TESTS), choices=list(TESTS), help="of the same sample")
     parser.add_argument("--out", type=Path, default=Path("build/mutation"), help="folder of the results")
-    parser.add_argument("--again", action="store_true", help="go on with an earlier run of the same code")
+    parser.add_argument("--again", action="store_true", help="go on with an earlier run of the same code and tests")
+    parser.add_argument("--survivors", action="store_true", help="ask, of an earlier run, only about what survived")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy, as the tests want it
@@ -86,7 +87,10 @@ def main() -> None:
     print(f"{len(known.seconds)} tests, {sum(known.seconds.values()):.0f} s under the tracer", flush=True)
 
     told = given.out / "verdicts.json"
-    verdicts: dict[str, str] = json.loads(told.read_text()) if given.again and told.exists() else {}
+    kept = (given.again or given.survivors) and told.exists()
+    verdicts: dict[str, str] = json.loads(told.read_text()) if kept else {}
+    if given.survivors:  # new tests take nothing back of what others have noticed
+        verdicts = {mutant: verdict for mutant, verdict in verdicts.items() if verdict in ("killed", "hangs")}
     began, left = time.monotonic(), [mutant for mutant in chosen if str(mutant) not in verdicts]
     with ThreadPoolExecutor(given.jobs) as pool:
         for done, (mutant, verdict) in enumerate(zip(left, pool.map(lambda m: judged(m, known), left), strict=True), 1):

@@ -30,8 +30,8 @@ def _frames(path: Path) -> Iterator[list[memoryview]]:
     with path.open("rb") as file:
         number = 0
         while len(head := file.read(_FRAME.size)) == _FRAME.size:
-            _, found, length, _ = _FRAME.unpack(head)
-            if head != _frame_head(number, length) or found != number:
+            _, _, length, _ = _FRAME.unpack(head)
+            if head != _frame_head(number, length):
                 return
             body = file.read(length + _DIGEST)
             digest = blake2b(last + body[:-_DIGEST], digest_size=_DIGEST).digest()

@@ -240,7 +240,7 @@ class Site:
         return cast(T, before[1])
 
     def fingerprint(self) -> str:
-        """Describe the data's shape and a digest of up to 1024 rows: tells a journal of other data from this one's.
+        """Describe the data's shape and a digest of at most 2047 rows: tells a journal of other data from this one's.
 
         A journal is the coordinator's: where the site has a ledger, the digest is keyed by its secret, so that nobody
         else can find rows by trying.

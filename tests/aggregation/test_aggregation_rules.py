@@ -325,3 +325,9 @@ def test_counts_that_sites_report_are_for_the_mean_alone() -> None:
         counts = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
         assert np.isfinite(rule(np.arange(5.0)).value)
         assert (believed(rule, counts) is counts) is (type(rule) is Mean), rule
+
+
+def test_the_spectral_filter_filters_single_numbers_too():
+    found = SpectralFilter()([[0.0], [0.1], [-0.1], [0.05], [1000.0]])
+    assert abs(found.value[0]) <= 0.1
+    assert found.weights[4] < 1e-3

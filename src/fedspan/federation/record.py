@@ -16,6 +16,9 @@ from fedspan.federation.spent import PrivacySpent
 if TYPE_CHECKING:
     import pandas as pd
 
+#: What a record says of a run that Ctrl-C ended.
+INTERRUPTED = "interrupted by the user"
+
 
 @dataclass(frozen=True)
 class CallRecord:

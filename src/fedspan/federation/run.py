@@ -13,7 +13,7 @@ import numpy as np
 from fedspan.errors import InputError
 from fedspan.federation.call import Engine
 from fedspan.federation.journal import Journal
-from fedspan.federation.record import CallRecord, Metrics, RunRecord, json_line
+from fedspan.federation.record import INTERRUPTED, CallRecord, Metrics, RunRecord, json_line
 from fedspan.federation.secure.differences import SummedSets
 from fedspan.federation.site import generator
 from fedspan.federation.spent import PrivacySpent
@@ -148,7 +148,7 @@ class Run:
         try:
             self._keep_versions()
             if isinstance(error, KeyboardInterrupt):
-                self.record.stopped = "interrupted by the user"
+                self.record.stopped = INTERRUPTED
             elif error is not None:
                 self.record.stopped = f"failed: {type(error).__name__}: {error}"
             elif not self.record.stopped:

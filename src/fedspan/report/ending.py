@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fedspan.federation.record import RunRecord
+from fedspan.federation.record import INTERRUPTED, RunRecord
 
 AGAIN = "run it again with the same run_dir, or the study with --resume, to go on"
 OPEN = "not ended: still running, or it was killed"
-INTERRUPTED = "interrupted by the user"
 # How records of older runs say it.
 _INTERRUPTED_ONCE = "failed: KeyboardInterrupt:"
 

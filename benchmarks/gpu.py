@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedspan.linalg.devices import to_device
-from fedspan.linalg.gaussian_kernel import kernel_pull, squared_norms
-from fedspan.linalg.landmark_form import LowRankDistances
-from fedspan.linalg.neighbors import nearest
+from fedspan.linalg.array_backend import to_device
+from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
+from fedspan.linalg.kernels.landmark_form import LowRankDistances
+from fedspan.linalg.kernels.neighbors import nearest
 
 ROWS = int(os.environ.get("FEDSPAN_GPU_ROWS", "40000"))
 DEVICE = os.environ.get("FEDSPAN_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -17,8 +17,9 @@ import fedspan as fs
 from fedspan import datasets
 from fedspan.errors import DataMissingError
 from fedspan.estimators.spectral import spectral_clusters
-from fedspan.linalg import kernel_matrix, landmark_form, mmd2, nearest
-from fedspan.linalg.landmark_form import METHODS
+from fedspan.linalg import kernel_matrix, mmd2, nearest
+from fedspan.linalg.kernels import landmark_form
+from fedspan.linalg.kernels.landmark_form import METHODS
 from fedspan.protocols.feddl import feddl
 from fedspan.protocols.landmark_distances import landmark_distances
 

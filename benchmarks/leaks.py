@@ -20,7 +20,8 @@ import fedspan as fs
 from fedspan import datasets
 from fedspan.errors import DataMissingError
 from fedspan.estimators.replayed_landmarks import replayed_sums
-from fedspan.linalg import landmark_form, nearest
+from fedspan.linalg import nearest
+from fedspan.linalg.kernels import landmark_form
 from fedspan.privacy import GaussianGradient, PaperNoise
 from fedspan.privacy.audit import audit, fill, psnr, reidentified, relative_error, trilaterate, unrotate
 from fedspan.privacy.audit.sums_attack import WORK

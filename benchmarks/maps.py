@@ -22,7 +22,7 @@ from benchmarks.battery.ratio import LeftOut, Ratio, Spent, clocks
 from fedspan.datasets import load_mnist
 from fedspan.errors import DataMissingError
 from fedspan.linalg import nearest
-from fedspan.linalg.map_quality import map_neighbors, plain_distances, shared_neighbors
+from fedspan.linalg.layout.map_quality import map_neighbors, plain_distances, shared_neighbors
 from fedspan.reproduce.fed_tsne.layouts import FACES, Pooled, laid_out
 from fedspan.reproduce.fed_tsne.measures import vote_accuracy
 

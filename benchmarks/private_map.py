@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 import fedspan as fs
 from fedspan.datasets import load_fashion_mnist, load_mice_protein, load_mnist, load_unsw_nb15
 from fedspan.linalg import nearest
-from fedspan.linalg.map_graph import plain
+from fedspan.linalg.layout.map_graph import plain
 from fedspan.protocols.map_centres import Codebooks
 from fedspan.protocols.private_map import Layout, private_map
 

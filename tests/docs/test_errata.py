@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 import fedspan as fs
 from fedspan.datasets import make_few_shot_tasks, make_mixed_regression
 from fedspan.linalg import bottleneck_distance, q_factor
-from fedspan.linalg.gaussian_kernel import mmd2
+from fedspan.linalg.kernels.gaussian_kernel import mmd2
 from fedspan.protocols.byz_altgdmin import byz_altgdmin
 from fedspan.protocols.consensus import augmented_lagrangian
 from fedspan.protocols.feddl import local_pull

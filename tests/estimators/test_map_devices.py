@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.estimators import posted_rows
-from fedspan.linalg import neighbors
+from fedspan.linalg.kernels import neighbors
 from fedspan.protocols import rows_pull
 
 pytest.importorskip("torch")

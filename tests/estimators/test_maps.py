@@ -11,8 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 import fedspan as fs
 from fedspan.errors import InputError, MessageError, MissingPackageError, QuorumError
 from fedspan.estimators import neighbor_search
-from fedspan.linalg.landmark_form import LowRankDistances
-from fedspan.linalg.neighbors import nearest
+from fedspan.linalg.kernels.landmark_form import LowRankDistances
+from fedspan.linalg.kernels.neighbors import nearest
 from tests.estimators.blob_maps import accuracy, blobs
 
 QUICK = {"n_landmarks": 30, "rounds": 10, "random_state": 0}

@@ -11,7 +11,8 @@ from sklearn.neighbors import NearestNeighbors
 import fedspan as fs
 from fedspan.datasets import load_coil20, load_fashion_mnist, load_mice_protein, load_mnist
 from fedspan.estimators.fed_map import principal_positions
-from fedspan.linalg import LowRankDistances, kernel_matrix, landmark_form, mmd2, nearest, spectral_factor
+from fedspan.linalg import LowRankDistances, kernel_matrix, mmd2, nearest, spectral_factor
+from fedspan.linalg.kernels import landmark_form
 from fedspan.protocols.feddl import feddl
 from fedspan.protocols.landmark_distances import landmark_distances
 from tests.real_data import real_file

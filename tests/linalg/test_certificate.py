@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedspan.linalg import geometric_median
-from fedspan.linalg.certificate import cluster_gap_bound, gap_bound, reach, rounding
+from fedspan.linalg.medians.median_certificate import cluster_gap_bound, gap_bound, reach, rounding
 from tests.linalg.long_double import distances, excess
 
 seeds = st.integers(0, 2**32)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from fedspan.linalg import gaussian_kernel
-from fedspan.linalg.gaussian_kernel import characteristic, frequencies, kernel_matrix, kernel_pull, mmd2
+from fedspan.linalg.kernels import gaussian_kernel
+from fedspan.linalg.kernels.gaussian_kernel import characteristic, frequencies, kernel_matrix, kernel_pull, mmd2
 
 
 def rows(seed, n, m=3):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fedspan.errors import InputError
-from fedspan.linalg import centred, geometric_median
+from fedspan.linalg import geometric_median
+from fedspan.linalg.medians import centred_points as centred
 from tests.linalg import long_double
 
 
@@ -182,7 +183,7 @@ def test_a_reference_far_from_the_median_is_replaced():
     unseen = np.arange(4096) % 4 != 0
     points[1:, unseen] = 1e-6 * rng.normal(size=(6, unseen.sum()))
     points[0, unseen] = 1e8
-    centred = importlib.import_module("fedspan.linalg.centred")
+    centred = importlib.import_module("fedspan.linalg.medians.centred_points")
     assert centred.central_vector(points, np.ones(7)) == 0
     result = geometric_median(points)
     honest = np.delete(long_double.distances(points, result.point), 0)
@@ -236,7 +237,7 @@ def far_and_near(rng):
 def test_the_median_of_many_points_is_the_same_without_comparing_all_of_them(monkeypatch, points):
     X, weights = points(np.random.default_rng(11))
     expected = geometric_median(X, weights)
-    fermat = importlib.import_module("fedspan.linalg.fermat")
+    fermat = importlib.import_module("fedspan.linalg.medians.median_solver")
     monkeypatch.setattr(fermat, "MANY", 64)
     monkeypatch.setattr(fermat, "_best_vertex", None)
     found = geometric_median(X, weights)
@@ -247,7 +248,7 @@ def test_the_median_of_many_points_is_the_same_without_comparing_all_of_them(mon
 
 def test_a_gap_is_judged_by_those_who_have_a_weight():
     """The reach of one point at distance 1 is 1; a second one of weight 0, far away, would make it 2."""
-    module = importlib.import_module("fedspan.linalg.geometric_median")
+    module = importlib.import_module("fedspan.linalg.medians.geometric_median")
     weights, distances = np.array([3.0, 0.0]), np.array([1.0, 1e9])
     for gap, good in ((3.0 * module.GOOD_GAP, True), (3.0001 * module.GOOD_GAP, False)):
         found = module.GeometricMedianResult(np.zeros(1), weights / 3.0, distances, gap)
@@ -255,7 +256,7 @@ def test_a_gap_is_judged_by_those_who_have_a_weight():
 
 
 def test_of_many_points_the_search_begins_next_to_the_median():
-    from fedspan.linalg.fermat import _vertex_near_median
+    from fedspan.linalg.medians.median_solver import _vertex_near_median
 
     X = np.array([[0.0], [10.0], [11.0], [12.5], [60.0]])
     assert _vertex_near_median(X, np.ones(5), 0.0) == 2

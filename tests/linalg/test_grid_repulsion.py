@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedspan.linalg.grid_repulsion import Grid, _extent, grid_around
+from fedspan.linalg.layout.grid_repulsion import Grid, _extent, grid_around
 
 
 def direct(Y):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from fedspan.errors import InputError
-from fedspan.linalg.landmark_form import METHODS, LowRankDistances, landmark_form
+from fedspan.linalg.kernels.landmark_form import METHODS, LowRankDistances, landmark_form
 
 
 def dense(rows):

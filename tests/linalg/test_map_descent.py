@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedspan.linalg.grid_repulsion import Grid
-from fedspan.linalg.map_descent import Motion, centre_sums, moved, pulls
-from fedspan.linalg.map_graph import map_graph
+from fedspan.linalg.layout.grid_repulsion import Grid
+from fedspan.linalg.layout.map_descent import Motion, centre_sums, moved, pulls
+from fedspan.linalg.layout.map_graph import map_graph
 
 TIES = {"neighbours": 6, "perplexity": 3.0, "own": 5, "own_perplexity": 3.0, "own_share": 0.25}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedspan.linalg.map_quality import map_neighbors, plain_distances, shared_neighbors
-from fedspan.linalg.neighbors import nearest
+from fedspan.linalg.kernels.neighbors import nearest
+from fedspan.linalg.layout.map_quality import map_neighbors, plain_distances, shared_neighbors
 
 
 def full_search(Z, k):

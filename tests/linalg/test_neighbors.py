@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from fedspan.errors import InputError
-from fedspan.linalg import neighbors
-from fedspan.linalg.landmark_form import LowRankDistances, landmark_form
-from fedspan.linalg.neighbors import nearest
+from fedspan.linalg.kernels import neighbors
+from fedspan.linalg.kernels.landmark_form import LowRankDistances, landmark_form
+from fedspan.linalg.kernels.neighbors import nearest
 
 
 def euclidean(X):

@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from fedspan.errors import InputError
 from fedspan.linalg import kernel_matrix
-from fedspan.linalg.nystrom import spectral_factor, spectral_places
+from fedspan.linalg.kernels.nystrom import spectral_factor, spectral_places
 
 
 def groups(seed=0, n=150):

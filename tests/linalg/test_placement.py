@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedspan.linalg.placement import perplexity_weights, placed
+from fedspan.linalg.layout.placement import perplexity_weights, placed
 
 
 @given(st.integers(0, 99), st.floats(1.5, 8), st.floats(1e-6, 1e6))

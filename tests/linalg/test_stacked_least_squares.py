@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedspan.errors import InputError
-from fedspan.linalg.stacked_least_squares import stacked_least_squares
+from fedspan.linalg.regression.stacked_least_squares import stacked_least_squares
 
 
 @given(st.integers(1, 5), st.integers(1, 7), st.integers(1, 4), st.integers(0, 2**31))

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedspan.errors import InputError
-from fedspan.linalg import dense_projectors, geometric_median, stable_rank, subspace_distance, subspace_median
-from fedspan.linalg.certificate import rounding
-from fedspan.linalg.projectors import orthonormality_defect, overlap_geometry, residual_geometry
+from fedspan.linalg import geometric_median, stable_rank, subspace_distance, subspace_median
+from fedspan.linalg.medians import dense_projectors
+from fedspan.linalg.medians.median_certificate import rounding
+from fedspan.linalg.medians.projectors import orthonormality_defect, overlap_geometry, residual_geometry
 from tests.linalg import long_double
 
 

@@ -19,7 +19,7 @@ from fedspan.linalg import (
     top_eigenvectors,
     with_fixed_signs,
 )
-from fedspan.linalg.closest import rounded_mean
+from fedspan.linalg.kernels.nearest_centres import rounded_mean
 
 
 def basis(rng, n, r):

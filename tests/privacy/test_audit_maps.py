@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.linalg.closest import rounded_mean
-from fedspan.linalg.grid_repulsion import Grid
+from fedspan.linalg.kernels.nearest_centres import rounded_mean
+from fedspan.linalg.layout.grid_repulsion import Grid
 from fedspan.privacy.audit import Received, ReceivedMap, audit, from_model, from_run
 from fedspan.privacy.audit.follow import followed, lone_rows
 from fedspan.privacy.audit.given_sums import GivenSums

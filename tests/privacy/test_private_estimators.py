@@ -122,7 +122,7 @@ def test_without_noise_to_speak_of_it_is_feddl():
 
 
 def test_more_noise_less_fit():
-    from fedspan.linalg.gaussian_kernel import mmd2
+    from fedspan.linalg.kernels.gaussian_kernel import mmd2
 
     X, labels = table(3000)
 

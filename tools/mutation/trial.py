@@ -78,8 +78,8 @@ def module_name(path: Path) -> str:
 
     Examples
     --------
-    >>> module_name(Path("src/fedspan/linalg/fermat.py"))
-    'fedspan.linalg.fermat'
+    >>> module_name(Path("src/fedspan/linalg/medians/median_solver.py"))
+    'fedspan.linalg.medians.median_solver'
     """
     parts = path.with_suffix("").parts[path.parts.index("src") + 1 :]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -19,8 +19,8 @@ from fedspan.estimators.posted_rows import PostedRows, in_order, posted_form, ro
 from fedspan.estimators.privacy import seen_by
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
-from fedspan.linalg.landmark_form import METHODS, LandmarkForm, landmark_form
-from fedspan.linalg.map_quality import map_neighbors, shared_neighbors
+from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark_form
+from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.subspaces import with_fixed_signs
 from fedspan.protocols.map_placement import place_on_map
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fedspan.checks import one_of
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation
-from fedspan.linalg.landmark_form import LowRankDistances
-from fedspan.linalg.neighbors import block_rows, nearest, nearest_in_blocks
+from fedspan.linalg.kernels.landmark_form import LowRankDistances
+from fedspan.linalg.kernels.neighbors import block_rows, nearest, nearest_in_blocks
 
 Array = NDArray[Any]
 SEARCHES = ("auto", "exact", "descent")

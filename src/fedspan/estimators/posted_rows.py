@@ -15,8 +15,8 @@ from fedspan.errors import InputError
 from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.privacy import SpendsPrivacy, learned_landmarks, posting, seen_by
 from fedspan.federation import Federation
-from fedspan.linalg.landmark_form import FINE_ENOUGH, LandmarkForm, LowRankDistances, landmark_form
-from fedspan.linalg.neighbors import nearest
+from fedspan.linalg.kernels.landmark_form import FINE_ENOUGH, LandmarkForm, LowRankDistances, landmark_form
+from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.privacy.mechanisms import GaussianGradient
 from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.landmark_distances import landmark_distances

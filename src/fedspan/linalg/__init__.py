@@ -8,17 +8,17 @@ landmarks.
 from __future__ import annotations
 
 from fedspan.linalg.anderson import Anderson
-from fedspan.linalg.clusters import k_means, k_medoids, linkage_gap
-from fedspan.linalg.gaussian_kernel import kernel_matrix, kernel_pull, mmd2
-from fedspan.linalg.geometric_median import GeometricMedianResult, geometric_median
-from fedspan.linalg.landmark_form import LandmarkForm, LowRankDistances, landmark_form
-from fedspan.linalg.local_steps import compressed, descent_operator, proximal_operator
-from fedspan.linalg.matching import bottleneck_distance, matched_share
-from fedspan.linalg.neighbors import nearest
-from fedspan.linalg.nystrom import SpectralFactor, spectral_factor
+from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix, kernel_pull, mmd2
+from fedspan.linalg.kernels.landmark_form import LandmarkForm, LowRankDistances, landmark_form
+from fedspan.linalg.kernels.neighbors import nearest
+from fedspan.linalg.kernels.nystrom import SpectralFactor, spectral_factor
+from fedspan.linalg.medians.geometric_median import GeometricMedianResult, geometric_median
+from fedspan.linalg.medians.projector_basis_median import SubspaceMedianResult, stable_rank, subspace_median
 from fedspan.linalg.q_factor import q_factor
-from fedspan.linalg.site_stack import SiteStack
-from fedspan.linalg.subspace_median import SubspaceMedianResult, stable_rank, subspace_median
+from fedspan.linalg.regression.local_steps import compressed, descent_operator, proximal_operator
+from fedspan.linalg.regression.model_matching import bottleneck_distance, matched_share
+from fedspan.linalg.regression.site_stack import SiteStack
+from fedspan.linalg.small_clusters import k_means, k_medoids, linkage_gap
 from fedspan.linalg.subspaces import (
     orthonormalize,
     polar_factor,

@@ -29,7 +29,7 @@ from fedspan.aggregation.fewer_values import for_fewer_values
 from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies
-from fedspan.linalg.subspace_median import Output
+from fedspan.linalg.medians.projector_basis_median import Output
 from fedspan.protocols.fit_moments import bounded, fit_moments, told_matrix, told_sums
 from fedspan.protocols.gdmin import Descent, Representation, local_gradient, split_payload
 from fedspan.protocols.learners import check_rank, known_sites, learners

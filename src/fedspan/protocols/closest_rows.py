@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from fedspan.federation import Site
-from fedspan.linalg.closest import closest, squared_apart
+from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
 from fedspan.protocols.blocks import n_columns
 
 Matrix = NDArray[np.float64]

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, Total, lens, step
-from fedspan.linalg.devices import check_device
+from fedspan.linalg.array_backend import check_device
 from fedspan.protocols.counted_rows import CountedRows
 from fedspan.protocols.discrepancy import Discrepancy, whole
 from fedspan.protocols.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row

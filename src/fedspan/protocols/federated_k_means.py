@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.linalg.closest import rounded_mean, squared_apart
+from fedspan.linalg.kernels.nearest_centres import rounded_mean, squared_apart
 from fedspan.protocols.closest_rows import labelled, sums_by_centre
 from fedspan.protocols.fewest_rows import of_centres
 from fedspan.protocols.guarded_sums import GuardedSums

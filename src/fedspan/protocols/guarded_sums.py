@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.linalg.closest import squared_apart
+from fedspan.linalg.kernels.nearest_centres import squared_apart
 from fedspan.protocols.closest_rows import labelled, sums_by_centre
 from fedspan.protocols.fewest_rows import of_centres
 from fedspan.protocols.k_means_starts import Moved

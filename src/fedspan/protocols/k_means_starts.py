@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.linalg.closest import closest
-from fedspan.linalg.clusters import k_means
+from fedspan.linalg.kernels.nearest_centres import closest
+from fedspan.linalg.small_clusters import k_means
 from fedspan.protocols.moments import Moments
 
 Matrix = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.linalg.gaussian_kernel import kernel_pull
+from fedspan.linalg.kernels.gaussian_kernel import kernel_pull
 from fedspan.protocols.absurd_numbers import ABSURD
 
 Array = NDArray[Any]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import lens
-from fedspan.linalg.landmark_form import LandmarkForm
-from fedspan.linalg.neighbors import nearest
-from fedspan.linalg.placement import placed
+from fedspan.linalg.kernels.landmark_form import LandmarkForm
+from fedspan.linalg.kernels.neighbors import nearest
+from fedspan.linalg.layout.placement import placed
 from fedspan.protocols.landmark_distances import distances_to, drawn_in
 from fedspan.protocols.lenses import same_columns
 

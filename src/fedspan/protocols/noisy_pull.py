@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
-from fedspan.linalg.gaussian_kernel import squared_norms
+from fedspan.linalg.kernels.gaussian_kernel import squared_norms
 from fedspan.privacy.noise import normal
 from fedspan.protocols.feddl import local_pull
 from fedspan.protocols.landmark_descent import descended, kept_within, mean_gradient, own_pull

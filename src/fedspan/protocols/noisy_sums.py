@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
-from fedspan.linalg.closest import closest
+from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.privacy.noise import normal
 
 Matrix = NDArray[np.float64]

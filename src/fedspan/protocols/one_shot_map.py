@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, lens, step
-from fedspan.linalg.grid_repulsion import Grid
-from fedspan.linalg.map_descent import Motion, moved, pulls
-from fedspan.linalg.map_graph import map_graph
+from fedspan.linalg.layout.grid_repulsion import Grid
+from fedspan.linalg.layout.map_descent import Motion, moved, pulls
+from fedspan.linalg.layout.map_graph import map_graph
 from fedspan.privacy.mechanisms import GaussianCenters
 from fedspan.protocols.map_centres import Codebooks, MapCentres, along_axes, map_centres
 from fedspan.protocols.noisy_centres import NoisyBook, noisy_centres

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step
-from fedspan.linalg.grid_repulsion import Grid, grid_around
-from fedspan.linalg.map_descent import Motion, centre_sums, moved, pulls
-from fedspan.linalg.map_graph import MapGraph, map_graph
+from fedspan.linalg.layout.grid_repulsion import Grid, grid_around
+from fedspan.linalg.layout.map_descent import Motion, centre_sums, moved, pulls
+from fedspan.linalg.layout.map_graph import MapGraph, map_graph
 from fedspan.protocols.map_centres import Codebooks, MapCentres, map_centres
 from fedspan.protocols.posted_values import posted
 from fedspan.protocols.whole_totals import whole

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Site
-from fedspan.linalg.devices import device_here, to_device
-from fedspan.linalg.gaussian_kernel import kernel_pull, squared_norms
+from fedspan.linalg.array_backend import device_here, to_device
+from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
 from fedspan.protocols.blocks import n_columns
 
 Array = NDArray[Any]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site
-from fedspan.linalg.stacked_least_squares import checked_least_squares
+from fedspan.linalg.regression.stacked_least_squares import checked_least_squares
 from fedspan.protocols.blocks import n_columns
 from fedspan.protocols.task_names import task_labels
 

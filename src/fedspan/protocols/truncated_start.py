@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize
-from fedspan.linalg.subspace_median import Output
+from fedspan.linalg.medians.projector_basis_median import Output
 from fedspan.protocols.orthogonal_iteration import random_basis
 from fedspan.protocols.subspace_median import checked_basis, median_of_bases
 from fedspan.protocols.tasks import Tasks

@@ -18,7 +18,7 @@ from fedspan.engines.local import federate
 from fedspan.estimators import FedFewShotRegressor
 from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.linalg import subspace_distance
-from fedspan.linalg.stacked_least_squares import stacked_least_squares
+from fedspan.linalg.regression.stacked_least_squares import stacked_least_squares
 from fedspan.protocols.byz_altgdmin import byz_altgdmin
 from fedspan.reproduce.results import Chart, Table, counted, spread
 

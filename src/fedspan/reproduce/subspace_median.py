@@ -33,7 +33,7 @@ from fedspan.engines.local import federate
 from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.linalg import orthonormalize, subspace_distance, top_eigenvectors
 from fedspan.linalg import subspace_median as median_of_subspaces
-from fedspan.linalg.subspace_median import Output
+from fedspan.linalg.medians.projector_basis_median import Output
 from fedspan.protocols.covariance_pca import packed, unpacked
 from fedspan.protocols.median_of_means import median_of_means
 from fedspan.protocols.power import power

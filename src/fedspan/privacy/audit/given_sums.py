@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.linalg.closest import rounded_mean
+from fedspan.linalg.kernels.nearest_centres import rounded_mean
 from fedspan.privacy.audit.card import LeakEntry
 from fedspan.privacy.audit.measures import psnr
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation.journal_reading import read_journal
-from fedspan.linalg.landmark_form import FARTHEST, landmark_form
+from fedspan.linalg.kernels.landmark_form import FARTHEST, landmark_form
 from fedspan.privacy.audit.given_sums import GivenSums, given_sums
 from fedspan.privacy.audit.received_map import ReceivedMap, map_messages, map_of
 from fedspan.privacy.audit.sums_attack import Sums

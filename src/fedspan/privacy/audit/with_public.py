@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.linalg.gaussian_kernel import squared_distances
+from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.privacy.audit.trilaterate import Rebuilt
 
 Array = NDArray[Any]

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedspan.estimators.spectral import graph_eigenvectors, spectral_clusters
-from fedspan.linalg.gaussian_kernel import kernel_matrix
-from fedspan.linalg.map_quality import plain_distances
-from fedspan.linalg.nystrom import spectral_factor
+from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
+from fedspan.linalg.kernels.nystrom import spectral_factor
+from fedspan.linalg.layout.map_quality import plain_distances
 from fedspan.linalg.subspaces import top_eigenvectors
 from fedspan.privacy.mechanisms import Mechanism
 from fedspan.reproduce.fed_tsne.layouts import neighbors_of

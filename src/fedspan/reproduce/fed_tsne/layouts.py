@@ -15,8 +15,8 @@ from fedspan.estimators.neighbor_search import find_neighbors
 from fedspan.estimators.tsne import FedTSNE
 from fedspan.estimators.umap import FedUMAP
 from fedspan.federation import Federation, Site
-from fedspan.linalg.landmark_form import LowRankDistances
-from fedspan.linalg.map_quality import plain_distances
+from fedspan.linalg.kernels.landmark_form import LowRankDistances
+from fedspan.linalg.layout.map_quality import plain_distances
 
 Array = NDArray[Any]
 FACES: dict[str, type[FedMap]] = {"t-SNE": FedTSNE, "UMAP": FedUMAP}

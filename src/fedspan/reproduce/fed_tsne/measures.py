@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score, silhouette_score
 
-from fedspan.linalg.map_quality import map_neighbors, shared_neighbors
+from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 
 Array = NDArray[Any]
 

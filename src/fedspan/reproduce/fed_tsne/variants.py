@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedspan.engines.local import federate
 from fedspan.estimators.landmarks import FedLandmarks
-from fedspan.linalg.landmark_form import LowRankDistances, landmark_form
+from fedspan.linalg.kernels.landmark_form import LowRankDistances, landmark_form
 from fedspan.privacy import GaussianGradient, PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
 from fedspan.protocols.landmark_distances import distances_to

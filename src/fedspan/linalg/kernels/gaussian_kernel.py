@@ -1,7 +1,7 @@
 """Sums of the Gaussian kernel ``k(x, y) = exp(-gamma ||x - y||^2)`` between many rows and a few landmarks.
 
 Two matrix products per block of rows, in the rows' own precision; sums over blocks are in double precision. Arrays may
-be of numpy or, through the array API, tensors on a graphics card (`fedspan.linalg.devices`). Rows and landmarks must
+be of numpy or, through the array API, tensors on a graphics card (`fedspan.linalg.array_backend`). Rows and landmarks must
 have a common reference subtracted before (`fedspan.protocols.feddl` does): ``|x|^2 + |y|^2 - 2 x'y`` loses all digits
 of single precision where a common offset is large.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.linalg.devices import Array, namespace, on_processor, to_numpy
+from fedspan.linalg.array_backend import Array, namespace, on_processor, to_numpy
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.linalg.map_graph import MapGraph
+from fedspan.linalg.layout.map_graph import MapGraph
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

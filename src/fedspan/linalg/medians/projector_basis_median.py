@@ -16,10 +16,10 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from fedspan.errors import InputError
-from fedspan.linalg.certificate import Array
-from fedspan.linalg.dense_projectors import are_smaller, median_of_dense_projectors
-from fedspan.linalg.projector_median import ProjectorMedian, median_of_projectors
-from fedspan.linalg.projectors import orthonormality_defect, overlap_geometry, residual_geometry, weighted_rows
+from fedspan.linalg.medians.dense_projectors import are_smaller, median_of_dense_projectors
+from fedspan.linalg.medians.median_certificate import Array
+from fedspan.linalg.medians.projector_median import ProjectorMedian, median_of_projectors
+from fedspan.linalg.medians.projectors import orthonormality_defect, overlap_geometry, residual_geometry, weighted_rows
 from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, subspace_distance, top_eigenpairs, with_fixed_signs
 
 Output = Literal["eigenspace", "node", "trimmed"]

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.linalg.certificate import Array, reach, rounding
-from fedspan.linalg.fermat import isometric_coordinates
+from fedspan.linalg.medians.median_certificate import Array, reach, rounding
+from fedspan.linalg.medians.median_solver import isometric_coordinates
 
 Vectors = NDArray[np.float32] | NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.linalg.landmark_form import LowRankDistances
+from fedspan.linalg.kernels.landmark_form import LowRankDistances
 
 Array = NDArray[Any]
 Indices = NDArray[np.integer[Any]]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedspan.errors import InputError
-from fedspan.linalg.centred import (
+from fedspan.linalg.medians.centred_points import (
     Frame,
     Vectors,
     central_vector,
@@ -23,8 +23,8 @@ from fedspan.linalg.centred import (
     rounding_of_sums,
     scale_rows,
 )
-from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array, gap_bound, reach, rounding
-from fedspan.linalg.fermat import FermatPoint, at_vertex, fermat_point
+from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array, gap_bound, reach, rounding
+from fedspan.linalg.medians.median_solver import FermatPoint, at_vertex, fermat_point
 
 GOOD_GAP = 1e-11  # relative: a larger gap is worth another reference
 MAX_REFERENCES = 3

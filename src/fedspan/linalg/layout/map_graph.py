@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from fedspan.linalg.landmark_form import LowRankDistances
-from fedspan.linalg.neighbors import nearest
-from fedspan.linalg.placement import perplexity_weights
+from fedspan.linalg.kernels.landmark_form import LowRankDistances
+from fedspan.linalg.kernels.neighbors import nearest
+from fedspan.linalg.layout.placement import perplexity_weights
 
 Array = NDArray[Any]
 Single = NDArray[np.float32]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import one_of
-from fedspan.linalg.gaussian_kernel import squared_distances
+from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array, cluster_gap_bound, gap_bound
-from fedspan.linalg.fermat import fermat_point, isometric_coordinates
-from fedspan.linalg.projectors import Geometry
+from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array, cluster_gap_bound, gap_bound
+from fedspan.linalg.medians.median_solver import fermat_point, isometric_coordinates
+from fedspan.linalg.medians.projectors import Geometry
 
 GOOD_GAP = 5e-11  # of the objective
 SHARP = 1e-8  # relative error of a distance

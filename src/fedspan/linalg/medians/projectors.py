@@ -17,7 +17,7 @@ from math import isqrt, sqrt
 
 import numpy as np
 
-from fedspan.linalg.certificate import Array, rounding
+from fedspan.linalg.medians.median_certificate import Array, rounding
 
 ROWS = 256  # of the stacked matrix at a time: keeps its copy small and the rounding error of long sums, too
 COLUMNS = 16  # of the reference at a time, for the same reason

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.linalg.local_steps import Array, descent_operator, proximal_operator
+from fedspan.linalg.regression.local_steps import Array, descent_operator, proximal_operator
 
 Weights = Literal["cluster", "total"]
 

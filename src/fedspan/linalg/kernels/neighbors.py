@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import whole_number
-from fedspan.linalg.devices import namespace, to_device, to_numpy
-from fedspan.linalg.landmark_form import LowRankDistances
+from fedspan.linalg.array_backend import namespace, to_device, to_numpy
+from fedspan.linalg.kernels.landmark_form import LowRankDistances
 
 Array = NDArray[Any]
 Indices = NDArray[np.int32]

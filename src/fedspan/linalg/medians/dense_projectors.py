@@ -2,7 +2,7 @@
 
 Inner products between all sites would be L x L numbers, and solving with them takes L^3 steps: 10,000 sites would need
 minutes and gigabytes, where their projectors of 20 columns are 210 numbers each. What is lost is the finest part:
-subspaces that agree to better than 1e-8 are told apart by their inner products alone (`fedspan.linalg.projectors`).
+subspaces that agree to better than 1e-8 are told apart by their inner products alone (`fedspan.linalg.medians.projectors`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from math import sqrt
 
 import numpy as np
 
-from fedspan.linalg.certificate import Array, rounding
-from fedspan.linalg.geometric_median import geometric_median
-from fedspan.linalg.projector_median import ProjectorMedian
+from fedspan.linalg.medians.geometric_median import geometric_median
+from fedspan.linalg.medians.median_certificate import Array, rounding
+from fedspan.linalg.medians.projector_median import ProjectorMedian
 
 MANY = 300  # sites: with fewer, inner products cost little, and give more digits
 SITES = 1024  # whose projectors are square at a time

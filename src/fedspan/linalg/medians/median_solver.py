@@ -2,7 +2,7 @@
 
 The geometric median of L points minimises ``f(z) = sum_l w_l ||x_l - z||``. It lies in the convex hull of the
 points, so L points of any dimension may be replaced by L isometric coordinates of dimension at most L: the solver
-never sees anything larger. What it returns is not trusted but measured, see `fedspan.linalg.certificate`.
+never sees anything larger. What it returns is not trusted but measured, see `fedspan.linalg.medians.median_certificate`.
 
 References
 ----------
@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from fedspan.linalg.certificate import UNIT_ROUNDOFF, Array
+from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array
 
 VERTEX_TOLERANCE = 1e-14  # of the total weight: less than this is not enough to leave a data point
 TIE_TOLERANCE = 1e-13  # two data points whose objectives differ by less per unit of distance are a tie

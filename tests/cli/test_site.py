@@ -154,7 +154,7 @@ def test_folders_that_are_not_there(site, capsys):
 
 
 def test_what_could_run_follows_the_steps(site, capsys):
-    site.write_text(SITE.replace("[rules]", '[rules]\nsteps = ["fedspan.protocols.moments"]'))
+    site.write_text(SITE.replace("[rules]", '[rules]\nsteps = ["fedspan.sums.moments"]'))
     shown = check(site, capsys)[1]
     assert "FedStandardScaler: yes" in shown
     assert "FedPCA: without what asks for axis_variances.local_variances" in shown
@@ -169,9 +169,7 @@ def test_what_could_run_follows_the_steps(site, capsys):
 def logged(site, count=3):
     guard = read_owned_site(site).guard
     for number in range(count):
-        guard.release(
-            Ask("alice", "lead", "r", number, 0, "fedspan.protocols.moments.local_sums", (), "ask", False), 100
-        )
+        guard.release(Ask("alice", "lead", "r", number, 0, "fedspan.sums.moments.local_sums", (), "ask", False), 100)
     guard.refused(Ask("bob", "lead", "r", 0, 0, "ourlab.step", (), "ask", True), "no [bold]step", "refused")
     return site.parent / "audit.jsonl"
 

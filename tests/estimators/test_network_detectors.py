@@ -14,7 +14,7 @@ from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.estimators import autoencoder_detector, bigan_detector
-from fedspan.protocols.moments import deviations, moments
+from fedspan.sums.moments import deviations, moments
 
 torch = pytest.importorskip("torch")
 

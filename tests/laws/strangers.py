@@ -163,7 +163,7 @@ class ShyScaler(FedStandardScaler):
 """
 DUCKS = f"""{HEAD}
 from sklearn.base import BaseEstimator
-from fedspan.protocols.moments import moments
+from fedspan.sums.moments import moments
 
 class Duck(BaseEstimator):
     def __init__(self, random_state=None):

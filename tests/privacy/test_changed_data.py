@@ -9,8 +9,8 @@ import pytest
 import fedspan as fs
 from fedspan.privacy import GaussianData, Ledger
 from fedspan.privacy.noisy_rows import with_noisy_rows
-from fedspan.protocols.moments import local_sums
 from fedspan.protocols.noisy_pull import local_noisy_pull
+from fedspan.sums.moments import local_sums
 
 Y = np.zeros((4, 3))
 NOISY = {"gamma": 0.5, "multiplier": 2.0}

@@ -12,8 +12,8 @@ from fedspan.federation.host import SiteHost
 from fedspan.federation.question import question_digest
 from fedspan.privacy import Ledger, epsilon_of, normal
 from fedspan.privacy.noisy_rows import with_noisy_rows
-from fedspan.protocols.moments import local_sums
 from fedspan.protocols.noisy_pull import bounded_pull, local_noisy_descent, local_noisy_pull, pull_sensitivity
+from fedspan.sums.moments import local_sums
 
 GAMMA, MULTIPLIER = 0.5, 2.0
 Y = np.random.default_rng(9).normal(size=(40, 5)) / 3

@@ -9,7 +9,7 @@ import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import InputError
 from fedspan.federation.call import Failure
-from fedspan.protocols.moments import moments
+from fedspan.sums.moments import moments
 
 POLICIES = pytest.mark.parametrize("policy", [None, fs.Policy(secure_sum=True)], ids=["plain", "secure"])
 

@@ -11,7 +11,7 @@ import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, GeometricMedian, Krum, Mean, TrimmedMean
 from fedspan.errors import InputError, QuorumError
-from fedspan.protocols.quantiles import _keys, local_counts, local_fractions, quantiles
+from fedspan.sums.quantiles import _keys, local_counts, local_fractions, quantiles
 
 LEVELS = (0.001, 0.07, 0.5, 0.9, 0.95, 0.99, 1.0)
 
@@ -82,7 +82,7 @@ def test_what_leaves_a_site_does_not_grow_with_its_rows():
     X, labels = uneven()
     with fs.federate(X, sites=labels).begin("test") as run:
         quantiles(run, level=0.9)
-    assert [call.step for call in run.record.calls] == ["fedspan.protocols.quantiles.local_counts"] * 8
+    assert [call.step for call in run.record.calls] == ["fedspan.sums.quantiles.local_counts"] * 8
 
 
 @pytest.mark.parametrize("level", [0, -0.1, 1.1, np.nan, "0.5", True, None])

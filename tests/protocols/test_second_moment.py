@@ -9,8 +9,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.protocols import second_moment as module
-from fedspan.protocols.blocks import blocks
 from fedspan.protocols.second_moment import is_matrix_cheaper, second_moment
+from fedspan.sums.row_blocks import blocks
 
 
 def moments_both_ways(monkeypatch, site, rows, shape):

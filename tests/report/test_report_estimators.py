@@ -83,7 +83,7 @@ def test_lines_of_a_pipeline_have_the_transform_between():
     np.testing.assert_array_equal(known["model_1"].components_, pca.components_)
     np.testing.assert_array_equal(known["model_2"].components_, lone.components_)
     alone = python_lines([pca.run_])
-    assert "# seen through fedspan.protocols.lenses.standardize: transform fed first" in alone
+    assert "# seen through fedspan.sums.row_transforms.standardize: transform fed first" in alone
 
 
 def test_lines_of_a_run_with_some_of_the_sites_name_them():

@@ -14,7 +14,7 @@ from fedspan.errors import InputError, MessageError, PolicyError, QuorumError
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import LARGEST_WHOLE
 from fedspan.federation.secure.sums import check_possible
-from fedspan.protocols.columns import local_columns
+from fedspan.sums.columns import local_columns
 
 from .players import sites_of
 

@@ -22,7 +22,7 @@ class FedAutoencoderDetector(NetworkDetector):
 
     Fit it on rows that are normal, or nearly all so. A row is standardised to z, and its anomaly score is
     ``||z - decoder(encoder(z))||^2``. Rows whose score is above the `quantile` of the training scores are outliers.
-    That threshold is found exactly without moving rows (see `fedspan.protocols.quantiles`).
+    That threshold is found exactly without moving rows (see `fedspan.sums.quantiles`).
 
     Every site holds back some rows, and training goes on until their mean error, the root of the mean squared error of
     a row, does not fall any more: when it has stayed for `patience` rounds, training goes back to the best weights and

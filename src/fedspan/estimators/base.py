@@ -16,7 +16,7 @@ from fedspan.engines.local import LocalFederation, federate
 from fedspan.errors import InputError
 from fedspan.estimators.progress import ProgressBar
 from fedspan.federation import Federation, Site
-from fedspan.protocols.columns import agree_on_columns
+from fedspan.sums.columns import agree_on_columns
 
 
 def check_aggregator(aggregator: Any) -> None:

@@ -27,7 +27,7 @@ class FedBiGANDetector(NetworkDetector):
     standardised row x is ``alpha ||x - G(E(x))||_1 - (1 - alpha) log D(x, E(x))``.
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly
-    without moving rows (see `fedspan.protocols.quantiles`). Training ends as that of `FedAutoencoderDetector`, by the
+    without moving rows (see `fedspan.sums.quantiles`). Training ends as that of `FedAutoencoderDetector`, by the
     error of ``G(E(x))`` for rows held back.
 
     Parameters

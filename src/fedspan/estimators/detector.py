@@ -15,8 +15,8 @@ from fedspan.aggregation import Aggregator
 from fedspan.checks import real_number
 from fedspan.estimators.base import FedEstimator
 from fedspan.federation import Federation
-from fedspan.protocols.lenses import scores_as_verdicts, shifted_and_scaled
-from fedspan.protocols.quantiles import quantiles
+from fedspan.sums.quantiles import quantiles
+from fedspan.sums.row_transforms import scores_as_verdicts, shifted_and_scaled
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]

@@ -30,10 +30,10 @@ from fedspan.protocols.altgdmin import altgdmin
 from fedspan.protocols.bad_targets import refuse_bad_targets
 from fedspan.protocols.byz_altgdmin import byz_altgdmin
 from fedspan.protocols.gdmin import Representation
-from fedspan.protocols.moments import refuse_bad_values
 from fedspan.protocols.task_coefs import TaskCoefs, median_coefs, pooled_coefs
 from fedspan.protocols.task_names import positions
 from fedspan.protocols.tasks import MOST_ROWS, Tasks, agree_on_tasks
+from fedspan.sums.moments import refuse_bad_values
 
 _STAYED = "the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first"
 

@@ -14,7 +14,7 @@ from fedspan.checks import true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.estimators.detector import FedDetector, usual_dimension
 from fedspan.protocols.local_detectors import local_detectors, local_verdicts
-from fedspan.protocols.moments import refuse_bad_values
+from fedspan.sums.moments import refuse_bad_values
 
 Array = NDArray[Any]
 

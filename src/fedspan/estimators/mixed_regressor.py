@@ -26,8 +26,8 @@ from fedspan.protocols.count_clusters import count_clusters
 from fedspan.protocols.feature_maps import whitened
 from fedspan.protocols.feature_scaling import feature_scaling
 from fedspan.protocols.logistic_fedx import logistic_losses, other_classes
-from fedspan.protocols.moments import moments
 from fedspan.protocols.target_moments import target_moments
+from fedspan.sums.moments import moments
 
 Array = NDArray[Any]
 _MEMORY = 5  # of Anderson's extrapolation, where nobody says otherwise

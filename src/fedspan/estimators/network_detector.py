@@ -15,10 +15,10 @@ from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.detector import FedDetector
 from fedspan.federation import Federation
 from fedspan.protocols.fedavg import Trained
-from fedspan.protocols.lenses import standardize
 from fedspan.protocols.local_descent import torch_module
-from fedspan.protocols.moments import deviations, moments
 from fedspan.protocols.networks import Network
+from fedspan.sums.moments import deviations, moments
+from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
 

@@ -17,9 +17,9 @@ from fedspan.estimators.pca_solvers import OF_SUMS, RESILIENT, SOLVERS, Solution
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.consensus import check_settings
-from fedspan.protocols.lenses import project, standardize
-from fedspan.protocols.moments import Moments, deviations
 from fedspan.protocols.residual import residual
+from fedspan.sums.moments import Moments, deviations
+from fedspan.sums.row_transforms import project, standardize
 
 Array = NDArray[Any]
 

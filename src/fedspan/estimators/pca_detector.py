@@ -18,8 +18,8 @@ from fedspan.federation import Federation
 from fedspan.linalg import whitening_root
 from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.left_out_scores import few_rows
-from fedspan.protocols.lenses import standardize
 from fedspan.protocols.principal_axes import PrincipalAxes
+from fedspan.sums.row_transforms import standardize
 
 SCORES = ("residual", "mahalanobis", "combined")
 #: More columns than this and no covariance is formed: its eigenvectors would take minutes.
@@ -47,7 +47,7 @@ class FedPCADetector(PCAScoring):
       the rows never deviate.
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly
-    without moving rows (see `fedspan.protocols.quantiles`): on new rows of the same distribution the false positive
+    without moving rows (see `fedspan.sums.quantiles`): on new rows of the same distribution the false positive
     rate is 1 - quantile (with a resilient solver or an aggregator only roughly so: see the notes), up to the sampling
     error of a quantile, about ``sqrt(quantile (1 - quantile) / n)``. It promises nothing where the distribution shifts.
 
@@ -113,7 +113,7 @@ class FedPCADetector(PCAScoring):
     sites, and a minority cannot push it beyond those of honest sites. Where these differ much, because every one has
     its own kind of traffic, that is not the threshold of all rows: then the false positive rate can be several times
     1 - quantile without any lie. Sites of fewer than ``2 / 3 / (1 - quantile)`` rows, 14 for 0.95, are too small for
-    their vote (see `fedspan.protocols.quantiles`). Mahalanobis distances lean on small variances, which lies spoil
+    their vote (see `fedspan.sums.quantiles`). Mahalanobis distances lean on small variances, which lies spoil
     first: where sites may lie the residual is the sturdier score. With sums alone every site is believed, also in the
     counts of the threshold.
 

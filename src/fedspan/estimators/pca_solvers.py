@@ -20,13 +20,13 @@ from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.fedpe import fedpe
 from fedspan.protocols.fedpg import fedpg
 from fedspan.protocols.median_of_means import median_of_means
-from fedspan.protocols.moments import Moments, moments
 from fedspan.protocols.power import power
 from fedspan.protocols.principal_axes import PrincipalAxes
 from fedspan.protocols.resilient_covariance import resilient_covariance
 from fedspan.protocols.stack_pca import stack_pca
 from fedspan.protocols.subspace_iteration import subspace_iteration
 from fedspan.protocols.subspace_median import ResilientSubspace, subspace_median
+from fedspan.sums.moments import Moments, moments
 
 #: These go on until they have converged.
 ITERATIVE = ("subspace_iteration", "fedpe", "fedpg")

@@ -12,8 +12,8 @@ from fedspan.aggregation import Aggregator
 from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
-from fedspan.protocols.lenses import standardize
-from fedspan.protocols.moments import deviations, moments
+from fedspan.sums.moments import deviations, moments
+from fedspan.sums.row_transforms import standardize
 
 
 class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):

@@ -19,7 +19,7 @@ from fedspan.protocols.category_union import Categories, category_union, most_fr
 from fedspan.protocols.column_kinds import ColumnKinds, column_kinds
 from fedspan.protocols.encoding import Encoding, encode, far_out
 from fedspan.protocols.heavy_tails import heavy_tails
-from fedspan.protocols.moments import deviations, moments
+from fedspan.sums.moments import deviations, moments
 
 Columns = Sequence[str | int]
 

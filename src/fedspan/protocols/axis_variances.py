@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import top_eigenpairs, with_fixed_signs
-from fedspan.protocols.blocks import blocks
 from fedspan.protocols.principal_axes import PrincipalAxes
-from fedspan.protocols.replies_per_row import aggregated
+from fedspan.sums.aggregated_sums import aggregated
+from fedspan.sums.row_blocks import blocks
 
 
 @step

@@ -25,7 +25,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.protocols.cell_text import name
 from fedspan.protocols.cells import column, names, tables
-from fedspan.protocols.columns import without_refused
+from fedspan.sums.columns import without_refused
 from fedspan.wire import Message
 
 Names = tuple[tuple[str, ...], ...]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site
-from fedspan.protocols.blocks import width
 from fedspan.protocols.cell_text import LARGEST, name, number
+from fedspan.sums.row_blocks import width
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]

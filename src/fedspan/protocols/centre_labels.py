@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedspan.errors import MessageError
 from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg.kernels.nearest_centres import closest
-from fedspan.protocols.posted_values import posted
+from fedspan.sums.posted_values import posted
 from fedspan.wire import Message
 
 Array = NDArray[Any]

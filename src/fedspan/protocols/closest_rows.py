@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from fedspan.federation import Site
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
-from fedspan.protocols.blocks import n_columns
+from fedspan.sums.row_blocks import n_columns
 
 Matrix = NDArray[np.float64]
 

@@ -23,9 +23,9 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.federation import StepLike
 from fedspan.linalg import polar_factor, q_factor
 from fedspan.protocols.last_messages import LastMessages
-from fedspan.protocols.moments import some_rows
 from fedspan.protocols.orthogonal_iteration import random_basis
 from fedspan.protocols.second_moment import Matrix, SecondMoment, second_moment
+from fedspan.sums.moments import some_rows
 from fedspan.wire import Message
 
 #: "paper" is the algorithm as written. "corrected" differs in when duals are updated (`begin_visit`), in whose messages

@@ -15,10 +15,10 @@ from scipy.linalg import eigvalsh
 from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.fewest_rows import of_halves
 from fedspan.protocols.orthogonal_iteration import Matrix
 from fedspan.protocols.regression_rows import row_blocks
+from fedspan.sums.plausible_numbers import refuse_absurd
 
 
 @step(fewest=of_halves)

@@ -17,10 +17,10 @@ from fedspan.aggregation.base import believed
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.covariance_pca import packed, unpacked
 from fedspan.protocols.refinement import Belief, Matrix, Moved, Vector, responsibilities
 from fedspan.protocols.regression_rows import rows_of
+from fedspan.sums.plausible_numbers import refuse_absurd
 from fedspan.wire import Message
 
 _FLAT = 1e-12  # relative: eigenvalues of a Gram matrix below this are directions without data

@@ -15,10 +15,10 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_map
-from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.covariance_pca import total_scatter
-from fedspan.protocols.lenses import standardize
-from fedspan.protocols.moments import moments
+from fedspan.sums.moments import moments
+from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.row_transforms import standardize
 
 SCALINGS = ("whiten", "standardize", "none")
 _FLOOR = 0.05  # of the mean: an aggregated covariance is a guess, and no direction may be blown up by it

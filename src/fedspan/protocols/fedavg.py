@@ -26,7 +26,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site
 from fedspan.federation.site import generator
-from fedspan.protocols.replies_per_row import aggregated
+from fedspan.sums.aggregated_sums import aggregated
 
 Vector = NDArray[np.float32]
 StepLike = Callable[..., Any] | str

@@ -27,9 +27,9 @@ from fedspan.protocols.closest_rows import labelled, sums_by_centre
 from fedspan.protocols.fewest_rows import of_centres
 from fedspan.protocols.guarded_sums import GuardedSums
 from fedspan.protocols.k_means_starts import Moved, drawn_start, split_start
-from fedspan.protocols.lenses import standardize
-from fedspan.protocols.moments import Moments, moments
-from fedspan.protocols.whole_totals import whole
+from fedspan.sums.moments import Moments, moments
+from fedspan.sums.row_transforms import standardize
+from fedspan.sums.whole_totals import whole
 
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]

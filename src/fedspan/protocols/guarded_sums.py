@@ -27,7 +27,7 @@ from fedspan.linalg.kernels.nearest_centres import squared_apart
 from fedspan.protocols.closest_rows import labelled, sums_by_centre
 from fedspan.protocols.fewest_rows import of_centres
 from fedspan.protocols.k_means_starts import Moved
-from fedspan.protocols.whole_totals import whole
+from fedspan.sums.whole_totals import whole
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.int32]

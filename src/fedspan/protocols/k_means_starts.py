@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.linalg.small_clusters import k_means
-from fedspan.protocols.moments import Moments
+from fedspan.sums.moments import Moments
 
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -22,7 +22,7 @@ from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.linalg.kernels.landmark_form import FARTHEST
 from fedspan.protocols.feddl import Landmarks
-from fedspan.protocols.lenses import same_columns
+from fedspan.sums.row_transforms import same_columns
 from fedspan.wire import Message
 
 Array = NDArray[Any]

@@ -16,8 +16,8 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg import with_fixed_signs
 from fedspan.protocols.anomaly_scores import subspace_score
-from fedspan.protocols.blocks import blocks
-from fedspan.protocols.moments import Moments, deviations, some_rows
+from fedspan.sums.moments import Moments, deviations, some_rows
+from fedspan.sums.row_blocks import blocks
 
 Matrix = NDArray[np.float64]
 

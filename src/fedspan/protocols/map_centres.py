@@ -13,9 +13,9 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, lens
 from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.federated_k_means import federated_k_means
-from fedspan.protocols.lenses import standardize
-from fedspan.protocols.moments import moments
 from fedspan.protocols.subspace_iteration import subspace_iteration
+from fedspan.sums.moments import moments
+from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

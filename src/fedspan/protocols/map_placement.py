@@ -12,7 +12,7 @@ from fedspan.linalg.kernels.landmark_form import LandmarkForm
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.layout.placement import placed
 from fedspan.protocols.landmark_distances import distances_to, drawn_in
-from fedspan.protocols.lenses import same_columns
+from fedspan.sums.row_transforms import same_columns
 
 Array = NDArray[Any]
 

@@ -22,7 +22,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.protocols.orthogonal_iteration import Matrix, Product
 from fedspan.protocols.regression_rows import row_blocks, target
-from fedspan.protocols.replies_per_row import aggregated
+from fedspan.sums.aggregated_sums import aggregated
 from fedspan.wire import Message
 
 Stack = NDArray[np.float64]

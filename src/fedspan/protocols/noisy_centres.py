@@ -31,7 +31,6 @@ from fedspan.federation import Federation, SecureSum
 from fedspan.federation.spent import ROW_ADDED
 from fedspan.federation.step import find_step
 from fedspan.privacy.mechanisms import GaussianCenters, per_column
-from fedspan.protocols.columns import agree_on_columns
 from fedspan.protocols.map_centres import MapCentres
 from fedspan.protocols.noisy_sums import (
     CELLS_SENSITIVITY,
@@ -42,7 +41,8 @@ from fedspan.protocols.noisy_sums import (
     share_of,
 )
 from fedspan.protocols.privacy_spent import gaussian_spent, spending
-from fedspan.protocols.whole_totals import whole
+from fedspan.sums.columns import agree_on_columns
+from fedspan.sums.whole_totals import whole
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

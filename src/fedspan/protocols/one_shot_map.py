@@ -18,8 +18,8 @@ from fedspan.linalg.layout.map_graph import map_graph
 from fedspan.privacy.mechanisms import GaussianCenters
 from fedspan.protocols.map_centres import Codebooks, MapCentres, along_axes, map_centres
 from fedspan.protocols.noisy_centres import NoisyBook, noisy_centres
-from fedspan.protocols.posted_values import posted
 from fedspan.protocols.private_map import Layout, PrivateMap, checked_positions, laid_out
+from fedspan.sums.posted_values import posted
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

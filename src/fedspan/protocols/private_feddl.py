@@ -19,9 +19,7 @@ from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
 from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, PaperNoise, check_mechanism, per_column
 from fedspan.privacy.noisy_rows import with_noisy_rows
-from fedspan.protocols.columns import agree_on_columns
 from fedspan.protocols.feddl import Landmarks, Noise, feddl
-from fedspan.protocols.moments import Moments
 from fedspan.protocols.noisy_pull import (
     LANDMARKS_WITHIN,
     local_noisy_descent,
@@ -33,6 +31,8 @@ from fedspan.protocols.noisy_pull import (
     pull_sensitivity,
 )
 from fedspan.protocols.privacy_spent import gaussian_spent, in_front, simulated_sites, spending
+from fedspan.sums.columns import agree_on_columns
+from fedspan.sums.moments import Moments
 
 Mechanism = GaussianData | GaussianGradient | PaperNoise
 

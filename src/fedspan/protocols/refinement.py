@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
 from fedspan.linalg import Anderson
-from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.wandering import Wandering
+from fedspan.sums.plausible_numbers import refuse_absurd
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

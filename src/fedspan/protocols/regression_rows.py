@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.linalg import compressed, descent_operator, proximal_operator
-from fedspan.protocols.blocks import n_columns
+from fedspan.sums.row_blocks import n_columns
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.blocks import blocks
-from fedspan.protocols.replies_per_row import aggregated
+from fedspan.sums.aggregated_sums import aggregated
+from fedspan.sums.row_blocks import blocks
 
 
 @step

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedspan.federation import Site
 from fedspan.linalg.array_backend import device_here, to_device
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
-from fedspan.protocols.blocks import n_columns
+from fedspan.sums.row_blocks import n_columns
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

@@ -15,7 +15,7 @@ from scipy.linalg.blas import dgemm
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from fedspan.federation import Site
-from fedspan.protocols.blocks import blocks
+from fedspan.sums.row_blocks import blocks
 
 Matrix = NDArray[np.float64]
 

@@ -15,10 +15,10 @@ from scipy.linalg import eigh, qr
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import with_fixed_signs
-from fedspan.protocols.absurd_numbers import refuse_absurd
-from fedspan.protocols.blocks import blocks
 from fedspan.protocols.principal_axes import PrincipalAxes
-from fedspan.protocols.replies_per_row import aggregated
+from fedspan.sums.aggregated_sums import aggregated
+from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.row_blocks import blocks
 
 
 @step

@@ -20,7 +20,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank
 from fedspan.linalg import subspace_median as median_of_subspaces
 from fedspan.linalg.medians.projector_basis_median import TRIM, Output
-from fedspan.protocols.blocks import n_columns
+from fedspan.sums.row_blocks import n_columns
 
 Matrix = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def subspace_median(
     n_columns : int, optional
         What the rows of a reply are checked against; otherwise the most common number of them counts.
     output : "eigenspace", "node" or "trimmed"
-        See `fedspan.linalg.medians.projector_basis_median`; "node" is the paper's.
+        See `fedspan.linalg.subspace_median`; "node" is the paper's.
     complete : bool
         What to do with a reply of too low a rank: complete it by arbitrary directions, as the paper's QR does, instead
         of refusing it.

@@ -10,8 +10,8 @@ from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.absurd_numbers import refuse_absurd
 from fedspan.protocols.regression_rows import target
+from fedspan.sums.plausible_numbers import refuse_absurd
 
 
 @step

@@ -79,8 +79,8 @@ def words_of(step: str) -> str:
 
     Examples
     --------
-    >>> import fedspan.protocols.moments
-    >>> words_of("fedspan.protocols.moments.local_sums").split()[0], words_of("unknown")
+    >>> import fedspan.sums.moments
+    >>> words_of("fedspan.sums.moments.local_sums").split()[0], words_of("unknown")
     ('its', '–')
     """
     try:

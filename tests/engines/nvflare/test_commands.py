@@ -82,7 +82,7 @@ def test_status_says_who_is_online_with_what_and_that_versions_differ(here, caps
         line = next(line for line in said.splitlines() if line.strip().startswith(name))
         assert line.split()[:5] == [name, "online", own, str(len(rows_of(name))), "6"]
     assert f"north: runs fedspan {own}, and this is fedspan 9.9.9: use one version" in said
-    assert "north: fedspan.protocols.moments.local_sums" in said.splitlines()  # --steps
+    assert "north: fedspan.sums.moments.local_sums" in said.splitlines()  # --steps
     assert main(["federation", "status", str(here.kit("bob"))]) == 0
     said = capsys.readouterr().out
     assert "local_sums" not in said

@@ -22,7 +22,7 @@ from fedspan.federation.step import find_step
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user
 
-SUMS = "fedspan.protocols.moments.local_sums"
+SUMS = "fedspan.sums.moments.local_sums"
 OFFER = "fedspan.federation.secure.steps.offer"
 NUMBERS = {"largest": SecureSum().numbers.largest, "fraction_bits": SecureSum().numbers.fraction_bits}
 

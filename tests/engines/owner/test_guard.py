@@ -20,7 +20,7 @@ from fedspan.federation.host import SiteHost
 from fedspan.federation.step import find_step
 from fedspan.wire import encode
 
-SUMS = "fedspan.protocols.moments.local_sums"
+SUMS = "fedspan.sums.moments.local_sums"
 PULL = "fedspan.protocols.noisy_pull.local_noisy_pull"
 
 
@@ -94,7 +94,7 @@ def test_what_is_allowed_is_answered_and_written_down(write_site, table):
         ("", asked("fedspan.protocols.landmark_distances.local_distances"), "it is in the group 'single rows'"),
         ("", asked("fedspan.federation.secure.steps.offer", how="secure offer"), "does not allow step"),
         ("", asked(lenses=("ourlab.zoom",)), "does not allow the transform 'ourlab.zoom'"),
-        ("lenses = []", asked(lenses=("fedspan.protocols.lenses.affine",)), "does not allow the transform"),
+        ("lenses = []", asked(lenses=("fedspan.sums.row_transforms.affine",)), "does not allow the transform"),
         ("least_rows = 31", asked(), r"fewer rows than its owner asks for \(31\), and answers nothing"),
         ("sums_only = true", asked(), "allows secure sums only, and .* was asked for a reply of its own"),
         ("sums_only = true", asked(how="sum"), "allows secure sums only"),
@@ -116,19 +116,19 @@ def test_each_rule_refuses_before_data_are_touched_and_says_why(write_site, rule
     ("rules", "ask"),
     [
         ('users = ["alice"]', asked()),
-        ('steps = ["fedspan.protocols.moments"]', asked()),
+        ('steps = ["fedspan.sums.moments"]', asked()),
         (f'steps = ["{SUMS}"]', asked()),
         ("", asked("fedspan.protocols.feddl.local_pull")),
         ('steps = ["single rows"]', asked("fedspan.protocols.landmark_distances.local_distances")),
         ('steps = ["fedspan"]', asked("fedspan.protocols.landmark_distances.local_distances")),
-        ("steps = []", asked("fedspan.protocols.columns.local_columns")),
+        ("steps = []", asked("fedspan.sums.columns.local_columns")),
         ("steps = []", asked("fedspan.federation.secure.steps.share", how="secure share")),
         ("least_rows = 30", asked()),
         ("sums_only = true", asked(how="secure offer")),
-        ("sums_only = true", asked("fedspan.protocols.columns.local_columns")),
+        ("sums_only = true", asked("fedspan.sums.columns.local_columns")),
         ("rounds_per_day = 1", asked()),
-        ("", asked(lenses=("fedspan.protocols.lenses.affine",))),
-        ('lenses = ["fedspan.protocols.lenses"]', asked(lenses=("fedspan.protocols.lenses.affine",))),
+        ("", asked(lenses=("fedspan.sums.row_transforms.affine",))),
+        ('lenses = ["fedspan.sums.row_transforms"]', asked(lenses=("fedspan.sums.row_transforms.affine",))),
     ],
 )
 def test_each_rule_lets_pass_what_it_allows(write_site, rules, ask):
@@ -204,7 +204,7 @@ def test_a_step_that_fails_counts_as_a_round_and_a_refused_one_does_not(write_si
         with pytest.raises(PolicyError):
             serve(owned, asked(step))
     with pytest.raises(TypeError):
-        serve(owned, asked("fedspan.protocols.moments.local_centred_sums"))  # without a centre
+        serve(owned, asked("fedspan.sums.moments.local_centred_sums"))  # without a centre
     with pytest.raises(PolicyError, match="rounds a day"):
         serve(owned, asked(number=1))
     assert [line["outcome"] for line in lines(path)] == ["refused", "refused", "failed", "refused"]

@@ -12,8 +12,8 @@ from fedspan.federation.lens import Lens
 
 from .desk import NUMBERS, OFFER, SUMS, Desk
 
-CENTRED = "fedspan.protocols.moments.local_centred_sums"
-COLUMNS = "fedspan.protocols.columns.local_columns"
+CENTRED = "fedspan.sums.moments.local_centred_sums"
+COLUMNS = "fedspan.sums.columns.local_columns"
 PULL = "fedspan.protocols.noisy_pull.local_noisy_pull"
 SCATTER = "fedspan.protocols.noisy_sums.local_noisy_scatter"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

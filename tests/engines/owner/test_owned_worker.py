@@ -51,7 +51,7 @@ def open_site(write_site, tmp_path, monkeypatch):
 
 def ask(worker, run="r", number=0, kind="call"):
     """Ask for sums as alice does; return the number of rows, or why there is none."""
-    call = Call(run, number, 5, find_step("fedspan.protocols.moments.local_sums"), {}, ("clinic",))
+    call = Call(run, number, 5, find_step("fedspan.sums.moments.local_sums"), {}, ("clinic",))
     told, parts = call_head(call, ["clinic"], {"clinic": number - 1}, fs.Policy(deadline=5.0), 1)
     head = {"kind": kind, "federation": "clinics", "version": fedspan_version(), "run": run, "serial": time.time_ns()}
     request = Sealed(user("alice", "analyst"), "request", head | told, parts).to("clinic")

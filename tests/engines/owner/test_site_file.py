@@ -30,7 +30,7 @@ def test_a_site_has_what_its_file_says(write_site, table):
     described = owned.describe()
     assert described["rows"] == 20
     assert described["columns"] == {"weight": "number", "age": "number"}
-    assert "fedspan.protocols.moments.local_sums" in described["steps"]
+    assert "fedspan.sums.moments.local_sums" in described["steps"]
     assert described["budget"] is None
 
 
@@ -42,8 +42,8 @@ def test_words_that_mean_a_missing_cell(write_site, tmp_path):
 
 
 def test_lenses_and_users_that_are_there(write_site):
-    rules = read_site_file(write_site(rules='lenses = ["fedspan.protocols.lenses"]\nusers = ["alice", "b-2"]')).rules
-    assert rules.lenses == ("fedspan.protocols.lenses",)
+    rules = read_site_file(write_site(rules='lenses = ["fedspan.sums.row_transforms"]\nusers = ["alice", "b-2"]')).rules
+    assert rules.lenses == ("fedspan.sums.row_transforms",)
     assert rules.users == ("alice", "b-2")
     assert read_site_file(write_site(rules="lenses = []\nusers = []")).rules.users == ()
 
@@ -116,7 +116,10 @@ def test_data_that_cannot_be(write_site, data, said):
         ('sums_only = "yes"', "sums_only = 'yes' must be true or false"),
         ('users = [" alice"]', "users: ' alice' is nobody's name in a certificate: names are letters, digits"),
         ('users = [""]', "users: '' is nobody's name"),
-        ('lenses = ["fedspan.protocols.lense"]', r"neither a transform .* did you mean 'fedspan.protocols.lenses'\?"),
+        (
+            'lenses = ["fedspan.protocols.lense"]',
+            r"neither a transform .* did you mean 'fedspan.sums.row_transforms'\?",
+        ),
         ('lenses = ["typo.zoom"]', "'typo.zoom' is neither a transform that is installed here nor a module with such"),
         ('lenses = [""]', "'' is neither a transform"),
         ("hours = 3", r"\[rules\] 'hours' is not a known key; known are largest_reply"),
@@ -268,7 +271,7 @@ def test_own_modules_are_installed(write_site, tmp_path, monkeypatch):
     path.write_text(path.read_text().replace('name = "clinic"', 'name = "clinic"\nmodules = ["ourlab_steps"]'))
     steps = read_site_file(path).rules.steps
     assert "ourlab_steps.local_count" in steps
-    assert "fedspan.protocols.moments.local_sums" not in steps
+    assert "fedspan.sums.moments.local_sums" not in steps
     sys.modules.pop("ourlab_steps")
     path.write_text(path.read_text().replace('modules = ["ourlab_steps"]', 'modules = ["ourlab_stepps"]'))
     with pytest.raises(InputError, match="the module 'ourlab_stepps' cannot be imported: ModuleNotFoundError"):

@@ -17,7 +17,7 @@ from fedspan.engines.remote.envelope import texts
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.errors import PolicyError
 from fedspan.protocols.moment_products import local_pair_product
-from fedspan.protocols.moments import local_sums
+from fedspan.sums.moments import local_sums
 from tests.engines.remote.people import authority, user
 
 from .desk import NUMBERS, OFFER, SUMS, Desk, Wires, numbers
@@ -93,7 +93,7 @@ def test_a_forbidden_step_is_not_hidden_in_what_one_site_is_told(three, monkeypa
 def test_a_second_word_on_a_sum_does_not_change_what_the_log_says_of_it(desk):
     told = {"session": "r/0/x", **NUMBERS}
     assert "key" in desk.ask(OFFER, payload={"what": SUMS, **told})
-    other = "fedspan.protocols.moments.local_mean"
+    other = "fedspan.sums.moments.local_mean"
     assert "with another step" in desk.ask(OFFER, part=1, payload={"what": other, **told})
     assert "takes (site" in desk.ask("fedspan.federation.secure.steps.confirm", part=3, payload={"session": "r/0/x"})
     alive = {"session": "r/0/x", "alive": np.ones(3, dtype=bool)}

@@ -50,8 +50,8 @@ class AllowedSteps:
     Examples
     --------
     >>> install_steps()
-    >>> allowed = AllowedSteps(["fedspan.protocols.moments"])
-    >>> "fedspan.protocols.moments.local_sums" in allowed, "fedspan.protocols.feddl.local_pull" in allowed
+    >>> allowed = AllowedSteps(["fedspan.sums.moments"])
+    >>> "fedspan.sums.moments.local_sums" in allowed, "fedspan.protocols.feddl.local_pull" in allowed
     (True, False)
     """
 

@@ -15,10 +15,10 @@ from fedspan.protocols.consensus import Variant
 from fedspan.protocols.covariance_pca import covariance_pca
 from fedspan.protocols.fedpe import fedpe
 from fedspan.protocols.fedpg import fedpg
-from fedspan.protocols.lenses import standardize
-from fedspan.protocols.moments import moments
 from fedspan.reproduce.fedpca.traffic import Matrix, traffic
 from fedspan.reproduce.results import Chart, Curves, Part, counted
+from fedspan.sums.moments import moments
+from fedspan.sums.row_transforms import standardize
 
 PROTOCOLS: dict[str, tuple[Callable[..., tuple[Matrix, Any]], Variant]] = {
     "FedPG, corrected": (fedpg, "corrected"),

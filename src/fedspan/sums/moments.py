@@ -22,8 +22,8 @@ from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.blocks import blocks, n_columns
-from fedspan.protocols.counted_rows import CountedRows
+from fedspan.sums.counted_rows import CountedRows
+from fedspan.sums.row_blocks import blocks, n_columns
 
 Vector = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 from fedspan.aggregation import Aggregate, Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.federation import Replies
-from fedspan.protocols.moments import typical_rows
+from fedspan.sums.moments import typical_rows
 
 
 def aggregated(replies: Replies, keys: Sequence[str], aggregator: Aggregator) -> tuple[list[Aggregate], int]:

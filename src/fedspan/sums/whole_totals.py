@@ -6,7 +6,7 @@ import numpy as np
 
 from fedspan.errors import MessageError
 from fedspan.federation import Total
-from fedspan.protocols.absurd_numbers import refuse_absurd
+from fedspan.sums.plausible_numbers import refuse_absurd
 
 
 def whole(total: Total, **shapes: tuple[int, ...]) -> Total:

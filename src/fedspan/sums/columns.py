@@ -12,7 +12,7 @@ import numpy as np
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
-from fedspan.protocols.blocks import n_columns, width
+from fedspan.sums.row_blocks import n_columns, width
 from fedspan.wire import Message
 
 

@@ -38,8 +38,8 @@ from fedspan.aggregation.base import believed
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.blocks import blocks, n_columns
-from fedspan.protocols.moments import some_rows
+from fedspan.sums.moments import some_rows
+from fedspan.sums.row_blocks import blocks, n_columns
 
 Array = NDArray[Any]
 Keys = NDArray[np.uint64]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan import persistence as files
 from fedspan.errors import InputError
-from fedspan.estimators import files
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_a_site_with_other_columns_is_left_out_with_a_warning(kind):
 
 @every_estimator
 def test_verbose_shows_progress_only_on_standard_error(kind, capsys, monkeypatch):
-    from fedspan.estimators import progress
+    from fedspan import progress
 
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(progress, "BETWEEN_LINES", 0.0)

@@ -11,7 +11,7 @@ import pandas as pd
 
 import fedspan as fs
 from fedspan import estimators
-from fedspan.estimators.base import FedEstimator
+from fedspan.base import FedEstimator
 
 NAMES = [
     name

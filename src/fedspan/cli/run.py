@@ -17,15 +17,15 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.base import clone
 
+from fedspan.base import FedEstimator
 from fedspan.cli.report_plan import judged_rows, wanted
 from fedspan.cli.study import Study
 from fedspan.cli.tables import SiteTable, read_tables
 from fedspan.engines.local import LocalFederation
 from fedspan.errors import InputError
-from fedspan.estimators.base import FedEstimator
-from fedspan.estimators.progress import ProgressBar
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.record import strict_json
+from fedspan.progress import ProgressBar
 from fedspan.report import Scatter, write_report
 from fedspan.report.maps import MOST_POINTS, map_of
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fedspan.estimators.autoencoder_detector import FedAutoencoderDetector
 from fedspan.estimators.bigan_detector import FedBiGANDetector
 from fedspan.estimators.few_shot import FedFewShotRegressor
-from fedspan.estimators.files import load
 from fedspan.estimators.k_means import FedKMeans
 from fedspan.estimators.landmarks import FedLandmarks
 from fedspan.estimators.local_pca_detector import LocalPCADetector
@@ -17,6 +16,7 @@ from fedspan.estimators.spectral import FedSpectralClustering
 from fedspan.estimators.tabular import FedTabularEncoder
 from fedspan.estimators.tsne import FedTSNE
 from fedspan.estimators.umap import FedUMAP
+from fedspan.persistence import load
 
 __all__ = [
     "FedAutoencoderDetector",

@@ -12,8 +12,8 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
+from fedspan.base import FedEstimator
 from fedspan.checks import real_number
-from fedspan.estimators.base import FedEstimator
 from fedspan.federation import Federation
 from fedspan.sums.quantiles import quantiles
 from fedspan.sums.row_transforms import scores_as_verdicts, shifted_and_scaled

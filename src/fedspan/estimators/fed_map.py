@@ -17,12 +17,12 @@ from fedspan.estimators.landmarks import checked_settings, keep_landmarks
 from fedspan.estimators.neighbor_search import check_search, find_neighbors, packages
 from fedspan.estimators.posted_rows import PostedRows, in_order, posted_form, row_order
 from fedspan.estimators.privacy import seen_by
-from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark_form
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.subspaces import with_fixed_signs
 from fedspan.protocols.map_placement import place_on_map
+from fedspan.transformer import FedTransformer
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

@@ -13,8 +13,8 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
+from fedspan.base import FedEstimator
 from fedspan.errors import InputError
-from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.few_shot_checks import (
     RESILIENT,
     check_parameters,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
 from fedspan.aggregation.safe_arithmetic import lower_median
+from fedspan.base import check_aggregator
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.new_task import checked_ridge
 from fedspan.protocols.task_names import Labels, positions, task_labels
 from fedspan.protocols.task_rows import refuse_extreme

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.base import FedEstimator
 from fedspan.errors import InputError
-from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.privacy import SpendsPrivacy, check_all, learned_landmarks, seen_by
-from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.landmark_distances import distances_to
+from fedspan.transformer import FedTransformer
 
 
 class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivacy, FedEstimator):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from inspect import signature
 from typing import Any
 
+from fedspan.base import check_aggregator
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.mixed_fit import STARTS
 from fedspan.protocols.feature_scaling import SCALINGS
 from fedspan.protocols.fedx import UPDATES

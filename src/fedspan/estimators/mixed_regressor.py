@@ -14,8 +14,8 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from fedspan.aggregation import Aggregator
+from fedspan.base import FedEstimator
 from fedspan.errors import FedspanError, InputError
-from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.mixed_features import FeatureMap
 from fedspan.estimators.mixed_fit import refined, started
 from fedspan.estimators.mixed_mending import settled

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.base import check_aggregator
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.base import check_aggregator
 from fedspan.estimators.detector import FedDetector
 from fedspan.federation import Federation
 from fedspan.protocols.fedavg import Trained

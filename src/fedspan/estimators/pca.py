@@ -10,16 +10,16 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
+from fedspan.base import FedEstimator, check_aggregator
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.base import FedEstimator, check_aggregator
 from fedspan.estimators.pca_solvers import OF_SUMS, RESILIENT, SOLVERS, Solution, prepared_moments, solve
-from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.consensus import check_settings
 from fedspan.protocols.residual import residual
 from fedspan.sums.moments import Moments, deviations
 from fedspan.sums.row_transforms import project, standardize
+from fedspan.transformer import FedTransformer
 
 Array = NDArray[Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.base import FedEstimator
 from fedspan.checks import frames_inside
 from fedspan.engines.local import site_rows
 from fedspan.errors import InputError
-from fedspan.estimators.base import FedEstimator
 from fedspan.estimators.privacy import SpendsPrivacy, learned_landmarks, posting, seen_by
 from fedspan.federation import Federation
 from fedspan.linalg.kernels.landmark_form import FINE_ENOUGH, LandmarkForm, LowRankDistances, landmark_form

@@ -9,11 +9,11 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
-from fedspan.estimators.base import FedEstimator, check_aggregator
-from fedspan.estimators.transformer import FedTransformer
+from fedspan.base import FedEstimator, check_aggregator
 from fedspan.federation import Federation
 from fedspan.sums.moments import deviations, moments
 from fedspan.sums.row_transforms import standardize
+from fedspan.transformer import FedTransformer
 
 
 class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from fedspan.aggregation import Aggregator
+from fedspan.base import FedEstimator, check_aggregator
 from fedspan.errors import InputError
 from fedspan.estimators import tabular_parameters as parameters
-from fedspan.estimators.base import FedEstimator, check_aggregator
-from fedspan.estimators.transformer import FedTransformer
 from fedspan.federation import Federation
 from fedspan.protocols.category_union import Categories, category_union, most_frequent
 from fedspan.protocols.column_kinds import ColumnKinds, column_kinds
 from fedspan.protocols.encoding import Encoding, encode, far_out
 from fedspan.protocols.heavy_tails import heavy_tails
 from fedspan.sums.moments import deviations, moments
+from fedspan.transformer import FedTransformer
 
 Columns = Sequence[str | int]
 

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Sums over rows that several capabilities share: columns, moments, quantiles, and the row transforms of fitted models."""

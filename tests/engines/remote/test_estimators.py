@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.estimators.progress import ProgressBar
+from fedspan.progress import ProgressBar
 
 from .network import Network
 

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Gaussian kernels, distances by landmarks, nearest neighbours and nearest centres."""

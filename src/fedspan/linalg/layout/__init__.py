@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Forces, graphs, placement and quality of two-dimensional maps."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Geometric medians of vectors and of subspaces, with a proven certificate."""

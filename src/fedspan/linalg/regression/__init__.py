@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Many small regressions at once: local steps, stacks of sites, least squares, matched models."""

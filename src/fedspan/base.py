@@ -14,8 +14,8 @@ from sklearn.utils.validation import validate_data
 
 from fedspan.engines.local import LocalFederation, federate
 from fedspan.errors import InputError
-from fedspan.estimators.progress import ProgressBar
 from fedspan.federation import Federation, Site
+from fedspan.progress import ProgressBar
 from fedspan.sums.columns import agree_on_columns
 
 
@@ -44,7 +44,7 @@ class FedEstimator(BaseEstimator):
 
         Without `record` the file has no ``run_``, nor has what is loaded: for small devices.
         """
-        from fedspan.estimators.files import save
+        from fedspan.persistence import save
 
         save(self, path, record=record)
 

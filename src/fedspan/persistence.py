@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.base import FedEstimator
 from fedspan.errors import InputError
-from fedspan.estimators.base import FedEstimator
 from fedspan.federation import RunRecord
 
 FORMAT = 1

@@ -19,7 +19,7 @@ from fedspan.engines.remote.transport import Transport
 from fedspan.federation import Federation, Policy
 from fedspan.federation.call import Engine
 from fedspan.federation.view import Root, View
-from fedspan.privacy.simulated import SimulatedLedger
+from fedspan.privacy.simulated_ledger import SimulatedLedger
 from tests.engines.remote.network import Network
 from tests.engines.remote.people import authority, user
 

@@ -22,7 +22,7 @@ from fedspan.federation.secure.sums import check_possible
 from fedspan.federation.site import checked_names
 from fedspan.federation.state import Changes
 from fedspan.federation.view import Root, View
-from fedspan.privacy.simulated import SimulatedLedger
+from fedspan.privacy.simulated_ledger import SimulatedLedger
 from fedspan.wire import decode, encode
 
 

@@ -11,7 +11,7 @@ from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
 from fedspan.privacy.ledger import Charge, Ledger
 from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGradient, Mechanism, PaperNoise
 from fedspan.privacy.noise import normal
-from fedspan.privacy.simulated import SimulatedLedger
+from fedspan.privacy.simulated_ledger import SimulatedLedger
 
 __all__ = [
     "Charge",

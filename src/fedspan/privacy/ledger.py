@@ -20,7 +20,7 @@ from fedspan.errors import BudgetError, InputError, LedgerError
 from fedspan.federation.question import Question
 from fedspan.privacy.accounting import Cost
 from fedspan.privacy.gaussian import check_budget
-from fedspan.privacy.keys import checked_cost, fingerprint_key, noise_digest, noise_key
+from fedspan.privacy.noise_keys import checked_cost, fingerprint_key, noise_digest, noise_key
 
 _FORMAT = 1
 

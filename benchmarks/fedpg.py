@@ -17,9 +17,9 @@ import torch
 import fedspan as fs
 from benchmarks.battery.ratio import Fresh, Ratio, compared, duration, processor_seconds
 from fedspan.linalg import polar_factor
-from fedspan.protocols.covariance_pca import covariance_pca
-from fedspan.protocols.fedpg import fedpg
-from fedspan.protocols.orthogonal_iteration import random_basis
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.fedpg import fedpg
+from fedspan.pca.parts.orthogonal_iteration import random_basis
 
 SITES, ROWS, COLUMNS = 100, 560, 39
 SETTINGS = {"participation": 0.1, "max_rounds": 100, "local_steps": 10, "tol": 1e-300}

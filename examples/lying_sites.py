@@ -16,8 +16,8 @@ import numpy as np
 
 import fedspan as fs
 from fedspan.datasets import make_subspace_sites
-from fedspan.protocols.resilient_power import resilient_power
-from fedspan.protocols.subspace_median import subspace_median
+from fedspan.pca.resilient_power import resilient_power
+from fedspan.pca.subspace_median import subspace_median
 
 try:
     import matplotlib.pyplot as plt

@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_limits
 
 import fedspan as fs
 from benchmarks.battery.ratio import Fresh, processor_seconds
-from fedspan.protocols.covariance_pca import covariance_pca
-from fedspan.protocols.fedpg import DEFAULT_RHO, fedpg
-from fedspan.protocols.subspace_median import subspace_median
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.fedpg import DEFAULT_RHO, fedpg
+from fedspan.pca.subspace_median import subspace_median
 
 RANK, ROUNDS, LOCAL_STEPS = 3, 3, 10
 TURNS = 3

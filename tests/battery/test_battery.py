@@ -18,10 +18,10 @@ from benchmarks.battery.ratio import LeftOut, Ratio
 
 import fedspan as fs
 from fedspan.linalg import polar_factor, subspace_distance
-from fedspan.protocols.covariance_pca import covariance_pca
-from fedspan.protocols.fedpg import fedpg
-from fedspan.protocols.orthogonal_iteration import random_basis
-from fedspan.protocols.subspace_median import subspace_median
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.fedpg import fedpg
+from fedspan.pca.parts.orthogonal_iteration import random_basis
+from fedspan.pca.subspace_median import subspace_median
 
 PEERS = Ratio("work", "peer", (1.0, 2.0, 3.0, 4.0, 5.0), 0.5, 1.5, "equal", {"CA10": (0.91234, 0.9)})
 
@@ -147,7 +147,7 @@ def test_a_package_that_is_missing_leaves_its_lines_out(monkeypatch):
 
 
 def test_a_part_that_is_missing_in_a_package_that_is_there_is_an_error(monkeypatch):
-    monkeypatch.setitem(sys.modules, "fedspan.protocols.fedpg", None)
+    monkeypatch.setitem(sys.modules, "fedspan.pca.fedpg", None)
     monkeypatch.delitem(sys.modules, "benchmarks.fedpg", raising=False)
     with pytest.raises(ModuleNotFoundError, match="fedspan"):
         list(running.comparisons("fedpg"))

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.fedpg import fedpg
+from fedspan.pca.median_of_means import median_of_means
+from fedspan.pca.power_method import power
+from fedspan.pca.resilient_covariance import resilient_covariance
+from fedspan.pca.stack import stack_pca
+from fedspan.pca.subspace_iteration import subspace_iteration
+from fedspan.pca.subspace_median import subspace_median
 from fedspan.protocols.feddl import feddl
-from fedspan.protocols.fedpg import fedpg
 from fedspan.protocols.landmark_distances import landmark_distances
 from fedspan.protocols.local_detectors import local_detectors
-from fedspan.protocols.median_of_means import median_of_means
-from fedspan.protocols.power import power
-from fedspan.protocols.resilient_covariance import resilient_covariance
-from fedspan.protocols.stack_pca import stack_pca
-from fedspan.protocols.subspace_iteration import subspace_iteration
-from fedspan.protocols.subspace_median import subspace_median
 
 from ..laws.protocol_examples import discovered
 from .test_guides import alike

@@ -18,8 +18,8 @@ from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, TrimmedMean
 from fedspan.errors import InputError
 from fedspan.estimators import pca_detector
-from fedspan.estimators.pca_solvers import SOLVERS
-from fedspan.protocols.covariance_pca import packed, unpacked
+from fedspan.pca.covariance import packed, unpacked
+from fedspan.pca.solvers import SOLVERS
 
 SCORES = ("residual", "mahalanobis", "combined")
 SIZES = np.array([9.0, 5.0, 3.0, 0.6, 0.5, 0.3, 0.2, 0.1])

@@ -16,13 +16,13 @@ import pandas as pd
 import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
+from fedspan.pca.subspace_iteration import local_product
 from fedspan.privacy import GaussianCenters, GaussianGradient
 from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.map_centres import Codebooks
 from fedspan.protocols.noisy_centres import NoisyBook
 from fedspan.protocols.private_map import Layout
 from fedspan.protocols.refinement import Belief
-from fedspan.protocols.subspace_iteration import local_product
 
 from .discovery import arguments
 from .protocol_kinds import protocols_of

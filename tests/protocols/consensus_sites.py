@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import fedspan as fs
-from fedspan.protocols.fedpg import fedpg
+from fedspan.pca.fedpg import fedpg
 
 D, K = 8, 3
 

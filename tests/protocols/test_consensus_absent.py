@@ -9,9 +9,9 @@ from sklearn.datasets import load_breast_cancer
 import fedspan as fs
 from fedspan.errors import QuorumError
 from fedspan.linalg import polar_factor, subspace_distance
-from fedspan.protocols.fedpe import fedpe
-from fedspan.protocols.fedpg import fedpg
-from fedspan.protocols.last_messages import PATIENCE
+from fedspan.pca.fedpe import fedpe
+from fedspan.pca.fedpg import fedpg
+from fedspan.pca.parts.last_messages import PATIENCE
 
 from .consensus_sites import SITES, TRUTH, D, absent, federation, leading_axes, loss, run
 

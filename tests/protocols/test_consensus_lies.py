@@ -10,8 +10,8 @@ from fedspan import aggregation, attacks
 from fedspan.datasets import make_subspace_sites
 from fedspan.errors import FedspanError
 from fedspan.linalg import subspace_distance
-from fedspan.protocols.fedpe import fedpe
-from fedspan.protocols.fedpg import fedpg
+from fedspan.pca.fedpe import fedpe
+from fedspan.pca.fedpg import fedpg
 
 from .consensus_sites import TRUTH, federation, run
 

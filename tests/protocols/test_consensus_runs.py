@@ -8,9 +8,9 @@ import pytest
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.linalg import subspace_distance
-from fedspan.protocols import consensus, second_moment
-from fedspan.protocols.fedpe import fedpe
-from fedspan.protocols.fedpg import fedpg
+from fedspan.pca.fedpe import fedpe
+from fedspan.pca.fedpg import fedpg
+from fedspan.pca.parts import consensus, second_moment
 
 from .consensus_sites import SITES, TRUTH, D, K, federation, leading_axes, loss, run, unlike_sites
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.linalg import q_factor
-from fedspan.protocols import fedpe, fedpg
-from fedspan.protocols.consensus import augmented_lagrangian, begin_visit, end_visit
-from fedspan.protocols.second_moment import SecondMoment, second_moment
+from fedspan.pca import fedpe, fedpg
+from fedspan.pca.parts.consensus import augmented_lagrangian, begin_visit, end_visit
+from fedspan.pca.parts.second_moment import SecondMoment, second_moment
 
 seeds = st.integers(0, 2**20)
 

@@ -8,7 +8,7 @@ import pytest
 import fedspan as fs
 from fedspan.datasets import anomaly_split, load_unsw_nb15, split_blocks
 from fedspan.datasets.unsw_nb15 import PARTITION_FILE
-from fedspan.protocols.fedpg import fedpg
+from fedspan.pca.fedpg import fedpg
 from tests.real_data import real_file
 
 pytestmark = pytest.mark.slow

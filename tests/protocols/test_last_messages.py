@@ -8,7 +8,7 @@ import pytest
 import fedspan as fs
 from fedspan.errors import QuorumError
 from fedspan.federation import Replies
-from fedspan.protocols.last_messages import PATIENCE, LastMessages
+from fedspan.pca.parts.last_messages import PATIENCE, LastMessages
 
 NAMES = ("a", "b", "c", "d")
 

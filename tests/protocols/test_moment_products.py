@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import fedspan as fs
 from fedspan.aggregation import Mean
 from fedspan.errors import InputError
+from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
 from fedspan.protocols import moment_products
 from fedspan.protocols.moment_products import local_pair_product, moment_product
-from fedspan.protocols.orthogonal_iteration import orthogonal_iteration, random_basis
 
 from .mixtures import federation, mixture
 

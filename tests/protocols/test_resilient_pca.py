@@ -10,12 +10,12 @@ from fedspan import aggregation, attacks
 from fedspan.datasets import make_subspace_sites
 from fedspan.errors import InputError, QuorumError
 from fedspan.linalg import subspace_distance
-from fedspan.protocols.covariance_pca import covariance_pca
-from fedspan.protocols.median_of_means import median_of_means
-from fedspan.protocols.power import power
-from fedspan.protocols.resilient_covariance import resilient_covariance
-from fedspan.protocols.resilient_power import resilient_power
-from fedspan.protocols.subspace_median import leading_eigenvectors, subspace_median
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.median_of_means import median_of_means
+from fedspan.pca.power_method import power
+from fedspan.pca.resilient_covariance import resilient_covariance
+from fedspan.pca.resilient_power import resilient_power
+from fedspan.pca.subspace_median import leading_eigenvectors, subspace_median
 from fedspan.sums.moments import moments
 
 RESILIENT = ("subspace_median", "median_of_means", "resilient_power", "resilient_covariance")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.protocols import second_moment as module
-from fedspan.protocols.second_moment import is_matrix_cheaper, second_moment
+from fedspan.pca.parts import second_moment as module
+from fedspan.pca.parts.second_moment import is_matrix_cheaper, second_moment
 from fedspan.sums.row_blocks import blocks
 
 

@@ -9,10 +9,10 @@ import fedspan as fs
 from fedspan.attacks import Orthogonal
 from fedspan.datasets import make_subspace_sites
 from fedspan.linalg import kernel_matrix, mmd2, subspace_distance
+from fedspan.pca.median_of_means import median_of_means
+from fedspan.pca.resilient_power import resilient_power
+from fedspan.pca.subspace_median import subspace_median
 from fedspan.privacy import GaussianGradient, epsilon_of, sigma_of
-from fedspan.protocols.median_of_means import median_of_means
-from fedspan.protocols.resilient_power import resilient_power
-from fedspan.protocols.subspace_median import subspace_median
 from fedspan.reproduce.fed_tsne.leak import leak
 from fedspan.reproduce.fed_tsne.rows import Rows
 from fedspan.reproduce.fed_tsne.variants import learned

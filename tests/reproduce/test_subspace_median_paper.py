@@ -8,7 +8,7 @@ import pytest
 from fedspan.datasets import make_subspace_sites
 from fedspan.engines.local import federate
 from fedspan.linalg import subspace_distance
-from fedspan.protocols.power import power
+from fedspan.pca.power_method import power
 from fedspan.reproduce import subspace_median as paper
 from fedspan.reproduce.results import Chart, Results, Table, spread
 

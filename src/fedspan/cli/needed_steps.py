@@ -39,7 +39,7 @@ def needed_steps(thing: Callable[..., Any]) -> frozenset[str]:
 
     Examples
     --------
-    >>> from fedspan.protocols.covariance_pca import covariance_pca
+    >>> from fedspan.pca.covariance import covariance_pca
     >>> sorted(name.rpartition(".")[2] for name in needed_steps(covariance_pca))
     ['local_gram', 'local_phi']
     """

@@ -9,13 +9,13 @@ from fedspan.estimators.k_means import FedKMeans
 from fedspan.estimators.landmarks import FedLandmarks
 from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
-from fedspan.estimators.pca import FedPCA
 from fedspan.estimators.pca_detector import FedPCADetector
 from fedspan.estimators.scaler import FedStandardScaler
 from fedspan.estimators.spectral import FedSpectralClustering
 from fedspan.estimators.tabular import FedTabularEncoder
 from fedspan.estimators.tsne import FedTSNE
 from fedspan.estimators.umap import FedUMAP
+from fedspan.pca.estimator import FedPCA
 from fedspan.persistence import load
 
 __all__ = [

@@ -11,14 +11,14 @@ from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.checks import one_of, real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.estimators.detector import usual_dimension
-from fedspan.estimators.pca import FedPCA
 from fedspan.estimators.pca_scoring import PCAScoring
-from fedspan.estimators.pca_solvers import OF_SUMS, RESILIENT
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_root
-from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.estimator import FedPCA
+from fedspan.pca.parts.principal_axes import PrincipalAxes
+from fedspan.pca.solvers import OF_SUMS, RESILIENT
 from fedspan.protocols.left_out_scores import few_rows
-from fedspan.protocols.principal_axes import PrincipalAxes
 from fedspan.sums.row_transforms import standardize
 
 SCORES = ("residual", "mahalanobis", "combined")

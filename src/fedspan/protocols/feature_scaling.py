@@ -15,7 +15,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_map
-from fedspan.protocols.covariance_pca import total_scatter
+from fedspan.pca.covariance import total_scatter
 from fedspan.sums.moments import moments
 from fedspan.sums.plausible_numbers import refuse_absurd
 from fedspan.sums.row_transforms import standardize

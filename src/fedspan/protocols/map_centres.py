@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, lens
-from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.protocols.federated_k_means import federated_k_means
-from fedspan.protocols.subspace_iteration import subspace_iteration
 from fedspan.sums.moments import moments
 from fedspan.sums.row_transforms import standardize
 

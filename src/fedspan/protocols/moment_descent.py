@@ -24,9 +24,9 @@ from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.linalg import k_medoids, linkage_gap, orthonormalize
+from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
 from fedspan.protocols.moment_descent_paper import moment_descent_paper
 from fedspan.protocols.moment_products import local_receive, moment_product
-from fedspan.protocols.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
 from fedspan.protocols.regression_rows import row_blocks
 from fedspan.protocols.start import Start, ask_losses, check_clusters, chosen_by_votes, local_size, starting_point
 from fedspan.wire import Message

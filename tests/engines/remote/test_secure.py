@@ -10,7 +10,7 @@ from fedspan.engines.remote import introduction
 from fedspan.engines.remote.envelope import Sealed
 from fedspan.errors import PolicyError, QuorumError
 from fedspan.federation.secure.vault import Vault
-from fedspan.protocols.covariance_pca import covariance_pca
+from fedspan.pca.covariance import covariance_pca
 from fedspan.wire import as_array
 
 from .network import Network, three_sites

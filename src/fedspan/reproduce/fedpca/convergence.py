@@ -11,10 +11,10 @@ from sklearn.metrics import roc_auc_score
 
 from fedspan.federation import Federation
 from fedspan.linalg import polar_factor
-from fedspan.protocols.consensus import Variant
-from fedspan.protocols.covariance_pca import covariance_pca
-from fedspan.protocols.fedpe import fedpe
-from fedspan.protocols.fedpg import fedpg
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.fedpe import fedpe
+from fedspan.pca.fedpg import fedpg
+from fedspan.pca.parts.consensus import Variant
 from fedspan.reproduce.fedpca.traffic import Matrix, traffic
 from fedspan.reproduce.results import Chart, Curves, Part, counted
 from fedspan.sums.moments import moments

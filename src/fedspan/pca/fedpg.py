@@ -20,7 +20,7 @@ from scipy.linalg.blas import dgemm, dsymm, dsyr2k
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import q_factor
-from fedspan.protocols.consensus import (
+from fedspan.pca.parts.consensus import (
     Consensus,
     Variant,
     augmented_lagrangian,
@@ -29,7 +29,7 @@ from fedspan.protocols.consensus import (
     local_second_moment,
     report,
 )
-from fedspan.protocols.second_moment import Matrix, SecondMoment
+from fedspan.pca.parts.second_moment import Matrix, SecondMoment
 
 Move = Callable[[Matrix, Matrix], Matrix]
 

@@ -14,7 +14,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import top_eigenpairs
-from fedspan.protocols.principal_axes import PrincipalAxes
+from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.sums.moments import some_rows, typical_rows
 from fedspan.sums.row_blocks import blocks, n_columns
 

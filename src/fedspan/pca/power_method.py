@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.orthogonal_iteration import orthogonal_iteration, random_basis
-from fedspan.protocols.subspace_iteration import local_product
+from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
+from fedspan.pca.subspace_iteration import local_product
 from fedspan.sums.moments import some_rows
 
 Matrix = NDArray[np.float64]

@@ -15,17 +15,17 @@ from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize
-from fedspan.protocols.axis_variances import axis_variances
-from fedspan.protocols.covariance_pca import covariance_pca
-from fedspan.protocols.fedpe import fedpe
-from fedspan.protocols.fedpg import fedpg
-from fedspan.protocols.median_of_means import median_of_means
-from fedspan.protocols.power import power
-from fedspan.protocols.principal_axes import PrincipalAxes
-from fedspan.protocols.resilient_covariance import resilient_covariance
-from fedspan.protocols.stack_pca import stack_pca
-from fedspan.protocols.subspace_iteration import subspace_iteration
-from fedspan.protocols.subspace_median import ResilientSubspace, subspace_median
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.fedpe import fedpe
+from fedspan.pca.fedpg import fedpg
+from fedspan.pca.median_of_means import median_of_means
+from fedspan.pca.parts.axis_variances import axis_variances
+from fedspan.pca.parts.principal_axes import PrincipalAxes
+from fedspan.pca.power_method import power
+from fedspan.pca.resilient_covariance import resilient_covariance
+from fedspan.pca.stack import stack_pca
+from fedspan.pca.subspace_iteration import subspace_iteration
+from fedspan.pca.subspace_median import ResilientSubspace, subspace_median
 from fedspan.sums.moments import Moments, moments
 
 #: These go on until they have converged.

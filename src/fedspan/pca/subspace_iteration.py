@@ -15,7 +15,7 @@ from scipy.linalg import eigh, qr
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import with_fixed_signs
-from fedspan.protocols.principal_axes import PrincipalAxes
+from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.sums.aggregated_sums import aggregated
 from fedspan.sums.plausible_numbers import refuse_absurd
 from fedspan.sums.row_blocks import blocks

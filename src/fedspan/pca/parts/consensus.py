@@ -22,9 +22,9 @@ from fedspan.errors import FedspanError, InputError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.federation import StepLike
 from fedspan.linalg import polar_factor, q_factor
-from fedspan.protocols.last_messages import LastMessages
-from fedspan.protocols.orthogonal_iteration import random_basis
-from fedspan.protocols.second_moment import Matrix, SecondMoment, second_moment
+from fedspan.pca.parts.last_messages import LastMessages
+from fedspan.pca.parts.orthogonal_iteration import random_basis
+from fedspan.pca.parts.second_moment import Matrix, SecondMoment, second_moment
 from fedspan.sums.moments import some_rows
 from fedspan.wire import Message
 

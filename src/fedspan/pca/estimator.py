@@ -13,10 +13,10 @@ from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.base import FedEstimator, check_aggregator
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.pca_solvers import OF_SUMS, RESILIENT, SOLVERS, Solution, prepared_moments, solve
 from fedspan.federation import Federation
-from fedspan.protocols.consensus import check_settings
-from fedspan.protocols.residual import residual
+from fedspan.pca.parts.consensus import check_settings
+from fedspan.pca.parts.residual import residual
+from fedspan.pca.solvers import OF_SUMS, RESILIENT, SOLVERS, Solution, prepared_moments, solve
 from fedspan.sums.moments import Moments, deviations
 from fedspan.sums.row_transforms import project, standardize
 from fedspan.transformer import FedTransformer

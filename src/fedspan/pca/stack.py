@@ -13,7 +13,7 @@ from scipy.linalg import qr, svd
 
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import with_fixed_signs
-from fedspan.protocols.principal_axes import PrincipalAxes
+from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.sums.plausible_numbers import refuse_absurd
 from fedspan.sums.row_blocks import blocks, n_columns
 

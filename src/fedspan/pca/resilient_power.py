@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fedspan.aggregation import Aggregator, GeometricMedian
 from fedspan.federation import Federation
-from fedspan.protocols.power import Matrix, power
+from fedspan.pca.power_method import Matrix, power
 
 
 def resilient_power(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import top_eigenpairs, with_fixed_signs
-from fedspan.protocols.principal_axes import PrincipalAxes
+from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.sums.aggregated_sums import aggregated
 from fedspan.sums.row_blocks import blocks
 

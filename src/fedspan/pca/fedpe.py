@@ -16,7 +16,7 @@ from scipy.linalg.blas import dgemm
 
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.consensus import (
+from fedspan.pca.parts.consensus import (
     Consensus,
     Variant,
     augmented_lagrangian,
@@ -25,7 +25,7 @@ from fedspan.protocols.consensus import (
     local_second_moment,
     report,
 )
-from fedspan.protocols.second_moment import Matrix, SecondMoment
+from fedspan.pca.parts.second_moment import Matrix, SecondMoment
 
 #: In units of the largest local eigenvalue. Steps are shorter than FedPG's: below, the sites do not come to agree.
 DEFAULT_RHO = 1.0

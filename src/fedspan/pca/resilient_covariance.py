@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fedspan.aggregation import Aggregator, GeometricMedian
 from fedspan.federation import Federation
-from fedspan.protocols.covariance_pca import covariance_pca
-from fedspan.protocols.principal_axes import PrincipalAxes
+from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.parts.principal_axes import PrincipalAxes
 
 
 def resilient_covariance(

@@ -14,9 +14,9 @@ from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize
 from fedspan.linalg.medians.projector_basis_median import Output
-from fedspan.protocols.orthogonal_iteration import random_basis
-from fedspan.protocols.power import local_phi_product
-from fedspan.protocols.subspace_median import ResilientSubspace, median_of_bases
+from fedspan.pca.parts.orthogonal_iteration import random_basis
+from fedspan.pca.power_method import local_phi_product
+from fedspan.pca.subspace_median import ResilientSubspace, median_of_bases
 from fedspan.wire import Message
 
 

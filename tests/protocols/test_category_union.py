@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import fedspan as fs
-from fedspan.protocols.category_union import (
+from fedspan.tables.parts.category_union import (
     LONGEST,
     category_union,
     local_names,
@@ -136,7 +136,7 @@ def test_a_site_that_sends_what_it_may_not_is_left_out_with_a_reason(lie):
 
 
 def test_junk_names_of_many_sites_do_not_make_the_question_of_counts_long(monkeypatch):
-    monkeypatch.setattr("fedspan.protocols.category_union._MOST_CANDIDATES", 3)
+    monkeypatch.setattr("fedspan.tables.parts.category_union._MOST_CANDIDATES", 3)
     fed = federation([["tcp", "udp", f"junk-{i}-{j}"] for i in range(4) for j in range(2)])
     assert union_of(fed) == ("junk-0-0", "tcp", "udp")
 

@@ -10,13 +10,13 @@ from fedspan.estimators.landmarks import FedLandmarks
 from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.estimators.pca_detector import FedPCADetector
-from fedspan.estimators.scaler import FedStandardScaler
 from fedspan.estimators.spectral import FedSpectralClustering
-from fedspan.estimators.tabular import FedTabularEncoder
 from fedspan.estimators.tsne import FedTSNE
 from fedspan.estimators.umap import FedUMAP
 from fedspan.pca.estimator import FedPCA
 from fedspan.persistence import load
+from fedspan.tables.encoder import FedTabularEncoder
+from fedspan.tables.scaler import FedStandardScaler
 
 __all__ = [
     "FedAutoencoderDetector",

@@ -200,7 +200,7 @@ def test_parts_of_a_secure_sum_are_one_round_and_a_second_answer_is_another(writ
 def test_a_step_that_fails_counts_as_a_round_and_a_refused_one_does_not(write_site):
     path = write_site(rules='rounds_per_day = 1\nusers = ["alice", "bob"]')
     owned = read_owned_site(path)
-    for step in ("fedspan.protocols.category_union.local_names", "ourlab.step"):
+    for step in ("fedspan.tables.parts.category_union.local_names", "ourlab.step"):
         with pytest.raises(PolicyError):
             serve(owned, asked(step))
     with pytest.raises(TypeError):

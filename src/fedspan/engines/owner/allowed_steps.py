@@ -13,7 +13,7 @@ from fedspan.federation.step import find_step, installed_steps
 OWN = "fedspan.protocols"
 #: Replies that hold single rows, or cells of them: one entry for each row, the first two rows, texts of cells.
 SINGLE_ROWS = (
-    "fedspan.protocols.category_union.local_names",
+    "fedspan.tables.parts.category_union.local_names",
     "fedspan.protocols.centre_labels.local_labels",
     "fedspan.protocols.landmark_distances.local_distances",
     "fedspan.protocols.moment_products.local_pair_product",

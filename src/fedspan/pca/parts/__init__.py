@@ -1,1 +1,1 @@
-"""ROOM."""
+"""What several PCA protocols share."""

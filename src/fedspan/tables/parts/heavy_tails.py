@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.cells import number_blocks, signed_log
+from fedspan.tables.parts.cells import number_blocks, signed_log
 
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import lens
-from fedspan.protocols.category_union import Names, packed, unpacked
-from fedspan.protocols.cell_text import LARGEST
-from fedspan.protocols.cells import BLOCK_CELLS, column, names, read, runs, signed_log
+from fedspan.tables.parts.category_union import Names, packed, unpacked
+from fedspan.tables.parts.cell_text import LARGEST
+from fedspan.tables.parts.cells import BLOCK_CELLS, column, names, read, runs, signed_log
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]

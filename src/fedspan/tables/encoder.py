@@ -12,13 +12,13 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator, check_aggregator
 from fedspan.errors import InputError
-from fedspan.estimators import tabular_parameters as parameters
 from fedspan.federation import Federation
-from fedspan.protocols.category_union import Categories, category_union, most_frequent
-from fedspan.protocols.column_kinds import ColumnKinds, column_kinds
-from fedspan.protocols.encoding import Encoding, encode, far_out
-from fedspan.protocols.heavy_tails import heavy_tails
 from fedspan.sums.moments import deviations, moments
+from fedspan.tables.parts import encoder_parameters as parameters
+from fedspan.tables.parts.category_union import Categories, category_union, most_frequent
+from fedspan.tables.parts.column_kinds import ColumnKinds, column_kinds
+from fedspan.tables.parts.encoding import Encoding, encode, far_out
+from fedspan.tables.parts.heavy_tails import heavy_tails
 from fedspan.transformer import FedTransformer
 
 Columns = Sequence[str | int]

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.cell_text import LARGEST
-from fedspan.protocols.cells import declared_categories, number_blocks, signed_log
 from fedspan.sums.row_blocks import width
+from fedspan.tables.parts.cell_text import LARGEST
+from fedspan.tables.parts.cells import declared_categories, number_blocks, signed_log
 
 Mask = NDArray[np.bool_]
 Vector = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Reading mixed tables: cells as numbers, and as names, by the rules of `fedspan.protocols.cell_text`.
+"""Reading mixed tables: cells as numbers, and as names, by the rules of `fedspan.tables.parts.cell_text`.
 
 Numbers are numbers, booleans (1 and 0), dates and durations (seconds), and text that reads as one. Rows are a numpy
 array (n, d) or a pandas frame, a column is an array or a series (n,). Python loops go over distinct cells, never over
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site
-from fedspan.protocols.cell_text import LARGEST, name, number
 from fedspan.sums.row_blocks import width
+from fedspan.tables.parts.cell_text import LARGEST, name, number
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]

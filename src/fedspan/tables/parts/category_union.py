@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.cell_text import name
-from fedspan.protocols.cells import column, names, tables
 from fedspan.sums.columns import without_refused
+from fedspan.tables.parts.cell_text import name
+from fedspan.tables.parts.cells import column, names, tables
 from fedspan.wire import Message
 
 Names = tuple[tuple[str, ...], ...]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
-from fedspan.protocols.cell_text import name
-from fedspan.protocols.column_kinds import NUMBERS, TEXT, UNKNOWN
+from fedspan.tables.parts.cell_text import name
+from fedspan.tables.parts.column_kinds import NUMBERS, TEXT, UNKNOWN
 
 #: By column number.
 FixedNames = dict[int, tuple[str, ...]]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.anomaly.parts.local_detectors import local_detectors
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.fedpg import fedpg
 from fedspan.pca.median_of_means import median_of_means
@@ -20,7 +21,6 @@ from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.pca.subspace_median import subspace_median
 from fedspan.protocols.feddl import feddl
 from fedspan.protocols.landmark_distances import landmark_distances
-from fedspan.protocols.local_detectors import local_detectors
 
 from ..laws.protocol_examples import discovered
 from .test_guides import alike

@@ -7,8 +7,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.aggregation import CoordinateMedian
+from fedspan.anomaly.detector import FedDetector, usual_dimension
 from fedspan.errors import InputError
-from fedspan.estimators.detector import FedDetector, usual_dimension
 from fedspan.federation import lens, step
 
 

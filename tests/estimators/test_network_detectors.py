@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian
+from fedspan.anomaly import autoencoder_detector, bigan_detector
 from fedspan.errors import InputError, MissingPackageError
-from fedspan.estimators import autoencoder_detector, bigan_detector
 from fedspan.sums.moments import deviations, moments
 
 torch = pytest.importorskip("torch")

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, TrimmedMean
+from fedspan.anomaly import pca_detector
 from fedspan.errors import InputError
-from fedspan.estimators import pca_detector
 from fedspan.pca.covariance import packed, unpacked
 from fedspan.pca.solvers import SOLVERS
 

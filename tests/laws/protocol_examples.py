@@ -122,8 +122,8 @@ SETTINGS = {
     },
     "fedavg.fedavg": {
         "weights": np.linspace(-0.3, 0.3, 76, dtype=np.float32),
-        "train": "fedspan.protocols.autoencoder.local_training",
-        "check": "fedspan.protocols.autoencoder.local_loss",
+        "train": "fedspan.anomaly.parts.autoencoder.local_training",
+        "check": "fedspan.anomaly.parts.autoencoder.local_loss",
         "network": {"hidden": np.array([3]), "latent": 2},
         "training": {"local_epochs": 1, "batch_size": 16},
         "participation": 0.7,

@@ -8,12 +8,12 @@ import pytest
 import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, GeometricMedian, Mean
+from fedspan.anomaly.parts import autoencoder as ae
+from fedspan.anomaly.parts.autoencoder import autoencoder, autoencoder_network
+from fedspan.anomaly.parts.bigan import bigan, bigan_network
+from fedspan.anomaly.parts.fedavg import fedavg, rows_held_back
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation.site import generator
-from fedspan.protocols import autoencoder as ae
-from fedspan.protocols.autoencoder import autoencoder, autoencoder_network
-from fedspan.protocols.bigan import bigan, bigan_network
-from fedspan.protocols.fedavg import fedavg, rows_held_back
 
 SCRIPT = {}
 

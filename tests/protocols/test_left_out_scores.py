@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.anomaly.thresholds import few_rows, left_out_subspace, left_out_whitened
 from fedspan.linalg import whitening_root
-from fedspan.protocols.left_out_scores import few_rows, left_out_subspace, left_out_whitened
 
 
 def rows(n=60, d=5, seed=0):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fedspan import estimators, privacy
+from fedspan.anomaly.detector import FedDetector
 from fedspan.base import FedEstimator
 from fedspan.cli.report_plan import ReportPlan, report_plan
 from fedspan.datasets import toml_file
 from fedspan.datasets.toml_file import check_keys, existing, parsed, table, typed
 from fedspan.errors import InputError, PolicyError
-from fedspan.estimators.detector import FedDetector
 from fedspan.federation import Policy
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "PaperNoise")

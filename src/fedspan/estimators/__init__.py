@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fedspan.estimators.autoencoder_detector import FedAutoencoderDetector
-from fedspan.estimators.bigan_detector import FedBiGANDetector
+from fedspan.anomaly.autoencoder_detector import FedAutoencoderDetector
+from fedspan.anomaly.bigan_detector import FedBiGANDetector
+from fedspan.anomaly.local_pca_detector import LocalPCADetector
+from fedspan.anomaly.pca_detector import FedPCADetector
 from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.k_means import FedKMeans
 from fedspan.estimators.landmarks import FedLandmarks
-from fedspan.estimators.local_pca_detector import LocalPCADetector
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
-from fedspan.estimators.pca_detector import FedPCADetector
 from fedspan.estimators.spectral import FedSpectralClustering
 from fedspan.estimators.tsne import FedTSNE
 from fedspan.estimators.umap import FedUMAP

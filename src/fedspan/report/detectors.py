@@ -78,7 +78,7 @@ def thresholds_by_site(model: Any, names: Names = None) -> Picture | None:
 
 
 def training_history(model: Any, names: Names = None) -> Picture | None:
-    """Draw loss and error while a network was trained (``history_``: see `fedspan.protocols.fedavg.Trained`)."""
+    """Draw loss and error while a network was trained (``history_``: see `fedspan.anomaly.parts.fedavg.Trained`)."""
     history = array_of(model, "history_", 2)
     if history is None or history.shape[1] != 5:
         return None

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Raw tables become numbers: scaling of columns, encoding of text."""

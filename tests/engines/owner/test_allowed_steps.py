@@ -15,7 +15,10 @@ from tests.laws.protocol_examples import EXAMPLES
 
 #: Steps that are handed to a protocol by its caller, which it cannot name.
 HANDED_IN = {
-    "fedavg.fedavg": {"fedspan.protocols.autoencoder.local_training", "fedspan.protocols.autoencoder.local_loss"},
+    "fedavg.fedavg": {
+        "fedspan.anomaly.parts.autoencoder.local_training",
+        "fedspan.anomaly.parts.autoencoder.local_loss",
+    },
     "orthogonal_iteration.orthogonal_iteration": {"fedspan.pca.subspace_iteration.local_product"},
 }
 
@@ -71,6 +74,6 @@ def test_single_rows_are_installed_steps_and_groups_are_apart():
 def test_what_estimators_need_is_found():
     needed = known_estimators()
     assert "fedspan.pca.fedpg.local_update" in needed["FedPCA"]
-    assert "fedspan.protocols.autoencoder.local_training" in needed["FedAutoencoderDetector"]
+    assert "fedspan.anomaly.parts.autoencoder.local_training" in needed["FedAutoencoderDetector"]
     assert "fedspan.protocols.landmark_distances.local_distances" in needed["FedTSNE"]
     assert all(steps for steps in needed.values())

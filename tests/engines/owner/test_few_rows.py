@@ -44,8 +44,8 @@ def weights(step):
     if "autoencoder" not in step and "bigan" not in step:
         return {}
     pytest.importorskip("torch")
-    from fedspan.protocols.autoencoder import autoencoder_network
-    from fedspan.protocols.bigan import bigan_network
+    from fedspan.anomaly.parts.autoencoder import autoencoder_network
+    from fedspan.anomaly.parts.bigan import bigan_network
 
     make = autoencoder_network if "autoencoder" in step else bigan_network
     return {"weights": make(3, NETWORK["hidden"], 1).start(np.random.default_rng(0))}

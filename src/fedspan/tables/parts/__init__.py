@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Reading cells, column kinds, category names and heavy tails."""

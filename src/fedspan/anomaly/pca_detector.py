@@ -8,17 +8,17 @@ from typing import Any, Self
 import numpy as np
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
+from fedspan.anomaly.detector import usual_dimension
+from fedspan.anomaly.parts.pca_scoring import PCAScoring
+from fedspan.anomaly.thresholds import few_rows
 from fedspan.checks import one_of, real_number, true_or_false
 from fedspan.errors import InputError
-from fedspan.estimators.detector import usual_dimension
-from fedspan.estimators.pca_scoring import PCAScoring
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_root
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.estimator import FedPCA
 from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.pca.solvers import OF_SUMS, RESILIENT
-from fedspan.protocols.left_out_scores import few_rows
 from fedspan.sums.row_transforms import standardize
 
 SCORES = ("residual", "mahalanobis", "combined")
@@ -73,7 +73,7 @@ class FedPCADetector(PCAScoring):
         threshold, and the geometric median of covariances.
     left_out : bool or "auto", default="auto"
         Score each row of the training as if it had been left out, by formulas that need no second fit (see
-        `fedspan.protocols.left_out_scores`), before the quantile is taken. A model fits its own rows better than new
+        `fedspan.anomaly.thresholds`), before the quantile is taken. A model fits its own rows better than new
         ones, and where rows are few the threshold would be too low. ``"auto"``: where it matters more than about half
         a point: with fewer than about 22 d^1.5 rows of d columns (for the 0.95 quantile), or where the subspace is
         hardly determined because variances within and outside it are alike.

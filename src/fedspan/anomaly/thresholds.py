@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.anomaly.scores import in_blocks, subspace_score
 from fedspan.federation import lens
-from fedspan.protocols.anomaly_scores import in_blocks, subspace_score
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

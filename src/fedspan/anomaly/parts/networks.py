@@ -1,7 +1,7 @@
 """Small fully connected networks whose weights lie one after the other in a single vector.
 
 That vector is what travels, is averaged and is saved. Running a network needs numpy alone; training it needs torch, see
-`fedspan.protocols.local_descent`.
+`fedspan.anomaly.parts.local_descent`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.anomaly.parts.networks import SLOPE, Network
 from fedspan.errors import InputError, MissingPackageError
-from fedspan.protocols.networks import SLOPE, Network
 
 #: Of the local steps, and the largest norm of a gradient: a few extreme rows must not throw a network off.
 MOMENTUM = 0.9

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.anomaly.scores import subspace_score
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg import with_fixed_signs
-from fedspan.protocols.anomaly_scores import subspace_score
 from fedspan.sums.moments import Moments, deviations, some_rows
 from fedspan.sums.row_blocks import blocks
 

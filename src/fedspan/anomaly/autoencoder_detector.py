@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
-from fedspan.estimators.network_detector import NetworkDetector
+from fedspan.anomaly.parts.autoencoder import autoencoder, autoencoder_network, autoencoder_score
+from fedspan.anomaly.parts.fedavg import Trained
+from fedspan.anomaly.parts.network_detector import NetworkDetector
+from fedspan.anomaly.parts.networks import Network
 from fedspan.federation import Federation
-from fedspan.protocols.autoencoder import autoencoder, autoencoder_network, autoencoder_score
-from fedspan.protocols.fedavg import Trained
-from fedspan.protocols.networks import Network
 
 Array = NDArray[Any]
 

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.anomaly.detector import FedDetector
+from fedspan.anomaly.parts.fedavg import Trained
+from fedspan.anomaly.parts.local_descent import torch_module
+from fedspan.anomaly.parts.networks import Network
 from fedspan.base import check_aggregator
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.detector import FedDetector
 from fedspan.federation import Federation
-from fedspan.protocols.fedavg import Trained
-from fedspan.protocols.local_descent import torch_module
-from fedspan.protocols.networks import Network
 from fedspan.sums.moments import deviations, moments
 from fedspan.sums.row_transforms import standardize
 
@@ -48,7 +48,7 @@ class NetworkDetector(FedDetector):
 
     @abstractmethod
     def _train(self, fed: Federation, **options: Any) -> Trained:
-        """Train on standardised rows; `options` are those of `fedspan.protocols.fedavg.fedavg`, and the widths."""
+        """Train on standardised rows; `options` are those of `fedspan.anomaly.parts.fedavg.fedavg`, and the widths."""
 
     @abstractmethod
     def _network(self) -> Network:

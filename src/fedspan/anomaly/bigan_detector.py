@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
+from fedspan.anomaly.parts.bigan import bigan, bigan_network, bigan_score
+from fedspan.anomaly.parts.fedavg import Trained
+from fedspan.anomaly.parts.network_detector import NetworkDetector
+from fedspan.anomaly.parts.networks import Network
 from fedspan.checks import real_number
-from fedspan.estimators.network_detector import NetworkDetector
 from fedspan.federation import Federation
-from fedspan.protocols.bigan import bigan, bigan_network, bigan_score
-from fedspan.protocols.fedavg import Trained
-from fedspan.protocols.networks import Network
 
 Array = NDArray[Any]
 
@@ -23,7 +23,7 @@ class FedBiGANDetector(NetworkDetector):
 
     Fit it on rows that are normal, or nearly all so. An encoder E makes codes of rows, a generator G rows of codes, and
     a discriminator learns to tell pairs (x, E(x)) from pairs (G(z), z), z normal: D is how probable it thinks the
-    former. E and G learn to deceive it and to bring rows back (see `fedspan.protocols.bigan`). The anomaly score of a
+    former. E and G learn to deceive it and to bring rows back (see `fedspan.anomaly.parts.bigan`). The anomaly score of a
     standardised row x is ``alpha ||x - G(E(x))||_1 - (1 - alpha) log D(x, E(x))``.
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.anomaly import scores as forms
+from fedspan.anomaly.detector import FedDetector
+from fedspan.anomaly.thresholds import left_out_subspace, left_out_whitened, leverages
 from fedspan.errors import InputError
-from fedspan.estimators.detector import FedDetector
-from fedspan.protocols import anomaly_scores as forms
-from fedspan.protocols.left_out_scores import left_out_subspace, left_out_whitened, leverages
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]

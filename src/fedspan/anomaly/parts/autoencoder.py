@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.anomaly.parts.fedavg import Trained, fedavg, rows_held_back, rows_judged_by, rows_trained_on
+from fedspan.anomaly.parts.local_descent import bound, descend, one_thread, torch_module
+from fedspan.anomaly.parts.networks import Network, widths
+from fedspan.anomaly.scores import in_blocks
 from fedspan.federation import Federation, Site, lens, step
 from fedspan.federation.site import generator
-from fedspan.protocols.anomaly_scores import in_blocks
-from fedspan.protocols.fedavg import Trained, fedavg, rows_held_back, rows_judged_by, rows_trained_on
-from fedspan.protocols.local_descent import bound, descend, one_thread, torch_module
-from fedspan.protocols.networks import Network, widths
 
 Array = NDArray[Any]
 
@@ -100,7 +100,7 @@ def autoencoder(
     local_epochs, batch_size : int
         How often a site goes through its rows in a round, and how many rows make a step; they are dealt evenly.
     **options
-        Of `fedspan.protocols.fedavg.fedavg`.
+        Of `fedspan.anomaly.parts.fedavg.fedavg`.
     """
     widths_between = np.array(hidden, dtype=np.int64)
     return fedavg(

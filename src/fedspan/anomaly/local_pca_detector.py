@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.anomaly.detector import FedDetector, usual_dimension
+from fedspan.anomaly.parts.local_detectors import local_detectors, local_verdicts
 from fedspan.checks import true_or_false, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.detector import FedDetector, usual_dimension
-from fedspan.protocols.local_detectors import local_detectors, local_verdicts
 from fedspan.sums.moments import refuse_bad_values
 
 Array = NDArray[Any]

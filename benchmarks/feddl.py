@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import fedspan as fs
 from benchmarks.battery.ratio import Fresh, Ratio, compared, duration, processor_seconds
-from fedspan.protocols.feddl import local_pull, reduced
+from fedspan.landmarks.feddl import local_pull, reduced
 
 SITES, ROWS, COLUMNS, LANDMARKS = 10, 4000, 784, 500
 TURNS = 3

@@ -17,11 +17,11 @@ import fedspan as fs
 from fedspan import datasets
 from fedspan.errors import DataMissingError
 from fedspan.estimators.spectral import spectral_clusters
+from fedspan.landmarks.feddl import feddl
+from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.linalg import kernel_matrix, mmd2, nearest
 from fedspan.linalg.kernels import landmark_form
 from fedspan.linalg.kernels.landmark_form import METHODS
-from fedspan.protocols.feddl import feddl
-from fedspan.protocols.landmark_distances import landmark_distances
 
 Set = tuple[str, np.ndarray, np.ndarray, int]
 

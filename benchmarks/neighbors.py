@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedspan as fs
-from fedspan.estimators.neighbor_search import find_neighbors
+from fedspan.landmarks.parts.neighbor_search import find_neighbors
 from fedspan.linalg import LowRankDistances, nearest
 
 SIZES = [int(n) for n in os.environ.get("FEDSPAN_NEIGHBOR_ROWS", "10000").split(",")]

@@ -22,9 +22,9 @@ from threadpoolctl import threadpool_limits
 
 import fedspan as fs
 from fedspan.datasets import load_mnist
+from fedspan.landmarks.feddl import feddl
+from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.privacy.audit import LeakCard, Received, audit
-from fedspan.protocols.feddl import feddl
-from fedspan.protocols.landmark_distances import landmark_distances
 
 SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_MAP_SEEDS", "100,101,102").split(",")]
 ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))

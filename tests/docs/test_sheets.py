@@ -11,6 +11,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.anomaly.parts.local_detectors import local_detectors
+from fedspan.landmarks.feddl import feddl
+from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.fedpg import fedpg
 from fedspan.pca.median_of_means import median_of_means
@@ -19,8 +21,6 @@ from fedspan.pca.resilient_covariance import resilient_covariance
 from fedspan.pca.stack import stack_pca
 from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.pca.subspace_median import subspace_median
-from fedspan.protocols.feddl import feddl
-from fedspan.protocols.landmark_distances import landmark_distances
 
 from ..laws.protocol_examples import discovered
 from .test_guides import alike

@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import fedspan as fs
 from fedspan.errors import InputError, MessageError, MissingPackageError, QuorumError
-from fedspan.estimators import neighbor_search
+from fedspan.landmarks.parts import neighbor_search
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import nearest
 from tests.estimators.blob_maps import accuracy, blobs

@@ -16,9 +16,9 @@ import pandas as pd
 import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
+from fedspan.landmarks.feddl import Landmarks
 from fedspan.pca.subspace_iteration import local_product
 from fedspan.privacy import GaussianCenters, GaussianGradient
-from fedspan.protocols.feddl import Landmarks
 from fedspan.protocols.map_centres import Codebooks
 from fedspan.protocols.noisy_centres import NoisyBook
 from fedspan.protocols.private_map import Layout

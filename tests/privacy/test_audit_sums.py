@@ -12,9 +12,9 @@ from scipy.spatial.distance import cdist
 
 import fedspan as fs
 from fedspan.estimators.replayed_landmarks import replayed_sums
+from fedspan.landmarks.feddl import feddl
 from fedspan.linalg.kernels.gaussian_kernel import characteristic, kernel_pull
 from fedspan.privacy.audit import Received, attacks, audit, relative_error, rows_from_sums, sums_attack
-from fedspan.protocols.feddl import feddl
 
 
 def rows(n=9, m=16, seed=0):

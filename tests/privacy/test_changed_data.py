@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import fedspan as fs
+from fedspan.landmarks.parts.noisy_pull import local_noisy_pull
 from fedspan.privacy import GaussianData, Ledger
 from fedspan.privacy.noisy_rows import with_noisy_rows
-from fedspan.protocols.noisy_pull import local_noisy_pull
 from fedspan.sums.moments import local_sums
 
 Y = np.zeros((4, 3))

@@ -12,9 +12,9 @@ import fedspan as fs
 from fedspan.cli.study import read_study
 from fedspan.errors import InputError, PolicyError, QuorumError
 from fedspan.federation import PrivacySpent, RunRecord
+from fedspan.landmarks.parts.run_privacy import FRONT
+from fedspan.landmarks.private_feddl import MOMENTS, POSTED
 from fedspan.privacy import GaussianCenters, GaussianData, GaussianGradient, Ledger, PaperNoise, epsilon_of
-from fedspan.protocols.privacy_spent import FRONT
-from fedspan.protocols.private_feddl import MOMENTS, POSTED
 from fedspan.report import write_report
 
 COVERED = GaussianGradient(40.0, 1e-5, center=0.5, scale=(2.0, 1.0, 1.0, 0.5))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.errors import InputError
-from fedspan.protocols.noisy_pull import (
+from fedspan.landmarks.parts.noisy_pull import (
     LANDMARKS_WITHIN,
     bounded_pull,
     check_question,
@@ -121,8 +121,8 @@ def test_batches_are_the_same_sum(monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 3))
     X[7] = 1e9
     whole = bounded_pull(fs.Site("a", X), np.zeros((4, 3)), 0.5)
-    monkeypatch.setattr("fedspan.protocols.rows_pull._KEPT_BYTES", 0)
-    monkeypatch.setattr("fedspan.protocols.rows_pull._BATCH_ROWS", 7)
+    monkeypatch.setattr("fedspan.landmarks.parts.kernel_pull._KEPT_BYTES", 0)
+    monkeypatch.setattr("fedspan.landmarks.parts.kernel_pull._BATCH_ROWS", 7)
     np.testing.assert_allclose(bounded_pull(fs.Site("a", X), np.zeros((4, 3)), 0.5), whole, atol=1e-12)
 
 

@@ -10,9 +10,9 @@ import fedspan as fs
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation.host import SiteHost
 from fedspan.federation.question import question_digest
+from fedspan.landmarks.parts.noisy_pull import bounded_pull, local_noisy_descent, local_noisy_pull, pull_sensitivity
 from fedspan.privacy import Ledger, epsilon_of, normal
 from fedspan.privacy.noisy_rows import with_noisy_rows
-from fedspan.protocols.noisy_pull import bounded_pull, local_noisy_descent, local_noisy_pull, pull_sensitivity
 from fedspan.sums.moments import local_sums
 
 GAMMA, MULTIPLIER = 0.5, 2.0
@@ -51,7 +51,7 @@ def test_a_charge_is_what_the_reply_costs(tmp_path):
     asked(fs.Site("a", rows(), ledger=ledger))
     (charge,) = ledger.charges
     assert charge.cost.mu2 == MULTIPLIER**-2
-    assert charge.what == "fedspan.protocols.noisy_pull.local_noisy_pull"
+    assert charge.what == "fedspan.landmarks.parts.noisy_pull.local_noisy_pull"
     assert ledger.spent == pytest.approx(epsilon_of(1 / MULTIPLIER, 1e-5))
 
 

@@ -10,11 +10,12 @@ from sklearn.datasets import load_digits
 
 import fedspan as fs
 from fedspan.errors import InputError, MessageError, QuorumError
+from fedspan.landmarks import feddl as module
+from fedspan.landmarks.feddl import feddl, local_descent, local_pull
+from fedspan.landmarks.parts import discrepancy as discrepancy_module
+from fedspan.landmarks.parts import kernel_pull as rows_pull
+from fedspan.landmarks.parts import landmark_descent
 from fedspan.linalg import mmd2
-from fedspan.protocols import discrepancy as discrepancy_module
-from fedspan.protocols import feddl as module
-from fedspan.protocols import landmark_descent, rows_pull
-from fedspan.protocols.feddl import feddl, local_descent, local_pull
 
 
 @pytest.fixture(scope="module")

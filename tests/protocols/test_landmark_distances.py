@@ -11,8 +11,8 @@ from scipy.spatial.distance import cdist
 
 import fedspan as fs
 from fedspan.errors import QuorumError
-from fedspan.protocols.feddl import Landmarks
-from fedspan.protocols.landmark_distances import landmark_distances
+from fedspan.landmarks.feddl import Landmarks
+from fedspan.landmarks.landmark_distances import landmark_distances
 
 Y = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
 MARKS = Landmarks(Y, 1.0, 0.0, np.array([1.0, 1.0]), 5.0, "double")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.protocols.feddl import Landmarks
-from fedspan.protocols.neighbor_hits import local_neighbor_hits, neighbor_hits
+from fedspan.landmarks.feddl import Landmarks
+from fedspan.landmarks.parts.neighbor_hits import local_neighbor_hits, neighbor_hits
 
 #: Of points on a line and one beside it: along the line all is seen, across it nothing.
 LINE = Landmarks(np.array([[0.0, 0.0], [10.0, 0.0]]), 1.0, 0.0, np.zeros(2), 1.0, "double")
@@ -21,7 +21,7 @@ def run(sites, **more):
 
 
 def test_a_case_by_hand(monkeypatch):
-    monkeypatch.setattr("fedspan.protocols.neighbor_hits.NEIGHBORS", 1)
+    monkeypatch.setattr("fedspan.landmarks.parts.neighbor_hits.NEIGHBORS", 1)
     # (0, 0) and (0, 5) look alike from the line; truly the nearest of (0, 0) is (2, 0), and that of (0, 5) is it, too
     rows = np.array([[0.0, 0.0], [0.0, 5.0], [2.0, 0.0], [20.0, 0.0]])
     # found: the two of one another, (2, 0) finds one of them, (20, 0) finds (2, 0)

@@ -75,10 +75,10 @@ def test_a_page_that_complains_and_asks_the_network_is_caught(browser, tmp_path)
 @pytest.mark.parametrize("dark", [False, True])
 def test_tables_with_many_words_have_room_in_a_window_of_a_desk(browser, tmp_path, dark):
     names = [f"the clinic with number {i} in the north of the country" for i in range(9)]
-    why = "step 'fedspan.protocols.landmark_distances.local_distances' raised BudgetError: " + "this site refuses " * 9
+    why = "step 'fedspan.landmarks.landmark_distances.local_distances' raised BudgetError: " + "this site refuses " * 9
     calls = [
         a_call(
-            i, f"fedspan.protocols.landmark_distances.{step}", names, failed=dict.fromkeys(names[:6], why), how="ask"
+            i, f"fedspan.landmarks.landmark_distances.{step}", names, failed=dict.fromkeys(names[:6], why), how="ask"
         )
         for i, step in enumerate(["local_squared_distances_of_rows", "local_distances_of_landmarks_to_rows"] * 3)
     ]

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Anomaly detectors: by principal components, per site, and by trained networks."""

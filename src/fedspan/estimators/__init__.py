@@ -8,11 +8,11 @@ from fedspan.anomaly.local_pca_detector import LocalPCADetector
 from fedspan.anomaly.pca_detector import FedPCADetector
 from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.k_means import FedKMeans
-from fedspan.estimators.landmarks import FedLandmarks
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.estimators.spectral import FedSpectralClustering
 from fedspan.estimators.tsne import FedTSNE
 from fedspan.estimators.umap import FedUMAP
+from fedspan.landmarks.estimator import FedLandmarks
 from fedspan.pca.estimator import FedPCA
 from fedspan.persistence import load
 from fedspan.tables.encoder import FedTabularEncoder

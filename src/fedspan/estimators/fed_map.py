@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.checks import one_of, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.landmarks import checked_settings, keep_landmarks
-from fedspan.estimators.neighbor_search import check_search, find_neighbors, packages
-from fedspan.estimators.posted_rows import PostedRows, in_order, posted_form, row_order
-from fedspan.estimators.privacy import seen_by
 from fedspan.federation import Federation
+from fedspan.landmarks.estimator import checked_settings, keep_landmarks
+from fedspan.landmarks.parts.landmark_privacy import seen_by
+from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors, packages
+from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_form, row_order
 from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark_form
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.subspaces import with_fixed_signs

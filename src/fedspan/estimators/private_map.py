@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.checks import one_of, true_or_false
 from fedspan.errors import InputError
 from fedspan.estimators.fed_map import FedMap
-from fedspan.estimators.posted_rows import in_order, row_order
 from fedspan.federation import Federation
+from fedspan.landmarks.parts.posted_rows import in_order, row_order
 from fedspan.privacy.mechanisms import GaussianCenters
 from fedspan.protocols.map_centres import Codebooks, MapCentres
 from fedspan.protocols.noisy_centres import NoisyBook

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, InputError
-from fedspan.estimators.landmarks import DEFAULTS
 from fedspan.federation import Federation
 from fedspan.federation.journal_reading import read_journal
 from fedspan.federation.replies import Total
 from fedspan.federation.site import generator
+from fedspan.landmarks.estimator import DEFAULTS
+from fedspan.landmarks.feddl import feddl
 from fedspan.privacy.audit.sums_attack import Sums
-from fedspan.protocols.feddl import feddl
 
 
 def replayed_landmarks(journal: Path) -> NDArray[np.float64]:

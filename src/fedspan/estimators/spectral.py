@@ -14,17 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.landmarks import checked_settings, keep_landmarks
-from fedspan.estimators.neighbor_search import check_search, find_neighbors
-from fedspan.estimators.posted_rows import PostedRows, in_order, posted_form, posted_rows, row_order
 from fedspan.federation import Federation
+from fedspan.landmarks.estimator import checked_settings, keep_landmarks
+from fedspan.landmarks.feddl import Landmarks
+from fedspan.landmarks.landmark_distances import distances_to, drawn_in
+from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors
+from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_form, posted_rows, row_order
 from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
 from fedspan.linalg.kernels.landmark_form import METHODS, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.kernels.nystrom import spectral_factor, spectral_places
 from fedspan.linalg.subspaces import with_fixed_signs
-from fedspan.protocols.feddl import Landmarks
-from fedspan.protocols.landmark_distances import distances_to, drawn_in
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

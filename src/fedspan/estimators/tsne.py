@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
-from fedspan.estimators.neighbor_search import packages
 from fedspan.estimators.private_map import PrivateMaps
 from fedspan.estimators.turns import Turns
 from fedspan.federation import Federation
+from fedspan.landmarks.parts.neighbor_search import packages
 
 Array = NDArray[Any]
 

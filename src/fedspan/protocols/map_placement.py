@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import lens
+from fedspan.landmarks.landmark_distances import distances_to, drawn_in
 from fedspan.linalg.kernels.landmark_form import LandmarkForm
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.layout.placement import placed
-from fedspan.protocols.landmark_distances import distances_to, drawn_in
 from fedspan.sums.row_transforms import same_columns
 
 Array = NDArray[Any]

@@ -30,6 +30,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, SecureSum
 from fedspan.federation.spent import ROW_ADDED
 from fedspan.federation.step import find_step
+from fedspan.landmarks.parts.run_privacy import gaussian_spent, spending
 from fedspan.privacy.mechanisms import GaussianCenters, per_column
 from fedspan.protocols.map_centres import MapCentres
 from fedspan.protocols.noisy_sums import (
@@ -40,7 +41,6 @@ from fedspan.protocols.noisy_sums import (
     local_noisy_scatter,
     share_of,
 )
-from fedspan.protocols.privacy_spent import gaussian_spent, spending
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.whole_totals import whole
 

@@ -75,5 +75,5 @@ def test_what_estimators_need_is_found():
     needed = known_estimators()
     assert "fedspan.pca.fedpg.local_update" in needed["FedPCA"]
     assert "fedspan.anomaly.parts.autoencoder.local_training" in needed["FedAutoencoderDetector"]
-    assert "fedspan.protocols.landmark_distances.local_distances" in needed["FedTSNE"]
+    assert "fedspan.landmarks.landmark_distances.local_distances" in needed["FedTSNE"]
     assert all(steps for steps in needed.values())

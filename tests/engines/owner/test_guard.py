@@ -21,7 +21,7 @@ from fedspan.federation.step import find_step
 from fedspan.wire import encode
 
 SUMS = "fedspan.sums.moments.local_sums"
-PULL = "fedspan.protocols.noisy_pull.local_noisy_pull"
+PULL = "fedspan.landmarks.parts.noisy_pull.local_noisy_pull"
 
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -88,10 +88,10 @@ def test_what_is_allowed_is_answered_and_written_down(write_site, table):
     [
         ('users = ["bob"]', asked(), "this site's owner does not allow user 'alice' to ask anything"),
         ("users = []", asked(), "does not allow user 'alice'"),
-        ('steps = ["fedspan.protocols.feddl"]', asked(), f"this site's owner does not allow step '{SUMS}'"),
+        ('steps = ["fedspan.landmarks.feddl"]', asked(), f"this site's owner does not allow step '{SUMS}'"),
         ("steps = []", asked(), "does not allow step"),
         ("", asked("ourlab.local_all"), "does not allow step 'ourlab.local_all'"),
-        ("", asked("fedspan.protocols.landmark_distances.local_distances"), "it is in the group 'single rows'"),
+        ("", asked("fedspan.landmarks.landmark_distances.local_distances"), "it is in the group 'single rows'"),
         ("", asked("fedspan.federation.secure.steps.offer", how="secure offer"), "does not allow step"),
         ("", asked(lenses=("ourlab.zoom",)), "does not allow the transform 'ourlab.zoom'"),
         ("lenses = []", asked(lenses=("fedspan.sums.row_transforms.affine",)), "does not allow the transform"),
@@ -118,9 +118,9 @@ def test_each_rule_refuses_before_data_are_touched_and_says_why(write_site, rule
         ('users = ["alice"]', asked()),
         ('steps = ["fedspan.sums.moments"]', asked()),
         (f'steps = ["{SUMS}"]', asked()),
-        ("", asked("fedspan.protocols.feddl.local_pull")),
-        ('steps = ["single rows"]', asked("fedspan.protocols.landmark_distances.local_distances")),
-        ('steps = ["fedspan"]', asked("fedspan.protocols.landmark_distances.local_distances")),
+        ("", asked("fedspan.landmarks.feddl.local_pull")),
+        ('steps = ["single rows"]', asked("fedspan.landmarks.landmark_distances.local_distances")),
+        ('steps = ["fedspan"]', asked("fedspan.landmarks.landmark_distances.local_distances")),
         ("steps = []", asked("fedspan.sums.columns.local_columns")),
         ("steps = []", asked("fedspan.federation.secure.steps.share", how="secure share")),
         ("least_rows = 30", asked()),

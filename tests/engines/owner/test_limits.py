@@ -14,7 +14,7 @@ from .desk import NUMBERS, OFFER, SUMS, Desk
 
 CENTRED = "fedspan.sums.moments.local_centred_sums"
 COLUMNS = "fedspan.sums.columns.local_columns"
-PULL = "fedspan.protocols.noisy_pull.local_noisy_pull"
+PULL = "fedspan.landmarks.parts.noisy_pull.local_noisy_pull"
 SCATTER = "fedspan.protocols.noisy_sums.local_noisy_scatter"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PRIVACY = 'ledger = "l"\nepsilon = 4.0\ndelta = 1e-6'
@@ -97,7 +97,7 @@ def left(desk):
     return desk.owned.ledger.epsilon - desk.owned.ledger.spent
 
 
-@pytest.mark.parametrize("step", [COLUMNS, "fedspan.protocols.noisy_pull.local_rows"])
+@pytest.mark.parametrize("step", [COLUMNS, "fedspan.landmarks.parts.noisy_pull.local_rows"])
 def test_where_nothing_is_allowed_no_transform_is_charged(tmp_path, step):
     desk = Desk(tmp_path / "a", "steps = []", privacy=PRIVACY)
     payload = {"text": False} if step == COLUMNS else {}

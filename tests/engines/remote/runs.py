@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 import fedspan as fs
+from fedspan.landmarks.feddl import feddl
 from fedspan.pca.fedpg import fedpg
-from fedspan.protocols.feddl import feddl
 
 RUNS = {
     "fedpg": (fedpg, {"rank": 2, "n_columns": 4, "participation": 0.7, "local_steps": 2, "max_rounds": 7}),

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Networks, federated averaging and scoring behind the detectors."""

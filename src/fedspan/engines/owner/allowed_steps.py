@@ -15,7 +15,7 @@ OWN = "fedspan.protocols"
 SINGLE_ROWS = (
     "fedspan.tables.parts.category_union.local_names",
     "fedspan.protocols.centre_labels.local_labels",
-    "fedspan.protocols.landmark_distances.local_distances",
+    "fedspan.landmarks.landmark_distances.local_distances",
     "fedspan.protocols.moment_products.local_pair_product",
     "fedspan.protocols.one_shot_map.local_places",
     "fedspan.protocols.private_map.local_positions",
@@ -51,7 +51,7 @@ class AllowedSteps:
     --------
     >>> install_steps()
     >>> allowed = AllowedSteps(["fedspan.sums.moments"])
-    >>> "fedspan.sums.moments.local_sums" in allowed, "fedspan.protocols.feddl.local_pull" in allowed
+    >>> "fedspan.sums.moments.local_sums" in allowed, "fedspan.landmarks.feddl.local_pull" in allowed
     (True, False)
     """
 

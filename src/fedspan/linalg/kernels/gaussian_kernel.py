@@ -2,7 +2,7 @@
 
 Two matrix products per block of rows, in the rows' own precision; sums over blocks are in double precision. Arrays may
 be of numpy or, through the array API, tensors on a graphics card (`fedspan.linalg.array_backend`). Rows and landmarks must
-have a common reference subtracted before (`fedspan.protocols.feddl` does): ``|x|^2 + |y|^2 - 2 x'y`` loses all digits
+have a common reference subtracted before (`fedspan.landmarks.feddl` does): ``|x|^2 + |y|^2 - 2 x'y`` loses all digits
 of single precision where a common offset is large.
 """
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from fedspan.engines.local import LocalFederation
 from fedspan.estimators.fed_map import FedMap, principal_positions
-from fedspan.estimators.neighbor_search import find_neighbors
 from fedspan.estimators.tsne import FedTSNE
 from fedspan.estimators.umap import FedUMAP
 from fedspan.federation import Federation, Site
+from fedspan.landmarks.parts.neighbor_search import find_neighbors
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.layout.map_quality import plain_distances
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.engines.local import federate
-from fedspan.estimators.landmarks import FedLandmarks
+from fedspan.landmarks.estimator import FedLandmarks
+from fedspan.landmarks.landmark_distances import distances_to
 from fedspan.linalg.kernels.landmark_form import LowRankDistances, landmark_form
 from fedspan.privacy import GaussianGradient, PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
-from fedspan.protocols.landmark_distances import distances_to
 from fedspan.reproduce.fed_tsne.layouts import laid_out, neighbors_of
 from fedspan.reproduce.fed_tsne.rows import Rows
 

@@ -15,12 +15,8 @@ import numpy as np
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.step import find_step
-from fedspan.privacy.accounting import accountant_epsilon
-from fedspan.privacy.gaussian import epsilon_of
-from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, PaperNoise, check_mechanism, per_column
-from fedspan.privacy.noisy_rows import with_noisy_rows
-from fedspan.protocols.feddl import Landmarks, Noise, feddl
-from fedspan.protocols.noisy_pull import (
+from fedspan.landmarks.feddl import Landmarks, Noise, feddl
+from fedspan.landmarks.parts.noisy_pull import (
     LANDMARKS_WITHIN,
     local_noisy_descent,
     local_noisy_pull,
@@ -30,7 +26,11 @@ from fedspan.protocols.noisy_pull import (
     local_rows,
     pull_sensitivity,
 )
-from fedspan.protocols.privacy_spent import gaussian_spent, in_front, simulated_sites, spending
+from fedspan.landmarks.parts.run_privacy import gaussian_spent, in_front, simulated_sites, spending
+from fedspan.privacy.accounting import accountant_epsilon
+from fedspan.privacy.gaussian import epsilon_of
+from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, PaperNoise, check_mechanism, per_column
+from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.moments import Moments
 

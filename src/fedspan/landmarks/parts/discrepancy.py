@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fedspan.errors import MessageError
 from fedspan.federation import Federation, Site, Total, step
+from fedspan.landmarks.parts.kernel_pull import rows_and_norms
+from fedspan.landmarks.parts.landmark_descent import per_row
 from fedspan.linalg.kernels.gaussian_kernel import characteristic, frequencies
-from fedspan.protocols.landmark_descent import per_row
-from fedspan.protocols.rows_pull import rows_and_norms
 from fedspan.sums.counted_rows import CountedRows
 
 Array = NDArray[Any]

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, Total, lens, step
+from fedspan.landmarks.parts.discrepancy import Discrepancy, whole
+from fedspan.landmarks.parts.kernel_pull import rows_pull
+from fedspan.landmarks.parts.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row
 from fedspan.linalg.array_backend import check_device
-from fedspan.protocols.discrepancy import Discrepancy, whole
-from fedspan.protocols.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row
-from fedspan.protocols.rows_pull import rows_pull
 from fedspan.sums.counted_rows import CountedRows
 from fedspan.sums.moments import Moments, moments
 

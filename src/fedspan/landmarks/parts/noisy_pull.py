@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
+from fedspan.landmarks.feddl import local_pull
+from fedspan.landmarks.parts.kernel_pull import rows_pull
+from fedspan.landmarks.parts.landmark_descent import descended, kept_within, mean_gradient, own_pull
 from fedspan.linalg.kernels.gaussian_kernel import squared_norms
 from fedspan.privacy.noise import normal
-from fedspan.protocols.feddl import local_pull
-from fedspan.protocols.landmark_descent import descended, kept_within, mean_gradient, own_pull
-from fedspan.protocols.rows_pull import rows_pull
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

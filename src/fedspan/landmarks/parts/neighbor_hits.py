@@ -13,10 +13,10 @@ from scipy.spatial.distance import cdist
 
 from fedspan.errors import FedspanError
 from fedspan.federation import Federation, Site, step
+from fedspan.landmarks.feddl import Landmarks
+from fedspan.landmarks.landmark_distances import distances_to
 from fedspan.linalg.kernels.landmark_form import landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
-from fedspan.protocols.feddl import Landmarks
-from fedspan.protocols.landmark_distances import distances_to
 
 Array = NDArray[Any]
 

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import FedEstimator
 from fedspan.errors import InputError
-from fedspan.estimators.privacy import SpendsPrivacy, check_all, learned_landmarks, seen_by
 from fedspan.federation import Federation
-from fedspan.protocols.feddl import Landmarks
-from fedspan.protocols.landmark_distances import distances_to
+from fedspan.landmarks.feddl import Landmarks
+from fedspan.landmarks.landmark_distances import distances_to
+from fedspan.landmarks.parts.landmark_privacy import SpendsPrivacy, check_all, learned_landmarks, seen_by
 from fedspan.transformer import FedTransformer
 
 

@@ -13,15 +13,15 @@ from fedspan.base import FedEstimator
 from fedspan.checks import frames_inside
 from fedspan.engines.local import site_rows
 from fedspan.errors import InputError
-from fedspan.estimators.privacy import SpendsPrivacy, learned_landmarks, posting, seen_by
 from fedspan.federation import Federation
+from fedspan.landmarks.feddl import Landmarks
+from fedspan.landmarks.landmark_distances import landmark_distances
+from fedspan.landmarks.parts.landmark_privacy import SpendsPrivacy, learned_landmarks, posting, seen_by
+from fedspan.landmarks.parts.neighbor_hits import neighbor_hits
+from fedspan.landmarks.parts.run_privacy import refuse_strict
 from fedspan.linalg.kernels.landmark_form import FINE_ENOUGH, LandmarkForm, LowRankDistances, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.privacy.mechanisms import GaussianGradient
-from fedspan.protocols.feddl import Landmarks
-from fedspan.protocols.landmark_distances import landmark_distances
-from fedspan.protocols.neighbor_hits import neighbor_hits
-from fedspan.protocols.privacy_spent import refuse_strict
 
 Array = NDArray[Any]
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, lens, step
+from fedspan.landmarks.feddl import Landmarks
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.linalg.kernels.landmark_form import FARTHEST
-from fedspan.protocols.feddl import Landmarks
 from fedspan.sums.row_transforms import same_columns
 from fedspan.wire import Message
 

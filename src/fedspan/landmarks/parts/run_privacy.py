@@ -14,9 +14,9 @@ from fedspan.checks import frames_inside
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.spent import UNIT
+from fedspan.landmarks.parts.noisy_pull import local_ledger
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
-from fedspan.protocols.noisy_pull import local_ledger
 
 #: In the reason of a site that refuses because its budget is spent.
 REFUSED = "privacy budget"

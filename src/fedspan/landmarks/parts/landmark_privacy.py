@@ -7,10 +7,10 @@ from typing import Any
 
 from fedspan.checks import frames_inside
 from fedspan.federation import Federation, PrivacySpent
+from fedspan.landmarks.feddl import Landmarks, check_settings, feddl
+from fedspan.landmarks.private_feddl import POSTED, check_frequencies, private_feddl
 from fedspan.privacy.mechanisms import GaussianData, check_mechanism
 from fedspan.privacy.noisy_rows import with_noisy_rows
-from fedspan.protocols.feddl import Landmarks, check_settings, feddl
-from fedspan.protocols.private_feddl import POSTED, check_frequencies, private_feddl
 
 #: Rows up to which a warning tells that totals may be the rows. In a minute 40 rows of 64 columns are rebuilt exactly,
 #: half of 50, and 100 in part (`benchmarks/leaks.py`); an attacker may have more time.

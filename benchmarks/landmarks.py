@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 import fedspan as fs
 from fedspan import datasets
+from fedspan.clustering.spectral import spectral_clusters
 from fedspan.errors import DataMissingError
-from fedspan.estimators.spectral import spectral_clusters
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.linalg import kernel_matrix, mmd2, nearest

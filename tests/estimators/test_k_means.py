@@ -11,9 +11,10 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
+from fedspan.clustering import federated_k_means as protocol
+from fedspan.clustering.parts import guarded_sums
+from fedspan.clustering.parts import rows_by_centre as closest_rows
 from fedspan.errors import FedspanError, InputError, PolicyError, QuorumError
-from fedspan.protocols import closest_rows, guarded_sums
-from fedspan.protocols import federated_k_means as protocol
 
 
 def blobs(n=300, k=6, d=4, seed=0, apart=6.0):

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
+from fedspan.clustering.spectral import graph_eigenvectors
 from fedspan.errors import InputError
-from fedspan.estimators.spectral import graph_eigenvectors
 
 QUICK = {"n_clusters": 3, "n_landmarks": 30, "rounds": 20, "random_state": 0}
 AFFINITIES = ("neighbors", "kernel")

@@ -6,10 +6,10 @@ from fedspan.anomaly.autoencoder_detector import FedAutoencoderDetector
 from fedspan.anomaly.bigan_detector import FedBiGANDetector
 from fedspan.anomaly.local_pca_detector import LocalPCADetector
 from fedspan.anomaly.pca_detector import FedPCADetector
+from fedspan.clustering.k_means import FedKMeans
+from fedspan.clustering.spectral import FedSpectralClustering
 from fedspan.estimators.few_shot import FedFewShotRegressor
-from fedspan.estimators.k_means import FedKMeans
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
-from fedspan.estimators.spectral import FedSpectralClustering
 from fedspan.estimators.tsne import FedTSNE
 from fedspan.estimators.umap import FedUMAP
 from fedspan.landmarks.estimator import FedLandmarks

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
+from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.errors import InputError
 from fedspan.federation import Federation, lens
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.subspace_iteration import subspace_iteration
-from fedspan.protocols.federated_k_means import federated_k_means
 from fedspan.sums.moments import moments
 from fedspan.sums.row_transforms import standardize
 

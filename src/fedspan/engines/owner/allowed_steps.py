@@ -14,7 +14,7 @@ OWN = "fedspan.protocols"
 #: Replies that hold single rows, or cells of them: one entry for each row, the first two rows, texts of cells.
 SINGLE_ROWS = (
     "fedspan.tables.parts.category_union.local_names",
-    "fedspan.protocols.centre_labels.local_labels",
+    "fedspan.clustering.parts.centre_labels.local_labels",
     "fedspan.landmarks.landmark_distances.local_distances",
     "fedspan.protocols.moment_products.local_pair_product",
     "fedspan.protocols.one_shot_map.local_places",

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Kernel sums, noise and neighbour search behind the landmarks."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from fedspan.estimators.spectral import graph_eigenvectors, spectral_clusters
+from fedspan.clustering.spectral import graph_eigenvectors, spectral_clusters
 from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
 from fedspan.linalg.kernels.nystrom import spectral_factor
 from fedspan.linalg.layout.map_quality import plain_distances

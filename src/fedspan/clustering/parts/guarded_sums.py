@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.clustering.parts.k_means_starts import Moved
+from fedspan.clustering.parts.rows_by_centre import labelled, sums_by_centre
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg.kernels.nearest_centres import squared_apart
-from fedspan.protocols.closest_rows import labelled, sums_by_centre
 from fedspan.protocols.fewest_rows import of_centres
-from fedspan.protocols.k_means_starts import Moved
 from fedspan.sums.whole_totals import whole
 
 Matrix = NDArray[np.float64]

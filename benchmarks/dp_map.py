@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 import fedspan as fs
 from fedspan.datasets import load_mnist
-from fedspan.protocols.noisy_centres import NoisyBook
+from fedspan.maps.parts.noisy_centres import NoisyBook
 
 SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_MAP_SEEDS", "100,101,102").split(",")]
 CASES = os.environ.get("FEDSPAN_DP_CASES", "60000:8:secure,60000:2:secure,60000:8:plain,5000:8:secure").split(",")

@@ -26,8 +26,8 @@ import fedspan as fs
 from fedspan.datasets import load_fashion_mnist, load_mice_protein, load_mnist, load_unsw_nb15
 from fedspan.linalg import nearest
 from fedspan.linalg.layout.map_graph import plain
-from fedspan.protocols.map_centres import Codebooks
-from fedspan.protocols.private_map import Layout, private_map
+from fedspan.maps.by_sums import Layout, private_map
+from fedspan.maps.parts.map_centres import Codebooks
 
 ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))
 SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_MAP_SEEDS", "100,101,102").split(",")]

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
-from fedspan.protocols import private_map as protocol
+from fedspan.maps import by_sums as protocol
 from tests.estimators.blob_maps import accuracy, blobs
 
 QUICK = {"rounds": 60, "exaggeration_rounds": 20, "grid": 32, "codebooks": 3, "rows_per_centre": 10.0}

@@ -17,11 +17,11 @@ import fedspan as fs
 from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
 from fedspan.landmarks.feddl import Landmarks
+from fedspan.maps.by_sums import Layout
+from fedspan.maps.parts.map_centres import Codebooks
+from fedspan.maps.parts.noisy_centres import NoisyBook
 from fedspan.pca.subspace_iteration import local_product
 from fedspan.privacy import GaussianCenters, GaussianGradient
-from fedspan.protocols.map_centres import Codebooks
-from fedspan.protocols.noisy_centres import NoisyBook
-from fedspan.protocols.private_map import Layout
 from fedspan.protocols.refinement import Belief
 
 from .discovery import arguments

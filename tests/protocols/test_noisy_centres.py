@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError, QuorumError
 from fedspan.federation.spent import ROW_ADDED
-from fedspan.privacy import GaussianCenters, Ledger, accountant_epsilon, epsilon_of, mu_of
-from fedspan.protocols import noisy_centres as protocol
-from fedspan.protocols import noisy_sums
-from fedspan.protocols.noisy_centres import NoisyBook, noisy_centres
-from fedspan.protocols.noisy_sums import (
+from fedspan.maps.parts import noisy_centres as protocol
+from fedspan.maps.parts import noisy_sums
+from fedspan.maps.parts.noisy_centres import NoisyBook, noisy_centres
+from fedspan.maps.parts.noisy_sums import (
     CELLS_SENSITIVITY,
     SCATTER_SENSITIVITY,
     local_noisy_cells,
     local_noisy_scatter,
 )
+from fedspan.privacy import GaussianCenters, Ledger, accountant_epsilon, epsilon_of, mu_of
 
 SECURE = fs.Policy(secure_sum=True)
 D = 4

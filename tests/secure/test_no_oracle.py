@@ -13,7 +13,7 @@ from fedspan.engines.local import LocalEngine
 from fedspan.errors import BudgetError, InputError, PolicyError, QuorumError
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.modular import subtract
-from fedspan.protocols.map_centres import along_axes
+from fedspan.maps.parts.map_centres import along_axes
 from fedspan.sums.moments import local_sums
 
 from .players import Players, sites_of

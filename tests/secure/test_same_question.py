@@ -12,8 +12,8 @@ from fedspan.engines.local import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
 from fedspan.federation.lens import Lens
 from fedspan.federation.step import find_step
-from fedspan.protocols.map_centres import along_axes
-from fedspan.protocols.noisy_sums import local_noisy_scatter
+from fedspan.maps.parts.map_centres import along_axes
+from fedspan.maps.parts.noisy_sums import local_noisy_scatter
 from fedspan.sums.moments import local_sums
 
 from .players import NUMBERS, Players, numbers_of, sites_of

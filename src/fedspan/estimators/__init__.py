@@ -10,9 +10,9 @@ from fedspan.clustering.k_means import FedKMeans
 from fedspan.clustering.spectral import FedSpectralClustering
 from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
-from fedspan.estimators.tsne import FedTSNE
-from fedspan.estimators.umap import FedUMAP
 from fedspan.landmarks.estimator import FedLandmarks
+from fedspan.maps.tsne import FedTSNE
+from fedspan.maps.umap import FedUMAP
 from fedspan.pca.estimator import FedPCA
 from fedspan.persistence import load
 from fedspan.tables.encoder import FedTabularEncoder

@@ -15,7 +15,7 @@ from .desk import NUMBERS, OFFER, SUMS, Desk
 CENTRED = "fedspan.sums.moments.local_centred_sums"
 COLUMNS = "fedspan.sums.columns.local_columns"
 PULL = "fedspan.landmarks.parts.noisy_pull.local_noisy_pull"
-SCATTER = "fedspan.protocols.noisy_sums.local_noisy_scatter"
+SCATTER = "fedspan.maps.parts.noisy_sums.local_noisy_scatter"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PRIVACY = 'ledger = "l"\nepsilon = 4.0\ndelta = 1e-6'
 QUESTION = {"Y": np.zeros((3, 2)), "gamma": 1.0, "multiplier": 6.0}

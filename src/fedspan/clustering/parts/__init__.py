@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Starts, assignments and guarded sums of k-means."""

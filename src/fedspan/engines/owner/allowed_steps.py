@@ -17,8 +17,8 @@ SINGLE_ROWS = (
     "fedspan.clustering.parts.centre_labels.local_labels",
     "fedspan.landmarks.landmark_distances.local_distances",
     "fedspan.protocols.moment_products.local_pair_product",
-    "fedspan.protocols.one_shot_map.local_places",
-    "fedspan.protocols.private_map.local_positions",
+    "fedspan.maps.by_centers.local_places",
+    "fedspan.maps.by_sums.local_positions",
 )
 GROUPS = {
     "summaries": "all steps of fedspan but those whose replies hold, or are about, single rows or cells of them",

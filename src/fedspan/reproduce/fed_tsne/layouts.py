@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.engines.local import LocalFederation
-from fedspan.estimators.fed_map import FedMap, principal_positions
-from fedspan.estimators.tsne import FedTSNE
-from fedspan.estimators.umap import FedUMAP
 from fedspan.federation import Federation, Site
 from fedspan.landmarks.parts.neighbor_search import find_neighbors
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.layout.map_quality import plain_distances
+from fedspan.maps.parts.map_estimator import FedMap, principal_positions
+from fedspan.maps.tsne import FedTSNE
+from fedspan.maps.umap import FedUMAP
 
 Array = NDArray[Any]
 FACES: dict[str, type[FedMap]] = {"t-SNE": FedTSNE, "UMAP": FedUMAP}

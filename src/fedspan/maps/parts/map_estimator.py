@@ -21,7 +21,7 @@ from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_for
 from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark_form
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.subspaces import with_fixed_signs
-from fedspan.protocols.map_placement import place_on_map
+from fedspan.maps.parts.map_placement import place_on_map
 from fedspan.transformer import FedTransformer
 
 Array = NDArray[Any]

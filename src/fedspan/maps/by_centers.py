@@ -15,10 +15,10 @@ from fedspan.federation import Federation, Site, lens, step
 from fedspan.linalg.layout.grid_repulsion import Grid
 from fedspan.linalg.layout.map_descent import Motion, moved, pulls
 from fedspan.linalg.layout.map_graph import map_graph
+from fedspan.maps.by_sums import Layout, PrivateMap, checked_positions, laid_out
+from fedspan.maps.parts.map_centres import Codebooks, MapCentres, along_axes, map_centres
+from fedspan.maps.parts.noisy_centres import NoisyBook, noisy_centres
 from fedspan.privacy.mechanisms import GaussianCenters
-from fedspan.protocols.map_centres import Codebooks, MapCentres, along_axes, map_centres
-from fedspan.protocols.noisy_centres import NoisyBook, noisy_centres
-from fedspan.protocols.private_map import Layout, PrivateMap, checked_positions, laid_out
 from fedspan.sums.posted_values import posted
 
 Array = NDArray[Any]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
-from fedspan.estimators.private_map import PrivateMaps
-from fedspan.estimators.turns import Turns
 from fedspan.federation import Federation
 from fedspan.landmarks.parts.neighbor_search import packages
+from fedspan.maps.parts.private_tsne import PrivateMaps
+from fedspan.maps.parts.round_index import Turns
 
 Array = NDArray[Any]
 
@@ -46,10 +46,10 @@ class FedTSNE(PrivateMaps):
     sums_settings : dict, optional
         Settings of maps of sums: ``rounds=300``, ``exaggeration_rounds`` (a quarter of them), ``grid=64``,
         ``neighbours=30``, ``perplexity=10.0``, ``own_neighbours=15``, ``own_perplexity=10.0``, ``own_share=0.25`` (see
-        `fedspan.protocols.private_map.Layout`), ``codebooks=8``, ``rows_per_centre=17.0``, ``least_rows=5``,
-        ``axes=50``, ``k_means_rounds=3`` (see `fedspan.protocols.map_centres.Codebooks`). With `privacy` the latter
+        `fedspan.maps.by_sums.Layout`), ``codebooks=8``, ``rows_per_centre=17.0``, ``least_rows=5``,
+        ``axes=50``, ``k_means_rounds=3`` (see `fedspan.maps.parts.map_centres.Codebooks`). With `privacy` the latter
         are ``centres`` and ``axes`` (default: by the number of rows and the budget), ``k_means_rounds=5`` and
-        ``least_rows=5`` (see `fedspan.protocols.noisy_centres.NoisyBook`).
+        ``least_rows=5`` (see `fedspan.maps.parts.noisy_centres.NoisyBook`).
     n_components : int, default=2
     perplexity : float, default=30.0
         At most a third of the number of other rows; where it is more, that.

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.fed_map import FedMap
-from fedspan.estimators.turns import Turns
 from fedspan.federation import Federation
 from fedspan.landmarks.parts.neighbor_search import packages
+from fedspan.maps.parts.map_estimator import FedMap
+from fedspan.maps.parts.round_index import Turns
 
 Array = NDArray[Any]
 

@@ -31,9 +31,8 @@ from fedspan.federation import Federation, SecureSum
 from fedspan.federation.spent import ROW_ADDED
 from fedspan.federation.step import find_step
 from fedspan.landmarks.parts.run_privacy import gaussian_spent, spending
-from fedspan.privacy.mechanisms import GaussianCenters, per_column
-from fedspan.protocols.map_centres import MapCentres
-from fedspan.protocols.noisy_sums import (
+from fedspan.maps.parts.map_centres import MapCentres
+from fedspan.maps.parts.noisy_sums import (
     CELLS_SENSITIVITY,
     WEIGHT,
     in_unit_ball,
@@ -41,6 +40,7 @@ from fedspan.protocols.noisy_sums import (
     local_noisy_scatter,
     share_of,
 )
+from fedspan.privacy.mechanisms import GaussianCenters, per_column
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.whole_totals import whole
 

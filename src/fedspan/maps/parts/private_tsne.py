@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.checks import one_of, true_or_false
 from fedspan.errors import InputError
-from fedspan.estimators.fed_map import FedMap
 from fedspan.federation import Federation
 from fedspan.landmarks.parts.posted_rows import in_order, row_order
+from fedspan.maps.by_centers import one_shot_map, place_by_centres, placing
+from fedspan.maps.by_sums import Layout, PrivateMap, private_map
+from fedspan.maps.parts.map_centres import Codebooks, MapCentres
+from fedspan.maps.parts.map_estimator import FedMap
+from fedspan.maps.parts.noisy_centres import NoisyBook
 from fedspan.privacy.mechanisms import GaussianCenters
-from fedspan.protocols.map_centres import Codebooks, MapCentres
-from fedspan.protocols.noisy_centres import NoisyBook
-from fedspan.protocols.one_shot_map import one_shot_map, place_by_centres, placing
-from fedspan.protocols.private_map import Layout, PrivateMap, private_map
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

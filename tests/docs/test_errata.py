@@ -14,12 +14,12 @@ from sklearn.metrics import roc_auc_score
 
 import fedspan as fs
 from fedspan.datasets import make_few_shot_tasks, make_mixed_regression
+from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.landmarks.feddl import local_pull
 from fedspan.linalg import bottleneck_distance, q_factor
 from fedspan.linalg.kernels.gaussian_kernel import mmd2
 from fedspan.pca.fedpg import stiefel
 from fedspan.pca.parts.consensus import augmented_lagrangian
-from fedspan.protocols.byz_altgdmin import byz_altgdmin
 
 PAGE = Path(__file__).parents[2] / "docs" / "errata.md"
 

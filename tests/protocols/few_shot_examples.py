@@ -6,8 +6,8 @@ import numpy as np
 
 import fedspan as fs
 from fedspan.datasets import make_few_shot_tasks
+from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.linalg import subspace_distance
-from fedspan.protocols.byz_altgdmin import byz_altgdmin
 
 N, Q, R, ROWS, SITES = 30, 64, 3, 120, 8
 

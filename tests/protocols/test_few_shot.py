@@ -11,15 +11,15 @@ import fedspan as fs
 from fedspan import attacks
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.errors import InputError
+from fedspan.few_shot.altgdmin import altgdmin
+from fedspan.few_shot.byz_altgdmin import byz_altgdmin
+from fedspan.few_shot.parts.altgdmin_steps import Descent
+from fedspan.few_shot.parts.fit_moments import fit_moments
+from fedspan.few_shot.parts.rank_choice import beyond_noise, pooled_moments
+from fedspan.few_shot.parts.task_coefs import median_coefs, pooled_coefs
+from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks
+from fedspan.few_shot.parts.truncated_start import fitting_start
 from fedspan.linalg import subspace_distance
-from fedspan.protocols.altgdmin import altgdmin
-from fedspan.protocols.byz_altgdmin import byz_altgdmin
-from fedspan.protocols.fit_moments import fit_moments
-from fedspan.protocols.gdmin import Descent
-from fedspan.protocols.rank_choice import beyond_noise, pooled_moments
-from fedspan.protocols.task_coefs import median_coefs, pooled_coefs
-from fedspan.protocols.tasks import Tasks, agree_on_tasks
-from fedspan.protocols.truncated_start import fitting_start
 
 from .few_shot_examples import ROWS, SITES, N, Q, R, by_rows, by_tasks, error, learn, with_noise, without_noise
 

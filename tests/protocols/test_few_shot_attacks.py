@@ -12,11 +12,11 @@ from fedspan import aggregation, attacks
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Replies
-from fedspan.protocols import byz_altgdmin as byz_altgdmin_module
-from fedspan.protocols.altgdmin import altgdmin
-from fedspan.protocols.byz_altgdmin import byz_altgdmin
-from fedspan.protocols.task_coefs import median_coefs, pooled_coefs
-from fedspan.protocols.tasks import agree_on_tasks
+from fedspan.few_shot import byz_altgdmin as byz_altgdmin_module
+from fedspan.few_shot.altgdmin import altgdmin
+from fedspan.few_shot.byz_altgdmin import byz_altgdmin
+from fedspan.few_shot.parts.task_coefs import median_coefs, pooled_coefs
+from fedspan.few_shot.parts.tasks import agree_on_tasks
 
 from .few_shot_examples import SITES, N, Q, R, by_rows, by_tasks, error, learn, without_noise
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.protocols.task_coefs import between_two, median_coefs, pooled_coefs
-from fedspan.protocols.task_names import merged_labels, positions
-from fedspan.protocols.task_rows import fitted
-from fedspan.protocols.tasks import agree_on_tasks
+from fedspan.few_shot.parts.task_coefs import between_two, median_coefs, pooled_coefs
+from fedspan.few_shot.parts.task_names import merged_labels, positions
+from fedspan.few_shot.parts.task_rows import fitted
+from fedspan.few_shot.parts.tasks import agree_on_tasks
 
 from .few_shot_examples import SITES, Q, R, by_rows, by_tasks, without_noise
 

@@ -7,11 +7,11 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError
-from fedspan.protocols import task_rows
-from fedspan.protocols.feature_spread import feature_spread
-from fedspan.protocols.task_names import positions, task_labels
-from fedspan.protocols.task_rows import Part, TaskRows, descent_sums, least_rows
-from fedspan.protocols.truncated_moments import local_basis, theta
+from fedspan.few_shot.parts import task_rows
+from fedspan.few_shot.parts.feature_spread import feature_spread
+from fedspan.few_shot.parts.task_names import positions, task_labels
+from fedspan.few_shot.parts.task_rows import Part, TaskRows, descent_sums, least_rows
+from fedspan.few_shot.parts.truncated_moments import local_basis, theta
 
 ALL = Part()
 

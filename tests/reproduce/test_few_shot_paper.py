@@ -7,7 +7,7 @@ import pytest
 
 from fedspan.attacks import ScaledReverse
 from fedspan.datasets import make_few_shot_tasks
-from fedspan.protocols.byz_altgdmin import byz_altgdmin
+from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.reproduce import few_shot as paper
 from fedspan.reproduce import few_shot_beyond as beyond
 

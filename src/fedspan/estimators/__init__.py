@@ -8,8 +8,8 @@ from fedspan.anomaly.local_pca_detector import LocalPCADetector
 from fedspan.anomaly.pca_detector import FedPCADetector
 from fedspan.clustering.k_means import FedKMeans
 from fedspan.clustering.spectral import FedSpectralClustering
-from fedspan.estimators.few_shot import FedFewShotRegressor
 from fedspan.estimators.mixed_regressor import FedMixedRegressor
+from fedspan.few_shot.estimator import FedFewShotRegressor
 from fedspan.landmarks.estimator import FedLandmarks
 from fedspan.maps.tsne import FedTSNE
 from fedspan.maps.umap import FedUMAP

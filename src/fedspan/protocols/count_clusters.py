@@ -15,8 +15,8 @@ from scipy.linalg import eigvalsh
 from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.few_shot.parts.disclosure_counts import of_halves
 from fedspan.pca.parts.orthogonal_iteration import Matrix
-from fedspan.protocols.fewest_rows import of_halves
 from fedspan.protocols.regression_rows import row_blocks
 from fedspan.sums.plausible_numbers import refuse_absurd
 

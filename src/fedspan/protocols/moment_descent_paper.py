@@ -19,8 +19,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.few_shot.parts.disclosure_counts import of_halves
 from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
-from fedspan.protocols.fewest_rows import of_halves
 from fedspan.protocols.moment_products import pair_product
 from fedspan.protocols.regression_rows import target
 from fedspan.protocols.start import Start, local_size

@@ -24,9 +24,9 @@ from fedspan.datasets import make_few_shot_tasks
 from fedspan.datasets.bunch import Bunch
 from fedspan.engines.local import federate
 from fedspan.federation import Federation, RunRecord
+from fedspan.few_shot.altgdmin import altgdmin
+from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.linalg import subspace_distance
-from fedspan.protocols.altgdmin import altgdmin
-from fedspan.protocols.byz_altgdmin import byz_altgdmin
 from fedspan.reproduce import few_shot_beyond as beyond
 from fedspan.reproduce.results import Chart, Results, Table, Words
 

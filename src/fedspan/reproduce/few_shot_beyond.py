@@ -17,9 +17,9 @@ from fedspan.datasets.bunch import Bunch
 from fedspan.engines.local import federate
 from fedspan.estimators import FedFewShotRegressor
 from fedspan.federation import Attack, AttackedCall, Federation
+from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.linalg import subspace_distance
 from fedspan.linalg.regression.stacked_least_squares import stacked_least_squares
-from fedspan.protocols.byz_altgdmin import byz_altgdmin
 from fedspan.reproduce.results import Chart, Table, counted, spread
 
 Matrix = NDArray[np.float64]

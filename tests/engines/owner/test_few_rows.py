@@ -13,14 +13,14 @@ import fedspan as fs
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.errors import QuorumError
 from fedspan.federation.step import find_step
-from fedspan.protocols.fit_moments import local_moments
-from fedspan.protocols.gdmin import local_gradient
-from fedspan.protocols.task_coefs import local_normal_equations
+from fedspan.few_shot.parts.altgdmin_steps import local_gradient
+from fedspan.few_shot.parts.fit_moments import local_moments
+from fedspan.few_shot.parts.task_coefs import local_normal_equations
 from tests.engines.remote.people import authority, user
 
 from .desk import NUMBERS, OFFER, Desk, Wires, numbers
 
-NORMAL = "fedspan.protocols.task_coefs.local_normal_equations"
+NORMAL = "fedspan.few_shot.parts.task_coefs.local_normal_equations"
 FEW = "only where its numbers are about 5 rows or more"
 NETWORK = {"hidden": np.array([], dtype=np.int64), "latent": 1, "split": 7}
 TRAINING = {"local_epochs": 1, "batch_size": 128, "step_size": 0.1, "seed": 1}
@@ -130,7 +130,7 @@ def test_parts_of_small_tables_are_few_rows(tmp_path, name, payload, rows):
 
 
 @pytest.mark.parametrize(
-    "step", [NORMAL, "fedspan.protocols.tasks.local_tasks", "fedspan.protocols.task_coefs.local_coefs"]
+    "step", [NORMAL, "fedspan.few_shot.parts.tasks.local_tasks", "fedspan.few_shot.parts.task_coefs.local_coefs"]
 )
 def test_tasks_of_few_rows_are_single_rows_whichever_is_asked_for(tmp_path, step):
     payload = {"U": np.eye(3), "tasks": np.array(["t0"]), "centre": np.zeros(4)}
@@ -148,7 +148,7 @@ def test_truncation_does_not_leave_a_single_row(tmp_path):
     frame = table()
     frame["y"] = np.linspace(1.0, 2.0, 60)
     desk = Desk(tmp_path / "a", "", frame, 'label = "y"')
-    step = "fedspan.protocols.truncated_moments.local_own_product"
+    step = "fedspan.few_shot.parts.truncated_moments.local_own_product"
     payload = {"U": np.eye(3), "intercept": False, "parts": 1}
     assert FEW in desk.ask(step, payload=payload | {"alpha": 1.01})
     assert isinstance(desk.ask(step, run="r 2", payload=payload | {"alpha": 4.0}), dict)

@@ -89,7 +89,7 @@ def test_a_reply_that_does_not_leave_counts_and_its_size_is_not_told(tmp_path):
 
 def test_a_step_that_fails_counts(tmp_path):
     desk = Desk(tmp_path / "a", "rounds_per_day = 1")
-    assert "has no targets" in desk.ask("fedspan.protocols.task_coefs.local_totals", payload={"U": np.eye(2)})
+    assert "has no targets" in desk.ask("fedspan.few_shot.parts.task_coefs.local_totals", payload={"U": np.eye(2)})
     assert "rounds a day" in desk.ask(run="r 2")
 
 

@@ -25,8 +25,8 @@ from fedspan.clustering.parts.k_means_starts import Moved
 from fedspan.clustering.parts.rows_by_centre import labelled, sums_by_centre
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.few_shot.parts.disclosure_counts import of_centres
 from fedspan.linalg.kernels.nearest_centres import squared_apart
-from fedspan.protocols.fewest_rows import of_centres
 from fedspan.sums.whole_totals import whole
 
 Matrix = NDArray[np.float64]

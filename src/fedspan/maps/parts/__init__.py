@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Centres, noise, placement and rounds behind the maps."""

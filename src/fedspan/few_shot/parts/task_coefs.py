@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.few_shot.parts.disclosure_counts import of_tasks
+from fedspan.few_shot.parts.task_names import Labels, positions, told_labels
+from fedspan.few_shot.parts.task_rows import Part, TaskRows, fitted
+from fedspan.few_shot.parts.tasks import MOST_ROWS, Counts, Tasks, agree_on_tasks, patiently, told_rows
 from fedspan.linalg import geometric_median
-from fedspan.protocols.fewest_rows import of_tasks
-from fedspan.protocols.task_names import Labels, positions, told_labels
-from fedspan.protocols.task_rows import Part, TaskRows, fitted
-from fedspan.protocols.tasks import MOST_ROWS, Counts, Tasks, agree_on_tasks, patiently, told_rows
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]

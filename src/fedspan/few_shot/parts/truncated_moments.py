@@ -14,10 +14,10 @@ from scipy.linalg import eigh
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
+from fedspan.few_shot.parts.disclosure_counts import of_truncated_tasks
+from fedspan.few_shot.parts.task_names import positions
+from fedspan.few_shot.parts.task_rows import Part, TaskRows
 from fedspan.linalg import orthonormalize
-from fedspan.protocols.fewest_rows import of_truncated_tasks
-from fedspan.protocols.task_names import positions
-from fedspan.protocols.task_rows import Part, TaskRows
 
 Matrix = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site
-from fedspan.protocols.task_rows import Part, least_rows
+from fedspan.few_shot.parts.task_rows import Part, least_rows
 
 Counts = NDArray[np.int64]
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site
+from fedspan.few_shot.parts.task_names import task_labels
 from fedspan.linalg.regression.stacked_least_squares import checked_least_squares
-from fedspan.protocols.task_names import task_labels
 from fedspan.sums.row_blocks import n_columns
 
 Matrix = NDArray[np.float64]

@@ -16,8 +16,8 @@ from fedspan.aggregation import GeometricMedian
 from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.fewest_rows import of_fitted_tasks
-from fedspan.protocols.task_rows import Part, TaskRows, fitted, least_rows
+from fedspan.few_shot.parts.disclosure_counts import of_fitted_tasks
+from fedspan.few_shot.parts.task_rows import Part, TaskRows, fitted, least_rows
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]

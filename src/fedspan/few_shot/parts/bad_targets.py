@@ -8,7 +8,7 @@ import numpy as np
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.task_rows import EXTREME, is_extreme
+from fedspan.few_shot.parts.task_rows import EXTREME, is_extreme
 
 
 @step

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.task_rows import Part, TaskRows, descent_sums
+from fedspan.few_shot.parts.task_rows import Part, TaskRows, descent_sums
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
+from fedspan.few_shot.parts.disclosure_counts import of_descent
+from fedspan.few_shot.parts.fit_moments import FitMoments
+from fedspan.few_shot.parts.task_rows import Part, TaskRows, descent_sums
 from fedspan.linalg import orthonormalize, subspace_distance, with_fixed_signs
-from fedspan.protocols.fewest_rows import of_descent
-from fedspan.protocols.fit_moments import FitMoments
-from fedspan.protocols.task_rows import Part, TaskRows, descent_sums
 
 Matrix = NDArray[np.float64]
 

@@ -29,14 +29,14 @@ from fedspan.aggregation.fewer_values import for_fewer_values
 from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies
+from fedspan.few_shot.parts.altgdmin_steps import Descent, Representation, local_gradient, split_payload
+from fedspan.few_shot.parts.eligible_sites import check_rank, known_sites, learners
+from fedspan.few_shot.parts.fit_moments import bounded, fit_moments, told_matrix, told_sums
+from fedspan.few_shot.parts.rank_choice import chosen_directions, largest_rank
+from fedspan.few_shot.parts.start_vote import voted
+from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks
+from fedspan.few_shot.parts.truncated_start import Init, StartPlan, fitting_start, median_start
 from fedspan.linalg.medians.projector_basis_median import Output
-from fedspan.protocols.fit_moments import bounded, fit_moments, told_matrix, told_sums
-from fedspan.protocols.gdmin import Descent, Representation, local_gradient, split_payload
-from fedspan.protocols.learners import check_rank, known_sites, learners
-from fedspan.protocols.rank_choice import chosen_directions, largest_rank
-from fedspan.protocols.start_vote import voted
-from fedspan.protocols.tasks import Tasks, agree_on_tasks
-from fedspan.protocols.truncated_start import Init, StartPlan, fitting_start, median_start
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]

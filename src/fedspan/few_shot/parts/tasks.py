@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.feature_spread import feature_spread
-from fedspan.protocols.fewest_rows import of_tasks
-from fedspan.protocols.task_names import Labels, merged_labels, told_labels
-from fedspan.protocols.task_rows import TaskRows
+from fedspan.few_shot.parts.disclosure_counts import of_tasks
+from fedspan.few_shot.parts.feature_spread import feature_spread
+from fedspan.few_shot.parts.task_names import Labels, merged_labels, told_labels
+from fedspan.few_shot.parts.task_rows import TaskRows
 from fedspan.wire import Message
 
 Counts = NDArray[np.int64]

@@ -15,7 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator
 from fedspan.errors import InputError
-from fedspan.estimators.few_shot_checks import (
+from fedspan.federation import Federation
+from fedspan.few_shot.altgdmin import altgdmin
+from fedspan.few_shot.byz_altgdmin import byz_altgdmin
+from fedspan.few_shot.new_task import NewTask, Trained, learned_task
+from fedspan.few_shot.parts.altgdmin_steps import Representation
+from fedspan.few_shot.parts.bad_targets import refuse_bad_targets
+from fedspan.few_shot.parts.few_shot_checks import (
     RESILIENT,
     check_parameters,
     checked_columns,
@@ -24,15 +30,9 @@ from fedspan.estimators.few_shot_checks import (
     warn_of_data,
     warn_of_few_rows,
 )
-from fedspan.estimators.new_task import NewTask, Trained, learned_task
-from fedspan.federation import Federation
-from fedspan.protocols.altgdmin import altgdmin
-from fedspan.protocols.bad_targets import refuse_bad_targets
-from fedspan.protocols.byz_altgdmin import byz_altgdmin
-from fedspan.protocols.gdmin import Representation
-from fedspan.protocols.task_coefs import TaskCoefs, median_coefs, pooled_coefs
-from fedspan.protocols.task_names import positions
-from fedspan.protocols.tasks import MOST_ROWS, Tasks, agree_on_tasks
+from fedspan.few_shot.parts.task_coefs import TaskCoefs, median_coefs, pooled_coefs
+from fedspan.few_shot.parts.task_names import positions
+from fedspan.few_shot.parts.tasks import MOST_ROWS, Tasks, agree_on_tasks
 from fedspan.sums.moments import refuse_bad_values
 
 _STAYED = "the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first"
@@ -82,7 +82,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     sample_split : bool, default=False
         Fresh rows for every half of an iteration, as in the proofs. Needs a great many rows.
     init : {"auto", "subspace_median", "median_of_means", "random"}, default="auto"
-        With an aggregator: the start. See `fedspan.protocols.byz_altgdmin`.
+        With an aggregator: the start. See `fedspan.few_shot.byz_altgdmin`.
     groups : int, optional
         With an aggregator: groups of a start by median of means.
     output : {"eigenspace", "node", "trimmed"}, default="eigenspace"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.protocols.task_rows import least_rows
-from fedspan.protocols.tasks import Tasks, listed
+from fedspan.few_shot.parts.task_rows import least_rows
+from fedspan.few_shot.parts.tasks import Tasks, listed
 
 
 def check_rank(tasks: Tasks, rank: int, n_columns: int, intercept: bool, parts: int) -> None:

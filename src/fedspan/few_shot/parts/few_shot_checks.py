@@ -14,10 +14,10 @@ from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.base import check_aggregator
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.new_task import checked_ridge
-from fedspan.protocols.task_names import Labels, positions, task_labels
-from fedspan.protocols.task_rows import refuse_extreme
-from fedspan.protocols.tasks import Tasks, listed
+from fedspan.few_shot.new_task import checked_ridge
+from fedspan.few_shot.parts.task_names import Labels, positions, task_labels
+from fedspan.few_shot.parts.task_rows import refuse_extreme
+from fedspan.few_shot.parts.tasks import Tasks, listed
 
 #: What only the resilient protocol knows, and its default values.
 RESILIENT = {"init": "auto", "groups": None, "output": "eigenspace", "threshold": 10.0}

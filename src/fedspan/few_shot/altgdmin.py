@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Federation
-from fedspan.protocols.fit_moments import fit_moments
-from fedspan.protocols.gdmin import Descent, Representation, local_gradient, split_payload
-from fedspan.protocols.learners import check_rank, known_sites, learners
-from fedspan.protocols.rank_choice import chosen_directions, largest_rank
-from fedspan.protocols.tasks import Tasks, agree_on_tasks
-from fedspan.protocols.truncated_start import StartPlan, summed_start
+from fedspan.few_shot.parts.altgdmin_steps import Descent, Representation, local_gradient, split_payload
+from fedspan.few_shot.parts.eligible_sites import check_rank, known_sites, learners
+from fedspan.few_shot.parts.fit_moments import fit_moments
+from fedspan.few_shot.parts.rank_choice import chosen_directions, largest_rank
+from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks
+from fedspan.few_shot.parts.truncated_start import StartPlan, summed_start
 
 Matrix = NDArray[np.float64]
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.federation import Federation
+from fedspan.few_shot.parts.fit_moments import FitMoments, fit_moments
+from fedspan.few_shot.parts.task_coefs import centred, common_centre, inverses, local_normal_equations
+from fedspan.few_shot.parts.tasks import Counts, Tasks
 from fedspan.linalg import orthonormalize
-from fedspan.protocols.fit_moments import FitMoments, fit_moments
-from fedspan.protocols.task_coefs import centred, common_centre, inverses, local_normal_equations
-from fedspan.protocols.tasks import Counts, Tasks
 
 Matrix = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ import fedspan as fs
 from benchmarks.battery.ratio import Fresh, Ratio, Work, compared, processor_seconds
 from fedspan.datasets import make_mixed_regression
 from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
-from fedspan.protocols.fedx import fedx, local_refinement
+from fedspan.mixed_regression.fedx import fedx, local_refinement
 
 TURNS, FIRST_TURNS = 5, 2
 

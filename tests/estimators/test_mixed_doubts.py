@@ -18,10 +18,10 @@ from fedspan.aggregation import (
     TrimmedMean,
 )
 from fedspan.datasets import make_mixed_regression
-from fedspan.estimators.mixed_fit import refined
-from fedspan.estimators.mixed_mending import settled
 from fedspan.linalg import matched_share
-from fedspan.protocols.count_clusters import spread_over_noise
+from fedspan.mixed_regression.parts.count_clusters import spread_over_noise
+from fedspan.mixed_regression.parts.mixed_fit import refined
+from fedspan.mixed_regression.parts.mixed_repair import settled
 from tests.protocols.mixtures import federation, mixture
 
 

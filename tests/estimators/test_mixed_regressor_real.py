@@ -14,9 +14,9 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import fedspan as fs
 from fedspan.aggregation import SpectralFilter
-from fedspan.estimators import mixed_mending
 from fedspan.linalg import bottleneck_distance, matched_share
-from fedspan.protocols.refinement import Refinement
+from fedspan.mixed_regression.parts import mixed_repair as mixed_mending
+from fedspan.mixed_regression.parts.refinement import Refinement
 
 from ..protocols.mixtures import federation, mixture
 from ..protocols.test_mixed_starts import lopsided

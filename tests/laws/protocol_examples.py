@@ -20,9 +20,9 @@ from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
 from fedspan.maps.parts.map_centres import Codebooks
 from fedspan.maps.parts.noisy_centres import NoisyBook
+from fedspan.mixed_regression.parts.refinement import Belief
 from fedspan.pca.subspace_iteration import local_product
 from fedspan.privacy import GaussianCenters, GaussianGradient
-from fedspan.protocols.refinement import Belief
 
 from .discovery import arguments
 from .protocol_kinds import protocols_of

@@ -12,13 +12,13 @@ from fedspan.aggregation import CoordinateMedian, GeometricMedian, Mean
 from fedspan.attacks import RandomNoise
 from fedspan.errors import InputError
 from fedspan.linalg import bottleneck_distance, matched_share
-from fedspan.protocols.cluster_assignment import cluster_assignment
-from fedspan.protocols.count_clusters import count_clusters
-from fedspan.protocols.feature_maps import polynomial, products, whitened
-from fedspan.protocols.feature_scaling import feature_scaling
-from fedspan.protocols.logistic_fedx import local_held_back_loss, logistic_fedx
-from fedspan.protocols.random_start import best_random_start
-from fedspan.protocols.target_moments import target_moments
+from fedspan.mixed_regression.logistic_fedx import local_held_back_loss, logistic_fedx
+from fedspan.mixed_regression.parts.cluster_assignment import cluster_assignment
+from fedspan.mixed_regression.parts.count_clusters import count_clusters
+from fedspan.mixed_regression.parts.feature_maps import polynomial, products, whitened
+from fedspan.mixed_regression.parts.feature_scaling import feature_scaling
+from fedspan.mixed_regression.parts.target_moments import target_moments
+from fedspan.mixed_regression.random_start import best_random_start
 
 from .mixtures import federation, mixture
 
@@ -112,8 +112,8 @@ def test_counting_needs_pairs_of_rows():
 
 
 def test_halves_are_even_and_odd_rows_also_in_blocks(monkeypatch):
-    from fedspan.protocols import regression_rows
-    from fedspan.protocols.count_clusters import local_halves
+    from fedspan.mixed_regression.parts import regression_rows
+    from fedspan.mixed_regression.parts.count_clusters import local_halves
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(11, 3)), rng.normal(size=11)

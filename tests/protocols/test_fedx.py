@@ -11,10 +11,10 @@ import fedspan as fs
 from fedspan.aggregation import CoordinateMedian, GeometricMedian, Krum, Mean, TrimmedMean
 from fedspan.errors import InputError
 from fedspan.linalg import SiteStack, bottleneck_distance
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.one_shot_clustering import one_shot_clustering
-from fedspan.protocols.refinement import Moved, refine
-from fedspan.protocols.vanilla_fedavg import vanilla_fedavg
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.one_shot_clustering import one_shot_clustering
+from fedspan.mixed_regression.parts.refinement import Moved, refine
+from fedspan.mixed_regression.vanilla_fedavg import vanilla_fedavg
 
 from .mixtures import federation, mixture
 

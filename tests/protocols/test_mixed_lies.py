@@ -12,13 +12,13 @@ from fedspan.aggregation import GeometricMedian, Krum, SpectralFilter, TrimmedMe
 from fedspan.attacks import Ones
 from fedspan.errors import FedspanError, InputError
 from fedspan.linalg import bottleneck_distance, matched_share
-from fedspan.protocols.count_clusters import count_clusters
-from fedspan.protocols.exact_round import exact_round
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.moment_descent import moment_descent
-from fedspan.protocols.refinement import Belief
-from fedspan.protocols.spectral_start import spectral_start
-from fedspan.protocols.target_moments import target_moments
+from fedspan.mixed_regression.exact import exact_round
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.moment_descent import moment_descent
+from fedspan.mixed_regression.parts.count_clusters import count_clusters
+from fedspan.mixed_regression.parts.refinement import Belief
+from fedspan.mixed_regression.parts.target_moments import target_moments
+from fedspan.mixed_regression.spectral_start import spectral_start
 
 from .mixtures import federation, mixture
 

@@ -9,13 +9,13 @@ import fedspan as fs
 from fedspan.aggregation import SpectralFilter
 from fedspan.errors import InputError
 from fedspan.linalg import bottleneck_distance, matched_share
-from fedspan.protocols import moment_descent as descent_module
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.moment_descent import moment_descent
-from fedspan.protocols.moment_descent_paper import local_paper_descent
-from fedspan.protocols.random_start import best_random_start, random_start
-from fedspan.protocols.spectral_start import spectral_start
-from fedspan.protocols.start import chosen_by_votes
+from fedspan.mixed_regression import moment_descent as descent_module
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.moment_descent import moment_descent
+from fedspan.mixed_regression.moment_descent_paper import local_paper_descent
+from fedspan.mixed_regression.parts.cluster_start import chosen_by_votes
+from fedspan.mixed_regression.random_start import best_random_start, random_start
+from fedspan.mixed_regression.spectral_start import spectral_start
 
 from .mixtures import federation, mixture
 

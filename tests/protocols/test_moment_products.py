@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import fedspan as fs
 from fedspan.aggregation import Mean
 from fedspan.errors import InputError
+from fedspan.mixed_regression.parts import moment_products
+from fedspan.mixed_regression.parts.moment_products import local_pair_product, moment_product
 from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
-from fedspan.protocols import moment_products
-from fedspan.protocols.moment_products import local_pair_product, moment_product
 
 from .mixtures import federation, mixture
 
@@ -63,7 +63,7 @@ def test_products_at_two_versions_of_the_models():
 
 
 def test_large_sites_go_in_blocks(monkeypatch):
-    from fedspan.protocols import regression_rows
+    from fedspan.mixed_regression.parts import regression_rows
 
     made = mixture(2, sizes=(40, 30), d=3)
     Q, models = np.random.default_rng(0).normal(size=(3, 2, 2)), np.zeros((2, 3))

@@ -8,8 +8,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from fedspan.datasets import make_mixed_regression
 from fedspan.linalg import descent_operator, k_means, proximal_operator
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.moment_descent import moment_descent
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.moment_descent import moment_descent
 from fedspan.reproduce import mixed_extras, mixed_regression
 from fedspan.reproduce.mixed_runs import Setting, Update, rounds_to, trajectory
 

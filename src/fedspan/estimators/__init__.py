@@ -8,11 +8,11 @@ from fedspan.anomaly.local_pca_detector import LocalPCADetector
 from fedspan.anomaly.pca_detector import FedPCADetector
 from fedspan.clustering.k_means import FedKMeans
 from fedspan.clustering.spectral import FedSpectralClustering
-from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.few_shot.estimator import FedFewShotRegressor
 from fedspan.landmarks.estimator import FedLandmarks
 from fedspan.maps.tsne import FedTSNE
 from fedspan.maps.umap import FedUMAP
+from fedspan.mixed_regression.estimator import FedMixedRegressor
 from fedspan.pca.estimator import FedPCA
 from fedspan.persistence import load
 from fedspan.tables.encoder import FedTabularEncoder

@@ -11,10 +11,10 @@ from rich.progress import track
 from fedspan.datasets import load_mice_protein, make_mixed_regression
 from fedspan.engines.local import federate
 from fedspan.errors import DataMissingError
-from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
-from fedspan.protocols.feature_maps import polynomial
-from fedspan.protocols.moment_descent import CLEAR, moment_descent
+from fedspan.mixed_regression.estimator import FedMixedRegressor
+from fedspan.mixed_regression.moment_descent import CLEAR, moment_descent
+from fedspan.mixed_regression.parts.feature_maps import polynomial
 from fedspan.reproduce.mixed_runs import RAW, Setting
 from fedspan.reproduce.results import Table, counted
 

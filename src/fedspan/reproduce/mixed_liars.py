@@ -15,12 +15,12 @@ from fedspan.aggregation import Aggregator, GeometricMedian, SpectralFilter, Tri
 from fedspan.attacks import ALittleIsEnough, InnerProduct, Mimic, Ones, RandomNoise, ScaledReverse, SignFlip
 from fedspan.engines.local import federate
 from fedspan.errors import FedspanError
-from fedspan.estimators.mixed_regressor import FedMixedRegressor
 from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.linalg import bottleneck_distance
-from fedspan.protocols.moment_descent import moment_descent
-from fedspan.protocols.spectral_start import spectral_start
-from fedspan.protocols.start import Start
+from fedspan.mixed_regression.estimator import FedMixedRegressor
+from fedspan.mixed_regression.moment_descent import moment_descent
+from fedspan.mixed_regression.parts.cluster_start import Start
+from fedspan.mixed_regression.spectral_start import spectral_start
 from fedspan.reproduce.mixed_runs import RAW, D, K, Setting
 from fedspan.reproduce.results import Table
 

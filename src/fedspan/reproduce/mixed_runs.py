@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from fedspan.datasets import make_mixed_regression
 from fedspan.engines.local import LocalFederation, federate
 from fedspan.linalg import SiteStack, bottleneck_distance, k_means, matched_share
-from fedspan.protocols.moment_descent import moment_descent
-from fedspan.protocols.spectral_start import spectral_start
-from fedspan.protocols.start import Start
+from fedspan.mixed_regression.moment_descent import moment_descent
+from fedspan.mixed_regression.parts.cluster_start import Start
+from fedspan.mixed_regression.spectral_start import spectral_start
 
 Matrix = NDArray[np.float64]
 

@@ -16,13 +16,13 @@ from fedspan.engines.remote import engine
 from fedspan.engines.remote.envelope import texts
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.errors import PolicyError
-from fedspan.protocols.moment_products import local_pair_product
+from fedspan.mixed_regression.parts.moment_products import local_pair_product
 from fedspan.sums.moments import local_sums
 from tests.engines.remote.people import authority, user
 
 from .desk import NUMBERS, OFFER, SUMS, Desk, Wires, numbers
 
-PAIR = "fedspan.protocols.moment_products.local_pair_product"
+PAIR = "fedspan.mixed_regression.parts.moment_products.local_pair_product"
 PAIRED = {"models": np.zeros((1, 3)), "Q": np.eye(3)[:, None, :], "transposed": False}
 
 

@@ -16,7 +16,7 @@ SINGLE_ROWS = (
     "fedspan.tables.parts.category_union.local_names",
     "fedspan.clustering.parts.centre_labels.local_labels",
     "fedspan.landmarks.landmark_distances.local_distances",
-    "fedspan.protocols.moment_products.local_pair_product",
+    "fedspan.mixed_regression.parts.moment_products.local_pair_product",
     "fedspan.maps.by_centers.local_places",
     "fedspan.maps.by_sums.local_positions",
 )

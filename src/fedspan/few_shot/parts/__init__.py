@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Tasks, starts, steps and coefficients behind AltGDmin."""

@@ -7,9 +7,9 @@ import numpy as np
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.logistic_fedx import local_held_back_loss, logistic_fedx
-from fedspan.protocols.start import Matrix, Start, check_clusters, starting_point
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.logistic_fedx import local_held_back_loss, logistic_fedx
+from fedspan.mixed_regression.parts.cluster_start import Matrix, Start, check_clusters, starting_point
 
 LOSSES = ("squared", "logistic")
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Federation
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.logistic_fedx import logistic_fedx
-from fedspan.protocols.moment_descent import moment_descent
-from fedspan.protocols.random_start import best_random_start, random_start
-from fedspan.protocols.refinement import Refinement
-from fedspan.protocols.spectral_start import spectral_start
-from fedspan.protocols.start import Start, ask_losses
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.logistic_fedx import logistic_fedx
+from fedspan.mixed_regression.moment_descent import moment_descent
+from fedspan.mixed_regression.parts.cluster_start import Start, ask_losses
+from fedspan.mixed_regression.parts.refinement import Refinement
+from fedspan.mixed_regression.random_start import best_random_start, random_start
+from fedspan.mixed_regression.spectral_start import spectral_start
 
 Matrix = NDArray[np.float64]
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
+from fedspan.mixed_regression.parts.regression_rows import row_blocks, target
 from fedspan.pca.parts.orthogonal_iteration import Matrix, Product
-from fedspan.protocols.regression_rows import row_blocks, target
 from fedspan.sums.aggregated_sums import aggregated
 from fedspan.wire import Message
 

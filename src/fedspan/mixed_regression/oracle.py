@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fedspan.federation import Federation
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.refinement import Matrix, Refinement
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.parts.refinement import Matrix, Refinement
 
 
 def oracle(fed: Federation, *, truth: Matrix, **options: Any) -> Refinement:

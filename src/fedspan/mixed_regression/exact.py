@@ -17,9 +17,9 @@ from fedspan.aggregation.base import believed
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
+from fedspan.mixed_regression.parts.refinement import Belief, Matrix, Moved, Vector, responsibilities
+from fedspan.mixed_regression.parts.regression_rows import rows_of
 from fedspan.pca.covariance import packed, unpacked
-from fedspan.protocols.refinement import Belief, Matrix, Moved, Vector, responsibilities
-from fedspan.protocols.regression_rows import rows_of
 from fedspan.sums.plausible_numbers import refuse_absurd
 from fedspan.wire import Message
 

@@ -20,10 +20,10 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.few_shot.parts.disclosure_counts import of_halves
+from fedspan.mixed_regression.parts.cluster_start import Start, local_size
+from fedspan.mixed_regression.parts.moment_products import pair_product
+from fedspan.mixed_regression.parts.regression_rows import target
 from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
-from fedspan.protocols.moment_products import pair_product
-from fedspan.protocols.regression_rows import target
-from fedspan.protocols.start import Start, local_size
 
 _EPSILON = 0.1  # of the separation: below this an anchor stops
 _POWER_ITERATIONS = 20

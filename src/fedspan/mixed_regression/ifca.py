@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from fedspan.federation import Federation
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.random_start import random_start
-from fedspan.protocols.refinement import Refinement
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.parts.refinement import Refinement
+from fedspan.mixed_regression.random_start import random_start
 
 
 def ifca(

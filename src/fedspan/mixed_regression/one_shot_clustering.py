@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import k_means
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.refinement import Matrix
-from fedspan.protocols.regression_rows import rows_of
-from fedspan.protocols.start import check_clusters
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.parts.cluster_start import check_clusters
+from fedspan.mixed_regression.parts.refinement import Matrix
+from fedspan.mixed_regression.parts.regression_rows import rows_of
 from fedspan.sums.plausible_numbers import refuse_absurd
 
 

@@ -14,10 +14,10 @@ from scipy.stats import chi2
 
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import QuorumError
-from fedspan.estimators.mixed_fit import Matrix
 from fedspan.federation import Federation
-from fedspan.protocols.cluster_assignment import ClusterAssignment, cluster_assignment
-from fedspan.protocols.count_clusters import spread_over_noise
+from fedspan.mixed_regression.parts.cluster_assignment import ClusterAssignment, cluster_assignment
+from fedspan.mixed_regression.parts.count_clusters import spread_over_noise
+from fedspan.mixed_regression.parts.mixed_fit import Matrix
 
 _SAME = 3.0  # squared distance of two models, in units of what noise alone makes of it
 _GAIN = 3.0  # in units of the noise: two halves of one cluster save their middle site about 1 by chance

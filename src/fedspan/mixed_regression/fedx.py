@@ -15,10 +15,19 @@ import numpy as np
 from fedspan.aggregation import Aggregator
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.cluster_changes import combined_changes
-from fedspan.protocols.exact_round import exact_round
-from fedspan.protocols.refinement import Belief, Matrix, Moved, Refinement, Vector, moved_by, refine, responsibilities
-from fedspan.protocols.regression_rows import local_operator, rows_of
+from fedspan.mixed_regression.exact import exact_round
+from fedspan.mixed_regression.parts.cluster_changes import combined_changes
+from fedspan.mixed_regression.parts.refinement import (
+    Belief,
+    Matrix,
+    Moved,
+    Refinement,
+    Vector,
+    moved_by,
+    refine,
+    responsibilities,
+)
+from fedspan.mixed_regression.parts.regression_rows import local_operator, rows_of
 
 UPDATES = ("fedavg", "fedprox", "exact")
 _GAMMA = 0.9  # of the stability limit of the least stable site

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.protocols.feature_maps import forget, in_this_process, polynomial, products, register
+from fedspan.mixed_regression.parts.feature_maps import forget, in_this_process, polynomial, products, register
 
 NAMES = ("linear", "polynomial", "interactions")
 

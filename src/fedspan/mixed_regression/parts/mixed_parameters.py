@@ -8,11 +8,11 @@ from typing import Any
 from fedspan.base import check_aggregator
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
-from fedspan.estimators.mixed_fit import STARTS
-from fedspan.protocols.feature_scaling import SCALINGS
-from fedspan.protocols.fedx import UPDATES
-from fedspan.protocols.random_start import LOSSES
-from fedspan.protocols.refinement import ASSIGNMENTS, WEIGHTS
+from fedspan.mixed_regression.fedx import UPDATES
+from fedspan.mixed_regression.parts.feature_scaling import SCALINGS
+from fedspan.mixed_regression.parts.mixed_fit import STARTS
+from fedspan.mixed_regression.parts.refinement import ASSIGNMENTS, WEIGHTS
+from fedspan.mixed_regression.random_start import LOSSES
 
 _CHOICES = {
     "start": STARTS,

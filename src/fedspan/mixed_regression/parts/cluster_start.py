@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import k_medoids
-from fedspan.protocols.regression_rows import rows_of
+from fedspan.mixed_regression.parts.regression_rows import rows_of
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedspan.federation import Federation
-from fedspan.protocols.fedx import fedx
-from fedspan.protocols.refinement import Refinement
+from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.parts.refinement import Refinement
 
 
 def vanilla_fedavg(fed: Federation, *, n_columns: int, **options: Any) -> Refinement:

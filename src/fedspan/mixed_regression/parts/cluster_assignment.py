@@ -16,10 +16,10 @@ from scipy.stats import chi2
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
-from fedspan.protocols.logistic_fedx import local_logistic_losses
-from fedspan.protocols.random_start import LOSSES
-from fedspan.protocols.refinement import Matrix, Vector
-from fedspan.protocols.start import checked_losses, local_losses
+from fedspan.mixed_regression.logistic_fedx import local_logistic_losses
+from fedspan.mixed_regression.parts.cluster_start import checked_losses, local_losses
+from fedspan.mixed_regression.parts.refinement import Matrix, Vector
+from fedspan.mixed_regression.random_start import LOSSES
 
 _TINY = np.finfo(np.float64).tiny
 _ROUNDS = 20

@@ -18,10 +18,10 @@ from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.linalg import k_means
+from fedspan.mixed_regression.parts.cluster_start import Start, check_clusters, chosen_by_votes, starting_point
+from fedspan.mixed_regression.parts.moment_products import moment_product
+from fedspan.mixed_regression.parts.regression_rows import row_blocks
 from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
-from fedspan.protocols.moment_products import moment_product
-from fedspan.protocols.regression_rows import row_blocks
-from fedspan.protocols.start import Start, check_clusters, chosen_by_votes, starting_point
 from fedspan.sums.plausible_numbers import refuse_absurd
 
 _STARTS = 10

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
 from fedspan.linalg import Anderson
-from fedspan.protocols.wandering import Wandering
+from fedspan.mixed_regression.parts.noisy_convergence import Wandering
 from fedspan.sums.plausible_numbers import refuse_absurd
 
 Matrix = NDArray[np.float64]

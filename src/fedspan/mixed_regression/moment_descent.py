@@ -24,11 +24,18 @@ from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.linalg import k_medoids, linkage_gap, orthonormalize
+from fedspan.mixed_regression.moment_descent_paper import moment_descent_paper
+from fedspan.mixed_regression.parts.cluster_start import (
+    Start,
+    ask_losses,
+    check_clusters,
+    chosen_by_votes,
+    local_size,
+    starting_point,
+)
+from fedspan.mixed_regression.parts.moment_products import local_receive, moment_product
+from fedspan.mixed_regression.parts.regression_rows import row_blocks
 from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
-from fedspan.protocols.moment_descent_paper import moment_descent_paper
-from fedspan.protocols.moment_products import local_receive, moment_product
-from fedspan.protocols.regression_rows import row_blocks
-from fedspan.protocols.start import Start, ask_losses, check_clusters, chosen_by_votes, local_size, starting_point
 from fedspan.wire import Message
 
 VARIANTS = ("all_pairs", "paper")

@@ -16,17 +16,17 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator
 from fedspan.errors import FedspanError, InputError
-from fedspan.estimators.mixed_features import FeatureMap
-from fedspan.estimators.mixed_fit import refined, started
-from fedspan.estimators.mixed_mending import settled
-from fedspan.estimators.mixed_parameters import check_parameters
-from fedspan.estimators.mixed_posterior import Assignment, assigned, gaussian_likelihood
 from fedspan.federation import Federation
-from fedspan.protocols.count_clusters import count_clusters
-from fedspan.protocols.feature_maps import whitened
-from fedspan.protocols.feature_scaling import feature_scaling
-from fedspan.protocols.logistic_fedx import logistic_losses, other_classes
-from fedspan.protocols.target_moments import target_moments
+from fedspan.mixed_regression.logistic_fedx import logistic_losses, other_classes
+from fedspan.mixed_regression.parts.count_clusters import count_clusters
+from fedspan.mixed_regression.parts.feature_maps import whitened
+from fedspan.mixed_regression.parts.feature_scaling import feature_scaling
+from fedspan.mixed_regression.parts.mixed_features import FeatureMap
+from fedspan.mixed_regression.parts.mixed_fit import refined, started
+from fedspan.mixed_regression.parts.mixed_parameters import check_parameters
+from fedspan.mixed_regression.parts.mixed_posterior import Assignment, assigned, gaussian_likelihood
+from fedspan.mixed_regression.parts.mixed_repair import settled
+from fedspan.mixed_regression.parts.target_moments import target_moments
 from fedspan.sums.moments import moments
 
 Array = NDArray[Any]
@@ -80,7 +80,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         update="fedavg". There are no anchors: the start "moment_descent" is the spectral one then; "random" chooses by
         the loss on every fourth row, held back.
     step_size : float, optional
-        Of the local steps, in units of the scaled features; not for "exact". Default: `fedspan.protocols.fedx.fedx`.
+        Of the local steps, in units of the scaled features; not for "exact". Default: `fedspan.mixed_regression.fedx.fedx`.
         Where a site takes several steps, its own are at most one over its largest eigenvalue whatever is said here.
     acceleration : int or "auto", default="auto"
         Memory of Anderson's extrapolation at the coordinator: fewer rounds for the same messages. "auto": 5, and 0 for

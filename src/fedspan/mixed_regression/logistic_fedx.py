@@ -17,10 +17,19 @@ from fedspan.aggregation import Aggregator
 from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.cluster_changes import combined_changes
-from fedspan.protocols.fedx import check_steps, default_rate
-from fedspan.protocols.refinement import Belief, Matrix, Moved, Refinement, Vector, moved_by, refine, responsibilities
-from fedspan.protocols.regression_rows import target
+from fedspan.mixed_regression.fedx import check_steps, default_rate
+from fedspan.mixed_regression.parts.cluster_changes import combined_changes
+from fedspan.mixed_regression.parts.refinement import (
+    Belief,
+    Matrix,
+    Moved,
+    Refinement,
+    Vector,
+    moved_by,
+    refine,
+    responsibilities,
+)
+from fedspan.mixed_regression.parts.regression_rows import target
 
 _LIKELIHOOD = 0.5  # the "variance" with which a loss is minus a log-likelihood
 _HELD_BACK = 4  # every fourth row

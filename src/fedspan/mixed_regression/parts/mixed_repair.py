@@ -10,7 +10,9 @@ import numpy as np
 
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import InputError, QuorumError
-from fedspan.estimators.mixed_doubts import (
+from fedspan.federation import Federation
+from fedspan.mixed_regression.parts.cluster_assignment import ClusterAssignment
+from fedspan.mixed_regression.parts.mixed_doubts import (
     assignment_of,
     criterion,
     crowded_cluster,
@@ -20,11 +22,9 @@ from fedspan.estimators.mixed_doubts import (
     tell_of_rule,
     widest,
 )
-from fedspan.estimators.mixed_fit import Matrix, refined
-from fedspan.federation import Federation
-from fedspan.protocols.cluster_assignment import ClusterAssignment
-from fedspan.protocols.refinement import Refinement
-from fedspan.protocols.spectral_start import spectral_start
+from fedspan.mixed_regression.parts.mixed_fit import Matrix, refined
+from fedspan.mixed_regression.parts.refinement import Refinement
+from fedspan.mixed_regression.spectral_start import spectral_start
 
 _REFITS = 5
 

@@ -9,7 +9,7 @@ from fedspan.aggregation.base import believed
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies
-from fedspan.protocols.refinement import Moved, Vector
+from fedspan.mixed_regression.parts.refinement import Moved, Vector
 from fedspan.wire import Message
 
 _TINY = np.finfo(np.float64).tiny

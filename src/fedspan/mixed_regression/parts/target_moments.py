@@ -10,7 +10,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.aggregation.base import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.protocols.regression_rows import target
+from fedspan.mixed_regression.parts.regression_rows import target
 from fedspan.sums.plausible_numbers import refuse_absurd
 
 

@@ -18,16 +18,17 @@ from threadpoolctl import threadpool_limits
 
 import fedspan as fs
 from fedspan import datasets
+from fedspan.audit import audit, fill, psnr, reidentified, relative_error, unrotate
+from fedspan.audit import trilateration as trilaterate
+from fedspan.audit.replayed_landmarks import replayed_sums
+from fedspan.audit.sums_attack import WORK
 from fedspan.errors import DataMissingError
-from fedspan.estimators.replayed_landmarks import replayed_sums
 from fedspan.landmarks.feddl import Landmarks, feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.landmarks.private_feddl import private_feddl
 from fedspan.linalg import nearest
 from fedspan.linalg.kernels import landmark_form
 from fedspan.privacy import GaussianGradient, PaperNoise
-from fedspan.privacy.audit import audit, fill, psnr, reidentified, relative_error, trilaterate, unrotate
-from fedspan.privacy.audit.sums_attack import WORK
 
 UNIT = (0.0, 1.0)
 TOTALS_ALONE, TOTALS_AND_DISTANCES = (18, 30, 40, 50, 100), (60, 300)

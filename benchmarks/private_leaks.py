@@ -21,10 +21,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedspan as fs
+from fedspan.audit import LeakCard, Received, audit
 from fedspan.datasets import load_mnist
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
-from fedspan.privacy.audit import LeakCard, Received, audit
 
 SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_MAP_SEEDS", "100,101,102").split(",")]
 ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))

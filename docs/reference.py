@@ -16,7 +16,7 @@ MODULES = (
     "fedspan.aggregation",
     "fedspan.attacks",
     "fedspan.privacy",
-    "fedspan.privacy.audit",
+    "fedspan.audit",
     "fedspan.datasets",
     "fedspan.report",
     "fedspan.errors",

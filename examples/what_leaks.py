@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 import fedspan as fs
+from fedspan.audit import audit
 from fedspan.datasets import load_digits
-from fedspan.privacy.audit import audit
 
 try:
     import matplotlib.pyplot as plt

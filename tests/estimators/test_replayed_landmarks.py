@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.audit.replayed_landmarks import replayed_landmarks
 from fedspan.errors import InputError
-from fedspan.estimators.replayed_landmarks import replayed_landmarks
 from fedspan.federation import journal_reading
 from fedspan.privacy import GaussianData, GaussianGradient, PaperNoise
 
@@ -44,5 +44,5 @@ def test_the_sites_device_need_not_be_here(tmp_path, monkeypatch):
         head["settings"]["device"] = "'cuda:17'"  # as the sites' machines have it
         return head, entries
 
-    monkeypatch.setattr("fedspan.estimators.replayed_landmarks.read_journal", elsewhere)
+    monkeypatch.setattr("fedspan.audit.replayed_landmarks.read_journal", elsewhere)
     np.testing.assert_array_equal(replayed_landmarks(tmp_path / "run-000" / "journal"), model.landmarks_)

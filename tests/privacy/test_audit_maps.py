@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.audit import Received, ReceivedMap, audit, from_model, from_run
+from fedspan.audit.followed_rows import followed, lone_rows
+from fedspan.audit.k_means_attack import GivenSums
 from fedspan.linalg.kernels.nearest_centres import rounded_mean
 from fedspan.linalg.layout.grid_repulsion import Grid
-from fedspan.privacy.audit import Received, ReceivedMap, audit, from_model, from_run
-from fedspan.privacy.audit.follow import followed, lone_rows
-from fedspan.privacy.audit.given_sums import GivenSums
 
 GRID = Grid(np.zeros(2), 1.0, 20)
 

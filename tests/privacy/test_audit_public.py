@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedspan.audit import fill, reidentified, relative_error, unrotate
+from fedspan.audit import trilateration as trilaterate
 from fedspan.errors import InputError
-from fedspan.privacy.audit import fill, reidentified, relative_error, trilaterate, unrotate
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,11 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import fedspan as fs
-from fedspan.estimators.replayed_landmarks import replayed_sums
+from fedspan.audit import Received, audit, relative_error, rows_from_sums, sums_attack
+from fedspan.audit import row_attacks as attacks
+from fedspan.audit.replayed_landmarks import replayed_sums
 from fedspan.landmarks.feddl import feddl
 from fedspan.linalg.kernels.gaussian_kernel import characteristic, kernel_pull
-from fedspan.privacy.audit import Received, attacks, audit, relative_error, rows_from_sums, sums_attack
 
 
 def rows(n=9, m=16, seed=0):

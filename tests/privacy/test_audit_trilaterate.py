@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedspan.audit import psnr, reidentified, relative_error
+from fedspan.audit import trilateration as trilaterate
+from fedspan.audit.row_measures import check_bounds
 from fedspan.errors import InputError
-from fedspan.privacy.audit import psnr, reidentified, relative_error, trilaterate
-from fedspan.privacy.audit.measures import check_bounds
 
 
 def distances(X, Y):

@@ -7,8 +7,8 @@ import pytest
 from scipy.spatial import cKDTree
 
 import fedspan as fs
+from fedspan.audit import audit
 from fedspan.datasets import load_mnist
-from fedspan.privacy.audit import audit
 from tests.real_data import real_file
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedspan.privacy.audit import LeakCard, LeakEntry
+from fedspan.audit import LeakCard, LeakEntry
 from fedspan.report.leaks import render_leaks
 
 

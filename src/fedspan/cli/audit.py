@@ -12,14 +12,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from fedspan.audit import LeakCard, Received, audit, from_model, from_run
+from fedspan.audit.replayed_landmarks import replayed_landmarks, replayed_sums
 from fedspan.cli.run import make_folder
 from fedspan.cli.study import read_data_plan, read_study
 from fedspan.cli.tables import read_tables
 from fedspan.datasets.tables import read_table
 from fedspan.errors import InputError
 from fedspan.estimators import load
-from fedspan.estimators.replayed_landmarks import replayed_landmarks, replayed_sums
-from fedspan.privacy.audit import LeakCard, Received, audit, from_model, from_run
 from fedspan.report.leaks import write_leak_page
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ And what can be known without: `audit` attacks what a coordinator received.
 
 from __future__ import annotations
 
-from fedspan.privacy import audit
+from fedspan import audit
 from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon, zcdp_rho
 from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
 from fedspan.privacy.ledger import Charge, Ledger

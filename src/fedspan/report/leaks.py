@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.privacy.audit import LeakCard, LeakEntry
+from fedspan.audit import LeakCard, LeakEntry
 from fedspan.report.markup import Html, count, esc, join, note, number, pairs, panel, section, table
 from fedspan.report.page import shell, write_page
 from fedspan.report.row_pictures import heat_strips, image_strips

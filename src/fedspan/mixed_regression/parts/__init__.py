@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Assignment, refinement and checks behind the mixtures."""

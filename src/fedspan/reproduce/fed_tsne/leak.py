@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedspan.privacy.audit import psnr, relative_error, trilaterate
+from fedspan.audit import psnr, relative_error
+from fedspan.audit import trilateration as trilaterate
 from fedspan.reproduce.fed_tsne.variants import Learned
 
 #: Rows that are rebuilt.

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.leak_card import LeakCard
+from fedspan.audit.received_run import Received, from_model, from_run
+from fedspan.audit.row_attacks import ATTACKS, Case
+from fedspan.audit.row_matching import matched_order
+from fedspan.audit.row_measures import Bounds, check_bounds
+from fedspan.audit.sums_attack import MOST_UNKNOWNS, Sums, small_enough
 from fedspan.errors import InputError
-from fedspan.privacy.audit.attacks import ATTACKS, Case
-from fedspan.privacy.audit.card import LeakCard
-from fedspan.privacy.audit.matching import matched_order
-from fedspan.privacy.audit.measures import Bounds, check_bounds
-from fedspan.privacy.audit.received import Received, from_model, from_run
-from fedspan.privacy.audit.sums_attack import MOST_UNKNOWNS, Sums, small_enough
 
 Array = NDArray[Any]
 
@@ -59,7 +59,7 @@ def audit(
     model : fitted estimator, optional
         Of the folder of a map of centres: the model that the run made, which has them.
     sums : callable, optional
-        Of a folder: `fedspan.estimators.replayed_landmarks.replayed_sums`, which computes from a journal what FedDL's
+        Of a folder: `fedspan.audit.replayed_landmarks.replayed_sums`, which computes from a journal what FedDL's
         totals were about, so that they are attacked, too. ``fedspan audit`` does so.
     preprocess : sequence of fitted transformers, optional
         What rows went through before the model. `truth`, `public` and `bounds` are of rows before it. The coordinator

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from fedspan.privacy.audit.card import LeakEntry
-from fedspan.privacy.audit.given_sums import rows_in_differences
-from fedspan.privacy.audit.map_attacks import MAP_ATTACKS
-from fedspan.privacy.audit.measures import Bounds, psnr, reidentified, relative_error
-from fedspan.privacy.audit.received import Received
-from fedspan.privacy.audit.sums_attack import rows_from_sums, small_enough
-from fedspan.privacy.audit.trilaterate import Rebuilt, trilaterate
-from fedspan.privacy.audit.with_public import fill, unrotate
+from fedspan.audit.k_means_attack import rows_in_differences
+from fedspan.audit.leak_card import LeakEntry
+from fedspan.audit.map_attacks import MAP_ATTACKS
+from fedspan.audit.public_rows_attack import fill, unrotate
+from fedspan.audit.received_run import Received
+from fedspan.audit.row_measures import Bounds, psnr, reidentified, relative_error
+from fedspan.audit.sums_attack import rows_from_sums, small_enough
+from fedspan.audit.trilateration import Rebuilt, trilaterate
 
 Array = NDArray[Any]
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.k_means_attack import GivenSums, given_sums
+from fedspan.audit.received_map import ReceivedMap, map_messages, map_of
+from fedspan.audit.sums_attack import Sums
 from fedspan.errors import InputError
 from fedspan.federation.journal_reading import read_journal
 from fedspan.linalg.kernels.landmark_form import FARTHEST, landmark_form
-from fedspan.privacy.audit.given_sums import GivenSums, given_sums
-from fedspan.privacy.audit.received_map import ReceivedMap, map_messages, map_of
-from fedspan.privacy.audit.sums_attack import Sums
 
 Array = NDArray[Any]
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.stats import rankdata
 
-from fedspan.privacy.audit.card import LeakEntry
-from fedspan.privacy.audit.follow import followed
-from fedspan.privacy.audit.received_map import ReceivedMap
+from fedspan.audit.followed_rows import followed
+from fedspan.audit.leak_card import LeakEntry
+from fedspan.audit.received_map import ReceivedMap
 
 if TYPE_CHECKING:
-    from fedspan.privacy.audit.attacks import Case
+    from fedspan.audit.row_attacks import Case
 
 Array = NDArray[Any]
 

@@ -6,15 +6,15 @@ and `rows_from_sums` are the attacks themselves. See ``docs/leaks.md``.
 
 from __future__ import annotations
 
-from fedspan.privacy.audit.attacks import ATTACKS, Case
-from fedspan.privacy.audit.auditing import audit
-from fedspan.privacy.audit.card import LeakCard, LeakEntry
-from fedspan.privacy.audit.measures import psnr, reidentified, relative_error
-from fedspan.privacy.audit.received import Received, from_model, from_run
-from fedspan.privacy.audit.received_map import ReceivedMap
-from fedspan.privacy.audit.sums_attack import Sums, rows_from_sums
-from fedspan.privacy.audit.trilaterate import Rebuilt, trilaterate
-from fedspan.privacy.audit.with_public import fill, unrotate
+from fedspan.audit.audit_run import audit
+from fedspan.audit.leak_card import LeakCard, LeakEntry
+from fedspan.audit.public_rows_attack import fill, unrotate
+from fedspan.audit.received_map import ReceivedMap
+from fedspan.audit.received_run import Received, from_model, from_run
+from fedspan.audit.row_attacks import ATTACKS, Case
+from fedspan.audit.row_measures import psnr, reidentified, relative_error
+from fedspan.audit.sums_attack import Sums, rows_from_sums
+from fedspan.audit.trilateration import Rebuilt, trilaterate
 
 __all__ = [
     "ATTACKS",

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.sums_attack import Sums
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
 from fedspan.federation.journal_reading import read_journal
@@ -18,7 +19,6 @@ from fedspan.federation.replies import Total
 from fedspan.federation.site import generator
 from fedspan.landmarks.estimator import DEFAULTS
 from fedspan.landmarks.feddl import feddl
-from fedspan.privacy.audit.sums_attack import Sums
 
 
 def replayed_landmarks(journal: Path) -> NDArray[np.float64]:

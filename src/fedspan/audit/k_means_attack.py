@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.leak_card import LeakEntry
+from fedspan.audit.row_measures import psnr
 from fedspan.linalg.kernels.nearest_centres import rounded_mean
-from fedspan.privacy.audit.card import LeakEntry
-from fedspan.privacy.audit.measures import psnr
 
 if TYPE_CHECKING:
-    from fedspan.privacy.audit.attacks import Case
+    from fedspan.audit.row_attacks import Case
 
 Array = NDArray[Any]
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.trilateration import Rebuilt
 from fedspan.errors import InputError
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
-from fedspan.privacy.audit.trilaterate import Rebuilt
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

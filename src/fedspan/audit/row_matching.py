@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.row_measures import relative_error
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
-from fedspan.privacy.audit.measures import relative_error
 
 Array = NDArray[Any]
 

@@ -127,7 +127,7 @@ def test_a_check_writes_nothing_at_all(site, capsys):
 
 
 def test_a_ledger_is_read_and_a_spent_one_is_a_problem(site, capsys):
-    from fedspan.federation.question import Question
+    from fedspan.federation.site.noise_query import Question
 
     ledger = Ledger(site.parent / "clinic.ledger", 2.0, 1e-5)
     ledger.key(Question("r", "step", b"1"), mu2=0.1)

@@ -8,11 +8,11 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, UnknownStepError
-from fedspan.federation.call import Call, Delivery, Failure
-from fedspan.federation.kept import Kept
-from fedspan.federation.lens import Lens
+from fedspan.federation.calls.call import Call, Delivery, Failure
 from fedspan.federation.replies import Total
-from fedspan.federation.step import dotted_name, find_step
+from fedspan.federation.site.pending_call import Kept
+from fedspan.federation.site.steps import dotted_name, find_step
+from fedspan.federation.site.transforms import Lens
 from fedspan.wire import encode
 
 from .conftest import count, make_sites, walk

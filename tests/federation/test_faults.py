@@ -7,7 +7,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError
-from fedspan.federation.faults import KINDS
+from fedspan.federation.calls.faults import KINDS
 
 from .conftest import make_sites, walk, wander
 

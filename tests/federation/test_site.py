@@ -8,9 +8,9 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, MessageError
-from fedspan.federation import site_data
-from fedspan.federation.site_data import invented_values
-from fedspan.federation.state import State
+from fedspan.federation.site import site_data
+from fedspan.federation.site.site_data import invented_values
+from fedspan.federation.site.state import State
 
 
 def test_a_site_takes_arrays_lists_memory_maps_and_frames(tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 
+from fedspan.federation.privacy_spent import ROW_ADDED, UNIT, PrivacySpent
 from fedspan.federation.record import strict_json
-from fedspan.federation.spent import ROW_ADDED, UNIT, PrivacySpent
 
 ONE = PrivacySpent("one", {"b": 1.0}, 1e-5, {"b": 1.5}, ("sums",), ("means",), ("b",))
 OTHER = PrivacySpent("other", {"a": 3.0, "b": 2.0}, 1e-6, {"a": 3.25, "b": 2.25}, ("sums", "rows"), refused=("c", "a"))

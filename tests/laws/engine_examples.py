@@ -17,7 +17,7 @@ import fedspan as fs
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.engines.remote.transport import Transport
 from fedspan.federation import Federation, Policy
-from fedspan.federation.call import Engine
+from fedspan.federation.calls.call import Engine
 from fedspan.federation.view import Root, View
 from fedspan.privacy.simulated_ledger import SimulatedLedger
 from tests.engines.remote.network import Network

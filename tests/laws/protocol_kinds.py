@@ -14,7 +14,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from fedspan.errors import UnknownStepError
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
 
 from .discovery import NeedsAnExampleError, modules_of
 

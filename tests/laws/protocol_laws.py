@@ -13,8 +13,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import FedspanError, JournalError, QuorumError
-from fedspan.federation.faults import KINDS
-from fedspan.federation.step import dotted_name
+from fedspan.federation.calls.faults import KINDS
+from fedspan.federation.site.steps import dotted_name
 from fedspan.wire import canonical, encode
 
 

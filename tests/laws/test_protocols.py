@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedspan.attacks import RandomNoise, SignFlip, WrongShape
-from fedspan.federation.faults import KINDS
+from fedspan.federation.calls.faults import KINDS
 
 from . import protocol_laws as laws
 from .protocol_examples import EXAMPLES, SETTINGS

@@ -79,7 +79,7 @@ def test_a_site_without_a_ledger_copies_nothing():
 @pytest.mark.parametrize("ask", [pull, noisy_sums])
 @pytest.mark.parametrize("lens", [False, True])
 def test_a_large_file_that_was_rewritten_is_another_question(ask, lens, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedspan.federation.site_data._COPIED_BYTES", 0)
+    monkeypatch.setattr("fedspan.federation.site.site_data._COPIED_BYTES", 0)
     X, change = mapped(rows(), tmp_path)
     ledger = ledger_at(tmp_path)
     site = fs.Site("a", X, ledger=ledger)

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from fedspan.errors import BudgetError, InputError, LedgerError
-from fedspan.federation.question import Question
+from fedspan.federation.site.noise_query import Question
 from fedspan.privacy import Ledger, SimulatedLedger, epsilon_of
 
 
@@ -90,7 +90,7 @@ def test_the_file_is_the_owners_alone(path):
 def test_a_new_process_goes_on(path):
     first = Ledger(path, epsilon=1.0, delta=1e-5)
     code = (
-        "import sys; from fedspan.privacy import Ledger; from fedspan.federation.question import Question\n"
+        "import sys; from fedspan.privacy import Ledger; from fedspan.federation.site.noise_query import Question\n"
         "l = Ledger(sys.argv[1]); q = [Question('run', 'some.step', b'%032d' % i) for i in (0, 1)]\n"
         "print(l.key(q[0], mu2=0.01).hex()); l.key(q[1], mu2=0.02)"
     )

@@ -8,8 +8,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, QuorumError
-from fedspan.federation.host import SiteHost
-from fedspan.federation.question import question_digest
+from fedspan.federation.site.noise_query import question_digest
+from fedspan.federation.site.site_host import SiteHost
 from fedspan.landmarks.parts.noisy_pull import bounded_pull, local_noisy_descent, local_noisy_pull, pull_sensitivity
 from fedspan.privacy import Ledger, epsilon_of, normal
 from fedspan.privacy.noisy_rows import with_noisy_rows
@@ -405,8 +405,8 @@ def test_a_strict_site_in_a_secure_sum(tmp_path):
 
 
 def test_a_site_of_another_engine_needs_a_ledger():
-    from fedspan.federation.call import Call
-    from fedspan.federation.step import find_step
+    from fedspan.federation.calls.call import Call
+    from fedspan.federation.site.steps import find_step
 
     call = Call("r", 0, 0, find_step(local_noisy_pull), {}, ("a",))
     with pytest.raises(InputError, match="has no ledger"):

@@ -13,7 +13,7 @@ from fedspan.anomaly.parts.autoencoder import autoencoder, autoencoder_network
 from fedspan.anomaly.parts.bigan import bigan, bigan_network
 from fedspan.anomaly.parts.fedavg import fedavg, rows_held_back
 from fedspan.errors import InputError, QuorumError
-from fedspan.federation.site import generator
+from fedspan.federation.site.site import generator
 
 SCRIPT = {}
 

@@ -8,7 +8,7 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import InputError
-from fedspan.federation.call import Failure
+from fedspan.federation.calls.call import Failure
 from fedspan.sums.moments import moments
 
 POLICIES = pytest.mark.parametrize("policy", [None, fs.Policy(secure_sum=True)], ids=["plain", "secure"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError, QuorumError
-from fedspan.federation.spent import ROW_ADDED
+from fedspan.federation.privacy_spent import ROW_ADDED
 from fedspan.maps.parts import noisy_centres as protocol
 from fedspan.maps.parts import noisy_sums
 from fedspan.maps.parts.noisy_centres import NoisyBook, noisy_centres

@@ -7,11 +7,11 @@ import json
 import numpy as np
 
 import fedspan as fs
-from fedspan.federation.host import SiteHost
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import FixedPoint
 from fedspan.federation.secure.steps import confirm, masked, offer, share, unmask
-from fedspan.federation.work import Asked
+from fedspan.federation.site.call_context import Asked
+from fedspan.federation.site.site_host import SiteHost
 
 NUMBERS = FixedPoint(2.0**84, 96)
 

@@ -8,7 +8,7 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
-from fedspan.federation.call import Failure
+from fedspan.federation.calls.call import Failure
 from fedspan.federation.secure.given import Given
 from fedspan.federation.secure.steps import unmask
 from fedspan.federation.view import Root, View

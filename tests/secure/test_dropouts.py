@@ -10,8 +10,8 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import FedspanError, InputError, QuorumError
-from fedspan.federation.call import Failure
-from fedspan.federation.faults import KINDS
+from fedspan.federation.calls.call import Failure
+from fedspan.federation.calls.faults import KINDS
 from fedspan.federation.secure.masks import mask
 from fedspan.federation.secure.modular import add
 

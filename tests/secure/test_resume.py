@@ -10,7 +10,7 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import JournalError, QuorumError
-from fedspan.federation.call import Failure
+from fedspan.federation.calls.call import Failure
 from fedspan.federation.secure import masks
 
 from ..laws.protocol_laws import as_bytes

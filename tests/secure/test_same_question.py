@@ -10,8 +10,8 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
-from fedspan.federation.lens import Lens
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
+from fedspan.federation.site.transforms import Lens
 from fedspan.maps.parts.map_centres import along_axes
 from fedspan.maps.parts.noisy_sums import local_noisy_scatter
 from fedspan.sums.moments import local_sums

@@ -16,7 +16,7 @@ from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
 from fedspan.federation.journal_reading import read_journal
 from fedspan.federation.replies import Total
-from fedspan.federation.site import generator
+from fedspan.federation.site.site import generator
 from fedspan.landmarks.estimator import DEFAULTS
 from fedspan.landmarks.feddl import feddl
 

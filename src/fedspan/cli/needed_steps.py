@@ -11,7 +11,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from fedspan import estimators, protocols
-from fedspan.federation.step import dotted_name, find_step, installed_steps
+from fedspan.federation.site.steps import dotted_name, find_step, installed_steps
 
 
 @cache

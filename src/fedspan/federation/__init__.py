@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from fedspan.federation.attack import Attack, AttackedCall
-from fedspan.federation.faults import FaultPlan
+from fedspan.federation.calls.corruption import Attack, AttackedCall
+from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.federation import Federation
 from fedspan.federation.journal import Journal
-from fedspan.federation.lens import lens
 from fedspan.federation.policy import Policy
+from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, Metrics, RunRecord
 from fedspan.federation.replies import Replies, Total
 from fedspan.federation.run import Observer
 from fedspan.federation.secure.settings import SecureSum
-from fedspan.federation.site import Batch, Site, generator
-from fedspan.federation.spent import PrivacySpent
-from fedspan.federation.step import step
+from fedspan.federation.site.site import Batch, Site, generator
+from fedspan.federation.site.steps import step
+from fedspan.federation.site.transforms import lens
 
 __all__ = [
     "Attack",

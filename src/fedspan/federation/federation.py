@@ -11,22 +11,22 @@ from typing import Any, Self
 import numpy as np
 
 from fedspan.errors import DeadlineError, FedspanError, InputError, MessageError, PolicyError, QuorumError
-from fedspan.federation.attack import Attack, Corruption
-from fedspan.federation.call import Call, Failure, Outcome
-from fedspan.federation.faults import FaultPlan
+from fedspan.federation.calls.call import Call, Failure, Outcome
+from fedspan.federation.calls.corruption import Attack, Corruption
+from fedspan.federation.calls.faults import FaultPlan
+from fedspan.federation.calls.reply_checks import Judged, judge
 from fedspan.federation.journal import Entry
-from fedspan.federation.judge import Judged, judge
-from fedspan.federation.lens import Lens
 from fedspan.federation.policy import Policy
-from fedspan.federation.question import question_digest
+from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, RunRecord
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
 from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.secure.sums import check_possible, secure_total
-from fedspan.federation.spent import PrivacySpent
-from fedspan.federation.state import NO_CHANGES, Changes
-from fedspan.federation.step import dotted_name, find_step
+from fedspan.federation.site.noise_query import question_digest
+from fedspan.federation.site.state import NO_CHANGES, Changes
+from fedspan.federation.site.steps import dotted_name, find_step
+from fedspan.federation.site.transforms import Lens
 from fedspan.federation.view import Root, View, as_text
 from fedspan.wire import Message, canonical, non_finite_key
 
@@ -213,7 +213,7 @@ class Federation:
     def apply(
         self, lens: Callable[..., Any], /, *, columns: Iterable[str] | None = None, **parameters: object
     ) -> Federation:
-        """Return a federation whose sites see their data through an installed lens (see `fedspan.federation.lens`).
+        """Return a federation whose sites see their data through an installed lens (see `fedspan.federation.site.transforms`).
 
         `columns` are the names that the lens is for: a site that has others fails.
         """

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from weakref import WeakValueDictionary
 
 from fedspan.errors import JournalError, MessageError
-from fedspan.federation.state import Changes
+from fedspan.federation.site.state import Changes
 from fedspan.wire import Message, decode, encode
 
 _MAGIC = b"FSJ1"

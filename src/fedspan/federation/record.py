@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from fedspan.errors import InputError
-from fedspan.federation.call import AWAY
-from fedspan.federation.spent import PrivacySpent
+from fedspan.federation.calls.call import AWAY
+from fedspan.federation.privacy_spent import PrivacySpent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,13 +11,13 @@ from typing import Any, TextIO
 import numpy as np
 
 from fedspan.errors import InputError
-from fedspan.federation.call import Engine
+from fedspan.federation.calls.call import Engine
 from fedspan.federation.journal import Journal
+from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import INTERRUPTED, CallRecord, Metrics, RunRecord, json_line
 from fedspan.federation.secure.differences import SummedSets
-from fedspan.federation.site import generator
-from fedspan.federation.spent import PrivacySpent
-from fedspan.federation.state import NO_CHANGES
+from fedspan.federation.site.site import generator
+from fedspan.federation.site.state import NO_CHANGES
 from fedspan.federation.versions import versions
 from fedspan.wire import canonical
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.federation.attack import Corruption
-from fedspan.federation.call import Engine
-from fedspan.federation.faults import FaultPlan
-from fedspan.federation.lens import Lens
+from fedspan.federation.calls.call import Engine
+from fedspan.federation.calls.corruption import Corruption
+from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.policy import Policy
 from fedspan.federation.record import RunRecord
 from fedspan.federation.run import Observer, Run
-from fedspan.federation.step import dotted_name
+from fedspan.federation.site.steps import dotted_name
+from fedspan.federation.site.transforms import Lens
 from fedspan.federation.versions import versions
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
 from fedspan.landmarks.feddl import Landmarks, Noise, feddl
 from fedspan.landmarks.parts.noisy_pull import (
     LANDMARKS_WITHIN,

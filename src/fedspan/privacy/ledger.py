@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedspan.errors import BudgetError, InputError, LedgerError
-from fedspan.federation.question import Question
+from fedspan.federation.site.noise_query import Question
 from fedspan.privacy.accounting import Cost
 from fedspan.privacy.gaussian import check_budget
 from fedspan.privacy.noise_keys import checked_cost, fingerprint_key, noise_digest, noise_key

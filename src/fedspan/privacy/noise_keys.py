@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from fedspan.errors import InputError
-from fedspan.federation.question import Question
+from fedspan.federation.site.noise_query import Question
 from fedspan.privacy.accounting import Cost
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from fedspan.federation.question import Question
+from fedspan.federation.site.noise_query import Question
 from fedspan.privacy.noise_keys import checked_cost, fingerprint_key, noise_digest, noise_key
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedspan.errors import UnknownStepError
+from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import RunRecord
-from fedspan.federation.spent import PrivacySpent
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
 from fedspan.report.budgets import Budget, budgets_told
 from fedspan.report.markup import Html, esc, few, note, pairs, panel, plural, section, size, table
 from fedspan.report.tally import run_names

@@ -16,9 +16,9 @@ from fedspan.engines.remote.call import call_head
 from fedspan.engines.remote.envelope import Sealed, open_sealed
 from fedspan.engines.remote.worker import SiteWorker
 from fedspan.errors import UnknownStepError
-from fedspan.federation.call import Call
+from fedspan.federation.calls.call import Call
 from fedspan.federation.secure.settings import SecureSum
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user
 

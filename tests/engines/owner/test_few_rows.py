@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 import fedspan as fs
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.errors import QuorumError
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
 from fedspan.few_shot.parts.altgdmin_steps import local_gradient
 from fedspan.few_shot.parts.fit_moments import local_moments
 from fedspan.few_shot.parts.task_coefs import local_normal_equations

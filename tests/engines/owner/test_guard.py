@@ -15,9 +15,9 @@ from fedspan.engines.owner import audit_log, read_owned_site
 from fedspan.engines.owner.allowed_steps import SINGLE_ROWS
 from fedspan.engines.remote.ask import Ask
 from fedspan.errors import BudgetError, FedspanError, PolicyError
-from fedspan.federation.call import Call
-from fedspan.federation.host import SiteHost
-from fedspan.federation.step import find_step
+from fedspan.federation.calls.call import Call
+from fedspan.federation.site.site_host import SiteHost
+from fedspan.federation.site.steps import find_step
 from fedspan.wire import encode
 
 SUMS = "fedspan.sums.moments.local_sums"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedspan.engines.owner import audit_log
-from fedspan.federation.lens import Lens
+from fedspan.federation.site.transforms import Lens
 
 from .desk import NUMBERS, OFFER, SUMS, Desk
 

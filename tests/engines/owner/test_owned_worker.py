@@ -16,8 +16,8 @@ from fedspan.engines.remote.about import fedspan_version
 from fedspan.engines.remote.call import call_head
 from fedspan.engines.remote.envelope import Sealed, open_sealed
 from fedspan.errors import InputError
-from fedspan.federation.call import Call
-from fedspan.federation.step import find_step
+from fedspan.federation.calls.call import Call
+from fedspan.federation.site.steps import find_step
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user
 

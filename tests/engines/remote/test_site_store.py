@@ -13,8 +13,8 @@ from fedspan.engines.remote import run_file
 from fedspan.engines.remote.run_file import Recorded, RunFile
 from fedspan.engines.remote.site_store import SiteStore
 from fedspan.errors import FedspanError, InputError
-from fedspan.federation.call import Delivery
-from fedspan.federation.state import Changes
+from fedspan.federation.calls.call import Delivery
+from fedspan.federation.site.state import Changes
 
 from .network import Killed
 

@@ -15,8 +15,8 @@ from fedspan.engines.remote.call import call_head
 from fedspan.engines.remote.envelope import Sealed, open_sealed, texts
 from fedspan.engines.remote.worker import SiteWorker
 from fedspan.errors import InputError, PolicyError
-from fedspan.federation.call import Call
-from fedspan.federation.step import find_step
+from fedspan.federation.calls.call import Call
+from fedspan.federation.site.steps import find_step
 from fedspan.wire import decode
 
 from .people import authority, identity, user

@@ -16,7 +16,7 @@ from fedspan.anomaly.parts.local_descent import bound, descend, one_thread, torc
 from fedspan.anomaly.parts.networks import Network, widths
 from fedspan.anomaly.scores import in_blocks
 from fedspan.federation import Federation, Site, lens, step
-from fedspan.federation.site import generator
+from fedspan.federation.site.site import generator
 
 Array = NDArray[Any]
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site
-from fedspan.federation.site import generator
+from fedspan.federation.site.site import generator
 from fedspan.sums.aggregated_sums import aggregated
 
 Vector = NDArray[np.float32]

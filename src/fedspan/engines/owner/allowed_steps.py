@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from fedspan.engines.remote import about
 from fedspan.errors import InputError, UnknownStepError
-from fedspan.federation.step import find_step, installed_steps
+from fedspan.federation.site.steps import find_step, installed_steps
 
 OWN = "fedspan.protocols"
 #: Replies that hold single rows, or cells of them: one entry for each row, the first two rows, texts of cells.

@@ -12,7 +12,7 @@ from fedspan.datasets.tables import RowFilter, Source
 from fedspan.datasets.tables.iso_times import with_times
 from fedspan.errors import InputError
 from fedspan.federation import Site
-from fedspan.federation.question import SiteLedger
+from fedspan.federation.site.noise_query import SiteLedger
 
 if TYPE_CHECKING:
     import pandas as pd

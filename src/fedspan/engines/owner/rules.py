@@ -9,7 +9,7 @@ from fedspan.engines.remote.ask import Ask
 from fedspan.engines.remote.refusals import with_note
 from fedspan.errors import PolicyError
 from fedspan.federation import Site
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
 
 LEAST_ROWS = 10
 LEAST_SET = 5

@@ -19,7 +19,7 @@ from fedspan.engines.owner.rows import RowsPlan
 from fedspan.engines.owner.rules import LEAST_ROWS, LEAST_SET, Rules
 from fedspan.engines.owner.schema import check_schema
 from fedspan.errors import InputError
-from fedspan.federation.lens import installed_lenses
+from fedspan.federation.site.transforms import installed_lenses
 from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")

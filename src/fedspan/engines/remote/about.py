@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from fedspan.errors import MissingPackageError
-from fedspan.federation.step import installed_steps
+from fedspan.federation.site.steps import installed_steps
 from fedspan.federation.versions import processor, version_of
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn")

@@ -9,7 +9,7 @@ from fedspan.engines.remote.identity import Who
 from fedspan.errors import MessageError
 from fedspan.federation.secure.steps import STAGES, offer, summed_payload
 from fedspan.federation.secure.vault import Vault
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
 from fedspan.wire import Message
 
 #: What is known of a message that nobody has signed.

@@ -9,10 +9,10 @@ from hashlib import sha256
 from fedspan.engines.remote.envelope import APART, Opened, texts
 from fedspan.engines.remote.head import Head
 from fedspan.errors import MessageError
-from fedspan.federation.call import Call
-from fedspan.federation.lens import Lens
+from fedspan.federation.calls.call import Call
 from fedspan.federation.policy import Policy
-from fedspan.federation.step import find_step
+from fedspan.federation.site.steps import find_step
+from fedspan.federation.site.transforms import Lens
 from fedspan.wire import Message, decode, encode
 
 _LENS = "lens "

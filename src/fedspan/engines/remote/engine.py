@@ -18,8 +18,8 @@ from fedspan.engines.remote.transport import Lost, Transport
 from fedspan.engines.threads import PinnedThreads, blas_threads
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Policy, SecureSum
-from fedspan.federation.call import AWAY, Call, Delivery, Failure, Outcome
-from fedspan.federation.state import Changes
+from fedspan.federation.calls.call import AWAY, Call, Delivery, Failure, Outcome
+from fedspan.federation.site.state import Changes
 from fedspan.wire import Message, decode
 
 #: No table has so many rows: a site that says so is not believed.

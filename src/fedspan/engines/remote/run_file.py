@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedspan.errors import FedspanError, MessageError
-from fedspan.federation.call import Delivery
-from fedspan.federation.kept import Identified, Kept
-from fedspan.federation.state import Changes
+from fedspan.federation.calls.call import Delivery
+from fedspan.federation.site.pending_call import Identified, Kept
+from fedspan.federation.site.state import Changes
 from fedspan.wire import Message, as_array, declared_size, decode, encode
 
 #: A file is written anew when it is so many times as large as what it says, and no smaller than this.

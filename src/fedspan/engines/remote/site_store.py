@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fedspan.engines.remote.run_file import RunFile
 from fedspan.errors import FedspanError, InputError, MessageError
-from fedspan.federation.call import Call, Delivery
-from fedspan.federation.kept import Kept
+from fedspan.federation.calls.call import Call, Delivery
+from fedspan.federation.site.pending_call import Kept
 
 _DAY = 86400.0
 _MOST_OPEN = 32

@@ -26,9 +26,9 @@ from fedspan.engines.remote.run_file import RunFile
 from fedspan.engines.remote.site_store import SiteStore
 from fedspan.engines.threads import PinnedThreads
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
-from fedspan.federation.call import Delivery
-from fedspan.federation.host import SiteHost
-from fedspan.federation.site import Site
+from fedspan.federation.calls.call import Delivery
+from fedspan.federation.site.site import Site
+from fedspan.federation.site.site_host import SiteHost
 from fedspan.wire import DEFAULT_MAX_BYTES, Message
 
 #: Roles that may run protocols. Whoever has another one learns that the site is there, and its version.

@@ -24,8 +24,8 @@ from fedspan.federation.secure.modular import Words
 from fedspan.federation.secure.part import log_spoilt, part_of
 from fedspan.federation.secure.shamir import SHARE_BYTES, split
 from fedspan.federation.secure.vault import Session, Vault
-from fedspan.federation.site import Site
-from fedspan.federation.step import find_step, step
+from fedspan.federation.site.site import Site
+from fedspan.federation.site.steps import find_step, step
 from fedspan.wire import Message
 
 #: Before the names of the payload of the step whose replies are added up.

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
-from fedspan.federation.call import Call, Failure
-from fedspan.federation.judge import misshapen
+from fedspan.federation.calls.call import Call, Failure
+from fedspan.federation.calls.reply_checks import misshapen
 from fedspan.federation.secure import form as forms
 from fedspan.federation.secure.fixed_point import MOST_SITES
 from fedspan.federation.secure.form import SpoiltError

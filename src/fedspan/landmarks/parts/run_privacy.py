@@ -13,7 +13,7 @@ from typing import Protocol
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
-from fedspan.federation.spent import UNIT
+from fedspan.federation.privacy_spent import UNIT
 from fedspan.landmarks.parts.noisy_pull import local_ledger
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, SecureSum
-from fedspan.federation.spent import ROW_ADDED
-from fedspan.federation.step import find_step
+from fedspan.federation.privacy_spent import ROW_ADDED
+from fedspan.federation.site.steps import find_step
 from fedspan.landmarks.parts.run_privacy import gaussian_spent, spending
 from fedspan.maps.parts.map_centres import MapCentres
 from fedspan.maps.parts.noisy_sums import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fedspan.errors import FedspanError
-from fedspan.federation.call import Call, Delivery
+from fedspan.federation.calls.call import Call, Delivery
 from fedspan.wire import Message
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from fedspan.errors import InputError, PolicyError
-from fedspan.federation.question import SiteLedger
-from fedspan.federation.site_data import Array, SiteData, read_only
-from fedspan.federation.state import NO_CHANGES, Changes, State
-from fedspan.federation.work import Asked, Work
+from fedspan.federation.site.call_context import Asked, Work
+from fedspan.federation.site.noise_query import SiteLedger
+from fedspan.federation.site.site_data import Array, SiteData, read_only
+from fedspan.federation.site.state import NO_CHANGES, Changes, State
 from fedspan.wire import Message
 
 if TYPE_CHECKING:

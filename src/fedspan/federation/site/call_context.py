@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedspan.federation.question import Question, SiteLedger, asked_digest, message_digest, question_digest
-from fedspan.federation.state import State
+from fedspan.federation.site.noise_query import Question, SiteLedger, asked_digest, message_digest, question_digest
+from fedspan.federation.site.state import State
 from fedspan.wire import Message
 
 if TYPE_CHECKING:
     from fedspan.federation.secure.vault import Vault
-    from fedspan.federation.site import Site
+    from fedspan.federation.site.site import Site
 
 
 class Asked(NamedTuple):

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from functools import partial
 
 from fedspan.errors import BudgetError, FedspanError, LedgerError, LostSumError, PolicyError, UnknownStepError
-from fedspan.federation.call import Call, Delivery
-from fedspan.federation.kept import Kept, Records
-from fedspan.federation.question import SiteLedger
-from fedspan.federation.reply_size import ChargedIfItFits, ReplySizes
+from fedspan.federation.calls.call import Call, Delivery
 from fedspan.federation.secure.vault import Vault
-from fedspan.federation.site import Site
-from fedspan.federation.state import Changes
-from fedspan.federation.step import find_step
-from fedspan.federation.work import Asked
+from fedspan.federation.site.call_context import Asked
+from fedspan.federation.site.noise_query import SiteLedger
+from fedspan.federation.site.pending_call import Kept, Records
+from fedspan.federation.site.reply_size import ChargedIfItFits, ReplySizes
+from fedspan.federation.site.site import Site
+from fedspan.federation.site.state import Changes
+from fedspan.federation.site.steps import find_step
 from fedspan.wire import Message, canonical
 
 #: Their sentences are about calls and accounts, and pass a strict ledger.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedspan.errors import MessageError
-from fedspan.federation.call import Call, Delivery, Failure, Outcome
+from fedspan.federation.calls.call import Call, Delivery, Failure, Outcome
 from fedspan.federation.policy import Policy
 from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 

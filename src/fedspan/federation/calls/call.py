@@ -8,11 +8,11 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from fedspan.federation.lens import Lens
 from fedspan.federation.policy import Policy
-from fedspan.federation.question import message_digest, question_digest
-from fedspan.federation.state import NO_CHANGES, Changes
-from fedspan.federation.step import Step
+from fedspan.federation.site.noise_query import message_digest, question_digest
+from fedspan.federation.site.state import NO_CHANGES, Changes
+from fedspan.federation.site.steps import Step
+from fedspan.federation.site.transforms import Lens
 from fedspan.wire import Message, encode, encoded_size
 
 

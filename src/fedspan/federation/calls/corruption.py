@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.federation.call import Call, Delivery, Outcome
-from fedspan.federation.site import generator
+from fedspan.federation.calls.call import Call, Delivery, Outcome
+from fedspan.federation.site.site import generator
 from fedspan.wire import Message
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedspan.errors import InputError, MessageError
-from fedspan.federation.call import Call, Delivery, Failure, Outcome
-from fedspan.federation.site import generator
+from fedspan.federation.calls.call import Call, Delivery, Failure, Outcome
+from fedspan.federation.site.site import generator
 from fedspan.wire import Message, decode, encode
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation.question import SiteLedger
+from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]

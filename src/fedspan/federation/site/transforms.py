@@ -15,9 +15,9 @@ from typing import Any, TypeVar, overload
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError, UnknownStepError
-from fedspan.federation.question import Question, SiteLedger, question_digest
-from fedspan.federation.site import Site
-from fedspan.federation.step import dotted_name
+from fedspan.federation.site.noise_query import Question, SiteLedger, question_digest
+from fedspan.federation.site.site import Site
+from fedspan.federation.site.steps import dotted_name
 from fedspan.wire import Message, canonical, encode
 
 F = TypeVar("F", bound=Callable[..., NDArray[Any]])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedspan.errors import PolicyError
-from fedspan.federation.secure.part import Uncharged
 from fedspan.federation.site import reply_size
 from fedspan.federation.site.reply_size import ChargedIfItFits, ReplySizes
+from fedspan.secure_sum.sum_masked_share import Uncharged
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import json
 import numpy as np
 
 import fedspan as fs
-from fedspan.federation.secure import form as forms
-from fedspan.federation.secure.fixed_point import FixedPoint
-from fedspan.federation.secure.steps import confirm, masked, offer, share, unmask
 from fedspan.federation.site.call_context import Asked
 from fedspan.federation.site.site_host import SiteHost
+from fedspan.secure_sum import sum_layout as forms
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
+from fedspan.secure_sum.sum_site_steps import confirm, masked, offer, share, unmask
 
 NUMBERS = FixedPoint(2.0**84, 96)
 

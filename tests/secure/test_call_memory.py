@@ -9,9 +9,9 @@ import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
 from fedspan.federation.calls.call import Failure
-from fedspan.federation.secure.given import Given
-from fedspan.federation.secure.steps import unmask
 from fedspan.federation.view import Root, View
+from fedspan.secure_sum.sum_answered_queries import Given
+from fedspan.secure_sum.sum_site_steps import unmask
 
 from .players import Players, numbers_of, sites_of
 

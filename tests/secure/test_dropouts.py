@@ -12,8 +12,8 @@ from fedspan.engines.local import LocalEngine
 from fedspan.errors import FedspanError, InputError, QuorumError
 from fedspan.federation.calls.call import Failure
 from fedspan.federation.calls.faults import KINDS
-from fedspan.federation.secure.masks import mask
-from fedspan.federation.secure.modular import add
+from fedspan.secure_sum.sum_masks import mask
+from fedspan.secure_sum.sum_modular import add
 
 from .players import Players, numbers_of, sites_of
 

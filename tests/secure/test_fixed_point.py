@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedspan.errors import InputError
-from fedspan.federation.secure.fixed_point import (
+from fedspan.secure_sum.sum_fixed_point import (
     LARGEST_WHOLE,
     MOST_SITES,
     FixedPoint,
     decoded_whole,
     encoded_whole,
 )
-from fedspan.federation.secure.modular import Accumulator, add, negate, subtract
+from fedspan.secure_sum.sum_modular import Accumulator, add, negate, subtract
 
 DEFAULT = FixedPoint(2.0**84, 96)
 ONE_WORD = FixedPoint(1024.0, 40)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedspan.errors import FedspanError, MissingPackageError
-from fedspan.federation.secure import masks
-from fedspan.federation.secure.masks import KeyPair, check_installed, derived, mask, seal, unseal
+from fedspan.secure_sum import sum_masks as masks
+from fedspan.secure_sum.sum_masks import KeyPair, check_installed, derived, mask, seal, unseal
 
 
 def test_both_sides_agree_and_others_do_not():

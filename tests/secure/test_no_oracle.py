@@ -11,9 +11,9 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import BudgetError, InputError, PolicyError, QuorumError
-from fedspan.federation.secure import form as forms
-from fedspan.federation.secure.modular import subtract
 from fedspan.maps.parts.map_centres import along_axes
+from fedspan.secure_sum import sum_layout as forms
+from fedspan.secure_sum.sum_modular import subtract
 from fedspan.sums.moments import local_sums
 
 from .players import Players, sites_of
@@ -161,7 +161,7 @@ def test_the_sum_with_a_site_that_spoils_it_tells_nothing(monkeypatch):
         totals.append([words.copy() for words in args[:2]])
         return whole(*args)
 
-    monkeypatch.setattr("fedspan.federation.secure.form.unpacked", noted)
+    monkeypatch.setattr("fedspan.secure_sum.sum_layout.unpacked", noted)
     sites = sites_of(5)
     fed = fs.LocalFederation(sites, policy=SECURE)
     for _ in range(2):

@@ -11,7 +11,7 @@ import fedspan as fs
 from fedspan.engines.local import LocalEngine
 from fedspan.errors import JournalError, QuorumError
 from fedspan.federation.calls.call import Failure
-from fedspan.federation.secure import masks
+from fedspan.secure_sum import sum_masks as masks
 
 from ..laws.protocol_laws import as_bytes
 from .players import sites_of

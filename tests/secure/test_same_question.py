@@ -77,7 +77,7 @@ def told_apart(monkeypatch):
         outcomes = {}
         for name in to:
             mine = call
-            if call.step is find_step("fedspan.federation.secure.steps.offer") and name in changes:
+            if call.step is find_step("fedspan.secure_sum.sum_site_steps.offer") and name in changes:
                 mine = replace(call, **{key: change(getattr(call, key)) for key, change in changes[name].items()})
             outcomes |= whole(self, mine, [name], accepted, policy)
         return outcomes

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.errors import InputError, MessageError, PolicyError, QuorumError
-from fedspan.federation.secure import form as forms
-from fedspan.federation.secure.fixed_point import LARGEST_WHOLE
-from fedspan.federation.secure.sums import check_possible
+from fedspan.secure_sum import sum_layout as forms
+from fedspan.secure_sum.sum_coordinator import check_possible
+from fedspan.secure_sum.sum_fixed_point import LARGEST_WHOLE
 from fedspan.sums.columns import local_columns
 
 from .players import sites_of

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedspan.errors import FedspanError, InputError
-from fedspan.federation.secure import shamir
-from fedspan.federation.secure.shamir import PRIME, Joiner, joined, split
+from fedspan.secure_sum import sum_secret_shares as shamir
+from fedspan.secure_sum.sum_secret_shares import PRIME, Joiner, joined, split
 
 secrets_of_32 = st.binary(min_size=32, max_size=32)
 

@@ -10,12 +10,12 @@ import pytest
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.calls.call import Call
-from fedspan.federation.secure.masks import KeyPair
-from fedspan.federation.secure.steps import _tag, as_array, confirm, unmask
-from fedspan.federation.secure.vault import Vault
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.steps import find_step
 from fedspan.federation.site.transforms import Lens
+from fedspan.secure_sum.sum_masks import KeyPair
+from fedspan.secure_sum.sum_site_steps import _tag, as_array, confirm, unmask
+from fedspan.secure_sum.sum_vault import Vault
 
 from .players import Players, numbers_of, sites_of
 

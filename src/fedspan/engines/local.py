@@ -17,12 +17,12 @@ from fedspan.engines.workers import Batch
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Policy, SecureSum, Site
 from fedspan.federation.calls.call import Call, Failure, Outcome
-from fedspan.federation.secure.sums import check_possible
 from fedspan.federation.site.site import checked_names
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.state import Changes
 from fedspan.federation.view import Root, View
 from fedspan.privacy.simulated_ledger import SimulatedLedger
+from fedspan.secure_sum.sum_coordinator import check_possible
 from fedspan.wire import decode, encode
 
 

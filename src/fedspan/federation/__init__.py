@@ -11,10 +11,10 @@ from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, Metrics, RunRecord
 from fedspan.federation.replies import Replies, Total
 from fedspan.federation.run import Observer
-from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.site.site import Batch, Site, generator
 from fedspan.federation.site.steps import step
 from fedspan.federation.site.transforms import lens
+from fedspan.secure_sum.sum_settings import SecureSum
 
 __all__ = [
     "Attack",

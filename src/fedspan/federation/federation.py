@@ -21,13 +21,13 @@ from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, RunRecord
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
-from fedspan.federation.secure.settings import SecureSum
-from fedspan.federation.secure.sums import check_possible, secure_total
 from fedspan.federation.site.noise_query import question_digest
 from fedspan.federation.site.state import NO_CHANGES, Changes
 from fedspan.federation.site.steps import dotted_name, find_step
 from fedspan.federation.site.transforms import Lens
 from fedspan.federation.view import Root, View, as_text
+from fedspan.secure_sum.sum_coordinator import check_possible, secure_total
+from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import Message, canonical, non_finite_key
 
 StepLike = Callable[..., Any] | str

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fedspan.errors import PolicyError
-from fedspan.federation.secure.settings import SecureSum
+from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import DEFAULT_MAX_BYTES
 
 

@@ -15,10 +15,10 @@ from fedspan.federation.calls.call import Engine
 from fedspan.federation.journal import Journal
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import INTERRUPTED, CallRecord, Metrics, RunRecord, json_line
-from fedspan.federation.secure.differences import SummedSets
 from fedspan.federation.site.site import generator
 from fedspan.federation.site.state import NO_CHANGES
 from fedspan.federation.versions import versions
+from fedspan.secure_sum.sum_set_differences import SummedSets
 from fedspan.wire import canonical
 
 

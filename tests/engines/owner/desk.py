@@ -17,13 +17,13 @@ from fedspan.engines.remote.envelope import Sealed, open_sealed
 from fedspan.engines.remote.worker import SiteWorker
 from fedspan.errors import UnknownStepError
 from fedspan.federation.calls.call import Call
-from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.site.steps import find_step
+from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user
 
 SUMS = "fedspan.sums.moments.local_sums"
-OFFER = "fedspan.federation.secure.steps.offer"
+OFFER = "fedspan.secure_sum.sum_site_steps.offer"
 NUMBERS = {"largest": SecureSum().numbers.largest, "fraction_bits": SecureSum().numbers.fraction_bits}
 
 

@@ -42,7 +42,7 @@ def test_parts_are_those_of_secure_sums(tmp_path):
     assert found[1] == "a call of this step is part 0 to 0 of its call, not 1"
     told = {"what": SUMS, "session": "r/0/x", **NUMBERS}
     assert desk.ask(OFFER, part=2, payload=told) == "a call of this step is part 0 to 1 of its call, not 2"
-    late = "fedspan.federation.secure.steps.unmask"
+    late = "fedspan.secure_sum.sum_site_steps.unmask"
     assert "is part 4 to 9 of its call" in desk.ask(late, part=3, payload={"session": "x", "tags": np.zeros(1)})
 
 
@@ -110,7 +110,7 @@ def test_the_later_rounds_of_a_sum_charge_nothing(tmp_path):
     desk = Desk(tmp_path / "a", privacy=PRIVACY)
     assert isinstance(desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS}), dict)
     told = {"session": "r/0/x", "alive": np.ones(3, dtype=bool)}
-    confirm = "fedspan.federation.secure.steps.confirm"
+    confirm = "fedspan.secure_sum.sum_site_steps.confirm"
     why = desk.ask(confirm, part=3, payload=told, lenses=(NOISY,))
     assert why == "only the first round of a secure sum reads data, and may name transforms"
     assert left(desk) == 4.0

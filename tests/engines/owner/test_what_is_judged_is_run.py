@@ -95,10 +95,10 @@ def test_a_second_word_on_a_sum_does_not_change_what_the_log_says_of_it(desk):
     assert "key" in desk.ask(OFFER, payload={"what": SUMS, **told})
     other = "fedspan.sums.moments.local_mean"
     assert "with another step" in desk.ask(OFFER, part=1, payload={"what": other, **told})
-    assert "takes (site" in desk.ask("fedspan.federation.secure.steps.confirm", part=3, payload={"session": "r/0/x"})
+    assert "takes (site" in desk.ask("fedspan.secure_sum.sum_site_steps.confirm", part=3, payload={"session": "r/0/x"})
     alive = {"session": "r/0/x", "alive": np.ones(3, dtype=bool)}
-    assert "shared no secrets" in desk.ask("fedspan.federation.secure.steps.confirm", part=3, payload=alive)
-    assert [line["step"] for line in desk.lines()][1:] == [other, "fedspan.federation.secure.steps.confirm", SUMS]
+    assert "shared no secrets" in desk.ask("fedspan.secure_sum.sum_site_steps.confirm", part=3, payload=alive)
+    assert [line["step"] for line in desk.lines()][1:] == [other, "fedspan.secure_sum.sum_site_steps.confirm", SUMS]
 
 
 def test_what_a_summed_step_is_told_is_named_as_such(desk):

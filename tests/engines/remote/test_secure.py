@@ -9,8 +9,8 @@ import fedspan as fs
 from fedspan.engines.remote import introduction
 from fedspan.engines.remote.envelope import Sealed
 from fedspan.errors import PolicyError, QuorumError
-from fedspan.federation.secure.vault import Vault
 from fedspan.pca.covariance import covariance_pca
+from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import as_array
 
 from .network import Network, three_sites

@@ -25,7 +25,7 @@ GROUPS = {
     "single rows": "steps of fedspan whose replies hold, or are about, single rows or cells of them",
 }
 #: The rounds of a secure sum. The step that is summed is the one that must be allowed.
-SECURE_SUM = "fedspan.federation.secure.steps"
+SECURE_SUM = "fedspan.secure_sum.sum_site_steps"
 
 
 def install_steps(modules: Sequence[str] = ()) -> None:

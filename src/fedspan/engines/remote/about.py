@@ -14,7 +14,7 @@ from fedspan.federation.versions import processor, version_of
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 #: Where the steps of this package are. (By name: an engine does not import what it carries.)
-STEPS = ("fedspan.protocols", "fedspan.federation.secure")
+STEPS = ("fedspan.protocols", "fedspan.secure_sum")
 
 
 @cache

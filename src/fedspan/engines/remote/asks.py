@@ -7,9 +7,9 @@ from fedspan.engines.remote.call import SiteCall
 from fedspan.engines.remote.head import Head
 from fedspan.engines.remote.identity import Who
 from fedspan.errors import MessageError
-from fedspan.federation.secure.steps import STAGES, offer, summed_payload
-from fedspan.federation.secure.vault import Vault
 from fedspan.federation.site.steps import find_step
+from fedspan.secure_sum.sum_site_steps import STAGES, offer, summed_payload
+from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import Message
 
 #: What is known of a message that nobody has signed.

@@ -11,8 +11,8 @@ from fedspan.engines.remote.engine import RemoteEngine
 from fedspan.engines.remote.identity import Authority
 from fedspan.engines.remote.transport import Transport
 from fedspan.federation import Federation, Policy, SecureSum
-from fedspan.federation.secure.sums import check_possible
 from fedspan.federation.view import Root, View
+from fedspan.secure_sum.sum_coordinator import check_possible
 
 
 class RemoteFederation(Federation):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedspan.errors import MessageError
-from fedspan.federation.secure.steps import STAGES
+from fedspan.secure_sum.sum_site_steps import STAGES
 from fedspan.wire import Message
 
 KINDS = ("call", "hello", "introduce", "end")

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from fedspan.engines.remote.envelope import Sealed, open_sealed
 from fedspan.engines.remote.identity import Authority, Identity, Who
 from fedspan.errors import FedspanError, PolicyError
-from fedspan.federation.secure.masks import KEY_BYTES
-from fedspan.federation.secure.vault import Vault
+from fedspan.secure_sum.sum_masks import KEY_BYTES
+from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import as_array
 
 _LARGEST = 2**14

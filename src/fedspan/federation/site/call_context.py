@@ -12,8 +12,8 @@ from fedspan.federation.site.state import State
 from fedspan.wire import Message
 
 if TYPE_CHECKING:
-    from fedspan.federation.secure.vault import Vault
     from fedspan.federation.site.site import Site
+    from fedspan.secure_sum.sum_vault import Vault
 
 
 class Asked(NamedTuple):

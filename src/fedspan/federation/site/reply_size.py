@@ -9,17 +9,17 @@ import numpy as np
 
 from fedspan.errors import PolicyError
 from fedspan.federation.calls.call import Call
-from fedspan.federation.secure.part import Uncharged
-from fedspan.federation.secure.steps import offer, summed_payload
 from fedspan.federation.site.call_context import Asked
 from fedspan.federation.site.noise_query import Question, SiteLedger
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import find_step
+from fedspan.secure_sum.sum_masked_share import Uncharged
+from fedspan.secure_sum.sum_site_steps import offer, summed_payload
 from fedspan.wire import Message, canonical, encoded_size
 
 if TYPE_CHECKING:
-    from fedspan.federation.secure.vault import Vault
     from fedspan.federation.site.pending_call import Kept
+    from fedspan.secure_sum.sum_vault import Vault
 
 _MOST_KNOWN = 256
 _FEW = 256  # whole numbers in an array that may be widths and counts

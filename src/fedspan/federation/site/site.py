@@ -20,7 +20,7 @@ from fedspan.federation.site.state import NO_CHANGES, Changes, State
 from fedspan.wire import Message
 
 if TYPE_CHECKING:
-    from fedspan.federation.secure.vault import Vault
+    from fedspan.secure_sum.sum_vault import Vault
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from functools import partial
 
 from fedspan.errors import BudgetError, FedspanError, LedgerError, LostSumError, PolicyError, UnknownStepError
 from fedspan.federation.calls.call import Call, Delivery
-from fedspan.federation.secure.vault import Vault
 from fedspan.federation.site.call_context import Asked
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.pending_call import Kept, Records
@@ -20,6 +19,7 @@ from fedspan.federation.site.reply_size import ChargedIfItFits, ReplySizes
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.state import Changes
 from fedspan.federation.site.steps import find_step
+from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import Message, canonical
 
 #: Their sentences are about calls and accounts, and pass a strict ledger.

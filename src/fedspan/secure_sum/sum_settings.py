@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fedspan.errors import InputError, PolicyError
-from fedspan.federation.secure.fixed_point import MOST_SITES, FixedPoint
+from fedspan.secure_sum.sum_fixed_point import MOST_SITES, FixedPoint
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
-from fedspan.federation.secure import form as forms
-from fedspan.federation.secure.group import Bytes, Flags, Group, checked_flags, checked_group
-from fedspan.federation.secure.masks import KEY_BYTES, SEAL_BYTES, KeyPair, derived, mask, seal, unseal
-from fedspan.federation.secure.modular import Words
-from fedspan.federation.secure.part import log_spoilt, part_of
-from fedspan.federation.secure.shamir import SHARE_BYTES, split
-from fedspan.federation.secure.vault import Session, Vault
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import find_step, step
+from fedspan.secure_sum import sum_layout as forms
+from fedspan.secure_sum.sum_group import Bytes, Flags, Group, checked_flags, checked_group
+from fedspan.secure_sum.sum_masked_share import log_spoilt, part_of
+from fedspan.secure_sum.sum_masks import KEY_BYTES, SEAL_BYTES, KeyPair, derived, mask, seal, unseal
+from fedspan.secure_sum.sum_modular import Words
+from fedspan.secure_sum.sum_secret_shares import SHARE_BYTES, split
+from fedspan.secure_sum.sum_vault import Session, Vault
 from fedspan.wire import Message
 
 #: Before the names of the payload of the step whose replies are added up.

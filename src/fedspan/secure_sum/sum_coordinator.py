@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.calls.call import Call, Failure
 from fedspan.federation.calls.reply_checks import misshapen
-from fedspan.federation.secure import form as forms
-from fedspan.federation.secure.fixed_point import MOST_SITES
-from fedspan.federation.secure.form import SpoiltError
-from fedspan.federation.secure.group import Group, group_of
-from fedspan.federation.secure.masks import KEY_BYTES, KeyPair, check_installed, mask
-from fedspan.federation.secure.modular import Words, add
-from fedspan.federation.secure.questions import Exchange, Questions, SecureTotal, TooFewError
-from fedspan.federation.secure.settings import SecureSum
-from fedspan.federation.secure.shamir import SHARE_BYTES, Joiner
-from fedspan.federation.secure.steps import (
+from fedspan.secure_sum import sum_layout as forms
+from fedspan.secure_sum.sum_fixed_point import MOST_SITES
+from fedspan.secure_sum.sum_group import Group, group_of
+from fedspan.secure_sum.sum_layout import SpoiltError
+from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair, check_installed, mask
+from fedspan.secure_sum.sum_modular import Words, add
+from fedspan.secure_sum.sum_queries import Exchange, Questions, SecureTotal, TooFewError
+from fedspan.secure_sum.sum_secret_shares import SHARE_BYTES, Joiner
+from fedspan.secure_sum.sum_settings import SecureSum
+from fedspan.secure_sum.sum_site_steps import (
     PAYLOAD,
     SEALED_BYTES,
     commitment,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation.secure.modular import WORD_BITS, Words, is_negative, negate
+from fedspan.secure_sum.sum_modular import WORD_BITS, Words, is_negative, negate
 
 MOST_SITES = 1024
 MOST_WORDS = 8

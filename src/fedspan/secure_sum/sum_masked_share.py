@@ -15,11 +15,11 @@ import logging
 import secrets
 
 from fedspan.errors import BudgetError, LedgerError, PolicyError, UnknownStepError
-from fedspan.federation.secure import form as forms
-from fedspan.federation.secure.fixed_point import FixedPoint
 from fedspan.federation.site.noise_query import Question
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import Step, find_step
+from fedspan.secure_sum import sum_layout as forms
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.wire import Message, canonical
 
 _log = logging.getLogger("fedspan.site")

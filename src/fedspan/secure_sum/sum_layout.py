@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, InputError, MessageError
-from fedspan.federation.secure.fixed_point import LARGEST_WHOLE, FixedPoint, decoded_whole, encoded_whole
-from fedspan.federation.secure.modular import Words
+from fedspan.secure_sum.sum_fixed_point import LARGEST_WHOLE, FixedPoint, decoded_whole, encoded_whole
+from fedspan.secure_sum.sum_modular import Words
 from fedspan.wire import Message, Value
 
 #: Kinds of values in the order in which they give way to each other: counts, whole numbers, reals, complex numbers.

@@ -11,10 +11,10 @@ import numpy as np
 
 from fedspan.federation.calls.call import Call, Failure
 from fedspan.federation.calls.reply_checks import Judged
-from fedspan.federation.secure.settings import SecureSum
 from fedspan.federation.site.noise_query import asked_digest
 from fedspan.federation.site.state import Changes
 from fedspan.federation.site.steps import find_step
+from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import Message, canonical
 
 #: Makes one part of a call: what came back, and what it did to the sites' states.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedspan.errors import FedspanError, MissingPackageError
-from fedspan.federation.secure.modular import Accumulator, Words, add, subtract
+from fedspan.secure_sum.sum_modular import Accumulator, Words, add, subtract
 
 KEY_BYTES = 32
 SEAL_BYTES = 16  # what sealing adds to a message

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fedspan.errors import FedspanError, LostSumError
-from fedspan.federation.secure.fixed_point import FixedPoint
-from fedspan.federation.secure.form import Form
-from fedspan.federation.secure.given import Given
-from fedspan.federation.secure.group import Group, digest
-from fedspan.federation.secure.masks import KEY_BYTES, KeyPair
-from fedspan.federation.secure.settings import SecureSum
+from fedspan.secure_sum.sum_answered_queries import Given
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
+from fedspan.secure_sum.sum_group import Group, digest
+from fedspan.secure_sum.sum_layout import Form
+from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair
+from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import Message
 
 #: Sums of which a site remembers what it said. One that it has forgotten is one that it never heard of.

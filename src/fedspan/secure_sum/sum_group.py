@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, MessageError
-from fedspan.federation.secure.fixed_point import MOST_SITES, FixedPoint
-from fedspan.federation.secure.masks import KEY_BYTES
+from fedspan.secure_sum.sum_fixed_point import MOST_SITES, FixedPoint
+from fedspan.secure_sum.sum_masks import KEY_BYTES
 from fedspan.wire import encode
 
 Bytes = NDArray[np.uint8]

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from fedspan.cli import main
-from fedspan.engines.owner import read_owned_site
 from fedspan.engines.remote.ask import Ask
+from fedspan.owner import read_owned_site
 from fedspan.privacy import Ledger
 
 SITE = """

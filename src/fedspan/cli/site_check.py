@@ -13,14 +13,14 @@ from rich.table import Table
 
 from fedspan.cli.needed_steps import known_estimators, known_protocols
 from fedspan.engines.nvflare.kit import Kit, read_kit
-from fedspan.engines.owner.allowed_steps import is_public
-from fedspan.engines.owner.audit_log import read_lines
-from fedspan.engines.owner.owned_site import data_problems
-from fedspan.engines.owner.rows import Rows
-from fedspan.engines.owner.rules import Rules
-from fedspan.engines.owner.schema import kind_of, times_of
-from fedspan.engines.owner.site_file import PrivacyPlan, SiteFile, SiteFileError, read_site_file
 from fedspan.errors import FedspanError
+from fedspan.owner.allowed_steps import is_public
+from fedspan.owner.audit_log import read_lines
+from fedspan.owner.owned_rows import Rows
+from fedspan.owner.owned_site import data_problems
+from fedspan.owner.rules import Rules
+from fedspan.owner.schema import kind_of, times_of
+from fedspan.owner.site_file import PrivacyPlan, SiteFile, SiteFileError, read_site_file
 from fedspan.privacy import Ledger
 
 _WIDTH = 120

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from fedspan.engines.owner.audit_log import OUTCOMES, read_lines
 from fedspan.errors import PolicyError
+from fedspan.owner.audit_log import OUTCOMES, read_lines
 
 
 def show_log(path: Path, *, refused: bool = False, last: str | None = None) -> int:

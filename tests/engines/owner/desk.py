@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 import fedspan as fs
-from fedspan.engines.owner import read_owned_site
 from fedspan.engines.remote.about import fedspan_version
 from fedspan.engines.remote.call import call_head
 from fedspan.engines.remote.envelope import Sealed, open_sealed
@@ -18,6 +17,7 @@ from fedspan.engines.remote.worker import SiteWorker
 from fedspan.errors import UnknownStepError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step
+from fedspan.owner import read_owned_site
 from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user

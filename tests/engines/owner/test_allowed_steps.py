@@ -9,8 +9,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli.needed_steps import known_estimators, known_protocols
-from fedspan.engines.owner.allowed_steps import GROUPS, SINGLE_ROWS, AllowedSteps, install_steps
 from fedspan.federation.site.steps import find_step, installed_steps
+from fedspan.owner.allowed_steps import GROUPS, SINGLE_ROWS, AllowedSteps, install_steps
 from tests.laws.protocol_examples import EXAMPLES
 
 #: Steps that are handed to a protocol by its caller, which it cannot name.

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from fedspan.engines.owner import audit_log
 from fedspan.federation.site.transforms import Lens
+from fedspan.owner import audit_log
 
 from .desk import NUMBERS, OFFER, SUMS, Desk
 

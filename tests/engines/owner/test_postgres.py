@@ -14,9 +14,9 @@ import pytest
 from fedspan.cli import main
 from fedspan.datasets.tables import SqlSource
 from fedspan.datasets.tables.secret import Secret
-from fedspan.engines.owner import read_owned_site
-from fedspan.engines.owner.schema import kind_of
 from fedspan.errors import InputError
+from fedspan.owner import read_owned_site
+from fedspan.owner.schema import kind_of
 
 from .postgres_server import PASSWORD
 

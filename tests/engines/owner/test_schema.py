@@ -12,10 +12,10 @@ import pytest
 import fedspan as fs
 from fedspan.cli import main
 from fedspan.engines.nvflare.kit import Kit, write_kit
-from fedspan.engines.owner import read_owned_site
-from fedspan.engines.owner.schema import kind_of
 from fedspan.engines.remote.column_kinds import told_kinds
 from fedspan.errors import InputError
+from fedspan.owner import read_owned_site
+from fedspan.owner.schema import kind_of
 from tests.engines.remote.network import Network
 
 DAYS = pd.date_range("2026-01-01", periods=30)

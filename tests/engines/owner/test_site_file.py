@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedspan.engines.owner import read_owned_site
-from fedspan.engines.owner.site_file import SiteFileError, read_site_file
 from fedspan.errors import InputError, LedgerError
+from fedspan.owner import read_owned_site
+from fedspan.owner.site_file import SiteFileError, read_site_file
 
 
 def test_a_site_has_what_its_file_says(write_site, table):

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from fedspan.engines.owner.allowed_steps import install_steps
 from fedspan.federation.site.steps import find_step, installed_steps
+from fedspan.owner.allowed_steps import install_steps
 
 install_steps()
 OURS = [name for name in installed_steps() if name.startswith("fedspan.")]

@@ -10,13 +10,13 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.owner import read_owned_site
-from fedspan.engines.owner.audit_log import AuditLog, AuditLogError, read_lines
 from fedspan.engines.remote import engine
 from fedspan.engines.remote.envelope import texts
 from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.errors import PolicyError
 from fedspan.mixed_regression.parts.moment_products import local_pair_product
+from fedspan.owner import read_owned_site
+from fedspan.owner.audit_log import AuditLog, AuditLogError, read_lines
 from fedspan.sums.moments import local_sums
 from tests.engines.remote.people import authority, user
 

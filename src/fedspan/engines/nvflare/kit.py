@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedspan.engines.nvflare.plan import FederationPlan
-from fedspan.engines.owner.schema import check_schema
 from fedspan.engines.remote.about import fedspan_version
 from fedspan.errors import InputError
+from fedspan.owner.schema import check_schema
 
 KINDS = ("coordinator", "site", "user")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedspan.engines.owner import OwnedSite
 from fedspan.engines.remote.envelope import Opened
 from fedspan.engines.remote.identity import Authority, Identity
 from fedspan.engines.remote.worker import SiteWorker
+from fedspan.owner import OwnedSite
 from fedspan.wire import Message
 
 #: Who may run steps, by the role in the certificate.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from fedspan.engines.nvflare.kit import read_kit
 from fedspan.engines.nvflare.owned_site_worker import OwnedSiteWorker
-from fedspan.engines.owner import OwnedSite, read_owned_site
 from fedspan.engines.remote.identity import Authority, Identity
 from fedspan.errors import FedspanError, InputError
+from fedspan.owner import OwnedSite, read_owned_site
 
 #: Seconds between two attempts to read what could not be read.
 PAUSE = 2.0

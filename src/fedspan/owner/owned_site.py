@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.owner.audit_log import AuditLog
-from fedspan.engines.owner.guard import OwnerGuard
-from fedspan.engines.owner.rows import Rows
-from fedspan.engines.owner.schema import differences, kind_of, times_of
-from fedspan.engines.owner.site_file import SiteFile, SiteFileError, read_site_file
 from fedspan.errors import InputError
+from fedspan.owner.audit_log import AuditLog
+from fedspan.owner.guard import OwnerGuard
+from fedspan.owner.owned_rows import Rows
+from fedspan.owner.schema import differences, kind_of, times_of
+from fedspan.owner.site_file import SiteFile, SiteFileError, read_site_file
 from fedspan.privacy import Ledger
 
 

@@ -5,6 +5,6 @@ All of it is enforced by this site's own code, whatever a coordinator asks.
 
 from __future__ import annotations
 
-from fedspan.engines.owner.owned_site import OwnedSite, read_owned_site
+from fedspan.owner.owned_site import OwnedSite, read_owned_site
 
 __all__ = ["OwnedSite", "read_owned_site"]

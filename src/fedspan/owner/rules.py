@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedspan.engines.owner.allowed_steps import GROUPS, AllowedSteps, covers, is_public
 from fedspan.engines.remote.ask import Ask
 from fedspan.engines.remote.refusals import with_note
 from fedspan.errors import PolicyError
 from fedspan.federation import Site
 from fedspan.federation.site.steps import find_step
+from fedspan.owner.allowed_steps import GROUPS, AllowedSteps, covers, is_public
 
 LEAST_ROWS = 10
 LEAST_SET = 5

@@ -13,13 +13,13 @@ from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
 from fedspan.datasets.tables.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.engines.names import NAME_RULE, is_name
-from fedspan.engines.owner.allowed_steps import AllowedSteps, covers, install_steps
-from fedspan.engines.owner.hidden_values import hidden_values, secret_text
-from fedspan.engines.owner.rows import RowsPlan
-from fedspan.engines.owner.rules import LEAST_ROWS, LEAST_SET, Rules
-from fedspan.engines.owner.schema import check_schema
 from fedspan.errors import InputError
 from fedspan.federation.site.transforms import installed_lenses
+from fedspan.owner.allowed_steps import AllowedSteps, covers, install_steps
+from fedspan.owner.hidden_values import hidden_values, secret_text
+from fedspan.owner.owned_rows import RowsPlan
+from fedspan.owner.rules import LEAST_ROWS, LEAST_SET, Rules
+from fedspan.owner.schema import check_schema
 from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")

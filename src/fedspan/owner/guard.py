@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from fedspan.engines.owner.audit_log import AuditLog, AuditLogError
-from fedspan.engines.owner.rules import Rules
 from fedspan.engines.remote.ask import Ask
 from fedspan.errors import LedgerError
 from fedspan.federation import Site
+from fedspan.owner.audit_log import AuditLog, AuditLogError
+from fedspan.owner.rules import Rules
 from fedspan.privacy import Ledger
 
 

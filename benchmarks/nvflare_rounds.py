@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 import fedspan as fs
-from fedspan.engines.nvflare.here import FederationHere
-from fedspan.engines.nvflare.job import write_relay_job
-from fedspan.engines.nvflare.kit import read_kit
-from fedspan.engines.nvflare.session import Session
+from fedspan.engines.nvflare.client.relay_job import write_relay_job
+from fedspan.engines.nvflare.client.user_session import Session
+from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.local_deployment import FederationHere
 
 SITES, ROUNDS, WANTED = ("north", "south", "west"), 100, 60.0
 STEPS = """

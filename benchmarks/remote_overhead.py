@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 import fedspan as fs
-from fedspan.engines.remote.federation import RemoteFederation
-from fedspan.engines.remote.identity import Authority, Identity
-from fedspan.engines.remote.worker import SiteWorker
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.site.site_worker import SiteWorker
 
 REPEATS = 100
 SHAPE = (1000, 20)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, SecureSum, Site, lens, step
 
 if TYPE_CHECKING:
-    from fedspan.engines.local import LocalFederation, federate
-    from fedspan.engines.nvflare.connect import connect
+    from fedspan.engines.local.embedded import LocalFederation, federate
+    from fedspan.engines.nvflare.client.connect import connect
     from fedspan.estimators import (
         FedAutoencoderDetector,
         FedBiGANDetector,
@@ -39,8 +39,8 @@ __version__ = "0.1.0"
 
 # What needs SciPy or scikit-learn is imported when it is first used: ``import fedspan`` stays light.
 _LATER = {
-    "LocalFederation": "fedspan.engines.local",
-    "federate": "fedspan.engines.local",
+    "LocalFederation": "fedspan.engines.local.embedded",
+    "federate": "fedspan.engines.local.embedded",
     "FedAutoencoderDetector": "fedspan.estimators",
     "FedBiGANDetector": "fedspan.estimators",
     "FedFewShotRegressor": "fedspan.estimators",
@@ -55,7 +55,7 @@ _LATER = {
     "FedTabularEncoder": "fedspan.estimators",
     "FedUMAP": "fedspan.estimators",
     "LocalPCADetector": "fedspan.estimators",
-    "connect": "fedspan.engines.nvflare.connect",
+    "connect": "fedspan.engines.nvflare.client.connect",
     "load": "fedspan.estimators",
 }
 _MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from fedspan.engines.local import LocalFederation, federate
+from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site
 from fedspan.progress import ProgressBar

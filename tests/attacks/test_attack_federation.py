@@ -9,7 +9,7 @@ import pytest
 from tests.laws.attack_examples import ALL, Example, same
 
 from fedspan.attacks import Mimic, NonFinite, Ones, Redrawn, SignFlip, WrongShape
-from fedspan.engines.local import LocalFederation
+from fedspan.engines.local.embedded import LocalFederation
 from fedspan.federation import Federation, Site, step
 
 every_attack = pytest.mark.parametrize("law", ALL, ids=repr)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.threads import PinnedThreads, blas_threads
+from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 
 
 @fs.step

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 import fedspan as fs
-from fedspan.engines.workers import Batch
+from fedspan.engines.local.site_threads import Batch
 
 
 def test_every_name_is_done_once_on_any_number_of_threads():

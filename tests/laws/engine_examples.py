@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 import fedspan as fs
-from fedspan.engines.remote.federation import RemoteFederation
-from fedspan.engines.remote.transport import Transport
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.transport import Transport
 from fedspan.federation import Federation, Policy
 from fedspan.federation.calls.call import Engine
 from fedspan.federation.view import Root, View

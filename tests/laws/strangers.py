@@ -117,7 +117,7 @@ HIDDEN
 """
 ENGINES = f"""{HEAD}
 from dataclasses import replace
-from fedspan.engines.local import LocalEngine
+from fedspan.engines.local.embedded import LocalEngine
 
 class LastFirst(LocalEngine):
     def __init__(self, sites, greeting="hello"):

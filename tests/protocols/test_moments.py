@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.local import LocalEngine
+from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import InputError
 from fedspan.federation.calls.call import Failure
 from fedspan.sums.moments import moments

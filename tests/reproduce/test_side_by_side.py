@@ -7,7 +7,7 @@ import operator
 
 import pytest
 
-from fedspan.engines.threads import blas_threads
+from fedspan.engines.local.blas_threads import blas_threads
 from fedspan.reproduce.side_by_side import jobs
 
 

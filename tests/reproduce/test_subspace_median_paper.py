@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedspan.datasets import make_subspace_sites
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.linalg import subspace_distance
 from fedspan.pca.power_method import power
 from fedspan.reproduce import subspace_median as paper

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import fedspan as fs
-from fedspan.engines.local import LocalEngine
+from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import BudgetError, InputError, PolicyError, QuorumError
 from fedspan.maps.parts.map_centres import along_axes
 from fedspan.secure_sum import sum_layout as forms

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian
-from fedspan.engines.local import LocalEngine
+from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import InputError, PolicyError
 
 from ..laws.protocol_examples import EXAMPLES

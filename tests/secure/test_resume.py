@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.local import LocalEngine
+from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import JournalError, QuorumError
 from fedspan.federation.calls.call import Failure
 from fedspan.secure_sum import sum_masks as masks

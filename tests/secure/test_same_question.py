@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.local import LocalEngine
+from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
 from fedspan.federation.site.steps import find_step
 from fedspan.federation.site.transforms import Lens

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from fedspan.cli.run import finish, fit_all, make_folder
 from fedspan.cli.tables import SiteTable
 from fedspan.datasets import load_breast_cancer, load_digits, split_dirichlet, split_heavy_tailed
-from fedspan.engines.local import LocalFederation, site_rows
+from fedspan.engines.local.embedded import LocalFederation, site_rows
 from fedspan.errors import InputError
 from fedspan.estimators import FedPCA, FedStandardScaler
 from fedspan.linalg import subspace_distance

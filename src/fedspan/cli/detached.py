@@ -8,10 +8,10 @@ from pathlib import Path
 
 from fedspan.cli.run import run_study
 from fedspan.cli.study import Study, read_study
-from fedspan.engines.nvflare.connect import connected
-from fedspan.engines.nvflare.lifeline import die_with_parent
-from fedspan.engines.remote.delegation import Delegate
-from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.nvflare.client.connect import connected
+from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
+from fedspan.engines.remote.messages.delegation import Delegate
+from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import FedspanError
 from fedspan.federation import Federation
 

@@ -102,7 +102,7 @@ def add_site_start(parts: Any) -> None:
 def run_at_sites(study: Study, arguments: argparse.Namespace) -> int:
     """Run a study at the sites of a kit's federation: here, or detached at the coordinator."""
     from fedspan.cli.run import run_study
-    from fedspan.engines.nvflare.connect import connect
+    from fedspan.engines.nvflare.client.connect import connect
 
     if not arguments.detach:
 
@@ -118,8 +118,8 @@ def run_at_sites(study: Study, arguments: argparse.Namespace) -> int:
             "--detach goes without [report] judge, whose rows are here: put it into the study.toml that 'fedspan "
             "fetch' brings, and write the report anew with 'fedspan report'"
         )
-    from fedspan.engines.nvflare.kit import read_kit
-    from fedspan.engines.nvflare.study_desk_talk import submit_study
+    from fedspan.engines.nvflare.client.study_client import submit_study
+    from fedspan.engines.nvflare.setup.kit import read_kit
 
     name = submit_study(read_kit(arguments.kit), study.path.stem, study.text, arguments.hours)
     print(f"study {name} is with the coordinator: 'fedspan status {arguments.kit}' says how it goes,")
@@ -128,8 +128,8 @@ def run_at_sites(study: Study, arguments: argparse.Namespace) -> int:
 
 
 def _studies(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.nvflare.kit import read_kit
-    from fedspan.engines.nvflare.study_desk_talk import list_studies
+    from fedspan.engines.nvflare.client.study_client import list_studies
+    from fedspan.engines.nvflare.setup.kit import read_kit
 
     found = list_studies(read_kit(arguments.kit))
     if arguments.study is not None:
@@ -146,8 +146,8 @@ def _studies(arguments: argparse.Namespace) -> int:
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.nvflare.kit import read_kit
-    from fedspan.engines.nvflare.study_desk_talk import cancel_study
+    from fedspan.engines.nvflare.client.study_client import cancel_study
+    from fedspan.engines.nvflare.setup.kit import read_kit
 
     state = cancel_study(read_kit(arguments.kit), arguments.study)
     if state != "cancelled":
@@ -159,8 +159,8 @@ def _cancel(arguments: argparse.Namespace) -> int:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.nvflare.kit import read_kit
-    from fedspan.engines.nvflare.study_desk_talk import fetch_study
+    from fedspan.engines.nvflare.client.study_client import fetch_study
+    from fedspan.engines.nvflare.setup.kit import read_kit
 
     fetch_study(read_kit(arguments.kit), arguments.study, arguments.out)
     print(f"report: {arguments.out / 'report.html'}")
@@ -168,8 +168,8 @@ def _fetch(arguments: argparse.Namespace) -> int:
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.nvflare.plan import read_plan
-    from fedspan.engines.nvflare.provision import AUTHORITY, provision
+    from fedspan.engines.nvflare.setup.federation_plan import read_plan
+    from fedspan.engines.nvflare.setup.provision import AUTHORITY, provision
 
     plan = read_plan(arguments.plan)
     done = provision(plan, arguments.out)
@@ -188,7 +188,7 @@ def _init(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.nvflare.status import federation_status
+    from fedspan.engines.nvflare.client.status import federation_status
 
     status = federation_status(arguments.kit)
     console = Console(file=sys.stdout)
@@ -218,12 +218,12 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _coordinator(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.nvflare.processes import start_coordinator
+    from fedspan.engines.nvflare.setup.processes import start_coordinator
 
     return start_coordinator(arguments.kit)
 
 
 def _site(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.nvflare.processes import start_site
+    from fedspan.engines.nvflare.setup.processes import start_site
 
     return start_site(arguments.kit, arguments.config)

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fedspan.datasets import load_breast_cancer, split_heavy_tailed
-from fedspan.engines.local import LocalFederation
-from fedspan.engines.nvflare.connect import connect
-from fedspan.engines.nvflare.here import FederationHere
-from fedspan.engines.nvflare.plan import FederationPlan
+from fedspan.engines.local.embedded import LocalFederation
+from fedspan.engines.nvflare.client.connect import connect
+from fedspan.engines.nvflare.setup.federation_plan import FederationPlan
+from fedspan.engines.nvflare.setup.local_deployment import FederationHere
 from fedspan.estimators import FedPCA, FedStandardScaler
 from fedspan.federation import Federation, Policy, Site
 

@@ -189,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.threads import PinnedThreads
+    from fedspan.engines.local.blas_threads import PinnedThreads
 
     module = importlib.import_module(PAPERS[arguments.paper])
     one_thread = PinnedThreads(1)  # so that times and last bits do not depend on how many cores are free

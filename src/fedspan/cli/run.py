@@ -21,7 +21,7 @@ from fedspan.base import FedEstimator
 from fedspan.cli.report_plan import judged_rows, wanted
 from fedspan.cli.study import Study
 from fedspan.cli.tables import SiteTable, read_tables
-from fedspan.engines.local import LocalFederation
+from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.record import strict_json

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedspan.cli.needed_steps import known_estimators, known_protocols
-from fedspan.engines.nvflare.kit import Kit, read_kit
+from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.errors import FedspanError
 from fedspan.owner.allowed_steps import is_public
 from fedspan.owner.audit_log import read_lines

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedspan.cli.study import DataPlan
 from fedspan.datasets.tables import read_table
-from fedspan.engines.local import site_rows
+from fedspan.engines.local.embedded import site_rows
 from fedspan.errors import InputError
 from fedspan.federation import Site
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from fedspan.engines.remote import about
+from fedspan.engines.remote.messages import environment as about
 from fedspan.errors import InputError, UnknownStepError
 from fedspan.federation.site.steps import find_step, installed_steps
 

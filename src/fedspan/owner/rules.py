@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedspan.engines.remote.ask import Ask
-from fedspan.engines.remote.refusals import with_note
+from fedspan.engines.remote.site.owner_request import Ask
+from fedspan.engines.remote.site.refusals import with_note
 from fedspan.errors import PolicyError
 from fedspan.federation import Site
 from fedspan.federation.site.steps import find_step

@@ -12,7 +12,7 @@ from fedspan.checks import real_number, whole_number
 from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
 from fedspan.datasets.tables.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
-from fedspan.engines.names import NAME_RULE, is_name
+from fedspan.engines.remote.participant_names import NAME_RULE, is_name
 from fedspan.errors import InputError
 from fedspan.federation.site.transforms import installed_lenses
 from fedspan.owner.allowed_steps import AllowedSteps, covers, install_steps

@@ -121,7 +121,7 @@ def fedpe(
 
     Examples
     --------
-    >>> from fedspan.engines.local import federate
+    >>> from fedspan.engines.local.embedded import federate
     >>> X = np.array([[3.0, 0.1], [-3.0, 0.2], [2.0, -0.1], [-2.0, -0.2]])
     >>> U, weights = fedpe(federate(X, sites=["a", "a", "b", "b"]), rank=1, n_columns=2)
     >>> np.abs(U.T)

@@ -145,7 +145,7 @@ def fedpg(
 
     Examples
     --------
-    >>> from fedspan.engines.local import federate
+    >>> from fedspan.engines.local.embedded import federate
     >>> X = np.array([[3.0, 0.1], [-3.0, 0.2], [2.0, -0.1], [-2.0, -0.2]])
     >>> U, weights = fedpg(federate(X, sites=["a", "a", "b", "b"]), rank=1, n_columns=2)
     >>> np.abs(U.T)

@@ -22,7 +22,7 @@ from fedspan.aggregation import GeometricMedian, Mean, MedianOfMeans
 from fedspan.attacks import Alternating, ScaledReverse
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.datasets.bunch import Bunch
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.federation import Federation, RunRecord
 from fedspan.few_shot.altgdmin import altgdmin
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin

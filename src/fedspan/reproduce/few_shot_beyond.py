@@ -14,7 +14,7 @@ from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian, M
 from fedspan.attacks import ALittleIsEnough, InnerProduct, Mimic, RandomNoise, Redrawn, ScaledReverse, SignFlip
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.datasets.bunch import Bunch
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.estimators import FedFewShotRegressor
 from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin

@@ -9,7 +9,7 @@ import numpy as np
 from rich.progress import track
 
 from fedspan.datasets import load_mice_protein, make_mixed_regression
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.errors import DataMissingError
 from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
 from fedspan.mixed_regression.estimator import FedMixedRegressor

@@ -13,7 +13,7 @@ from rich.progress import track
 
 from fedspan.aggregation import Aggregator, GeometricMedian, SpectralFilter, TrimmedMean
 from fedspan.attacks import ALittleIsEnough, InnerProduct, Mimic, Ones, RandomNoise, ScaledReverse, SignFlip
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.errors import FedspanError
 from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.linalg import bottleneck_distance

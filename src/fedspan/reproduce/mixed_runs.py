@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.datasets import make_mixed_regression
-from fedspan.engines.local import LocalFederation, federate
+from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.linalg import SiteStack, bottleneck_distance, k_means, matched_share
 from fedspan.mixed_regression.moment_descent import moment_descent
 from fedspan.mixed_regression.parts.cluster_start import Start

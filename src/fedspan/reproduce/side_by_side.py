@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fedspan.engines.threads import PinnedThreads
+from fedspan.engines.local.blas_threads import PinnedThreads
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from fedspan.attacks import (
     SignFlip,
 )
 from fedspan.datasets import make_subspace_sites
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.linalg import orthonormalize, subspace_distance, top_eigenvectors
 from fedspan.linalg import subspace_median as median_of_subspaces

@@ -14,10 +14,10 @@ import fedspan as fs
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
 
-from fedspan.engines.nvflare.here import FederationHere
-from fedspan.engines.nvflare.transport import NVFlareTransport
-from fedspan.engines.remote.federation import RemoteFederation
-from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
+from fedspan.engines.nvflare.setup.local_deployment import FederationHere
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.identity import Authority, Identity
 
 HERE = Path(__file__).parent
 SITES = ("north", "south", "west")

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
-from fedspan.engines.nvflare import handshake
-from fedspan.engines.nvflare.kit import read_kit
-from fedspan.engines.nvflare.plan import parse_plan
-from fedspan.engines.nvflare.provision import provision
-from fedspan.engines.nvflare.screen import News
-from fedspan.engines.nvflare.session import AwayError, Session
+from fedspan.engines.nvflare.client.user_session import AwayError, Session
+from fedspan.engines.nvflare.setup import handshake
+from fedspan.engines.nvflare.setup.console_events import News
+from fedspan.engines.nvflare.setup.federation_plan import parse_plan
+from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.provision import provision
 
 PLAN = {"name": "lab", "server": "127.0.0.1:8002", "sites": ["north"], "users": {"alice": "analyst"}}
 

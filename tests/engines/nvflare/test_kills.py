@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fedspan as fs
-from fedspan.engines.nvflare.transport import NVFlareTransport
+from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
 from tests.engines.nvflare.conftest import HERE, processes_of
 
 pytestmark = pytest.mark.xdist_group("nvflare")

@@ -18,15 +18,16 @@ import fedspan as fs
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
 from nvflare.fuel.flare_api.api_spec import JobNotFound
 
-from fedspan.engines.nvflare import frames, site_app
-from fedspan.engines.nvflare.gathering import Gathering
-from fedspan.engines.nvflare.keeper import Keeper
-from fedspan.engines.nvflare.parcel import INLINE_LIMIT, pack, unpack
-from fedspan.engines.nvflare.relay_call import GONE, RelayCall
-from fedspan.engines.nvflare.relays import RelayJob, Relays
-from fedspan.engines.nvflare.screen import event_of
-from fedspan.engines.nvflare.session import GoneError, Session
-from fedspan.engines.nvflare.site_app import SiteApp
+from fedspan.engines.nvflare.client.relay_groups import Gathering
+from fedspan.engines.nvflare.client.relay_monitor import Keeper
+from fedspan.engines.nvflare.client.relays import RelayJob, Relays
+from fedspan.engines.nvflare.client.user_session import GoneError, Session
+from fedspan.engines.nvflare.server.relay_call import GONE, RelayCall
+from fedspan.engines.nvflare.setup.console_events import event_of
+from fedspan.engines.nvflare.setup.payload_packing import INLINE_LIMIT, pack, unpack
+from fedspan.engines.nvflare.site import site_app
+from fedspan.engines.nvflare.site import socket_frames as frames
+from fedspan.engines.nvflare.site.site_app import SiteApp
 
 
 def test_a_call_has_its_result_when_each_site_answered_failed_or_was_given_up():
@@ -126,7 +127,7 @@ def test_the_screen_tells_events_and_not_the_log():
 
 
 def test_connecting_without_nvflare_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("fedspan.engines.nvflare.needed.find_spec", lambda name: None)
+    monkeypatch.setattr("fedspan.engines.nvflare.setup.requirements.find_spec", lambda name: None)
     with pytest.raises(fs.errors.MissingPackageError, match=r"pip install fedspan\[nvflare\]"):
         fs.connect("kits/alice")
 
@@ -165,11 +166,9 @@ def test_a_relay_that_the_server_has_forgotten_is_let_go_of_even_while_it_starts
 
 def test_a_process_whose_parent_died_before_it_looked_ends_too():
     # The child looks at its parent when that is gone for sure: it then has another, who would never die.
-    child = (
-        "import sys, time; sys.stdin.read(); from fedspan.engines.nvflare.lifeline import die_with_parent as d; d(); "
-    )
+    child = "import sys, time; sys.stdin.read(); from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent as d; d(); "
     child += "print('looked', flush=True); time.sleep(60); print('outlived', flush=True)"
-    parent = "import subprocess, sys; from fedspan.engines.nvflare.lifeline import be_a_parent; be_a_parent(); "
+    parent = "import subprocess, sys; from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent; be_a_parent(); "
     parent += f"subprocess.Popen([sys.executable, '-c', {child!r}])"
     run = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert run.wait(30) == 0

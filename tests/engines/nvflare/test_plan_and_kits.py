@@ -9,10 +9,10 @@ import stat
 import pytest
 
 from fedspan.cli import main
-from fedspan.engines.nvflare.kit import read_kit
-from fedspan.engines.nvflare.plan import parse_plan
-from fedspan.engines.nvflare.provision import certificate_role
-from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.nvflare.setup.federation_plan import parse_plan
+from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.provision import certificate_role
+from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
 
 GOOD = {"name": "lab", "server": "fl.example.org:8002", "sites": ["north", "south"], "users": {"alice": "analyst"}}

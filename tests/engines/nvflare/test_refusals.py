@@ -16,14 +16,14 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.frames import read_frame, write_frame
-from fedspan.engines.nvflare.here import FederationHere
-from fedspan.engines.nvflare.job import write_relay_job
-from fedspan.engines.nvflare.kit import read_kit
-from fedspan.engines.nvflare.session import AwayError, DeniedError, Session
-from fedspan.engines.remote.envelope import open_sealed
-from fedspan.engines.remote.federation import RemoteFederation
-from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.nvflare.client.relay_job import write_relay_job
+from fedspan.engines.nvflare.client.user_session import AwayError, DeniedError, Session
+from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.local_deployment import FederationHere
+from fedspan.engines.nvflare.site.socket_frames import read_frame, write_frame
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.envelope import open_sealed
+from fedspan.engines.remote.messages.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, site_toml
 
 pytestmark = pytest.mark.xdist_group("nvflare")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
-from fedspan.engines.nvflare import starting
-from fedspan.engines.nvflare.gathering import Gathering, Roster
+from fedspan.engines.nvflare.client import relay_start as starting
+from fedspan.engines.nvflare.client.relay_groups import Gathering, Roster
 
 
 def test_a_site_that_will_not_come_is_told_from_one_that_is_slow(monkeypatch):

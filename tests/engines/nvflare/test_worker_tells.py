@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from fedspan.engines.nvflare.frames import socket_path
-from fedspan.engines.nvflare.here import FederationHere
-from fedspan.engines.nvflare.supervisor import SITE_CONFIG, Supervisor
+from fedspan.engines.nvflare.setup.local_deployment import FederationHere
+from fedspan.engines.nvflare.site.socket_frames import socket_path
+from fedspan.engines.nvflare.site.supervisor import SITE_CONFIG, Supervisor
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def kit(tmp_path):
 
 def test_a_worker_says_that_it_is_closed_and_open_again(kit, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3] / "src")}
-    command = [sys.executable, "-m", "fedspan.engines.nvflare.worker_process", str(kit)]
+    command = [sys.executable, "-m", "fedspan.engines.nvflare.site.worker_process", str(kit)]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert worker.stdout.readline().startswith("north: 20 rows, 2 columns")
@@ -55,7 +55,7 @@ def test_a_worker_says_that_it_is_closed_and_open_again(kit, tmp_path):
 
 def test_the_screen_shows_what_a_worker_tells(tmp_path, monkeypatch):
     shown, twice = [], threading.Event()
-    monkeypatch.setattr("fedspan.engines.nvflare.supervisor.say", shown.append)
+    monkeypatch.setattr("fedspan.engines.nvflare.site.supervisor.say", shown.append)
 
     class Supervised(Supervisor):
         started = 0

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 import fedspan as fs
-from fedspan.engines.remote.about import fedspan_version
-from fedspan.engines.remote.call import call_head
-from fedspan.engines.remote.envelope import Sealed, open_sealed
-from fedspan.engines.remote.worker import SiteWorker
+from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
+from fedspan.engines.remote.messages.environment import fedspan_version
+from fedspan.engines.remote.messages.site_call import call_head
+from fedspan.engines.remote.site.site_worker import SiteWorker
 from fedspan.errors import UnknownStepError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.utils.validation import check_is_fitted
 
 import fedspan as fs
-from fedspan.engines.remote.federation import RemoteFederation
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.errors import QuorumError
 from fedspan.federation.site.steps import find_step
 from fedspan.few_shot.parts.altgdmin_steps import local_gradient

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from fedspan.engines.remote.ask import Ask
+from fedspan.engines.remote.site.owner_request import Ask
 from fedspan.errors import BudgetError, FedspanError, PolicyError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.site_host import SiteHost

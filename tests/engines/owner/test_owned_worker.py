@@ -9,12 +9,12 @@ import time
 import pytest
 
 import fedspan as fs
-from fedspan.engines.nvflare import owned_worker
-from fedspan.engines.nvflare.kit import Kit, write_kit
-from fedspan.engines.nvflare.owned_worker import OwnedWorker
-from fedspan.engines.remote.about import fedspan_version
-from fedspan.engines.remote.call import call_head
-from fedspan.engines.remote.envelope import Sealed, open_sealed
+from fedspan.engines.nvflare.setup.kit import Kit, write_kit
+from fedspan.engines.nvflare.site import owned_worker
+from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
+from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
+from fedspan.engines.remote.messages.environment import fedspan_version
+from fedspan.engines.remote.messages.site_call import call_head
 from fedspan.errors import InputError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step

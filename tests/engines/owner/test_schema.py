@@ -11,8 +11,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.kit import Kit, write_kit
-from fedspan.engines.remote.column_kinds import told_kinds
+from fedspan.engines.nvflare.setup.kit import Kit, write_kit
+from fedspan.engines.remote.coordinator.agreed_kinds import told_kinds
 from fedspan.errors import InputError
 from fedspan.owner import read_owned_site
 from fedspan.owner.schema import kind_of

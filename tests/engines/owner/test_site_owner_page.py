@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fedspan.cli import main
-from fedspan.engines.remote.ask import Ask
+from fedspan.engines.remote.site.owner_request import Ask
 from fedspan.owner import read_owned_site
 from fedspan.owner.audit_log import OUTCOMES
 from fedspan.owner.site_file import KEYS, read_site_file

@@ -10,9 +10,9 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.remote import engine
-from fedspan.engines.remote.envelope import texts
-from fedspan.engines.remote.federation import RemoteFederation
+from fedspan.engines.remote.coordinator import remote_engine as engine
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.envelope import texts
 from fedspan.errors import PolicyError
 from fedspan.mixed_regression.parts.moment_products import local_pair_product
 from fedspan.owner import read_owned_site

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import fedspan as fs
-from fedspan.engines.remote.federation import RemoteFederation
-from fedspan.engines.remote.transport import Lost
-from fedspan.engines.remote.worker import SiteWorker
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.transport import Lost
+from fedspan.engines.remote.site.site_worker import SiteWorker
 
 from .people import authority, identity, user
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from fedspan.engines.remote.identity import Authority, Identity
+from fedspan.engines.remote.messages.identity import Authority, Identity
 
 FEDERATION = "clinics"
 

@@ -9,8 +9,8 @@ import sys
 from multiprocessing.connection import Listener
 from pathlib import Path
 
-from fedspan.engines.remote.identity import Authority, Identity
-from fedspan.engines.remote.worker import SiteWorker
+from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.site.site_worker import SiteWorker
 
 from .runs import sites
 

@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import fedspan as fs
-from fedspan.engines.remote import run_file
+from fedspan.engines.remote.site import run_file
 from fedspan.federation.journal import Journal
 from tests.laws.protocol_laws import as_bytes
 

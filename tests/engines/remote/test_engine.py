@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.attacks import SignFlip
-from fedspan.engines.remote import about, meeting, presence, worker
-from fedspan.engines.remote.envelope import Sealed
-from fedspan.engines.remote.presence import Presence
-from fedspan.engines.remote.run_file import RunFile
-from fedspan.engines.remote.serials import Serials
+from fedspan.engines.remote.coordinator import presence
+from fedspan.engines.remote.coordinator import site_directory as meeting
+from fedspan.engines.remote.coordinator.presence import Presence
+from fedspan.engines.remote.messages import environment as about
+from fedspan.engines.remote.messages.envelope import Sealed
+from fedspan.engines.remote.messages.serials import Serials
+from fedspan.engines.remote.site import site_worker as worker
+from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.errors import DeadlineError, InputError, PolicyError, QuorumError
 from fedspan.federation.journal_reading import read_journal
 from fedspan.federation.run import Observer
@@ -412,7 +415,7 @@ def test_a_site_is_no_user(net):
 
 
 def test_a_root_of_another_federation_is_refused(net):
-    from fedspan.engines.remote.federation import RemoteFederation
+    from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 
     fed = RemoteFederation(net, user(), authority(net.sites, "banks"))
     with pytest.raises(QuorumError, match="of another federation"):

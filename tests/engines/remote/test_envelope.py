@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedspan.engines.remote import envelope
-from fedspan.engines.remote.envelope import Sealed, head_digest, open_sealed
+from fedspan.engines.remote.messages import envelope
+from fedspan.engines.remote.messages.envelope import Sealed, head_digest, open_sealed
 from fedspan.errors import MessageError
 from fedspan.wire import decode, encode
 

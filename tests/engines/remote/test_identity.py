@@ -7,7 +7,7 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from fedspan.engines.remote.identity import Authority, Identity, Who
+from fedspan.engines.remote.messages.identity import Authority, Identity, Who
 from fedspan.errors import InputError, MessageError
 
 from .people import FEDERATION, authority, certificate, identity, key, pem, root_certificate, user

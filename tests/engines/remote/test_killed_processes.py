@@ -13,8 +13,8 @@ from multiprocessing.connection import Client
 import pytest
 
 import fedspan as fs
-from fedspan.engines.remote.federation import RemoteFederation
-from fedspan.engines.remote.transport import Lost
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.transport import Lost
 from tests.laws.protocol_laws import as_bytes
 
 from .people import authority, identity, key_of, pem, root_certificate, user

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.remote import introduction
-from fedspan.engines.remote.envelope import Sealed
+from fedspan.engines.remote.messages import key_exchange as introduction
+from fedspan.engines.remote.messages.envelope import Sealed
 from fedspan.errors import PolicyError, QuorumError
 from fedspan.pca.covariance import covariance_pca
 from fedspan.secure_sum.sum_vault import Vault
@@ -136,7 +136,7 @@ class Forger:
 
 def foreign(name):
     """Return an identity under another root."""
-    from fedspan.engines.remote.identity import Identity
+    from fedspan.engines.remote.messages.identity import Identity
 
     return Identity(certificate(name, "", key(0).public_key(), root_key=key(6)), pem(key(0)))
 

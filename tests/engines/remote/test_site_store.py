@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from fedspan.engines.remote import run_file
-from fedspan.engines.remote.run_file import Recorded, RunFile
-from fedspan.engines.remote.site_store import SiteStore
+from fedspan.engines.remote.site import run_file
+from fedspan.engines.remote.site.run_file import Recorded, RunFile
+from fedspan.engines.remote.site.site_store import SiteStore
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation.calls.call import Delivery
 from fedspan.federation.site.state import Changes

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.remote import worker as worker_module
-from fedspan.engines.remote.call import call_head
-from fedspan.engines.remote.envelope import Sealed, open_sealed, texts
-from fedspan.engines.remote.worker import SiteWorker
+from fedspan.engines.remote.messages.envelope import Sealed, open_sealed, texts
+from fedspan.engines.remote.messages.site_call import call_head
+from fedspan.engines.remote.site import site_worker as worker_module
+from fedspan.engines.remote.site.site_worker import SiteWorker
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedspan.base import FedEstimator
 from fedspan.checks import frames_inside
-from fedspan.engines.local import site_rows
+from fedspan.engines.local.embedded import site_rows
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.feddl import Landmarks

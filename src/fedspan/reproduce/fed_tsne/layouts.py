@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.engines.local import LocalFederation
+from fedspan.engines.local.embedded import LocalFederation
 from fedspan.federation import Federation, Site
 from fedspan.landmarks.parts.neighbor_search import find_neighbors
 from fedspan.linalg.kernels.landmark_form import LowRankDistances

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.landmarks.estimator import FedLandmarks
 from fedspan.landmarks.landmark_distances import distances_to
 from fedspan.linalg.kernels.landmark_form import LowRankDistances, landmark_form

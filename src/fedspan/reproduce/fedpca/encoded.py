@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.progress import track
 
 from fedspan.datasets import anomaly_split, load_unsw_nb15, split_blocks
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.estimators import FedPCADetector, FedTabularEncoder
 from fedspan.reproduce.fedpca.measures import Detection, detection
 from fedspan.reproduce.fedpca.methods import QUANTILE

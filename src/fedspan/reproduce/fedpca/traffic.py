@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.datasets import anomaly_split, load_ton_iot, load_unsw_nb15, split_blocks
-from fedspan.engines.local import federate
+from fedspan.engines.local.embedded import federate
 from fedspan.federation import Federation
 
 Matrix = NDArray[np.float64]

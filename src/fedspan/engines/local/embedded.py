@@ -1,0 +1,285 @@
+"""The embedded engine: all sites in this process. The default, and the reference for every other engine."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedspan.checks import whole_number
+from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
+from fedspan.engines.local.site_threads import Batch
+from fedspan.errors import InputError, MessageError
+from fedspan.federation import Federation, Policy, SecureSum, Site
+from fedspan.federation.calls.call import Call, Failure, Outcome
+from fedspan.federation.site.site import checked_names
+from fedspan.federation.site.site_host import SiteHost
+from fedspan.federation.site.state import Changes
+from fedspan.federation.view import Root, View
+from fedspan.privacy.simulated_ledger import SimulatedLedger
+from fedspan.secure_sum.sum_coordinator import check_possible
+from fedspan.wire import decode, encode
+
+
+class LocalEngine:
+    """Runs calls at sites of this process.
+
+    Parameters
+    ----------
+    sites : sites
+    n_jobs : int, default=1
+        Threads that run steps; -1 for one per processor. Results do not depend on it.
+    wire : bool, default=False
+        Send every message through the wire format, as a real federation does. Results do not depend on it.
+    """
+
+    def __init__(self, sites: Iterable[Site], n_jobs: int = 1, wire: bool = False) -> None:
+        hosts = [SiteHost(site, simulated=SimulatedLedger) for site in sites]
+        self.sites = checked_names([host.site.name for host in hosts])
+        self.n_jobs = _checked_jobs(n_jobs)
+        self.wire = wire
+        self._hosts = {host.site.name: host for host in hosts}
+        self._overdue: dict[str, tuple[int, Batch[Outcome]]] = {}
+        self._pinned: dict[str, PinnedThreads] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the sites' data shapes and the number of BLAS threads."""
+        shapes = {name: self._hosts[name].site.fingerprint() for name in self.sites}
+        return {"sites": shapes, "threads": blas_threads()}
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The number of BLAS threads changes the last bits of a result: a resumed run goes on with its first one."""
+        return ("threads",)
+
+    def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
+        """Fix the number of BLAS threads for the run."""
+        self._pinned[name] = PinnedThreads(None if head is None else int(head["threads"]))
+        return name
+
+    def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
+        """Run `call` at the sites `to`, each within the deadline."""
+        outcomes: dict[str, Outcome] = {}
+        for name in list(self._overdue):
+            before = self._still_overdue(name)
+            if before is not None and name in to:
+                outcomes[name] = Failure(f"late: still busy with call {before}")
+        ready = [name for name in to if name not in outcomes]
+        late = Failure(f"late: no reply within {policy.deadline:g} s")
+        payload = b""
+        if self.wire:
+            payload = b"" if call.apart else encode(call.payload)
+            lenses = [
+                replace(lens, parameters=decode(encode(lens.parameters), policy.max_bytes)) for lens in call.lenses
+            ]
+            call = replace(call, lenses=tuple(lenses))
+
+        def perform(name: str) -> Outcome:
+            try:
+                message = call.payload_of(name)
+                if self.wire:
+                    message = decode(payload or encode(message), policy.max_bytes)
+                delivery = self._hosts[name].perform(call, message, accepted.get(name, -1))
+                if self.wire:
+                    sent = encode(delivery.reply)
+                    delivery = replace(delivery, reply=decode(sent, max_bytes=len(sent)))
+            except MessageError as error:
+                return Failure(str(error), error)
+            except BaseException as error:
+                # The text of an error may hold data; all sites of this engine are in their owner's own process.
+                text = " ".join(str(error).split())[:300]
+                return Failure(f"step {call.step.name!r} raised {type(error).__name__}: {text}", error)
+            return delivery
+
+        batch = Batch(ready, perform, policy.deadline)
+        batch.run(self.n_jobs)
+        for name in ready:
+            outcomes[name] = batch.results.get(name, late)
+        self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
+        for outcome in outcomes.values():
+            if isinstance(outcome, Failure) and not isinstance(outcome.error, Exception | None):
+                raise outcome.error  # an interrupt or an exit is meant for the whole process, not for one site
+        return outcomes
+
+    def introduce(self, settings: SecureSum) -> None:
+        """Let every site know the public keys of all, as their owners would, and answer by secure sums only.
+
+        The fewest sites of these, their range and their resolution are fixed here.
+        """
+        keys = {name: host.vault.public for name, host in self._hosts.items()}
+        for host in self._hosts.values():
+            host.vault.introduce(keys)
+            host.vault.take(settings)
+            host.vault.sums_only = True
+
+    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
+        """Do to a site's state what the journal says that call `number` did."""
+        self._hosts[site].restore(run, number, changes)
+
+    def wait(self, sites: Sequence[str], seconds: float) -> bool:
+        """Nobody is away here: who is late has failed."""
+        return False
+
+    def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
+        """Forget the run's states (the journal has them), and let the number of BLAS threads be what it was."""
+        for site in sites:
+            self._hosts[site].forget(run)
+        pinned = self._pinned.pop(run, None)
+        if pinned is not None:
+            pinned.release()
+
+    def _still_overdue(self, name: str) -> int | None:
+        """Return the call that a site still runs although nobody waits for it any more."""
+        number, batch = self._overdue[name]
+        if name in batch.overdue:
+            return number
+        del self._overdue[name]
+        return None
+
+
+class LocalFederation(Federation):
+    """A federation whose sites are in this process.
+
+    Parameters
+    ----------
+    sites : sequence of Site
+    seed : int, default=0
+        The seed of its runs, unless an estimator has a ``random_state``.
+    n_jobs : int, default=1
+        Threads that run steps; -1 for one per processor.
+    wire : bool, default=False
+        Send every message through the wire format.
+    policy : Policy, optional
+    run_dir : path, optional
+        Keep each run's journal and record here: running the same thing again continues where it stopped.
+
+    Examples
+    --------
+    >>> from fedspan.federation import step
+    >>> @step
+    ... def count(site):
+    ...     return {"n": len(site)}
+    >>> fed = LocalFederation([Site("a", np.zeros((3, 2))), Site("b", np.zeros((4, 2)))])
+    >>> fed.sum(count)["n"]
+    7
+    """
+
+    def __init__(
+        self,
+        sites: Iterable[Site],
+        seed: int = 0,
+        n_jobs: int = 1,
+        wire: bool = False,
+        policy: Policy | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        sites = list(sites)
+        for site in sites:
+            if not isinstance(site, Site):
+                raise InputError(
+                    f"a federation is made of sites, and {type(site).__name__} is not one: use fedspan.Site(name, X)"
+                )
+        seed = whole_number("seed", seed, 0)
+        engine = LocalEngine(sites, n_jobs, wire)
+        if policy is not None and isinstance(policy.secure_sum, SecureSum):
+            check_possible(policy.secure_sum, "a sum", len(engine.sites))
+            engine.introduce(policy.secure_sum)
+        root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir))
+        super().__init__(root, View(engine.sites))
+
+
+def federate(X: Any, y: Any = None, *, sites: Any, task: Any = None, **kwargs: Any) -> LocalFederation:
+    """Split a table into an embedded federation: one site per label.
+
+    Parameters
+    ----------
+    X : array (n, ...) or data frame
+    y, task : array (n,), optional
+    sites : array (n,)
+        The site of each row. Sites are named by ``str(label)``.
+    **kwargs
+        For `LocalFederation`.
+
+    Examples
+    --------
+    >>> federate(np.eye(3), sites=["b", "a", "b"]).sites
+    ('a', 'b')
+    """
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    parts = [
+        Site(name, _rows(X, index), _rows(y, index), _rows(task, index))
+        for name, index in site_rows(sites, rows).items()
+    ]
+    return LocalFederation(parts, **kwargs)
+
+
+def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """Return the row numbers of each site, by name, in name order."""
+    array = _label_array(labels)
+    if array.shape != (rows,):
+        raise InputError(f"sites has the shape {array.shape}, and must have one label for each of the {rows} rows")
+    if rows == 0:
+        raise InputError("a federation needs at least one row")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise InputError("sites has NaN among its labels: every row must belong to a site")
+    if array.dtype.kind == "M" and np.isnat(array).any():
+        raise InputError("sites has a missing date among its labels: every row must belong to a site")
+    if array.dtype == object:
+        _check_objects(array)
+        array = array.astype(str)
+    distinct, codes = np.unique(array, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(distinct) + 1))
+    named = {str(label): order[bounds[i] : bounds[i + 1]] for i, label in enumerate(distinct)}
+    if "" in named:
+        raise InputError("sites has an empty label: every row must belong to a site with a name")
+    return {name: named[name] for name in sorted(named)}
+
+
+def _label_array(labels: Any) -> np.ndarray[Any, Any]:
+    """Return labels as an array that keeps what they are: numpy would make text of a list of numbers and text."""
+    if isinstance(labels, np.ndarray):
+        return labels
+    if hasattr(labels, "to_numpy"):
+        plain = labels.to_numpy()
+        return (
+            plain if isinstance(plain, np.ndarray) and plain.dtype.kind in "biufUM" else labels.to_numpy(dtype=object)
+        )
+    values = list(labels)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _check_objects(labels: np.ndarray[Any, Any]) -> None:
+    """Refuse missing labels, and two labels that have one name."""
+    by_name: dict[str, Any] = {}
+    for label in labels:
+        if label is None or _is_nan(label) or type(label).__name__ in ("NAType", "NaTType"):
+            raise InputError("sites has a missing value among its labels: every row must belong to a site")
+        first = by_name.setdefault(str(label), label)
+        if first is not label and (isinstance(first, str) != isinstance(label, str) or first != label):
+            raise InputError(
+                f"the labels {first!r} and {label!r} both name the site {str(label)!r}: rename one of them"
+            )
+
+
+def _is_nan(label: object) -> bool:
+    return isinstance(label, float | np.floating) and math.isnan(label)
+
+
+def _rows(values: Any, index: Any) -> Any:
+    if values is None:
+        return None
+    return values.iloc[index] if hasattr(values, "iloc") else np.asarray(values)[index]
+
+
+def _checked_jobs(n_jobs: int) -> int:
+    if n_jobs == -1:
+        return os.cpu_count() or 1
+    return whole_number("n_jobs", n_jobs, 1, why=", or -1 for one thread per processor")

@@ -1,0 +1,73 @@
+"""``fs.connect``: a federation of real sites, for a user with a kit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
+from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.requirements import needs_nvflare
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.delegation import Sender
+from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.errors import FedspanError
+from fedspan.federation import Policy
+
+#: Seconds to wait for sites that are connected to the server, when a user connects.
+START_LIMIT = 60.0
+
+
+def connect(
+    kit: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    policy: Policy | None = None,
+    run_dir: str | os.PathLike[str] | None = None,
+) -> RemoteFederation:
+    """Connect to the sites of a federation: what is fitted on the result runs at them, unchanged.
+
+    Warns, in one sentence each, of sites whose libraries or processor differ from those here, and of columns that hold
+    numbers at one site and text or times at another.
+
+    Parameters
+    ----------
+    kit : path
+        The user's kit, as ``fedspan federation init`` made it.
+    seed : int, default=0
+        The seed of its runs, unless an estimator has a ``random_state``.
+    policy : Policy, optional
+        Deadline, quorum, largest message. With ``quorum="all"`` a run waits for a site that is away.
+    run_dir : path, optional
+        Keep each run's journal and record here: running the same thing again continues where it stopped.
+
+    Returns
+    -------
+    RemoteFederation
+        Close it, or use it in a ``with`` statement: the sites' processes for it end then.
+    """
+    needs_nvflare()
+    read_kit(kit).must_be("user", "connecting")
+    return connected(Path(kit), Identity.from_kit(Path(kit)), Authority.from_kit(Path(kit)), seed, policy, run_dir)
+
+
+def connected(
+    kit: Path,
+    sender: Sender,
+    authority: Authority,
+    seed: int,
+    policy: Policy | None,
+    run_dir: str | os.PathLike[str] | None,
+) -> RemoteFederation:
+    """Connect with `kit`, and let `sender` sign what is asked."""
+    transport = NVFlareTransport(kit)
+    try:
+        if not transport.wait_for(None, START_LIMIT):
+            reasons = "; ".join(transport.why_not(site) for site in transport.sites)
+            raise FedspanError(f"no site can be reached: {reasons}")
+        federation = RemoteFederation(transport, sender, authority, seed, policy, run_dir)
+        federation.engine.about()  # now: whoever connects is warned before a run begins
+        return federation
+    except BaseException:
+        transport.close()
+        raise

@@ -1,0 +1,124 @@
+"""What NVIDIA FLARE is allowed to do in a kit: far less than it allows by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+#: The only classes that a job may name, at the server and at a site. Nothing else of NVIDIA FLARE, nothing else at all.
+SERVER_CLASSES = ["nvflare.collab.runtime.controller.CollabController", "fedspan.engines.nvflare.server.relay.Relay"]
+SITE_CLASSES = ["nvflare.collab.runtime.executor.CollabExecutor", "fedspan.engines.nvflare.site.site_app.SiteApp"]
+
+#: A site that was silent for so many seconds is no longer registered; it shows itself every `HEARTBEAT` seconds.
+SILENT_AFTER = 12
+HEARTBEAT = 2
+
+#: Relays at one time, of all users together: one process at the server and one at each site for each.
+MAX_JOBS = 64
+
+#: Name and role of the coordinator's own user, which no site lets run anything in its own name.
+RUNNER = "runner"
+
+_NOTHING = {
+    "submit_job": "none",
+    "clone_job": "none",
+    "manage_job": "none",
+    "download_job": "none",
+    "view": "any",
+    "operate": "none",
+    "shell_commands": "none",
+    "byoc": "none",
+    "app_command": "none",
+}
+
+
+def authorization() -> dict[str, Any]:
+    """Return who may do what: analysts run relays of their own and speak to no other; nobody ships code."""
+    own = {
+        "submit_job": "any",
+        "manage_job": "n:submitter",
+        "download_job": "n:submitter",
+        "app_command": "n:submitter",
+    }
+    # The coordinator's own runner opens relays for detached studies; sites answer to it only in an analyst's name.
+    roles = {"analyst": {**_NOTHING, **own}, RUNNER: {**_NOTHING, **own}, "viewer": _NOTHING}
+    return {"format_version": "1.0", "permissions": roles}
+
+
+def server_resources(kit: Path) -> dict[str, Any]:
+    """Return the server's own settings: its job store and its snapshots stay inside the kit."""
+    storage = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
+    persistor = "nvflare.app_common.state_persistors.storage_state_persistor.StorageStatePersistor"
+    scheduler = "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler"
+    launcher = "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher"
+    snapshots = {"root_dir": str(kit / "store" / "snapshots"), "uri_root": "/"}
+    jobs = {"uri_root": str(kit / "store" / "jobs"), "job_store_id": "job_store"}
+    return {
+        "format_version": 2,
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": SERVER_CLASSES,
+        "servers": [
+            {
+                "admin_storage": "transfer",
+                "max_num_clients": 1000,
+                "heart_beat_timeout": SILENT_AFTER,
+                "admin_timeout": 10.0,
+            }
+        ],
+        "snapshot_persistor": {
+            "path": persistor,
+            "args": {"uri_root": "/", "storage": {"path": storage, "args": snapshots}},
+        },
+        "components": [
+            {"id": "job_scheduler", "path": scheduler, "args": {"max_jobs": MAX_JOBS, "min_schedule_interval": 1.0}},
+            {"id": "job_manager", "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager", "args": jobs},
+            {"id": "job_store", "path": storage},
+            {"id": "process_launcher", "path": launcher, "args": {}},
+            {"id": "fedspan_studies", "path": "fedspan.engines.nvflare.server.study_desk.StudyDesk", "args": {}},
+        ],
+    }
+
+
+def site_resources() -> dict[str, Any]:
+    """Return a site's own settings."""
+    manager = "nvflare.app_common.resource_managers.gpu_resource_manager.GPUResourceManager"
+    consumer = "nvflare.app_common.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
+    launcher = "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher"
+    none = {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0, "expiration_period": 30}
+    return {
+        "format_version": 2,
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": SITE_CLASSES,
+        "allow_log_streaming": False,
+        "client": {"retry_timeout": 30, "compression": "Gzip"},
+        "components": [
+            {"id": "resource_manager", "path": manager, "args": none},
+            {"id": "resource_consumer", "path": consumer, "args": {}},
+            {"id": "process_launcher", "path": launcher, "args": {}},
+        ],
+    }
+
+
+def logging_settings() -> dict[str, Any]:
+    """Return the log of a server or site: a file in the kit, and one line per event on the screen."""
+    form = {
+        "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
+        "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+    }
+    file = {
+        "class": "logging.handlers.RotatingFileHandler",
+        "level": "INFO",
+        "formatter": "plain",
+        "filename": "log.txt",
+        "mode": "a",
+        "maxBytes": 4_194_304,
+        "backupCount": 3,
+    }
+    screen = {"class": "fedspan.engines.nvflare.setup.console_events.ScreenHandler", "level": "INFO"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"plain": form},
+        "handlers": {"file": file, "screen": screen},
+        "loggers": {"root": {"level": "INFO", "handlers": ["file", "screen"]}},
+    }

@@ -1,0 +1,80 @@
+"""The site's worker: the one process of a site that reads its data and runs steps. All relays of all users share it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
+from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
+from fedspan.engines.nvflare.site.socket_frames import read_frame, socket_path, write_frame
+from fedspan.engines.nvflare.site.supervisor import BAD_CONFIG, SITE_CONFIG
+from fedspan.errors import FedspanError
+
+
+class WorkerServer:
+    """Answers requests of the site's other processes, each connection in a thread."""
+
+    def __init__(self, kit: Path, config: Path, tell: Callable[[str], None]) -> None:
+        self.worker = OwnedWorker(kit, config, tell)
+        self._lock = threading.Lock()
+        self._links = 0
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = socket_path(kit)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        self._listening.bind(path)
+        os.chmod(path, 0o600)
+        self._listening.listen(64)
+
+    def serve(self) -> None:
+        """Answer until the process ends."""
+        while True:
+            link, _ = self._listening.accept()
+            threading.Thread(target=self._serve_one, args=(link,), daemon=True).start()
+
+    def _serve_one(self, link: socket.socket) -> None:
+        with self._lock:
+            if self._links == 0:
+                self.worker.refresh()  # a run may begin, and nobody is in the middle of one
+            self._links += 1
+        try:
+            with suppress(OSError, ValueError), link:
+                while (request := read_frame(link)) is not None:
+                    write_frame(link, self.worker.answer(request))
+        finally:
+            with self._lock:
+                self._links -= 1
+
+
+def main() -> int:
+    """Run the worker of the kit that is named."""
+    die_with_parent()
+    kit = Path(sys.argv[1])
+    config = Path(json.loads((kit / SITE_CONFIG).read_text(encoding="utf-8"))["config"])
+    # What steps print goes to the log; to the screen, through the pipe, goes what the owner is told.
+    screen = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def tell(line: str) -> None:
+        with suppress(OSError):
+            print(" ".join(line.split()), file=screen, flush=True)
+
+    try:
+        server = WorkerServer(kit, config, tell)
+    except (FedspanError, OSError) as error:
+        print(error, file=sys.stderr, flush=True)
+        return BAD_CONFIG
+    tell(server.worker.in_words())
+    server.serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,9 +11,9 @@ from report_reading import Page, a_call, a_record
 import fedspan as fs
 from fedspan.federation import PrivacySpent
 from fedspan.federation.versions import blas_threads, processor
-from fedspan.report.again import again_section
-from fedspan.report.budgets import budgets_told
-from fedspan.report.privacy import NO_SUMS, NOISE, PLAIN, SECURE, privacy_section, words_of
+from fedspan.report.sections.budgets import budgets_told
+from fedspan.report.sections.privacy_section import NO_SUMS, NOISE, PLAIN, SECURE, privacy_section, words_of
+from fedspan.report.sections.rerun import again_section
 
 
 def test_versions_are_those_of_the_run():

@@ -10,11 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_reading import Page
 
-from fedspan.report.axes import LARGEST, Scale, drawable, log_ticks, number_with, span, tick_texts, ticks, up_to_ticks
-from fedspan.report.blocks import heat_map, row_bars
-from fedspan.report.charts import Line, bar_chart, line_chart
-from fedspan.report.svg import HEIGHT, WIDTH, figure
-from fedspan.report.thinning import thinned
+from fedspan.report.charts.axes import (
+    LARGEST,
+    Scale,
+    drawable,
+    log_ticks,
+    number_with,
+    span,
+    tick_texts,
+    ticks,
+    up_to_ticks,
+)
+from fedspan.report.charts.bars_and_cells import heat_map, row_bars
+from fedspan.report.charts.line_charts import Line, bar_chart, line_chart
+from fedspan.report.charts.svg import HEIGHT, WIDTH, figure
+from fedspan.report.charts.thinning import thinned
 
 finite = st.floats(allow_nan=False, allow_infinity=False).filter(drawable)
 

@@ -12,10 +12,10 @@ from report_reading import Page
 
 import fedspan as fs
 from fedspan.report import write_report
-from fedspan.report.maps import map_of
-from fedspan.report.models import pictures_of
-from fedspan.report.privacy import words_of
-from fedspan.report.python_lines import python_lines
+from fedspan.report.models.map_pictures import map_of
+from fedspan.report.models.model_section import pictures_of
+from fedspan.report.sections.privacy_section import words_of
+from fedspan.report.sections.python_lines import python_lines
 
 pytestmark = pytest.mark.xdist_group("reports")  # one process fits them all once
 
@@ -26,7 +26,9 @@ every_estimator = pytest.mark.parametrize("name", NAMES)
 def test_it_has_pictures_of_its_own(name):
     model = fitted(name)
     pictures = pictures_of(model)
-    assert pictures or map_of(model), f"{name} has no picture in its report: add one to fedspan.report.models.PICTURES"
+    assert pictures or map_of(model), (
+        f"{name} has no picture in its report: add one to fedspan.report.models.model_section.PICTURES"
+    )
     for picture in pictures:
         Page(picture.body)
         assert any(mark in picture.body for mark in ("<rect", "<path", "<polyline", "<circle", "<td", "<dd"))

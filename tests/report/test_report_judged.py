@@ -13,9 +13,9 @@ from sklearn.metrics import roc_auc_score
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.report import Judged, write_report
-from fedspan.report.detectors import training_scores
-from fedspan.report.judged import roc
-from fedspan.report.models import models_section
+from fedspan.report.models.detector_pictures import training_scores
+from fedspan.report.models.model_section import models_section
+from fedspan.report.sections.labelled_rows import roc
 
 
 class FirstValue:

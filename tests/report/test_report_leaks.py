@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedspan.audit import LeakCard, LeakEntry
-from fedspan.report.leaks import render_leaks
+from fedspan.report.leak_page import render_leaks
 
 
 def entry(name, error, named):

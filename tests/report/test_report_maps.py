@@ -9,10 +9,11 @@ from sklearn.pipeline import make_pipeline
 
 import fedspan as fs
 from fedspan.errors import InputError
-from fedspan.report import maps, write_report
-from fedspan.report.density import local_density
-from fedspan.report.maps import map_of, numbers_within
-from fedspan.report.models import models_section
+from fedspan.report import write_report
+from fedspan.report.charts.density import local_density
+from fedspan.report.models import map_pictures as maps
+from fedspan.report.models.map_pictures import map_of, numbers_within
+from fedspan.report.models.model_section import models_section
 
 
 class Fitted:

@@ -12,9 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fedspan as fs
-from fedspan.report import models
 from fedspan.report.markup import Html
-from fedspan.report.models import MOST_COLUMNS, PICTURES, Picture, models_section
+from fedspan.report.models import model_section as models
+from fedspan.report.models.model_section import MOST_COLUMNS, PICTURES, Picture, models_section
 
 
 class Fitted:

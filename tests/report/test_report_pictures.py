@@ -12,7 +12,7 @@ from test_report_models import Fitted
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.report import write_report
-from fedspan.report.clusters import (
+from fedspan.report.models.cluster_pictures import (
     cluster_centres,
     cluster_models,
     eigenvalues,
@@ -20,13 +20,13 @@ from fedspan.report.clusters import (
     sites_by_cluster,
     whole_numbers,
 )
-from fedspan.report.encoded_columns import encoded_columns
-from fedspan.report.fitted import pixel_names
-from fedspan.report.landmarks import landmarks
-from fedspan.report.models import models_section
-from fedspan.report.principal_components import explained_variance, loadings
-from fedspan.report.site_weights import site_weights
-from fedspan.report.tasks import of_a_new_task, representation, task_errors
+from fedspan.report.models.encoded_columns import encoded_columns
+from fedspan.report.models.landmark_pictures import landmarks
+from fedspan.report.models.model_attributes import pixel_names
+from fedspan.report.models.model_section import models_section
+from fedspan.report.models.principal_components import explained_variance, loadings
+from fedspan.report.models.site_weights import site_weights
+from fedspan.report.models.task_pictures import of_a_new_task, representation, task_errors
 
 
 def test_centres_are_shaded_by_their_distance_from_the_mean_and_tell_their_values():

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from fedspan.report.models import map_density
-from fedspan.report.private_maps import density_picture
+from fedspan.report.models.density_map_pictures import density_picture
+from fedspan.report.models.model_section import map_density
 
 
 def model(**more):

@@ -12,7 +12,7 @@ from report_reading import Page, unpacked
 
 from fedspan.errors import InputError
 from fedspan.report import Scatter, page
-from fedspan.report.scatter import scatter_section
+from fedspan.report.models.scatter_map import scatter_section
 
 
 def page_of(points, sites=None, rows=None, labels=None, **more) -> Page:

@@ -10,16 +10,16 @@ from report_reading import Page, a_call, a_record, logging
 
 import fedspan as fs
 from fedspan.federation.record import Metrics, RunRecord
-from fedspan.report.metrics import MOST_CHARTS, metrics_section
-from fedspan.report.sections import (
+from fedspan.report.sections.call_totals import by_reason, by_site, by_step
+from fedspan.report.sections.metrics import MOST_CHARTS, metrics_section
+from fedspan.report.sections.run_sections import (
     asked_section,
     failures_section,
     header,
     sites_section,
     stopped_section,
 )
-from fedspan.report.tally import by_reason, by_site, by_step
-from fedspan.report.traffic import traffic_section
+from fedspan.report.sections.traffic import traffic_section
 
 SITES = ["a", "b", "c"]
 

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from fedspan.report.cloud import cloud
-from fedspan.report.still_map import still_map
+from fedspan.report.charts.scatter_3d import cloud
+from fedspan.report.charts.still_map import still_map
 from fedspan.reproduce.results import Bars, Chart, Clouds, Curves, Maps, Results, Table, Words
 
 

@@ -20,7 +20,7 @@ from fedspan.cli.tables import read_tables
 from fedspan.datasets.tables import read_table
 from fedspan.errors import InputError
 from fedspan.estimators import load
-from fedspan.report.leaks import write_leak_page
+from fedspan.report.leak_page import write_leak_page
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,7 +27,7 @@ from fedspan.federation import Federation, RunRecord
 from fedspan.federation.record import strict_json
 from fedspan.progress import ProgressBar
 from fedspan.report import Scatter, write_report
-from fedspan.report.maps import MOST_POINTS, map_of
+from fedspan.report.models.map_pictures import MOST_POINTS, map_of
 
 
 def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], Federation] | None = None) -> Path:

@@ -14,23 +14,23 @@ from typing import Any
 
 from fedspan.errors import InputError
 from fedspan.federation.record import RunRecord
-from fedspan.report.again import again_section
-from fedspan.report.fitted import names_in, pixel_names, steps_of
-from fedspan.report.judged import Judged
-from fedspan.report.maps import beside_the_map, map_of
 from fedspan.report.markup import Html, esc, join
-from fedspan.report.metrics import metrics_section
-from fedspan.report.models import models_section
-from fedspan.report.privacy import privacy_section
-from fedspan.report.scatter import Scatter, scatter_section
-from fedspan.report.sections import (
+from fedspan.report.models.map_pictures import beside_the_map, map_of
+from fedspan.report.models.model_attributes import names_in, pixel_names, steps_of
+from fedspan.report.models.model_section import models_section
+from fedspan.report.models.scatter_map import Scatter, scatter_section
+from fedspan.report.sections.labelled_rows import Judged
+from fedspan.report.sections.metrics import metrics_section
+from fedspan.report.sections.privacy_section import privacy_section
+from fedspan.report.sections.rerun import again_section
+from fedspan.report.sections.run_sections import (
     asked_section,
     failures_section,
     header,
     sites_section,
     stopped_section,
 )
-from fedspan.report.traffic import traffic_section
+from fedspan.report.sections.traffic import traffic_section
 
 
 def write_report(

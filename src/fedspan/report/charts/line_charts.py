@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedspan.report.axes import Scale, drawable, log_ticks, span, tick_texts, ticks, up_to_ticks
+from fedspan.report.charts.axes import Scale, drawable, log_ticks, span, tick_texts, ticks, up_to_ticks
+from fedspan.report.charts.svg import HEIGHT, LETTER, SERIES, WIDTH, dot, pixels, points, rect, svg
 from fedspan.report.markup import Html, esc, join, number
-from fedspan.report.svg import HEIGHT, LETTER, SERIES, WIDTH, dot, pixels, points, rect, svg
 
 TOP, RIGHT, BOTTOM = 12, 14, 40
 MOST_DOTS = 30

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.report.blocks import row_bars
-from fedspan.report.charts import Line, line_chart
-from fedspan.report.landmarks import landmarks
+from fedspan.report.charts.bars_and_cells import row_bars
+from fedspan.report.charts.line_charts import Line, line_chart
+from fedspan.report.charts.thinning import thinned
 from fedspan.report.markup import count, number, pairs, plural
-from fedspan.report.metrics import read
-from fedspan.report.picture import Names, Picture
-from fedspan.report.scatter import Scatter
-from fedspan.report.thinning import thinned
+from fedspan.report.models.landmark_pictures import landmarks
+from fedspan.report.models.picture import Names, Picture
+from fedspan.report.models.scatter_map import Scatter
+from fedspan.report.sections.metrics import read
 
 #: Most points that a map shows.
 MOST_POINTS = 100_000

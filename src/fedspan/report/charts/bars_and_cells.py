@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.report.axes import Scale, drawable, number_with
+from fedspan.report.charts.axes import Scale, drawable, number_with
+from fedspan.report.charts.svg import LETTER, WIDTH, pixels, rect, svg
 from fedspan.report.markup import Html, esc, join, number
-from fedspan.report.svg import LETTER, WIDTH, pixels, rect, svg
 
 
 def row_bars(

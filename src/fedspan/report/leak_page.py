@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fedspan.audit import LeakCard, LeakEntry
 from fedspan.report.markup import Html, count, esc, join, note, number, pairs, panel, section, table
+from fedspan.report.models.row_pictures import heat_strips, image_strips
 from fedspan.report.page import shell, write_page
-from fedspan.report.row_pictures import heat_strips, image_strips
 
 Array = NDArray[Any]
 

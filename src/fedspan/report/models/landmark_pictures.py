@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.report.fitted import array_of, image_shape, percent
+from fedspan.report.charts.still_map import still_map
 from fedspan.report.markup import count
-from fedspan.report.picture import Names, Picture
-from fedspan.report.still_map import still_map
-from fedspan.report.vectors import centres
+from fedspan.report.models.model_attributes import array_of, image_shape, percent
+from fedspan.report.models.picture import Names, Picture
+from fedspan.report.models.vectors import centres
 
 
 def landmarks(model: Any, names: Names = None) -> Picture | None:

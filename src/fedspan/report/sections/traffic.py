@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from fedspan.federation.record import CallRecord, RunRecord
-from fedspan.report.axes import number_with
-from fedspan.report.blocks import row_bars
-from fedspan.report.charts import Line, line_chart
+from fedspan.report.charts.axes import number_with
+from fedspan.report.charts.bars_and_cells import row_bars
+from fedspan.report.charts.line_charts import Line, line_chart
+from fedspan.report.charts.svg import charts, figure
+from fedspan.report.charts.thinning import thinned
 from fedspan.report.markup import Html, count, duration, esc, note, plural, section, size, table
-from fedspan.report.svg import charts, figure
-from fedspan.report.tally import StepTotals, by_step, run_names
-from fedspan.report.thinning import thinned
-from fedspan.report.turns import turns
+from fedspan.report.sections.call_totals import StepTotals, by_step, run_names
+from fedspan.report.sections.rounds import turns
 
 MOST_CALLS = 50
 MOST_STEPS = 50

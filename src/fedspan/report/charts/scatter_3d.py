@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.report.charts.svg import HEIGHT, SERIES, WIDTH, pixels, svg
 from fedspan.report.markup import Html, esc, join
-from fedspan.report.svg import HEIGHT, SERIES, WIDTH, pixels, svg
 
 #: From the unit cube to the picture: the columns are where the three axes point, to the right and up.
 VIEW = np.array([[0.82, -0.57, 0.0], [-0.22, -0.33, 0.84]])

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.report.blocks import heat_map
-from fedspan.report.fitted import image_shape, shown_names
+from fedspan.report.charts.bars_and_cells import heat_map
 from fedspan.report.markup import count
-from fedspan.report.picture import Names, Picture
-from fedspan.report.row_pictures import image_tiles
+from fedspan.report.models.model_attributes import image_shape, shown_names
+from fedspan.report.models.picture import Names, Picture
+from fedspan.report.models.row_pictures import image_tiles
 
 MOST_VECTORS = 8
 MOST_IMAGES = 16

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from fedspan.errors import InputError
-from fedspan.report.charts import Line, line_chart
-from fedspan.report.fitted import percent
+from fedspan.report.charts.line_charts import Line, line_chart
+from fedspan.report.charts.thinning import thinned
 from fedspan.report.markup import number, plural
-from fedspan.report.picture import Picture
-from fedspan.report.thinning import thinned
+from fedspan.report.models.model_attributes import percent
+from fedspan.report.models.picture import Picture
 
 _POINTS = 200
 

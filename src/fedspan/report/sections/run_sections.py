@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedspan.federation.record import RunRecord
-from fedspan.report.ending import ending, ending_with_advice
 from fedspan.report.markup import (
     Html,
     count,
@@ -22,8 +21,9 @@ from fedspan.report.markup import (
     size,
     table,
 )
-from fedspan.report.tally import SiteTotals, by_reason, by_site, run_names
-from fedspan.report.turns import turns
+from fedspan.report.sections.call_totals import SiteTotals, by_reason, by_site, run_names
+from fedspan.report.sections.ending import ending, ending_with_advice
+from fedspan.report.sections.rounds import turns
 
 MOST_SITES = 30
 MOST_RUNS = 12

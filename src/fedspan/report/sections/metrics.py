@@ -10,13 +10,13 @@ from statistics import median
 from typing import Any
 
 from fedspan.federation.record import RunRecord
-from fedspan.report.axes import drawable
-from fedspan.report.charts import Line, line_chart
+from fedspan.report.charts.axes import drawable
+from fedspan.report.charts.line_charts import Line, line_chart
+from fedspan.report.charts.svg import SERIES, charts, figure
+from fedspan.report.charts.thinning import thinned
 from fedspan.report.markup import Html, count, note, number, plural, section, table
-from fedspan.report.svg import SERIES, charts, figure
-from fedspan.report.tally import run_names
-from fedspan.report.thinning import thinned
-from fedspan.report.turns import turns
+from fedspan.report.sections.call_totals import run_names
+from fedspan.report.sections.rounds import turns
 
 MOST_CHARTS = 12
 MOST_LINES = 8

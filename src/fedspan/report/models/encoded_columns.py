@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedspan.report.markup import count, table
-from fedspan.report.picture import Names, Picture
+from fedspan.report.models.picture import Names, Picture
 
 MOST_COLUMNS = 40
 MOST_NAMES = 8

@@ -10,20 +10,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedspan.errors import InputError
-from fedspan.report.clusters import cluster_centres, cluster_models, eigenvalues, rows_by_cluster, sites_by_cluster
-from fedspan.report.detectors import threshold, thresholds_by_site, training_history, training_scores
-from fedspan.report.encoded_columns import encoded_columns
-from fedspan.report.fitted import array_of, names_in, names_out, shown_names, steps_of
-from fedspan.report.judged import Judged, is_detector, roc
-from fedspan.report.landmarks import landmarks
-from fedspan.report.maps import BESIDE, cluster_sizes, landmark_mmd2, neighbourhoods
+from fedspan.report.charts.svg import charts, figure
 from fedspan.report.markup import Html, count, join, note, number, section, table
-from fedspan.report.picture import Names, Picture
-from fedspan.report.principal_components import explained_variance, loadings
-from fedspan.report.private_maps import density_of
-from fedspan.report.site_weights import site_weights
-from fedspan.report.svg import charts, figure
-from fedspan.report.tasks import of_a_new_task, representation, task_errors
+from fedspan.report.models.cluster_pictures import (
+    cluster_centres,
+    cluster_models,
+    eigenvalues,
+    rows_by_cluster,
+    sites_by_cluster,
+)
+from fedspan.report.models.density_map_pictures import density_of
+from fedspan.report.models.detector_pictures import threshold, thresholds_by_site, training_history, training_scores
+from fedspan.report.models.encoded_columns import encoded_columns
+from fedspan.report.models.landmark_pictures import landmarks
+from fedspan.report.models.map_pictures import BESIDE, cluster_sizes, landmark_mmd2, neighbourhoods
+from fedspan.report.models.model_attributes import array_of, names_in, names_out, shown_names, steps_of
+from fedspan.report.models.picture import Names, Picture
+from fedspan.report.models.principal_components import explained_variance, loadings
+from fedspan.report.models.site_weights import site_weights
+from fedspan.report.models.task_pictures import of_a_new_task, representation, task_errors
+from fedspan.report.sections.labelled_rows import Judged, is_detector, roc
 
 MOST_COLUMNS = 12
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.report.density import local_density
+from fedspan.report.charts.density import local_density
+from fedspan.report.charts.svg import charts, figure
 from fedspan.report.markup import Html, count, esc, number, plural, script_json, section
-from fedspan.report.picture import Picture
-from fedspan.report.svg import charts, figure
+from fedspan.report.models.picture import Picture
 
 MOST_LABELS = 20  # more different real numbers than that are a quantity, shown in steps
 STEPS = 8

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.report.charts.svg import LETTER, WIDTH, pixels, rect
 from fedspan.report.markup import Html, esc, join, number
-from fedspan.report.svg import LETTER, WIDTH, pixels, rect
 
 Array = NDArray[Any]
 Named = Sequence[tuple[str, Array]]

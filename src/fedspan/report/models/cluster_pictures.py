@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.report.blocks import row_bars
-from fedspan.report.charts import bar_chart
-from fedspan.report.fitted import array_of, percent, shown_names
+from fedspan.report.charts.bars_and_cells import row_bars
+from fedspan.report.charts.line_charts import bar_chart
 from fedspan.report.markup import Html, count, esc, few, note, number, plural, table
-from fedspan.report.picture import Names, Picture
-from fedspan.report.vectors import centres, signed_vectors
+from fedspan.report.models.model_attributes import array_of, percent, shown_names
+from fedspan.report.models.picture import Names, Picture
+from fedspan.report.models.vectors import centres, signed_vectors
 
 MOST_CLUSTERS = 30
 MOST_NAMES = 12

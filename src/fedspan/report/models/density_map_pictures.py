@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.report.charts.svg import WIDTH, pixels, svg
 from fedspan.report.markup import Html, count, join, number
-from fedspan.report.svg import WIDTH, pixels, svg
 
 #: Cells of the picture in each direction, at most: nodes of the map's grid are put together.
 MOST_CELLS = 32

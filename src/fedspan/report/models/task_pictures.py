@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.report.charts import bar_chart
-from fedspan.report.fitted import array_of
+from fedspan.report.charts.line_charts import bar_chart
 from fedspan.report.markup import count, number, pairs, plural
-from fedspan.report.picture import Names, Picture
-from fedspan.report.vectors import signed_vectors
+from fedspan.report.models.model_attributes import array_of
+from fedspan.report.models.picture import Names, Picture
+from fedspan.report.models.vectors import signed_vectors
 
 MOST_TASKS = 40
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.report.blocks import row_bars
-from fedspan.report.fitted import array_of, percent
+from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.markup import count
-from fedspan.report.picture import Names, Picture
+from fedspan.report.models.model_attributes import array_of, percent
+from fedspan.report.models.picture import Names, Picture
 
 MOST_SITES = 30
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.report.blocks import row_bars
-from fedspan.report.charts import Line, line_chart
-from fedspan.report.fitted import array_of, percent
-from fedspan.report.histogram import histogram
+from fedspan.report.charts.bars_and_cells import row_bars
+from fedspan.report.charts.histogram import histogram
+from fedspan.report.charts.line_charts import Line, line_chart
+from fedspan.report.charts.thinning import thinned
 from fedspan.report.markup import count, number, pairs
-from fedspan.report.picture import Names, Picture
-from fedspan.report.thinning import thinned
+from fedspan.report.models.model_attributes import array_of, percent
+from fedspan.report.models.picture import Names, Picture
 
 #: Scores beyond so many thresholds are not drawn.
 FARTHEST = 8

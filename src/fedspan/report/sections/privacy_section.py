@@ -8,10 +8,10 @@ from fedspan.errors import UnknownStepError
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import RunRecord
 from fedspan.federation.site.steps import find_step
-from fedspan.report.budgets import Budget, budgets_told
 from fedspan.report.markup import Html, esc, few, note, pairs, panel, plural, section, size, table
-from fedspan.report.tally import run_names
-from fedspan.report.traffic import step_name
+from fedspan.report.sections.budgets import Budget, budgets_told
+from fedspan.report.sections.call_totals import run_names
+from fedspan.report.sections.traffic import step_name
 
 MOST_SITES = 30
 MOST_RUNS = 12

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.report.charts.svg import SERIES, WIDTH
 from fedspan.report.markup import Html, esc, join
-from fedspan.report.svg import SERIES, WIDTH
 
 _MARGIN = 8
 #: Up to so many points have large dots.

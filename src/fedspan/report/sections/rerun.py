@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fedspan.federation.record import RunRecord
 from fedspan.federation.versions import versions
 from fedspan.report.markup import Html, esc, join, note, pairs, panel, section
-from fedspan.report.python_lines import python_lines
-from fedspan.report.tally import run_names
+from fedspan.report.sections.call_totals import run_names
+from fedspan.report.sections.python_lines import python_lines
 
 _LONGEST = 50_000
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.report.markup import number
-from fedspan.report.picture import Names
+from fedspan.report.models.picture import Names
 
 #: Columns with such names, line by line, are the pixels of an image.
 _PIXEL = re.compile(r"pixel_(\d+)_(\d+)")

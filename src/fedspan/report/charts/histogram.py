@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.report.axes import Scale, span, tick_texts, ticks
-from fedspan.report.charts import BOTTOM, RIGHT, TOP
-from fedspan.report.fitted import percent
+from fedspan.report.charts.axes import Scale, span, tick_texts, ticks
+from fedspan.report.charts.line_charts import BOTTOM, RIGHT, TOP
+from fedspan.report.charts.svg import HEIGHT, WIDTH, pixels, rect, svg
 from fedspan.report.markup import Html, esc, join, number
-from fedspan.report.svg import HEIGHT, WIDTH, pixels, rect, svg
+from fedspan.report.models.model_attributes import percent
 
 LEFT = 8
 

@@ -9,13 +9,13 @@ import fedspan as fs
 from fedspan.attacks import Orthogonal
 from fedspan.datasets import make_subspace_sites
 from fedspan.linalg import kernel_matrix, mmd2, subspace_distance
+from fedspan.papers.fed_tsne.leak_paper import leak
+from fedspan.papers.fed_tsne.rows_paper import Rows
+from fedspan.papers.fed_tsne.variants_paper import learned
 from fedspan.pca.median_of_means import median_of_means
 from fedspan.pca.resilient_power import resilient_power
 from fedspan.pca.subspace_median import subspace_median
 from fedspan.privacy import GaussianGradient, epsilon_of, sigma_of
-from fedspan.reproduce.fed_tsne.leak import leak
-from fedspan.reproduce.fed_tsne.rows import Rows
-from fedspan.reproduce.fed_tsne.variants import learned
 
 from ..protocols.consensus_sites import SITES, federation, run
 

@@ -9,14 +9,16 @@ import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import fedspan as fs
-from fedspan.reproduce import fed_tsne
-from fedspan.reproduce.fed_tsne import NOISY, PLAIN, PLAIN_IID, PRIVATE, Plan, layouts, run_plan, variants
-from fedspan.reproduce.fed_tsne.clusters import federated_clusters, pooled_clusters
-from fedspan.reproduce.fed_tsne.leak import leak
-from fedspan.reproduce.fed_tsne.measures import NAMES, quality
-from fedspan.reproduce.fed_tsne.paper import CLUSTERS, MAPS
-from fedspan.reproduce.fed_tsne.rows import Rows
-from fedspan.reproduce.fed_tsne.variants import PAPER_NOISE, learned
+from fedspan.papers import fed_tsne
+from fedspan.papers.fed_tsne import NOISY, PLAIN, PLAIN_IID, PRIVATE, Plan, run_plan
+from fedspan.papers.fed_tsne import layouts_paper as layouts
+from fedspan.papers.fed_tsne import variants_paper as variants
+from fedspan.papers.fed_tsne.clusters_paper import federated_clusters, pooled_clusters
+from fedspan.papers.fed_tsne.fed_tsne_numbers_paper import CLUSTERS, MAPS
+from fedspan.papers.fed_tsne.leak_paper import leak
+from fedspan.papers.fed_tsne.map_measures_paper import NAMES, quality
+from fedspan.papers.fed_tsne.rows_paper import Rows
+from fedspan.papers.fed_tsne.variants_paper import PAPER_NOISE, learned
 from tests.real_data import real_file
 
 

@@ -8,8 +8,8 @@ import pytest
 from fedspan.attacks import ScaledReverse
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
-from fedspan.reproduce import few_shot as paper
-from fedspan.reproduce import few_shot_beyond as beyond
+from fedspan.papers import few_shot_beyond_paper as beyond
+from fedspan.papers import few_shot_paper as paper
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,9 @@ from fedspan.datasets import make_mixed_regression
 from fedspan.linalg import descent_operator, k_means, proximal_operator
 from fedspan.mixed_regression.fedx import fedx
 from fedspan.mixed_regression.moment_descent import moment_descent
-from fedspan.reproduce import mixed_extras, mixed_regression
-from fedspan.reproduce.mixed_runs import Setting, Update, rounds_to, trajectory
+from fedspan.papers import mixed_extras_paper as mixed_extras
+from fedspan.papers import mixed_regression_paper as mixed_regression
+from fedspan.papers.mixed_runs_paper import Setting, Update, rounds_to, trajectory
 
 CLUSTER, TOTAL = Update(5, "cluster"), Update(5, "total")
 

@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
+from fedspan.papers.results_paper import Bars, Chart, Clouds, Curves, Maps, Results, Table, Words
 from fedspan.report.charts.scatter_3d import cloud
 from fedspan.report.charts.still_map import still_map
-from fedspan.reproduce.results import Bars, Chart, Clouds, Curves, Maps, Results, Table, Words
 
 
 def test_curves_are_printed_between_their_points_and_end_where_they_end():

@@ -8,7 +8,7 @@ import operator
 import pytest
 
 from fedspan.engines.local.blas_threads import blas_threads
-from fedspan.reproduce.side_by_side import jobs
+from fedspan.papers.parallel_paper import jobs
 
 
 @pytest.mark.parametrize("processes", [1, 2])

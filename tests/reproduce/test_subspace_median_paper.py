@@ -8,9 +8,9 @@ import pytest
 from fedspan.datasets import make_subspace_sites
 from fedspan.engines.local.embedded import federate
 from fedspan.linalg import subspace_distance
+from fedspan.papers import subspace_median_paper as paper
+from fedspan.papers.results_paper import Chart, Results, Table, spread
 from fedspan.pca.power_method import power
-from fedspan.reproduce import subspace_median as paper
-from fedspan.reproduce.results import Chart, Results, Table, spread
 
 SEEDS = range(5)
 

@@ -15,11 +15,11 @@ from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
 PAPERS = {
-    "fed-tsne": "fedspan.reproduce.fed_tsne",
-    "fedpca": "fedspan.reproduce.fedpca",
-    "few-shot": "fedspan.reproduce.few_shot",
-    "mixed-regression": "fedspan.reproduce.mixed_regression",
-    "subspace-median": "fedspan.reproduce.subspace_median",
+    "fed-tsne": "fedspan.papers.fed_tsne",
+    "fedpca": "fedspan.papers.fedpca",
+    "few-shot": "fedspan.papers.few_shot_paper",
+    "mixed-regression": "fedspan.papers.mixed_regression_paper",
+    "subspace-median": "fedspan.papers.subspace_median_paper",
 }
 
 RUN_HELP = """\

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from fedspan.reproduce.fedpca.convergence import FEDPG, by_round, effect
-from fedspan.reproduce.fedpca.costs import cost_table, views
-from fedspan.reproduce.fedpca.encoded import encoded_table
-from fedspan.reproduce.fedpca.methods import BASELINES, BEYOND, Method, deep, principal
-from fedspan.reproduce.fedpca.tables import class_distribution, curves, detection_table, find
-from fedspan.reproduce.fedpca.traffic import Order, Traffic, held_out_hosts, traffic
-from fedspan.reproduce.fedpca.words import words
-from fedspan.reproduce.results import Part, Results, Table, counted
+from fedspan.papers.fedpca.convergence_paper import FEDPG, by_round, effect
+from fedspan.papers.fedpca.costs_paper import cost_table, views
+from fedspan.papers.fedpca.detection_tables_paper import class_distribution, curves, detection_table, find
+from fedspan.papers.fedpca.detection_words_paper import words
+from fedspan.papers.fedpca.encoded_paper import encoded_table
+from fedspan.papers.fedpca.methods_paper import BASELINES, BEYOND, Method, deep, principal
+from fedspan.papers.fedpca.traffic_paper import Order, Traffic, held_out_hosts, traffic
+from fedspan.papers.results_paper import Part, Results, Table, counted
 
 DATA = ("UNSW-NB15", "TON-IoT")
 #: Whose curves are drawn.

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.papers.fed_tsne.fed_tsne_numbers_paper import MAPS, beside
+from fedspan.papers.fed_tsne.layouts_paper import Pooled
+from fedspan.papers.fed_tsne.leak_paper import HEADS, Leak, leak
+from fedspan.papers.fed_tsne.map_measures_paper import NAMES, NEIGHBORS, Quality, quality
+from fedspan.papers.fed_tsne.rows_paper import Rows
+from fedspan.papers.fed_tsne.variants_paper import DELTA, GUARANTEED, PAPER_NOISE, epsilon_words, learned, noise_words
+from fedspan.papers.parts_paper import Maps, Table
 from fedspan.privacy.mechanisms import Mechanism
-from fedspan.reproduce.fed_tsne.layouts import Pooled
-from fedspan.reproduce.fed_tsne.leak import HEADS, Leak, leak
-from fedspan.reproduce.fed_tsne.measures import NAMES, NEIGHBORS, Quality, quality
-from fedspan.reproduce.fed_tsne.paper import MAPS, beside
-from fedspan.reproduce.fed_tsne.rows import Rows
-from fedspan.reproduce.fed_tsne.variants import DELTA, GUARANTEED, PAPER_NOISE, epsilon_words, learned, noise_words
-from fedspan.reproduce.parts import Maps, Table
 
 
 @dataclass(frozen=True)

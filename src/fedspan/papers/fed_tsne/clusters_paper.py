@@ -13,11 +13,10 @@ from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
 from fedspan.linalg.kernels.nystrom import spectral_factor
 from fedspan.linalg.layout.map_quality import plain_distances
 from fedspan.linalg.subspaces import top_eigenvectors
-from fedspan.privacy.mechanisms import Mechanism
-from fedspan.reproduce.fed_tsne.layouts import neighbors_of
-from fedspan.reproduce.fed_tsne.paper import CLUSTERS, beside
-from fedspan.reproduce.fed_tsne.rows import Rows
-from fedspan.reproduce.fed_tsne.variants import (
+from fedspan.papers.fed_tsne.fed_tsne_numbers_paper import CLUSTERS, beside
+from fedspan.papers.fed_tsne.layouts_paper import neighbors_of
+from fedspan.papers.fed_tsne.rows_paper import Rows
+from fedspan.papers.fed_tsne.variants_paper import (
     DELTA,
     GUARANTEED,
     PAPER_NOISE,
@@ -26,7 +25,8 @@ from fedspan.reproduce.fed_tsne.variants import (
     learned,
     noise_words,
 )
-from fedspan.reproduce.parts import Table
+from fedspan.papers.parts_paper import Table
+from fedspan.privacy.mechanisms import Mechanism
 
 Labels = NDArray[np.integer]
 AFFINITIES = ("kernel", "neighbors")

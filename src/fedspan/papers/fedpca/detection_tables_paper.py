@@ -9,10 +9,10 @@ import numpy as np
 from rich.progress import track
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from fedspan.reproduce.fedpca.measures import Detection, Scores, detection
-from fedspan.reproduce.fedpca.methods import QUANTILE, RANK, SLOW, Fitted, Method
-from fedspan.reproduce.fedpca.traffic import SITES, Traffic
-from fedspan.reproduce.results import Bars, Curves, Table, spread
+from fedspan.papers.fedpca.detection_measures_paper import Detection, Scores, detection
+from fedspan.papers.fedpca.methods_paper import QUANTILE, RANK, SLOW, Fitted, Method
+from fedspan.papers.fedpca.traffic_paper import SITES, Traffic
+from fedspan.papers.results_paper import Bars, Curves, Table, spread
 
 #: Table I of the paper: accuracy, precision, recall, F1, FNR in percent.
 PAPER: Mapping[str, Mapping[str, tuple[float, float, float, float, float]]] = {

@@ -11,12 +11,12 @@ from sklearn.metrics import roc_auc_score
 
 from fedspan.federation import Federation
 from fedspan.linalg import polar_factor
+from fedspan.papers.fedpca.traffic_paper import Matrix, traffic
+from fedspan.papers.results_paper import Chart, Curves, Part, counted
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.fedpe import fedpe
 from fedspan.pca.fedpg import fedpg
 from fedspan.pca.parts.consensus import Variant
-from fedspan.reproduce.fedpca.traffic import Matrix, traffic
-from fedspan.reproduce.results import Chart, Curves, Part, counted
 from fedspan.sums.moments import moments
 from fedspan.sums.row_transforms import standardize
 

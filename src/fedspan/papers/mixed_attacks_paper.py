@@ -1,4 +1,4 @@
-"""Mixed regression with lying sites, for `fedspan.reproduce.mixed_regression`."""
+"""Mixed regression with lying sites, for `fedspan.papers.mixed_regression_paper`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from fedspan.mixed_regression.estimator import FedMixedRegressor
 from fedspan.mixed_regression.moment_descent import moment_descent
 from fedspan.mixed_regression.parts.cluster_start import Start
 from fedspan.mixed_regression.spectral_start import spectral_start
-from fedspan.reproduce.mixed_runs import RAW, D, K, Setting
-from fedspan.reproduce.results import Table
+from fedspan.papers.mixed_runs_paper import RAW, D, K, Setting
+from fedspan.papers.results_paper import Table
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from rich.progress import track
 from fedspan.datasets import anomaly_split, load_unsw_nb15, split_blocks
 from fedspan.engines.local.embedded import federate
 from fedspan.estimators import FedPCADetector, FedTabularEncoder
-from fedspan.reproduce.fedpca.measures import Detection, detection
-from fedspan.reproduce.fedpca.methods import QUANTILE
-from fedspan.reproduce.fedpca.tables import COLUMNS, detection_row
-from fedspan.reproduce.fedpca.traffic import CUT_BY, SITES, SIZES
-from fedspan.reproduce.results import Table, counted
+from fedspan.papers.fedpca.detection_measures_paper import Detection, detection
+from fedspan.papers.fedpca.detection_tables_paper import COLUMNS, detection_row
+from fedspan.papers.fedpca.methods_paper import QUANTILE
+from fedspan.papers.fedpca.traffic_paper import CUT_BY, SITES, SIZES
+from fedspan.papers.results_paper import Table, counted
 
 TEXT = ("proto", "service", "state")
 RANK = 30

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedspan.audit import psnr, relative_error
 from fedspan.audit import trilateration as trilaterate
-from fedspan.reproduce.fed_tsne.variants import Learned
+from fedspan.papers.fed_tsne.variants_paper import Learned
 
 #: Rows that are rebuilt.
 SAMPLE = 1000

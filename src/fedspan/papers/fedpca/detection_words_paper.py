@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fedspan.reproduce.fedpca.measures import Detection
-from fedspan.reproduce.fedpca.tables import PAPER, Found
-from fedspan.reproduce.results import Words
+from fedspan.papers.fedpca.detection_measures_paper import Detection
+from fedspan.papers.fedpca.detection_tables_paper import PAPER, Found
+from fedspan.papers.results_paper import Words
 
 
 def words(found: Mapping[tuple[str, bool], Found], cut_short: bool) -> Words:

@@ -15,9 +15,9 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedspan.errors import InputError
+from fedspan.papers.parts_paper import Bars, Chart, Clouds, Curves, Maps, Part, Table, Words
 from fedspan.report.markup import Html, esc, join, note, plural, section
 from fedspan.report.page import shell, write_page
-from fedspan.reproduce.parts import Bars, Chart, Clouds, Curves, Maps, Part, Table, Words
 
 __all__ = ["Bars", "Chart", "Clouds", "Curves", "Maps", "Part", "Results", "Table", "Words", "counted", "spread"]
 

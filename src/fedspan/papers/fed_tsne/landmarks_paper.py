@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.reproduce.fed_tsne.rows import Rows
-from fedspan.reproduce.fed_tsne.variants import PAPER_NOISE, learned
-from fedspan.reproduce.parts import Curves
+from fedspan.papers.fed_tsne.rows_paper import Rows
+from fedspan.papers.fed_tsne.variants_paper import PAPER_NOISE, learned
+from fedspan.papers.parts_paper import Curves
 
 #: What is compared: the split, the noise, and FedDL's settings.
 RUNS: dict[str, tuple[str, bool, dict[str, Any]]] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fedspan.papers.fed_tsne.map_tables_paper import Found, Line, differences
+from fedspan.papers.fed_tsne.variants_paper import epsilon_words
+from fedspan.papers.parts_paper import Words
 from fedspan.privacy import PaperNoise
-from fedspan.reproduce.fed_tsne.tables import Found, Line, differences
-from fedspan.reproduce.fed_tsne.variants import epsilon_words
-from fedspan.reproduce.parts import Words
 
 
 def words(found: Mapping[str, Found]) -> Words:

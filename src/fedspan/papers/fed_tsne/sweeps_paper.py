@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fedspan.papers.fed_tsne.fed_tsne_numbers_paper import SITES, beside
+from fedspan.papers.fed_tsne.layouts_paper import Pooled
+from fedspan.papers.fed_tsne.leak_paper import HEADS, leak
+from fedspan.papers.fed_tsne.map_measures_paper import Quality, quality
+from fedspan.papers.fed_tsne.rows_paper import Rows
+from fedspan.papers.fed_tsne.variants_paper import DELTA, GUARANTEED, PAPER_NOISE, Learned, epsilon_words, learned
+from fedspan.papers.parts_paper import Table
 from fedspan.privacy import PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
-from fedspan.reproduce.fed_tsne.layouts import Pooled
-from fedspan.reproduce.fed_tsne.leak import HEADS, leak
-from fedspan.reproduce.fed_tsne.measures import Quality, quality
-from fedspan.reproduce.fed_tsne.paper import SITES, beside
-from fedspan.reproduce.fed_tsne.rows import Rows
-from fedspan.reproduce.fed_tsne.variants import DELTA, GUARANTEED, PAPER_NOISE, Learned, epsilon_words, learned
-from fedspan.reproduce.parts import Table
 
 _SHOWN = ("CA10", "NPA10", "NMI")
 

@@ -15,12 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedspan.reproduce.fed_tsne.clusters import clusters_table
-from fedspan.reproduce.fed_tsne.convergence import convergence
-from fedspan.reproduce.fed_tsne.layouts import Pooled
-from fedspan.reproduce.fed_tsne.rows import LOADERS
-from fedspan.reproduce.fed_tsne.sweeps import by_landmarks, by_noise, by_sites
-from fedspan.reproduce.fed_tsne.tables import (
+from fedspan.papers.fed_tsne.clusters_paper import clusters_table
+from fedspan.papers.fed_tsne.landmarks_paper import convergence
+from fedspan.papers.fed_tsne.layouts_paper import Pooled
+from fedspan.papers.fed_tsne.map_tables_paper import (
     NOISY,
     NOISY_IID,
     PLAIN,
@@ -33,9 +31,11 @@ from fedspan.reproduce.fed_tsne.tables import (
     map_pictures,
     map_tables,
 )
-from fedspan.reproduce.fed_tsne.words import words
-from fedspan.reproduce.results import Part, Results
-from fedspan.reproduce.side_by_side import jobs
+from fedspan.papers.fed_tsne.map_words_paper import words
+from fedspan.papers.fed_tsne.rows_paper import LOADERS
+from fedspan.papers.fed_tsne.sweeps_paper import by_landmarks, by_noise, by_sites
+from fedspan.papers.parallel_paper import jobs
+from fedspan.papers.results_paper import Part, Results
 
 
 @dataclass(frozen=True)

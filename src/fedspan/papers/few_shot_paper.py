@@ -27,8 +27,8 @@ from fedspan.federation import Federation, RunRecord
 from fedspan.few_shot.altgdmin import altgdmin
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.linalg import subspace_distance
-from fedspan.reproduce import few_shot_beyond as beyond
-from fedspan.reproduce.results import Chart, Results, Table, Words
+from fedspan.papers import few_shot_beyond_paper as beyond
+from fedspan.papers.results_paper import Chart, Results, Table, Words
 
 Matrix = NDArray[np.float64]
 

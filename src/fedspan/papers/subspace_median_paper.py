@@ -34,13 +34,13 @@ from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.linalg import orthonormalize, subspace_distance, top_eigenvectors
 from fedspan.linalg import subspace_median as median_of_subspaces
 from fedspan.linalg.medians.projector_basis_median import Output
+from fedspan.papers.results_paper import Chart, Results, Table, spread
 from fedspan.pca.covariance import packed, unpacked
 from fedspan.pca.median_of_means import median_of_means
 from fedspan.pca.power_method import power
 from fedspan.pca.resilient_covariance import resilient_covariance
 from fedspan.pca.resilient_power import resilient_power
 from fedspan.pca.subspace_median import subspace_median
-from fedspan.reproduce.results import Chart, Results, Table, spread
 
 Matrix = NDArray[np.float64]
 Method = Callable[[Federation], Matrix]

@@ -1,4 +1,4 @@
-"""Runs of mixed regression for `fedspan.reproduce.mixed_regression`: one configuration, one seed, all methods.
+"""Runs of mixed regression for `fedspan.papers.mixed_regression_paper`: one configuration, one seed, all methods.
 
 Starts run as federated protocols on the embedded engine. Rounds of refinement run on stacked sites, which is the same
 arithmetic (`fedspan.linalg.SiteStack`).

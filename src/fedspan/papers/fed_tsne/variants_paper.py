@@ -14,10 +14,10 @@ from fedspan.engines.local.embedded import federate
 from fedspan.landmarks.estimator import FedLandmarks
 from fedspan.landmarks.landmark_distances import distances_to
 from fedspan.linalg.kernels.landmark_form import LowRankDistances, landmark_form
+from fedspan.papers.fed_tsne.layouts_paper import laid_out, neighbors_of
+from fedspan.papers.fed_tsne.rows_paper import Rows
 from fedspan.privacy import GaussianGradient, PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
-from fedspan.reproduce.fed_tsne.layouts import laid_out, neighbors_of
-from fedspan.reproduce.fed_tsne.rows import Rows
 
 Array = NDArray[Any]
 

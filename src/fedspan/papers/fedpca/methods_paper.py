@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 from fedspan.estimators import FedAutoencoderDetector, FedBiGANDetector, FedPCADetector, LocalPCADetector
 from fedspan.federation import RunRecord
 from fedspan.linalg import orthonormalize
-from fedspan.reproduce.fedpca.measures import Scores
-from fedspan.reproduce.fedpca.traffic import Traffic
+from fedspan.papers.fedpca.detection_measures_paper import Scores
+from fedspan.papers.fedpca.traffic_paper import Traffic
 
 RANK, QUANTILE = 10, 0.95
 PARTICIPATION = 0.1

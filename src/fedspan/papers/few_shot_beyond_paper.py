@@ -20,7 +20,7 @@ from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.linalg import subspace_distance
 from fedspan.linalg.regression.stacked_least_squares import stacked_least_squares
-from fedspan.reproduce.results import Chart, Table, counted, spread
+from fedspan.papers.results_paper import Chart, Table, counted, spread
 
 Matrix = NDArray[np.float64]
 

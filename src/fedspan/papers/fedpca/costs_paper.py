@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.reproduce.fedpca.methods import Fitted, bytes_per_round
-from fedspan.reproduce.fedpca.tables import Found
-from fedspan.reproduce.fedpca.traffic import Matrix
-from fedspan.reproduce.results import Clouds, Table
+from fedspan.papers.fedpca.detection_tables_paper import Found
+from fedspan.papers.fedpca.methods_paper import Fitted, bytes_per_round
+from fedspan.papers.fedpca.traffic_paper import Matrix
+from fedspan.papers.results_paper import Clouds, Table
 
 AXES = ("dur", "stcpb", "sinpkt")
 

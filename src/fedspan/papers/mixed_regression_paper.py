@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from rich.progress import track
 
-from fedspan.report.markup import plural
-from fedspan.reproduce.mixed_extras import (
+from fedspan.papers.mixed_attacks_paper import byzantine_table, phase_one_table
+from fedspan.papers.mixed_extras_paper import (
     hard_cases,
     mice_table,
     missed_clusters,
@@ -23,9 +23,9 @@ from fedspan.reproduce.mixed_extras import (
     perturbation_table,
     traffic_table,
 )
-from fedspan.reproduce.mixed_liars import byzantine_table, phase_one_table
-from fedspan.reproduce.mixed_runs import ROUNDS, Setting, Update, rounds_to
-from fedspan.reproduce.results import Chart, Results, Table, counted, spread
+from fedspan.papers.mixed_runs_paper import ROUNDS, Setting, Update, rounds_to
+from fedspan.papers.results_paper import Chart, Results, Table, counted, spread
+from fedspan.report.markup import plural
 
 SEEDS = range(1000, 1020)
 CONFIGURATIONS = ("C1", "C2", "C3")

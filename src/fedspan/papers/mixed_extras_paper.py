@@ -15,8 +15,8 @@ from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
 from fedspan.mixed_regression.estimator import FedMixedRegressor
 from fedspan.mixed_regression.moment_descent import CLEAR, moment_descent
 from fedspan.mixed_regression.parts.feature_maps import polynomial
-from fedspan.reproduce.mixed_runs import RAW, Setting
-from fedspan.reproduce.results import Table, counted
+from fedspan.papers.mixed_runs_paper import RAW, Setting
+from fedspan.papers.results_paper import Table, counted
 
 
 def new_clients(seeds: Sequence[int], draws: int) -> Table:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedspan.datasets.tables import FileSource, RowFilter, read_table
+from fedspan.datasets.sources import FileSource, RowFilter, read_table
 from fedspan.errors import InputError
 
 
@@ -77,7 +77,7 @@ def test_a_row_filter_means_the_same_whatever_the_size_of_batches(tmp_path, monk
             return str(error)
 
     whole = answer()
-    monkeypatch.setattr("fedspan.datasets.tables.source._MOST_ROWS", 7)
+    monkeypatch.setattr("fedspan.datasets.sources.table_source._MOST_ROWS", 7)
     parts = answer()
     if isinstance(whole, str):
         assert parts == whole
@@ -98,7 +98,7 @@ def test_a_column_is_what_all_of_its_cells_are(tmp_path_factory, cells, size):
 
     whole = read()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedspan.datasets.tables.source._MOST_ROWS", size)
+        patch.setattr("fedspan.datasets.sources.table_source._MOST_ROWS", size)
         pd.testing.assert_series_equal(read(), whole)
     if whole.dtype.kind == "O":  # of text, only the empty field is missing, and all else is as it stands
         assert whole.isna().tolist() == [cell == "" for cell in cells]

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedspan.datasets.bunch import Source
-from fedspan.datasets.files import read_idx, read_npz, read_numbers, read_text
+from fedspan.datasets.data_folder import read_idx, read_npz, read_numbers, read_text
 from fedspan.errors import FedspanError, InputError
 
 SOURCE = Source("Toy", "a publisher", "a page", "free.")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedspan.datasets.tables import RowFilter
+from fedspan.datasets.sources import RowFilter
 from fedspan.errors import InputError
 
 FRAME = pd.DataFrame(

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedspan.datasets.tables import FileSource, SqlSource, read_table
-from fedspan.datasets.tables.secret import Secret, secret_of
-from fedspan.datasets.tables.stacking import stack
+from fedspan.datasets.sources import FileSource, SqlSource, read_table
+from fedspan.datasets.sources.secret import Secret, secret_of
+from fedspan.datasets.sources.stacking import stack
 from fedspan.errors import InputError
 
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr("fedspan.datasets.tables.source._MOST_ROWS", 7)
+    monkeypatch.setattr("fedspan.datasets.sources.table_source._MOST_ROWS", 7)
 
 
 def mixed(n=40):
@@ -51,7 +51,7 @@ def written(frame, tmp_path, ending):
 def test_batches_change_nothing(tmp_path, ending, monkeypatch):
     source = written(mixed(), tmp_path, ending)
     whole = source.read(lambda names: names, lambda batch: batch)
-    monkeypatch.setattr("fedspan.datasets.tables.source._MOST_ROWS", 7)
+    monkeypatch.setattr("fedspan.datasets.sources.table_source._MOST_ROWS", 7)
     parts = source.read(lambda names: names, lambda batch: batch)
     pd.testing.assert_frame_equal(whole, parts)
     expected = mixed().astype({"true": np.int64}) if ending == ".db" else mixed()  # SQLite has no truth values

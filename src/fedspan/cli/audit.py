@@ -17,7 +17,7 @@ from fedspan.audit.replayed_landmarks import replayed_landmarks, replayed_sums
 from fedspan.cli.run import make_folder
 from fedspan.cli.study import read_data_plan, read_study
 from fedspan.cli.tables import read_tables
-from fedspan.datasets.tables import read_table
+from fedspan.datasets.sources import read_table
 from fedspan.errors import InputError
 from fedspan.estimators import load
 from fedspan.report.leak_page import write_leak_page

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedspan.datasets.tables import read_table
+from fedspan.datasets.sources import read_table
 from fedspan.datasets.toml_file import check_keys, existing, table, typed
 from fedspan.errors import InputError
 from fedspan.report import Judged

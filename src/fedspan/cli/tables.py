@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from fedspan.cli.study import DataPlan
-from fedspan.datasets.tables import read_table
+from fedspan.datasets.sources import read_table
 from fedspan.engines.local.embedded import site_rows
 from fedspan.errors import InputError
 from fedspan.federation import Site

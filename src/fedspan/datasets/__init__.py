@@ -14,15 +14,15 @@ Examples
 
 from __future__ import annotations
 
-from fedspan.datasets.anomaly import anomaly_split
+from fedspan.datasets.anomaly_split import anomaly_split
 from fedspan.datasets.bunch import Bunch
 from fedspan.datasets.bundled import load_breast_cancer, load_digits
 from fedspan.datasets.coil20 import load_coil20
+from fedspan.datasets.data_folder import data_folder
 from fedspan.datasets.few_shot_tasks import make_few_shot_tasks
-from fedspan.datasets.files import data_folder
 from fedspan.datasets.mice_protein import load_mice_protein
-from fedspan.datasets.mixed_regression import make_mixed_regression
 from fedspan.datasets.mnist import load_fashion_mnist, load_mnist
+from fedspan.datasets.regression_mixtures import make_mixed_regression
 from fedspan.datasets.splitters import (
     split_blocks,
     split_by_label,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.files import find_file, read_npz
+from fedspan.datasets.data_folder import find_file, read_npz
 
 COIL20_FILE = "coil20_32x32.npz"
 ROWS = 20 * 72

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.datasets.bunch import Bunch
-from fedspan.datasets.checks import generator
+from fedspan.datasets.dataset_checks import generator
 from fedspan.datasets.splitters import site_names
 from fedspan.errors import InputError
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedspan.checks import one_of
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.files import check_rows, find_file, read_text, reading
+from fedspan.datasets.data_folder import check_rows, find_file, read_text, reading
 
 MICE_FILE = "mice_protein.csv.gz"
 ROWS = 1_080

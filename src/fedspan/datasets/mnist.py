@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedspan.checks import one_of
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.files import damaged, data_folder, find_file, read_idx, read_npz
+from fedspan.datasets.data_folder import damaged, data_folder, find_file, read_idx, read_npz
 
 Part = Literal["train", "test", "all"]
 Images = NDArray[np.uint8]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedspan.checks import real_number, whole_number
-from fedspan.datasets.checks import column, generator
+from fedspan.datasets.dataset_checks import column, generator
 
 Labels = NDArray[np.str_]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedspan.checks import real_number, whole_number
 from fedspan.datasets.bunch import Bunch
-from fedspan.datasets.checks import generator
+from fedspan.datasets.dataset_checks import generator
 from fedspan.datasets.splitters import site_names
 from fedspan.errors import InputError
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedspan.checks import one_of
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.files import check_rows, damaged, find_file, read_npz, read_numbers, read_text, reading
+from fedspan.datasets.data_folder import check_rows, damaged, find_file, read_npz, read_numbers, read_text, reading
 
 NETWORK_FILE = "ton_iot_network_211043.csv.gz"
 NETWORK_ROWS = 211_043

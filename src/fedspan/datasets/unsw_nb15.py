@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedspan.checks import one_of
 from fedspan.datasets.bunch import Bunch, Source, dataset
-from fedspan.datasets.files import check_rows, find_file, read_numbers, read_text
+from fedspan.datasets.data_folder import check_rows, find_file, read_numbers, read_text
 
 PARTITION_FILE = "unsw_nb15_82332.csv.gz"
 PARTITION_ROWS = 82_332

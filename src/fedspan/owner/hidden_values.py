@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fedspan.datasets.tables.secret import Secret
+from fedspan.datasets.sources.secret import Secret
 from fedspan.errors import InputError
 
 _SECRET = ("url", "password_env", "password_file")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from fedspan.datasets.tables import RowFilter, Source
-from fedspan.datasets.tables.iso_times import with_times
+from fedspan.datasets.sources import RowFilter, Source
+from fedspan.datasets.sources.iso_times import with_times
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site.noise_query import SiteLedger

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedspan.checks import real_number, whole_number
-from fedspan.datasets.tables import FileSource, RowFilter, Source, SqlSource
-from fedspan.datasets.tables.secret import secret_of
+from fedspan.datasets.sources import FileSource, RowFilter, Source, SqlSource
+from fedspan.datasets.sources.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.engines.remote.participant_names import NAME_RULE, is_name
 from fedspan.errors import InputError

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from fedspan.cli import main
-from fedspan.datasets.tables import SqlSource
-from fedspan.datasets.tables.secret import Secret
+from fedspan.datasets.sources import SqlSource
+from fedspan.datasets.sources.secret import Secret
 from fedspan.errors import InputError
 from fedspan.owner import read_owned_site
 from fedspan.owner.schema import kind_of
@@ -78,7 +78,7 @@ def test_every_type_becomes_a_plain_column(sql_site):
 
 
 def test_more_rows_than_a_batch_come_as_they_were_written(sql_site, visits, monkeypatch):
-    monkeypatch.setattr("fedspan.datasets.tables.source._MOST_ROWS", 700)
+    monkeypatch.setattr("fedspan.datasets.sources.table_source._MOST_ROWS", 700)
     visits.execute(
         "DROP TABLE IF EXISTS many",
         "CREATE TABLE many AS SELECT i AS id, i * 0.5 AS half, CASE WHEN i < 3000 THEN NULL ELSE i END AS late "

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
-from fedspan.datasets.tables.database_url import database_url
-from fedspan.datasets.tables.driver_errors import said
-from fedspan.datasets.tables.secret import Secret
-from fedspan.datasets.tables.source import Choose, Keep, batch_rows
-from fedspan.datasets.tables.stacking import MixedColumnsError, plain, stack
+from fedspan.datasets.sources.database_url import database_url
+from fedspan.datasets.sources.driver_errors import said
+from fedspan.datasets.sources.secret import Secret
+from fedspan.datasets.sources.stacking import MixedColumnsError, plain, stack
+from fedspan.datasets.sources.table_source import Choose, Keep, batch_rows
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:

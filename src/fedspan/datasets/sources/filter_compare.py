@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.datasets.tables.iso_times import EXAMPLES, looks_like_time, time_of, times_of
+from fedspan.datasets.sources.iso_times import EXAMPLES, looks_like_time, time_of, times_of
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:

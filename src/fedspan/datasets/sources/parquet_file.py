@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedspan.datasets.tables.source import Choose, Keep, batch_rows
-from fedspan.datasets.tables.stacking import plain, stack
+from fedspan.datasets.sources.stacking import plain, stack
+from fedspan.datasets.sources.table_source import Choose, Keep, batch_rows
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedspan.datasets.tables.csv_kinds import MISSING_WORDS, CsvColumn, settled
-from fedspan.datasets.tables.csv_lines import CsvShape, csv_shape, opened
-from fedspan.datasets.tables.source import Choose, Keep, batch_rows
-from fedspan.datasets.tables.stacking import stack
+from fedspan.datasets.sources.csv_kinds import MISSING_WORDS, CsvColumn, settled
+from fedspan.datasets.sources.csv_lines import CsvShape, csv_shape, opened
+from fedspan.datasets.sources.stacking import stack
+from fedspan.datasets.sources.table_source import Choose, Keep, batch_rows
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ stays in memory; a large table is put together column by column, without a secon
 
 from __future__ import annotations
 
-from fedspan.datasets.tables.files import ENDINGS, FileSource, read_table
-from fedspan.datasets.tables.row_filter import RowFilter
-from fedspan.datasets.tables.source import Source
-from fedspan.datasets.tables.sql_query import SqlSource
+from fedspan.datasets.sources.row_filter import RowFilter
+from fedspan.datasets.sources.sql_query import SqlSource
+from fedspan.datasets.sources.table_files import ENDINGS, FileSource, read_table
+from fedspan.datasets.sources.table_source import Source
 
 __all__ = ["ENDINGS", "FileSource", "RowFilter", "Source", "SqlSource", "read_table"]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedspan.datasets.tables.csv_file import read_csv
-from fedspan.datasets.tables.npz_file import read_npz
-from fedspan.datasets.tables.parquet_file import read_parquet
-from fedspan.datasets.tables.source import Choose, Keep, all_of, everything
+from fedspan.datasets.sources.csv_file import read_csv
+from fedspan.datasets.sources.npz_file import read_npz
+from fedspan.datasets.sources.parquet_file import read_parquet
+from fedspan.datasets.sources.table_source import Choose, Keep, all_of, everything
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedspan.datasets.tables.secret import Secret
+from fedspan.datasets.sources.secret import Secret
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:

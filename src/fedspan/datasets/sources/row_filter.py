@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedspan.datasets.tables.filter_compare import COMPARISONS, Column, Operand, Rows, Value, compare
-from fedspan.datasets.tables.filter_words import Word, words
+from fedspan.datasets.sources.filter_compare import COMPARISONS, Column, Operand, Rows, Value, compare
+from fedspan.datasets.sources.filter_words import Word, words
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:

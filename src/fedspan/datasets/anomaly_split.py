@@ -8,7 +8,7 @@ import numpy as np
 
 from fedspan.checks import one_of, whole_number
 from fedspan.datasets.bunch import Bunch
-from fedspan.datasets.checks import generator
+from fedspan.datasets.dataset_checks import generator
 from fedspan.errors import InputError
 
 

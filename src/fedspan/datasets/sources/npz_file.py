@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.datasets.tables.source import Choose, Keep
-from fedspan.datasets.tables.stacking import plain
+from fedspan.datasets.sources.stacking import plain
+from fedspan.datasets.sources.table_source import Choose, Keep
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:

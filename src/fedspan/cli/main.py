@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fedspan
-from fedspan.cli.federation import add_federation_commands, add_site_start, run_at_sites
-from fedspan.cli.site import add_site_commands
+from fedspan.cli.federation.federation_commands import add_federation_commands, add_site_start, run_at_sites
+from fedspan.cli.site.site_commands import add_site_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
@@ -202,14 +202,14 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.demo import run_demo
+    from fedspan.cli.demo_command import run_demo
 
     run_demo(arguments.out, arguments.seed)
     return 0
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.audit import AuditPlan, run_audit
+    from fedspan.cli.audit_command import AuditPlan, run_audit
 
     given = {name: getattr(arguments, name) for name in AuditPlan.__dataclass_fields__}
     run_audit(AuditPlan(**given))
@@ -217,15 +217,15 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.report import run_report
+    from fedspan.cli.report_command import run_report
 
     print(f"report: {run_report(arguments.run, arguments.out)}")
     return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.run import run_study
-    from fedspan.cli.study import read_study
+    from fedspan.cli.run_command import run_study
+    from fedspan.cli.study_file import read_study
 
     study = read_study(arguments.study, arguments.out, at_sites=arguments.kit is not None)
     if arguments.kit is not None:

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import fedspan as fs
-from fedspan.cli import federation_demo, main
+from fedspan.cli import main
+from fedspan.cli.federation import demo_federation_command as federation_demo
 
 
 class NoFederation:

@@ -10,8 +10,8 @@ from rich.console import Console
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from fedspan.cli.run import finish, fit_all, make_folder
-from fedspan.cli.tables import SiteTable
+from fedspan.cli.run_command import finish, fit_all, make_folder
+from fedspan.cli.study_tables import SiteTable
 from fedspan.datasets import load_breast_cancer, load_digits, split_dirichlet, split_heavy_tailed
 from fedspan.engines.local.embedded import LocalFederation, site_rows
 from fedspan.errors import InputError

@@ -14,9 +14,9 @@ from rich.table import Table
 
 from fedspan.audit import LeakCard, Received, audit, from_model, from_run
 from fedspan.audit.replayed_landmarks import replayed_landmarks, replayed_sums
-from fedspan.cli.run import make_folder
-from fedspan.cli.study import read_data_plan, read_study
-from fedspan.cli.tables import read_tables
+from fedspan.cli.run_command import make_folder
+from fedspan.cli.study_file import read_data_plan, read_study
+from fedspan.cli.study_tables import read_tables
 from fedspan.datasets.sources import read_table
 from fedspan.errors import InputError
 from fedspan.estimators import load

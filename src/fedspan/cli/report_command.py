@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fedspan.cli.report_plan import report_plan, wanted
-from fedspan.cli.run import scatter_of
-from fedspan.cli.study import read_data_plan
-from fedspan.cli.tables import SiteTable, read_tables
+from fedspan.cli.run_command import scatter_of
+from fedspan.cli.study_file import read_data_plan
+from fedspan.cli.study_tables import SiteTable, read_tables
 from fedspan.datasets.toml_file import parsed
 from fedspan.errors import InputError
 from fedspan.estimators import load

@@ -15,7 +15,7 @@ from rich.table import Table
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
-    from fedspan.cli.study import Study
+    from fedspan.cli.study_file import Study
     from fedspan.federation import Federation
 
 INIT_HELP = """\
@@ -101,7 +101,7 @@ def add_site_start(parts: Any) -> None:
 
 def run_at_sites(study: Study, arguments: argparse.Namespace) -> int:
     """Run a study at the sites of a kit's federation: here, or detached at the coordinator."""
-    from fedspan.cli.run import run_study
+    from fedspan.cli.run_command import run_study
     from fedspan.engines.nvflare.client.connect import connect
 
     if not arguments.detach:
@@ -212,7 +212,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.federation_demo import run_federation_demo
+    from fedspan.cli.federation.demo_federation_command import run_federation_demo
 
     return 0 if run_federation_demo(arguments.seed) else 1
 

@@ -54,12 +54,12 @@ def add_site_commands(commands: Any) -> Any:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.site_check import check_site
+    from fedspan.cli.site.check_command import check_site
 
     return check_site(arguments.file, arguments.kit)
 
 
 def _log(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.site_log import show_log
+    from fedspan.cli.site.log_command import show_log
 
     return show_log(arguments.file, refused=arguments.refused, last=arguments.last)

@@ -1,4 +1,4 @@
-"""The process of a detached study, at the coordinator: ``python -m fedspan.cli.detached KIT STUDY``."""
+"""The process of a detached study, at the coordinator: ``python -m fedspan.cli.detached_study KIT STUDY``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from fedspan.cli.run import run_study
-from fedspan.cli.study import Study, read_study
+from fedspan.cli.run_command import run_study
+from fedspan.cli.study_file import Study, read_study
 from fedspan.engines.nvflare.client.connect import connected
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
 from fedspan.engines.remote.messages.delegation import Delegate

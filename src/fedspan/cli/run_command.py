@@ -19,8 +19,8 @@ from sklearn.base import clone
 
 from fedspan.base import FedEstimator
 from fedspan.cli.report_plan import judged_rows, wanted
-from fedspan.cli.study import Study
-from fedspan.cli.tables import SiteTable, read_tables
+from fedspan.cli.study_file import Study
+from fedspan.cli.study_tables import SiteTable, read_tables
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from fedspan.cli.study import DataPlan
+from fedspan.cli.study_file import DataPlan
 from fedspan.datasets.sources import read_table
 from fedspan.engines.local.embedded import site_rows
 from fedspan.errors import InputError

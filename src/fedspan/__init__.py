@@ -12,53 +12,55 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, SecureSum, Site, lens, step
+from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, SecureSum, Site, step, transform
 
 if TYPE_CHECKING:
+    from fedspan.anomaly.autoencoder_detector import FedAutoencoderDetector
+    from fedspan.anomaly.bigan_detector import FedBiGANDetector
+    from fedspan.anomaly.local_pca_detector import LocalPCADetector
+    from fedspan.anomaly.pca_detector import FedPCADetector
+    from fedspan.clustering.k_means import FedKMeans
+    from fedspan.clustering.spectral import FedSpectralClustering
     from fedspan.engines.local.embedded import LocalFederation, federate
     from fedspan.engines.nvflare.client.connect import connect
-    from fedspan.estimators import (
-        FedAutoencoderDetector,
-        FedBiGANDetector,
-        FedFewShotRegressor,
-        FedKMeans,
-        FedLandmarks,
-        FedMixedRegressor,
-        FedPCA,
-        FedPCADetector,
-        FedSpectralClustering,
-        FedStandardScaler,
-        FedTabularEncoder,
-        FedTSNE,
-        FedUMAP,
-        LocalPCADetector,
-        load,
-    )
+    from fedspan.few_shot.estimator import FedFewShotRegressor
+    from fedspan.landmarks.estimator import FedLandmarks
+    from fedspan.maps.tsne import FedTSNE
+    from fedspan.maps.umap import FedUMAP
+    from fedspan.mixed_regression.estimator import FedMixedRegressor
+    from fedspan.pca.estimator import FedPCA
+    from fedspan.persistence import load
+    from fedspan.tables.encoder import FedTabularEncoder
+    from fedspan.tables.scaler import FedStandardScaler
 
 __version__ = "0.1.0"
 
-# What needs SciPy or scikit-learn is imported when it is first used: ``import fedspan`` stays light.
-_LATER = {
-    "LocalFederation": "fedspan.engines.local.embedded",
-    "federate": "fedspan.engines.local.embedded",
-    "FedAutoencoderDetector": "fedspan.estimators",
-    "FedBiGANDetector": "fedspan.estimators",
-    "FedFewShotRegressor": "fedspan.estimators",
-    "FedKMeans": "fedspan.estimators",
-    "FedLandmarks": "fedspan.estimators",
-    "FedMixedRegressor": "fedspan.estimators",
-    "FedPCA": "fedspan.estimators",
-    "FedPCADetector": "fedspan.estimators",
-    "FedSpectralClustering": "fedspan.estimators",
-    "FedStandardScaler": "fedspan.estimators",
-    "FedTSNE": "fedspan.estimators",
-    "FedTabularEncoder": "fedspan.estimators",
-    "FedUMAP": "fedspan.estimators",
-    "LocalPCADetector": "fedspan.estimators",
-    "connect": "fedspan.engines.nvflare.client.connect",
-    "load": "fedspan.estimators",
+#: Every estimator and the module that defines it.
+ESTIMATORS = {
+    "FedAutoencoderDetector": "anomaly.autoencoder_detector",
+    "FedBiGANDetector": "anomaly.bigan_detector",
+    "FedFewShotRegressor": "few_shot.estimator",
+    "FedKMeans": "clustering.k_means",
+    "FedLandmarks": "landmarks.estimator",
+    "FedMixedRegressor": "mixed_regression.estimator",
+    "FedPCA": "pca.estimator",
+    "FedPCADetector": "anomaly.pca_detector",
+    "FedSpectralClustering": "clustering.spectral",
+    "FedStandardScaler": "tables.scaler",
+    "FedTSNE": "maps.tsne",
+    "FedTabularEncoder": "tables.encoder",
+    "FedUMAP": "maps.umap",
+    "LocalPCADetector": "anomaly.local_pca_detector",
 }
-_MODULES = ("aggregation", "attacks", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
+# What needs SciPy or scikit-learn is imported on first use, so that ``import fedspan`` stays light.
+_LATER = {
+    **ESTIMATORS,
+    "LocalFederation": "engines.local.embedded",
+    "connect": "engines.nvflare.client.connect",
+    "federate": "engines.local.embedded",
+    "load": "persistence",
+}
+_MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
 
 __all__ = [
     "FaultPlan",
@@ -85,15 +87,15 @@ __all__ = [
     "Site",
     "connect",
     "federate",
-    "lens",
     "load",
     "step",
+    "transform",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+        return getattr(importlib.import_module(f"fedspan.{_LATER[name]}"), name)
     if name in _MODULES:
         return importlib.import_module(f"fedspan.{name}")
     raise AttributeError(f"module 'fedspan' has no attribute {name!r}")

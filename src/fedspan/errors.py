@@ -29,7 +29,7 @@ class PolicyError(FedspanError, ValueError):
 
 
 class QuorumError(FedspanError):
-    """Too few sites answered a call. ``failed`` says who failed and why."""
+    """Too few sites answered a call. ``failed`` has the failures by site."""
 
     def __init__(self, message: str, failed: Mapping[str, str]) -> None:
         super().__init__(message)
@@ -57,7 +57,11 @@ class MissingPackageError(FedspanError, ImportError):
 
 
 class BudgetError(FedspanError):
-    """A site refuses to answer, because its privacy budget would be exceeded."""
+    """A site refuses to answer, because its privacy budget would be exceeded; `facts` has the figures."""
+
+    def __init__(self, message: str, **facts: float) -> None:
+        super().__init__(message)
+        self.facts = facts
 
 
 class LedgerError(FedspanError):

@@ -185,10 +185,9 @@ def _made(described: Any, arrays: list[NDArray[Any]]) -> Any:
 
 
 def _known_estimators() -> dict[str, Any]:
-    from fedspan import estimators
+    import fedspan
 
-    found = {name: getattr(estimators, name) for name in estimators.__all__}
-    return {name: kind for name, kind in found.items() if isinstance(kind, type) and issubclass(kind, FedEstimator)}
+    return {name: getattr(fedspan, name) for name in fedspan.ESTIMATORS}
 
 
 def _known_values() -> dict[str, Any]:

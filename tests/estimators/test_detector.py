@@ -9,10 +9,10 @@ import fedspan as fs
 from fedspan.aggregation import CoordinateMedian
 from fedspan.anomaly.detector import FedDetector, usual_dimension
 from fedspan.errors import InputError
-from fedspan.federation import lens, step
+from fedspan.federation import step, transform
 
 
-@lens
+@transform
 def first_value(X, sign):
     return sign * np.asarray(X[:, :1], dtype=np.float64)
 
@@ -34,7 +34,7 @@ class FirstValue(FedDetector):
             self._learn_threshold(fed, self.aggregator)
         return self
 
-    def _score_lens(self):
+    def _score_transform(self):
         return first_value, {"sign": self.sign}
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from fedspan.federation.site.pending_call import Kept
 
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, UnknownStepError
 from fedspan.federation.calls.call import Call, Delivery, Failure
 from fedspan.federation.replies import Total
-from fedspan.federation.site.pending_call import Kept
 from fedspan.federation.site.steps import dotted_name, find_step
-from fedspan.federation.site.transforms import Lens
+from fedspan.federation.site.transforms import Transform
 from fedspan.wire import encode
 
 from .conftest import count, make_sites, walk
@@ -357,9 +357,9 @@ def test_what_single_sites_are_told_besides_is_counted_for_them():
     assert call.payload_of("a") == payload
     assert call.payload_of("b").keys() == {"x", "y"}
     assert call.bytes_down == {"a": len(encode(payload)), "b": len(encode(payload | more))}
-    lens = Lens.of(echo, {"by": 1.0})
-    seen = Call("run", 0, 0, find_step(count), payload, ("a", "b"), lenses=(lens, lens))
-    assert seen.bytes_down == dict.fromkeys("ab", len(encode(payload)) + 2 * lens.size)
+    transform = Transform.of(echo, {"by": 1.0})
+    seen = Call("run", 0, 0, find_step(count), payload, ("a", "b"), transforms=(transform, transform))
+    assert seen.bytes_down == dict.fromkeys("ab", len(encode(payload)) + 2 * transform.size)
     assert call.part == 0
     assert call.question("a") != call.question("b")
     alone = Call("other", 7, 1, find_step(count), payload, ("a",))

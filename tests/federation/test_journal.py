@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fedspan.federation.journal_reading import read_journal
 
 import fedspan as fs
 from fedspan.errors import InputError, JournalError, QuorumError
 from fedspan.federation.journal import Journal
-from fedspan.federation.journal_reading import read_journal
 
 from .conftest import make_sites, walk, wander
 

@@ -147,7 +147,7 @@ def test_it_says_who_was_away_and_when_it_was_back():
     assert record.summary().endswith("site b was away in call 7")
 
 
-def test_it_keeps_versions_policy_lenses_and_what_was_rehearsed(record, tmp_path):
+def test_it_keeps_versions_policy_transforms_and_what_was_rehearsed(record, tmp_path):
     import numpy as np
 
     assert record.versions["numpy"] == np.__version__
@@ -155,11 +155,11 @@ def test_it_keeps_versions_policy_lenses_and_what_was_rehearsed(record, tmp_path
     assert record.policy["quorum"] == "1"
     assert record.policy["secure_sum"] == "False"
     assert record.conditions.startswith("FaultPlan(")
-    assert record.lenses == ()
+    assert record.transforms == ()
     fed = fs.LocalFederation(make_sites(), run_dir=tmp_path)
     scaled = fs.FedStandardScaler().fit(fed).transform(fed)
     later = fs.FedStandardScaler().fit(scaled).run_
-    assert [name.rpartition(".")[2] for name in later.lenses] == ["standardize"]
+    assert [name.rpartition(".")[2] for name in later.transforms] == ["standardize"]
     written = (tmp_path / "run-001" / "record.jsonl").read_text().splitlines()
     assert RunRecord.from_lines(written) == later
 
@@ -232,12 +232,12 @@ def test_a_resumed_run_has_the_threads_of_its_journal(tmp_path):
 def test_a_record_of_an_older_run_is_read_without_what_it_lacks(record):
     old = [json.loads(line) for line in record.lines()]
     old = [entry for entry in old if entry["kind"] != "versions"]
-    for key in ("policy", "lenses", "conditions"):
+    for key in ("policy", "transforms", "conditions"):
         del old[0][key]
     for entry in old:
         entry.pop("how", None)
     read = RunRecord.from_lines([json.dumps(entry) for entry in old])
-    assert (read.versions, read.policy, read.lenses, read.conditions) == ({}, {}, (), "")
+    assert (read.versions, read.policy, read.transforms, read.conditions) == ({}, {}, (), "")
     assert {call.how for call in read.calls} == {""}
     assert read.bytes_up == record.bytes_up
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fedspan.federation.site.reply_size import ChargedIfItFits, ReplySizes
 
 from fedspan.errors import PolicyError
 from fedspan.federation.site import reply_size
-from fedspan.federation.site.reply_size import ChargedIfItFits, ReplySizes
 from fedspan.secure_sum.sum_masked_share import Uncharged
 
 
@@ -20,18 +20,18 @@ def measured(monkeypatch):
     return found
 
 
-def check(sizes, largest=100, step="s", lenses=(), **payload):
-    call = SimpleNamespace(step=SimpleNamespace(name=step), lenses=lenses, payload=payload)
+def check(sizes, largest=100, step="s", transforms=(), **payload):
+    call = SimpleNamespace(step=SimpleNamespace(name=step), transforms=transforms, payload=payload)
     sizes.check(None, call, None, None, largest)
 
 
 def test_values_of_real_numbers_do_not_matter_and_all_else_does(measured):
     sizes = ReplySizes()
-    lens = SimpleNamespace(name="doubled")
+    transform = SimpleNamespace(name="doubled")
     forms = [
         {},
         {"step": "t"},
-        {"lenses": (lens,)},
+        {"transforms": (transform,)},
         {"x": 1.0},
         {"x": 3},
         {"x": 4},

@@ -178,16 +178,16 @@ def test_what_is_written_to_a_frame_later_does_not_reach_the_site(mixed):
     assert site.X[0, 1] == 1.0
 
 
-def test_a_lens_that_takes_frames_gets_one_where_there_is_one(mixed):
+def test_a_transform_that_takes_frames_gets_one_where_there_is_one(mixed):
     seen = []
 
-    @fs.lens(frames=True)
+    @fs.transform(frames=True)
     def lengths(rows):
         seen.append(type(rows).__name__)
         cells = rows.to_numpy() if isinstance(rows, pd.DataFrame) else rows
         return np.array([[len(str(cell)) for cell in row] for row in cells], dtype=float)
 
-    @fs.lens
+    @fs.transform
     def doubled(X):
         return 2 * X
 
@@ -211,12 +211,12 @@ def test_a_lens_that_takes_frames_gets_one_where_there_is_one(mixed):
     assert seen[-1] == "ndarray"
 
 
-def test_lenses_apply_in_order_and_to_batches_too():
-    @fs.lens
+def test_transforms_apply_in_order_and_to_batches_too():
+    @fs.transform
     def plus(X, by):
         return X + by
 
-    @fs.lens
+    @fs.transform
     def times(X, by):
         return X * by
 
@@ -233,7 +233,7 @@ def test_lenses_apply_in_order_and_to_batches_too():
     np.testing.assert_array_equal(reply["blocks"], (X + 1) * 10)
     assert reply["same"]
     np.testing.assert_array_equal(fed.ask(both_ways)["a"]["X"], X)
-    with pytest.raises(fs.errors.QuorumError, match="not an installed lens"):
+    with pytest.raises(fs.errors.QuorumError, match="not an installed transform"):
         fed.apply(lambda X: X).ask(both_ways)
 
 

@@ -7,13 +7,13 @@ import stat
 
 import numpy as np
 import pytest
+from fedspan.federation.journal_reading import read_journal
 
 import fedspan as fs
 from fedspan.audit import LeakCard, Received, audit, from_model, from_run, psnr, relative_error
 from fedspan.audit import trilateration as trilaterate
 from fedspan.audit.replayed_landmarks import replayed_landmarks
 from fedspan.errors import InputError, JournalError
-from fedspan.federation.journal_reading import read_journal
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
 from tests.real_data import real_file

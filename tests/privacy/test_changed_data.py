@@ -77,15 +77,15 @@ def test_a_site_without_a_ledger_copies_nothing():
 
 
 @pytest.mark.parametrize("ask", [pull, noisy_sums])
-@pytest.mark.parametrize("lens", [False, True])
-def test_a_large_file_that_was_rewritten_is_another_question(ask, lens, tmp_path, monkeypatch):
+@pytest.mark.parametrize("transform", [False, True])
+def test_a_large_file_that_was_rewritten_is_another_question(ask, transform, tmp_path, monkeypatch):
     monkeypatch.setattr("fedspan.federation.site.site_data._COPIED_BYTES", 0)
     X, change = mapped(rows(), tmp_path)
     ledger = ledger_at(tmp_path)
     site = fs.Site("a", X, ledger=ledger)
     assert np.shares_memory(site.X, X)
     fed = fs.LocalFederation([site])
-    fed = fed.apply(halved) if lens else fed
+    fed = fed.apply(halved) if transform else fed
     first = ask(fed)
     assert ask(fed).tobytes() == first.tobytes()
     assert len(ledger.charges) == 1
@@ -95,10 +95,10 @@ def test_a_large_file_that_was_rewritten_is_another_question(ask, lens, tmp_path
     assert len(ledger.charges) == 3
     # neither the noise that the rows had before, nor rows that were kept from before
     fresh = fs.LocalFederation([fs.Site("a", np.array(X), ledger=ledger)])
-    assert ask(fresh.apply(halved) if lens else fresh).tobytes() == again.tobytes()
+    assert ask(fresh.apply(halved) if transform else fresh).tobytes() == again.tobytes()
     assert len(ledger.charges) == 3
 
 
-@fs.lens
+@fs.transform
 def halved(X):
     return X / 2

@@ -214,7 +214,9 @@ def test_all_steps_see_the_same_noisy_rows(run, tmp_path):
     for seed in (0, 1):
         fed = with_noisy_rows(fs.LocalFederation([site], seed=seed, **run), DATA)
         seen += list(fed.ask(local_look)["0"].values())
-        seen.append(fed.apply(fs.protocols.lenses.shifted_and_scaled, shift=0.0, scale=1.0).ask(local_look)["0"]["X"])
+        seen.append(
+            fed.apply(fs.protocols.transforms.shifted_and_scaled, shift=0.0, scale=1.0).ask(local_look)["0"]["X"]
+        )
     assert len({array.tobytes() for array in seen}) == 1
     noise = (seen[0] - X[labels == 0]) / DATA.sigma
     assert abs(noise.std() - 1) < 5 / np.sqrt(2 * noise.size)

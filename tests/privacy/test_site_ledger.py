@@ -232,7 +232,7 @@ def test_noise_on_the_rows_does_not_let_targets_and_tasks_pass(what, strict, tmp
     noisy = with_noisy_rows(fs.LocalFederation([site]), fs.privacy.GaussianData(30.0, 1e-5, clip=2.0))
     with pytest.raises(QuorumError, match=f"site 'a' does not show its {what} beside noisy rows"):
         noisy.ask(raw_column, what=what)
-    with pytest.raises(QuorumError, match="does not show its"):  # nor through a second lens
+    with pytest.raises(QuorumError, match="does not show its"):  # nor through a second transform
         noisy.apply(doubled).ask(raw_column, what=what)
     assert noisy.ask(batch_columns)["a"]["seen"] == 0
     with pytest.raises(QuorumError, match="does not show its"):
@@ -256,7 +256,7 @@ def batch_columns(site):
     return {"seen": sum((batch.y is not None) + (batch.task is not None) for batch in site.batches(10))}
 
 
-@fs.lens
+@fs.transform
 def doubled(X):
     return 2 * X
 
@@ -290,18 +290,18 @@ def test_a_run_with_ledgers_is_resumed_by_the_same_site_alone(tmp_path):
 
 @pytest.mark.parametrize("step", ["raise_rows", "charge_and_raise_rows", "not_a_reply"])
 def test_no_error_text_made_of_rows_passes_a_strict_ledger(step, tmp_path):
-    def text(strict, lens=None):
+    def text(strict, transform=None):
         site = fs.Site("a", rows() + 777.0, ledger=ledger_at(tmp_path, strict=strict))
         fed = fs.LocalFederation([site])
-        fed = fed.apply(lens) if lens else fed
+        fed = fed.apply(transform) if transform else fed
         with pytest.raises(QuorumError) as caught:
             fed.ask(globals()[step])
         return str(caught.value)
 
     assert "777" in text(strict=False)
     assert "777" not in text(strict=True)
-    assert "777" in text(strict=False, lens=raising_lens)
-    assert "777" not in text(strict=True, lens=raising_lens)
+    assert "777" in text(strict=False, transform=raising_transform)
+    assert "777" not in text(strict=True, transform=raising_transform)
 
 
 def test_a_step_that_may_not_answer_says_the_same_whether_it_failed_or_not(tmp_path):
@@ -348,9 +348,9 @@ def test_a_strict_site_shows_its_data_to_no_step_that_has_not_charged(how, tmp_p
     assert read == [True]
 
 
-def test_lenses_before_noise_keep_their_errors_at_a_strict_site(tmp_path):
+def test_transforms_before_noise_keep_their_errors_at_a_strict_site(tmp_path):
     site = fs.Site("a", rows() + 777.0, ledger=ledger_at(tmp_path, strict=True))
-    fed = fs.LocalFederation([site]).apply(raising_lens)
+    fed = fs.LocalFederation([site]).apply(raising_transform)
     with pytest.raises(QuorumError, match="keeps the reason at the site") as caught:
         with_noisy_rows(fed, fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)).ask(local_sums)
     assert "777" not in str(caught.value)
@@ -379,8 +379,8 @@ def not_a_reply(site):
     return {f"row 0 is {site.X[0].astype(int)}": object()}
 
 
-@fs.lens
-def raising_lens(X):
+@fs.transform
+def raising_transform(X):
     raise ValueError(f"row 0 is {X[0].astype(int)}")
 
 
@@ -424,20 +424,20 @@ def test_a_share_of_noise_leaves_in_a_secure_sum_alone():
         fs.LocalFederation(sites).sum(shared_noise)
 
 
-def test_the_lenses_that_see_rows_without_noise():
+def test_the_transforms_that_see_rows_without_noise():
     fed = fs.LocalFederation([fs.Site("a", rows())])
-    assert fed.plain_lenses == ()
+    assert fed.plain_transforms == ()
     before = fed.apply(doubled).apply(doubled)
     name = f"{__name__}.doubled"
-    assert before.plain_lenses == (name, name)
+    assert before.plain_transforms == (name, name)
     noisy = with_noisy_rows(before, fs.privacy.GaussianData(30.0, 1e-5, clip=2.0))
-    assert noisy.apply(doubled).plain_lenses == (name, name)
+    assert noisy.apply(doubled).plain_transforms == (name, name)
 
 
 def test_a_question_has_the_digest_that_it_had():
     """A ledger outlasts versions of this package: with another digest what it has charged would be charged anew."""
     payload = {"x": np.arange(3.0), "n": 2}
-    found = question_digest("a.step", payload, (b"lens", b""), b"data", ("more", 1))
+    found = question_digest("a.step", payload, (b"transform", b""), b"data", ("more", 1))
     assert found.hex() == "7d653cbb3e7c7a2bf07961284e8c75147b53fdd8602df1c2f2c3ee59324175ba"
     assert found != question_digest("a.step", payload, (b"len", b"s"), b"data", ("more", 1))
     numbers = fs.Site("a", np.arange(6.0).reshape(3, 2), y=np.arange(3, dtype=np.int64))

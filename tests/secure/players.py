@@ -37,15 +37,15 @@ class Players:
             host.vault.introduce({name: other.vault.public for name, other in self.hosts.items()})
         self.threshold = fs.SecureSum().needed(len(self.names))
 
-    def at(self, name, step, lenses=(), number=None, **payload):
+    def at(self, name, step, transforms=(), number=None, **payload):
         """Put one question to one site, in the call that its session names."""
         host = self.hosts[name]
         run, named, _ = payload["session"].split("/")
         number = named if number is None else number
         seen = host.site
-        for lens in lenses:
-            seen = lens.applied_to(seen)
-        asked = Asked(run, step.__name__, payload, tuple(lens.digest for lens in lenses))
+        for transform in transforms:
+            seen = transform.applied_to(seen)
+        asked = Asked(run, step.__name__, payload, tuple(transform.digest for transform in transforms))
         return step(seen.at_work({}, 0, int(number), host.vault, asked=asked), **payload)
 
     def offer(self, name, session="run/0/a", factor=1.0, **changes):

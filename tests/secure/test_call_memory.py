@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fedspan.federation.view import Root, View
 
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
 from fedspan.federation.calls.call import Failure
-from fedspan.federation.view import Root, View
 from fedspan.secure_sum.sum_answered_queries import Given
 from fedspan.secure_sum.sum_site_steps import unmask
 

@@ -27,7 +27,7 @@ def counted(site):
     return {"calls": site.state["calls"], "x": site.X.sum(axis=0)}
 
 
-@fs.lens
+@fs.transform
 def halved(X):
     return X / 2
 
@@ -103,7 +103,7 @@ def test_a_lost_reply_is_asked_for_again_and_is_the_same(leaving):
 @pytest.mark.parametrize("reached", [False, True], ids=["on its way", "on the way back"])
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_question_that_was_lost_is_put_once_more(monkeypatch, stage, reached, tmp_path):
-    """Also the first one, which reads data through the lenses and begins the call at the site."""
+    """Also the first one, which reads data through the transforms and begins the call at the site."""
     whole, lost = LocalEngine.call, []
 
     def call(self, call, to, accepted, policy):

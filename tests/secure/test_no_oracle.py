@@ -91,7 +91,7 @@ def rows_of(largest, n=5):
 @pytest.mark.parametrize("step", [local_sums, axes_of])
 @pytest.mark.parametrize("scale", [1.0, 1e30, 1e305])
 def test_what_a_site_says_is_the_same_whatever_its_rows(step, scale, seen):
-    """Also through a lens that scales them up, so that some overflow and others do not."""
+    """Also through a transform that scales them up, so that some overflow and others do not."""
     found = []
     for largest in (0.5, 1e12):
         fed = fs.LocalFederation(rows_of(largest), policy=SECURE)

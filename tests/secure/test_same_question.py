@@ -11,7 +11,7 @@ import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
 from fedspan.federation.site.steps import find_step
-from fedspan.federation.site.transforms import Lens
+from fedspan.federation.site.transforms import Transform
 from fedspan.maps.parts.map_centres import along_axes
 from fedspan.maps.parts.noisy_sums import local_noisy_scatter
 from fedspan.sums.moments import local_sums
@@ -28,23 +28,23 @@ def other_numbers_of(site, factor):
 
 
 def axes(matrix):
-    return Lens.of(along_axes, {"mean": np.zeros(3), "axes": matrix})
+    return Transform.of(along_axes, {"mean": np.zeros(3), "axes": matrix})
 
 
 @pytest.mark.parametrize(
     "other",
     [
         {"factor": 0.0},
-        {"lenses": [axes(np.zeros((3, 3)))]},
+        {"transforms": [axes(np.zeros((3, 3)))]},
         {"what": f"{__name__}.other_numbers_of"},
     ],
-    ids=["payload", "lens", "step"],
+    ids=["payload", "transform", "step"],
 )
 @pytest.mark.parametrize("wrong", [["s02"], ["s00", "s01", "s03", "s04"]], ids=["one", "all but one"])
 def test_no_masked_reply_where_sites_were_told_different_things(other, wrong):
     players = Players(5)
     players.threshold = 5
-    told = {"lenses": [axes(np.eye(3))]}
+    told = {"transforms": [axes(np.eye(3))]}
     offers = {name: players.offer(name, **(told | other if name in wrong else told)) for name in players.names}
     shares = players.shared(players.group(offers))
     for name in players.names:
@@ -86,11 +86,11 @@ def told_apart(monkeypatch):
     return changes
 
 
-def test_a_lens_that_hides_all_sites_but_one(told_apart):
+def test_a_transform_that_hides_all_sites_but_one(told_apart):
     fed = fs.LocalFederation(sites_of(5), policy=EVERYBODY).apply(along_axes, mean=np.zeros(3), axes=np.eye(3))
     np.testing.assert_allclose(fed.sum(local_sums)["sum"], sum(site.X.sum(axis=0) for site in sites_of(5)))
     for name in ("s00", "s01", "s03", "s04"):
-        told_apart[name] = {"lenses": lambda _: (axes(np.zeros((3, 3))),)}
+        told_apart[name] = {"transforms": lambda _: (axes(np.zeros((3, 3))),)}
     with pytest.raises(QuorumError, match=NOT_SEALED):
         fed.sum(local_sums)
 

@@ -155,8 +155,8 @@ def test_state_and_draws_are_those_of_the_open_sum():
         assert calls == count
 
 
-def test_a_lens_is_applied():
-    @fs.lens
+def test_a_transform_is_applied():
+    @fs.transform
     def doubled(X):
         return 2 * X
 

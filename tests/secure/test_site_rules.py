@@ -12,7 +12,7 @@ from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.steps import find_step
-from fedspan.federation.site.transforms import Lens
+from fedspan.federation.site.transforms import Transform
 from fedspan.secure_sum.sum_masks import KeyPair
 from fedspan.secure_sum.sum_site_steps import _tag, as_array, confirm, unmask
 from fedspan.secure_sum.sum_vault import Vault
@@ -20,7 +20,7 @@ from fedspan.secure_sum.sum_vault import Vault
 from .players import Players, numbers_of, sites_of
 
 
-@fs.lens
+@fs.transform
 def halved(X):
     return X / 2
 
@@ -110,10 +110,10 @@ def test_a_seen_call_with_another_set_is_refused(players):
 
 def test_a_seen_call_with_another_step_or_payload_is_refused(players):
     players.offers()
-    with pytest.raises(FedspanError, match="seen this call with another step, payload or lens"):
+    with pytest.raises(FedspanError, match="seen this call with another step, payload or transform"):
         players.offer("s00", factor=2.0)
-    with pytest.raises(FedspanError, match="seen this call with another step, payload or lens"):
-        players.offer("s00", lenses=[Lens.of(halved, {})])
+    with pytest.raises(FedspanError, match="seen this call with another step, payload or transform"):
+        players.offer("s00", transforms=[Transform.of(halved, {})])
     with pytest.raises(FedspanError, match="names another call than the one that it came with"):
         players.at("s00", confirm, session="run/0/a", number=1, alive=players.flags(players.names))
 

@@ -156,5 +156,5 @@ class FedAutoencoderDetector(NetworkDetector):
     def _network(self) -> Network:
         return autoencoder_network(self.n_features_in_, self.hidden_, self.latent_)
 
-    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         return autoencoder_score, self._parameters_of_scores()

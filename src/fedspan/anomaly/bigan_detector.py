@@ -137,7 +137,7 @@ class FedBiGANDetector(NetworkDetector):
     def _network(self) -> Network:
         return bigan_network(self.n_features_in_, self.hidden_, self.latent_)
 
-    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         return bigan_score, {**self._parameters_of_scores(), "alpha": float(self.alpha)}
 
     def _check_parameters(self) -> None:

@@ -28,7 +28,7 @@ _LEVELS = 28
 class FedDetector(OutlierMixin, FedEstimator, ABC):
     """Base of the detectors: scikit-learn's outlier API.
 
-    A subclass has a parameter ``quantile``, learns its model in ``fit``, says in `_score_lens` how rows are scored, and
+    A subclass has a parameter ``quantile``, learns its model in ``fit``, says in `_score_transform` how rows are scored, and
     ends its ``fit`` with ``self._learn_threshold(fed)``.
 
     All methods that take rows also take a federation, and return the one whose sites see their own results in one
@@ -54,12 +54,12 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
         """Learn from a table (with ``sites``) or a federation."""
 
     @abstractmethod
-    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
-        """Return the lens from rows (n, d) to anomaly scores (n, 1), higher for more anomalous, and its parameters."""
+    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        """Return the transform from rows (n, d) to anomaly scores (n, 1), higher for more anomalous, and its parameters."""
 
-    def _training_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
-        """Return the lens that scores training rows for the threshold: the same, unless a subclass knows better."""
-        return self._score_lens()
+    def _training_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        """Return the transform that scores training rows for the threshold: the same, unless a subclass knows better."""
+        return self._score_transform()
 
     def score_samples(self, X: Any) -> Any:
         """Return minus the anomaly score of each row (n,): higher is more normal."""
@@ -91,11 +91,11 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
 
     def _learn_threshold(self, fed: Federation, aggregator: Aggregator | None = None) -> None:
         """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`)."""
-        lens, parameters = self._training_lens()
+        transform, parameters = self._training_transform()
         told: list[Vector] = []
         threshold = float(
             quantiles(
-                fed.apply(lens, **parameters),
+                fed.apply(transform, **parameters),
                 level=self.quantile,
                 aggregator=aggregator,
                 watch=lambda edges, shares: told.append(np.column_stack([edges[0], shares[0]])),
@@ -107,13 +107,13 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
         self.offset_ = -(threshold + self._rounding * abs(threshold))
 
     def _scored(self, fed: Federation) -> Federation:
-        lens, parameters = self._score_lens()
-        return fed.apply(lens, columns=self._names(), **parameters)
+        transform, parameters = self._score_transform()
+        return fed.apply(transform, columns=self._names(), **parameters)
 
     def _anomaly(self, X: Any) -> Vector:
         """Return the anomaly score of each row (n,) of a table."""
-        lens, parameters = self._score_lens()
-        return cast(Vector, lens(self._validated(X), **parameters)[:, 0])
+        transform, parameters = self._score_transform()
+        return cast(Vector, transform(self._validated(X), **parameters)[:, 0])
 
 
 def _levels(told: Vector) -> NDArray[np.float32]:

@@ -117,7 +117,7 @@ class LocalPCADetector(FedDetector):
         """Return for each row (n,) +1 where it is normal, -1 where `site`, or most sites, call it an outlier."""
         return super(LocalPCADetector, self._of(site)).predict(X)
 
-    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         names = ("mean", "scale", "components", "threshold")
         return local_verdicts, {name: getattr(self, f"{name}_") for name in names}
 

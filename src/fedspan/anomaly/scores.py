@@ -1,4 +1,4 @@
-"""Anomaly scores of rows, as lenses: sites score their own rows, and detectors score new ones with the same code.
+"""Anomaly scores of rows, as transforms: sites score their own rows, and detectors score new ones with the same code.
 
 Rows x are standardised to ``z = (x - mean) / scale`` and scored in blocks that fit a processor's cache, in double
 precision whatever the data's. What is large is the mean, so it is subtracted first; the scale is folded into the
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.federation import lens
+from fedspan.federation import transform
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -24,7 +24,7 @@ CANCELLED = 1e-5
 _LARGEST = 1e150
 
 
-@lens
+@transform("anomaly.subspace_score")
 def subspace_score(
     X: Array, mean: Matrix, scale: Matrix | None, components: Matrix, inside: Matrix | None, outside: float
 ) -> Matrix:
@@ -51,7 +51,7 @@ def subspace_score(
     return in_blocks(X, mean, score)
 
 
-@lens
+@transform("anomaly.whitened_score")
 def whitened_score(X: Array, mean: Matrix, scale: Matrix | None, root: Matrix) -> Matrix:
     """Return ``||root z||^2`` (n, 1); `root` (d, d) is symmetric."""
     factor = np.ascontiguousarray(root if scale is None else (root / scale).T)

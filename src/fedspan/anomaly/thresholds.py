@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.anomaly.scores import in_blocks, subspace_score
-from fedspan.federation import lens
+from fedspan.federation import transform
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -78,7 +78,7 @@ def left_out(distance: Matrix, free: int, shift: float) -> Matrix:
     return np.asarray(shift**2 * max(free - 1, 1) * a / np.maximum(1.0 - shift * a, _LEAST))
 
 
-@lens
+@transform("anomaly.left_out_whitened")
 def left_out_whitened(
     X: Array,
     mean: Matrix,
@@ -112,7 +112,7 @@ def left_out_whitened(
     return in_blocks(X, mean, score)
 
 
-@lens
+@transform("anomaly.left_out_subspace")
 def left_out_subspace(
     X: Array,
     mean: Matrix,

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from fedspan.checks import real_number
 from fedspan.errors import InputError
+from fedspan.federation.site.steps import dotted_name, installed_steps
 
 if TYPE_CHECKING:
     from fedspan.federation import AttackedCall
-    from fedspan.wire import Message, Value
+    from fedspan.federation.site.steps import dotted_name, installed_steps
+from fedspan.wire import Message, Value
 
 Array = NDArray[Any]  # float64 or complex128
 
@@ -68,7 +70,7 @@ class KeyAttack(ABC):
     Parameters
     ----------
     steps : names, optional
-        The steps to attack: full dotted names, or ends of them after a dot. ``None``: all.
+        The steps to attack: ids, names of functions, or ends of them after a dot. ``None``: all.
     keys : names, optional
         The keys to rewrite, where they hold numbers; an integer becomes a float. ``None``: every floating-point (or
         complex) array and number of the reply.
@@ -147,7 +149,12 @@ def _sent(lie: Array, instead_of: Value) -> Value:
 
 
 def _names_step(steps: Sequence[str] | None, step: str) -> bool:
-    return steps is None or any(step == name or step.endswith("." + name) for name in steps)
+    """Return whether `steps` name a step by its id or by the name of its function, in full or by its end."""
+    if steps is None:
+        return True
+    found = installed_steps().get(step)
+    known = (step,) if found is None else (step, dotted_name(found.function))
+    return any(one == name or one.endswith("." + name) for name in steps for one in known)
 
 
 def _names(what: str, names: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -83,7 +83,7 @@ class GivenSums:
 def sums_in(entries: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield the totals of k-means rounds and of moments in the calls of a journal, by what they are."""
     for entry in entries:
-        total = entry.replies.get("", {})
+        total = entry.collected.replies.get("", {})
         if {"sums", "counts", "spread"} <= set(total) and np.ndim(total["sums"]) == 2:
             yield "sums", total
         elif {"n", "sum", "bad"} <= set(total):

@@ -78,11 +78,15 @@ def map_messages(entries: Iterable[Any]) -> tuple[dict[str, Array], dict[str, Ar
     kept: dict[str, Array] = {}
     histograms = []
     for entry in entries:
-        for site, reply in entry.replies.items():
+        for site, reply in entry.collected.replies.items():
             Y, H = reply.get("positions"), reply.get("histogram")
             if site and isinstance(Y, np.ndarray) and Y.ndim == 2 and Y.shape[1] == 2 and Y.dtype.kind == "f":
                 posted[site] = Y
             if not site and isinstance(H, np.ndarray) and H.ndim == 2 and H.sum() > 0:
                 histograms.append(H)
-        kept |= {site: np.asarray(changes.put["Y"]) for site, changes in entry.changes.items() if "Y" in changes.put}
+        kept |= {
+            site: np.asarray(changes.put["Y"])
+            for site, changes in entry.collected.changes.items()
+            if "Y" in changes.put
+        }
     return dict(sorted(posted.items())), dict(sorted(kept.items())), tuple(histograms)

@@ -6,7 +6,6 @@ a field here, and where that is found.
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,7 +20,7 @@ from fedspan.audit.k_means_attack import GivenSums, given_sums
 from fedspan.audit.received_map import ReceivedMap, map_messages, map_of
 from fedspan.audit.sums_attack import Sums
 from fedspan.errors import InputError
-from fedspan.federation.journal_reading import read_journal
+from fedspan.federation.journal import read_journal
 from fedspan.linalg.kernels.landmark_form import FARTHEST, landmark_form
 
 Array = NDArray[Any]
@@ -214,18 +213,20 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
         posted, kept, histograms = map_messages(entries)
         unposted = bool(kept) and not posted
         posted = posted or kept
-        what = _named(head["what"], ast.literal_eval(head["settings"]["share"]))
+        what = _named(head["what"], head["settings"]["share"])
         rows = np.repeat(np.arange(len(posted), dtype=np.int32), [len(Y) for Y in posted.values()])
         positions = np.concatenate(list(posted.values())) if posted else None
         seen = None if known is None else known.posted(positions)
         rows = rows if seen is not None else rows[:0]
         where = f"{path.parent.name}/{path.name}"
         sites = tuple(posted or head["sites"])
-        found = Received(what, where, sites, rows, privacy=_told_privacy(head), map=seen, histograms=histograms)
+        found = Received(
+            what, where, sites, rows, privacy=mechanism_of(head["settings"]), map=seen, histograms=histograms
+        )
         return replace(found, k_means_sums=given_sums(entries), kept_positions=unposted)
     parts: dict[str, list[Array]] = {}
     for entry in entries:
-        for site, reply in entry.replies.items():
+        for site, reply in entry.collected.replies.items():
             D, n, unit = reply.get("distances"), reply.get("n"), reply.get("unit", 1.0)
             if site and isinstance(D, np.ndarray) and D.ndim == 2 and D.dtype.kind == "f" and isinstance(n, int):
                 before = parts.setdefault(site, [])
@@ -242,7 +243,7 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
                 if unit and len(D) <= n - sum(map(len, before)) and ((D >= 0) & (farthest >= D)).all():
                     before.append(D.astype(np.float64) * unit)
     where = f"{path.parent.name}/{path.name}"
-    found = Received(str(head["what"]), where, tuple(head["sites"]), privacy=_told_privacy(head))
+    found = Received(str(head["what"]), where, tuple(head["sites"]), privacy=mechanism_of(head["settings"]))
     if not parts:
         return replace(found, k_means_sums=given_sums(entries), of_rows=True) if head["what"] == "FedKMeans" else found
     sites = tuple(sorted(parts))
@@ -255,7 +256,7 @@ def _from_journal(path: Path, known: ReceivedMap | None) -> Received:
     return replace(found, sites=sites, row_sites=rows, distances=B)
 
 
-def _told_privacy(head: Mapping[str, Any]) -> str:
-    """Return the noise that a run was set up with, in words; empty where there was none."""
-    privacy = str(head["settings"].get("privacy", "None"))
-    return "" if privacy == "None" else privacy
+def mechanism_of(settings: Mapping[str, Any]) -> str:
+    """Return the name of the privacy mechanism in recorded settings; empty where there is none."""
+    privacy = settings.get("privacy")
+    return "" if not isinstance(privacy, dict) else str(privacy.get("class", "")).rpartition(".")[2]

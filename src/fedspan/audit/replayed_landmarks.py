@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.received_run import mechanism_of
 from fedspan.audit.sums_attack import Sums
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
-from fedspan.federation.journal_reading import read_journal
+from fedspan.federation.journal import read_journal
 from fedspan.federation.replies import Total
 from fedspan.federation.site.site import generator
 from fedspan.landmarks.estimator import DEFAULTS
@@ -67,17 +67,18 @@ _SUMS = ("local_centred_sums", "local_characteristic", "local_pull")
 def _replayed(journal: Path) -> tuple[NDArray[np.float64], list[tuple[str, dict[str, Any], Total]]]:
     """Return the landmarks, and each sum with what was asked."""
     head, entries = read_journal(journal)
-    privacy = str(head["settings"].get("privacy", None))
-    if privacy != "None" and not privacy.startswith("GaussianData("):
+    privacy = mechanism_of(head["settings"])
+    if privacy not in ("", "GaussianData"):
         raise InputError(
             f"the landmarks cannot be computed from {journal}, whose rounds have noise on what was sent "
             f"(privacy={privacy}): name the model that the run made (--model, landmarks=)"
         )
-    totals = (Total(entry.replies[""], entry.answered, entry.failed) for entry in entries if "" in entry.replies)
+    collected = (entry.collected for entry in entries)
+    totals = (Total(found.replies[""], found.answered, found.failed) for found in collected if "" in found.replies)
     try:
-        settings = {name: _value(text) for name, text in head["settings"].items() if name in _USED}
+        settings = {name: value for name, value in head["settings"].items() if name in _USED}
         if head["what"] == "FedLandmarks" and "gamma" in head["settings"]:
-            settings["gamma"] = _value(head["settings"]["gamma"])
+            settings["gamma"] = head["settings"]["gamma"]
         settings |= settings.pop("landmark_settings", None) or {}
         replayed = _Replayed(totals, generator(head["seed"], "coordinator"))
         with warnings.catch_warnings():
@@ -93,14 +94,6 @@ def _replayed(journal: Path) -> tuple[NDArray[np.float64], list[tuple[str, dict[
 _USED = {*DEFAULTS, "landmark_settings"} - {"gamma", "device"}
 
 
-def _value(text: str) -> Any:
-    """Return a setting from its text in a journal's head, where dicts are written as calls."""
-    node = ast.parse(text, mode="eval").body
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
-    return ast.literal_eval(node)
-
-
 class _Replayed:
     """As much of a federation as FedDL needs, whose sums are those of a journal."""
 
@@ -114,7 +107,7 @@ class _Replayed:
         self.calls.append((step.__name__, payload, total))
         return total
 
-    def apply(self, lens: Any, /, **parameters: object) -> _Replayed:
+    def apply(self, transform: Any, /, **parameters: object) -> _Replayed:
         return self
 
     def rounds(self, n: int) -> range:

@@ -19,7 +19,7 @@ from fedspan.cli.study_file import read_data_plan, read_study
 from fedspan.cli.study_tables import read_tables
 from fedspan.datasets.sources import read_table
 from fedspan.errors import InputError
-from fedspan.estimators import load
+from fedspan.persistence import load
 from fedspan.report.leak_page import write_leak_page
 
 if TYPE_CHECKING:

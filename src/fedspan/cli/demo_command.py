@@ -15,9 +15,10 @@ from fedspan.cli.study_tables import SiteTable
 from fedspan.datasets import load_breast_cancer, load_digits, split_dirichlet, split_heavy_tailed
 from fedspan.engines.local.embedded import LocalFederation, site_rows
 from fedspan.errors import InputError
-from fedspan.estimators import FedPCA, FedStandardScaler
 from fedspan.linalg import subspace_distance
+from fedspan.pca.estimator import FedPCA
 from fedspan.report import write_index
+from fedspan.tables.scaler import FedStandardScaler
 
 #: Name, what is said of the split, the table, and its split over sites.
 Part = tuple[str, str, Any, Any]

@@ -13,8 +13,8 @@ from fedspan.cli.study_file import read_data_plan
 from fedspan.cli.study_tables import SiteTable, read_tables
 from fedspan.datasets.toml_file import parsed
 from fedspan.errors import InputError
-from fedspan.estimators import load
 from fedspan.federation.record import RunRecord
+from fedspan.persistence import load
 from fedspan.report import write_report
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedspan import estimators, privacy
+import fedspan
+from fedspan import privacy
 from fedspan.anomaly.detector import FedDetector
 from fedspan.base import FedEstimator
 from fedspan.cli.report_plan import ReportPlan, report_plan
@@ -116,7 +117,7 @@ def _data_plan(raw: Mapping[str, Any], path: Path) -> DataPlan:
 
 
 def _estimator(raw: Mapping[str, Any], path: Path, where: str, method: str) -> FedEstimator:
-    known = {name: getattr(estimators, name) for name in estimators.__all__ if name.startswith(("Fed", "Local"))}
+    known = {name: getattr(fedspan, name) for name in fedspan.ESTIMATORS}
     known = {name: kind for name, kind in known.items() if hasattr(kind, method)}
     name = raw.get("name")
     if not isinstance(name, str) or name not in known:

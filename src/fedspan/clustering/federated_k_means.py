@@ -46,7 +46,7 @@ class KMeansRuns:
     moments: Moments
 
 
-@step(fewest=of_centres, fewest_in_sums=False)
+@step("clustering.cluster_counts", reveals="sums", fewest=of_centres, fewest_in_sums=False)
 def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: how many of its rows are closest to each centre, and the sum of the squared distances."""
     counts, inertia = np.zeros(centres.shape[:2], dtype=np.int64), np.zeros(len(centres))
@@ -57,7 +57,7 @@ def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
     return {"counts": counts, "inertia": inertia}
 
 
-@step(fewest=of_centres, fewest_in_sums=False)
+@step("clustering.cluster_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
 def local_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_]) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
     return sums_by_centre(site, centres).of(wanted)
@@ -124,7 +124,7 @@ def federated_k_means(
         C[going] = now.centres
         going[going] = moves > least_move
         if not going.any():
-            fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more")
+            fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more", converged=True)
     last = whole(about.sum(local_counts, centres=C), counts=C.shape[:2], inertia=(len(C),))
     fed.log(inertia=float(last["inertia"].min()))
     return KMeansRuns(C + shift, last["counts"], last["inertia"], rounds, found)

@@ -6,21 +6,24 @@ from fedspan.federation.calls.corruption import Attack, AttackedCall
 from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.federation import Federation
 from fedspan.federation.journal import Journal
-from fedspan.federation.policy import Policy
+from fedspan.federation.outcomes import Ending, EndingKind, Failure, FailureKind
+from fedspan.federation.policy import Policy, SecureSum
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, Metrics, RunRecord
 from fedspan.federation.replies import Replies, Total
 from fedspan.federation.run import Observer
-from fedspan.federation.site.site import Batch, Site, generator
+from fedspan.federation.site.site import RowBatch, Site, generator
 from fedspan.federation.site.steps import step
-from fedspan.federation.site.transforms import lens
-from fedspan.secure_sum.sum_settings import SecureSum
+from fedspan.federation.site.transforms import transform
 
 __all__ = [
     "Attack",
     "AttackedCall",
-    "Batch",
     "CallRecord",
+    "Ending",
+    "EndingKind",
+    "Failure",
+    "FailureKind",
     "FaultPlan",
     "Federation",
     "Journal",
@@ -29,11 +32,12 @@ __all__ = [
     "Policy",
     "PrivacySpent",
     "Replies",
+    "RowBatch",
     "RunRecord",
     "SecureSum",
     "Site",
     "Total",
     "generator",
-    "lens",
     "step",
+    "transform",
 ]

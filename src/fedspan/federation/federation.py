@@ -1,44 +1,85 @@
-"""The federation: all that a protocol can do is ask sites to run a step, and look at what comes back."""
+"""The federation: all that a protocol can do is request steps at sites, and look at what comes back."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from fedspan.errors import DeadlineError, FedspanError, InputError, MessageError, PolicyError, QuorumError
-from fedspan.federation.calls.call import Call, Failure, Outcome
+from fedspan.federation.calls.call import Call, Collected, Engine, Outcome, Summation
 from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
-from fedspan.federation.calls.reply_checks import Judged, judge
-from fedspan.federation.journal import Entry
-from fedspan.federation.policy import Policy
+from fedspan.federation.calls.reply_checks import check_replies
+from fedspan.federation.journal import JournalEntry
+from fedspan.federation.outcomes import EndingKind, Failure, FailureKind
+from fedspan.federation.policy import Policy, SecureSum
 from fedspan.federation.privacy_spent import PrivacySpent
-from fedspan.federation.record import CallRecord, RunRecord
+from fedspan.federation.record import CallRecord, RunRecord, plain
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
-from fedspan.federation.site.noise_query import question_digest
-from fedspan.federation.site.state import NO_CHANGES, Changes
 from fedspan.federation.site.steps import dotted_name, find_step
-from fedspan.federation.site.transforms import Lens
-from fedspan.federation.view import Root, View, as_text
-from fedspan.secure_sum.sum_coordinator import check_possible, secure_total
-from fedspan.secure_sum.sum_settings import SecureSum
+from fedspan.federation.site.transforms import Transform
+from fedspan.federation.versions import versions
 from fedspan.wire import Message, canonical, non_finite_key
 
 StepLike = Callable[..., Any] | str
 
 
+@dataclass
+class Root:
+    """What all views of one federation share, whatever the run."""
+
+    engine: Engine
+    seed: int
+    policy: Policy
+    run_dir: Path | None = None
+    summation: Summation | None = None  # where the policy asks for secure sums
+    observers: tuple[Observer, ...] = ()
+    runs: int = 0
+    open_run: Run | None = None  # of protocols that are called on the federation itself
+
+    def close(self) -> None:
+        """Close the run of protocols that were called on the federation itself."""
+        run, self.open_run = self.open_run, None
+        if run is not None:
+            run.leave()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class View:
+    """What one view of a federation does to calls on their way."""
+
+    sites: tuple[str, ...]
+    transforms: tuple[Transform, ...] = ()
+    corruptions: tuple[Corruption, ...] = ()
+    faults: tuple[FaultPlan, ...] = ()
+    run: Run | None = None
+
+    @property
+    def conditions(self) -> str:
+        """The attacks and faults that calls of this view suffer: a journal with other ones does not fit."""
+        if not self.corruptions and not self.faults:
+            return ""
+        attacks = [f"{_stable_text(one.attack)} at {sorted(one.sites)}" for one in self.corruptions]
+        return "; ".join([*attacks, *map(repr, self.faults)])
+
+
 class Federation:
-    """What a protocol is given.
+    """What a protocol receives.
 
     Protocols use `sites`, `rng`, `ask` (or `gather`), `sum`, `mean`, `sample`, `subset`, `rounds`, `log` and `stop`.
-    Whoever runs them uses `begin`, `run`, `apply`, `corrupt` and `with_faults`. All views of a federation that these
-    return share its engine, and within a run its counter, generator and journal.
+    Callers of protocols use `begin`, `run`, `apply`, `corrupt` and `with_faults`. The views that these return share the
+    engine, and within a run its counter, generator and journal.
     """
 
     def __init__(self, root: Root, view: View) -> None:
@@ -62,9 +103,9 @@ class Federation:
         return self._run.rng
 
     @property
-    def plain_lenses(self) -> tuple[str, ...]:
-        """Names of the transforms that see the rows as they are, without noise."""
-        return tuple(lens.name for lens in takewhile(lambda lens: not lens.private, self._view.lenses))
+    def plain_transforms(self) -> tuple[str, ...]:
+        """Ids of the transforms that see the rows without noise."""
+        return tuple(one.id for one in takewhile(lambda one: not one.private, self._view.transforms))
 
     @property
     def policy(self) -> Policy:
@@ -82,7 +123,7 @@ class Federation:
         Parameters
         ----------
         step : function or str
-            A step, or its dotted name.
+            A step, or its id.
         to : names of sites, optional
         **payload
             Arrays, numbers, strings and ``None``, the same for all sites.
@@ -93,22 +134,24 @@ class Federation:
             If fewer sites answered than the policy's quorum.
         """
         if self.policy.secure_sum and not find_step(step).public:
-            self.need_single_replies(f"asking for the replies of step {find_step(step).name!r}")
-        entry = self._call(step, self._recipients(to), payload, None)
-        return Replies(entry.replies, entry.failed)
+            self.need_single_replies(f"asking for the replies of step {find_step(step).id!r}")
+        found = self._call(step, self._recipients(to), payload, "ask")
+        return Replies(found.replies, found.failed)
 
     gather = ask
 
     def sum(self, step: StepLike, /, **payload: object) -> Total:
         """Run `step` at all sites and return, key by key, the sum of the replies: all that the coordinator keeps."""
-        return self._combined(step, payload, "sum")
+        found = self._call(step, self.sites, payload, "sum")
+        return Total(found.replies[""], found.answered, found.failed)
 
     def mean(self, step: StepLike, /, **payload: object) -> Total:
         """Run `step` at all sites and return, key by key, the plain mean of the replies."""
-        return self._combined(step, payload, "mean")
+        found = self._call(step, self.sites, payload, "mean")
+        return Total(found.replies[""], found.answered, found.failed)
 
     def need_single_replies(self, what: str) -> None:
-        """Refuse `what` where sums are secure: a protocol that needs single replies says so before its first call.
+        """Refuse `what` under secure sums: a protocol that needs single replies calls this before its first call.
 
         Raises
         ------
@@ -133,21 +176,20 @@ class Federation:
             try:
                 ok[site] = check(reply)
             except FedspanError as error:
-                failures[site] = Failure(f"refused: {error}", error)
+                failures[site] = Failure(FailureKind.REJECTED, str(error), error)
         if not failures:
             return Replies(ok, replies.failed)
-        reasons = {site: failure.reason for site, failure in failures.items()}
-        self._run.refused(reasons)
-        checked = Replies(ok, {**replies.failed, **reasons})
+        self._run.rejected(failures)
+        checked = Replies(ok, {**replies.failed, **failures})
         call = self._run.record.calls[-1]
         if len(ok) < self.policy.needed(len(call.asked)):
-            raise self._quorum_error(call, checked.failed, failures)
+            raise self._quorum_error(call, checked.failed)
         return checked
 
     def sample(self, fraction: float) -> Federation:
         """Return a view of a random share of the sites, drawn from this run's generator.
 
-        At least one, or as many as a secure sum must have.
+        At least one site, or the fewest that a secure sum must have.
         """
         if not 0 < fraction <= 1:
             raise InputError(f"sample({fraction!r}): the fraction must be above 0 and at most 1")
@@ -169,18 +211,18 @@ class Federation:
         """Keep named numbers or words in the record, with the current round."""
         self._run.log(metrics)
 
-    def stop(self, reason: str) -> None:
-        """Say in words why the run stops, and end the loop over `rounds` with its current turn."""
-        self._run.stop(reason)
+    def stop(self, reason: str, *, converged: bool = False) -> None:
+        """State in words why the run stops, and end the loop over `rounds` with its current round."""
+        self._run.stop(reason, EndingKind.CONVERGED if converged else EndingKind.STOPPED)
 
     def spent(self, privacy: PrivacySpent, *, again: bool = False) -> None:
-        """Put into the record what the run spends of the sites' privacy, beside what it has spent before.
+        """Keep in the record what the run spends of the sites' privacy, beside what it has spent before.
 
-        With `again` it takes the place of all that was there.
+        With `again` it replaces all earlier reports.
         """
         self._run.spent(privacy, again)
 
-    # What whoever runs a protocol uses.
+    # What the caller of a protocol uses.
 
     @contextmanager
     def begin(
@@ -197,7 +239,7 @@ class Federation:
         if self._view.run is not None:
             yield self
             return
-        run = self._root.new_run(what, as_text(settings or {}), seed, tuple(observers), self._view)
+        run = self._new_run(what, plain(settings or {}), seed, tuple(observers))
         try:
             yield self._with(run=run)
         except BaseException as error:
@@ -211,19 +253,19 @@ class Federation:
             return protocol(federation, **settings)
 
     def apply(
-        self, lens: Callable[..., Any], /, *, columns: Iterable[str] | None = None, **parameters: object
+        self, transform: Callable[..., Any], /, *, columns: Iterable[str] | None = None, **parameters: object
     ) -> Federation:
-        """Return a federation whose sites see their data through an installed lens (see `fedspan.federation.site.transforms`).
+        """Return a federation whose sites see their data through an installed transform (`fedspan.transform`).
 
-        `columns` are the names that the lens is for: a site that has others fails.
+        `columns` are the names that the transform was fitted on: a site that has others fails.
         """
-        return self._with(lenses=(*self._view.lenses, Lens.of(lens, parameters, columns)))
+        return self._with(transforms=(*self._view.transforms, Transform.of(transform, parameters, columns)))
 
     def corrupt(self, attack: Attack, sites: Iterable[str]) -> Federation:
         """Return a federation in which an attack writes the replies of `sites`.
 
         An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It sees all honest replies, so
-        that there is none where sums are secure.
+        that it can't be used where sums are secure.
         """
         self.need_single_replies("an attack")
         corruption = Corruption(attack, frozenset(self._recipients(sites)))
@@ -234,11 +276,11 @@ class Federation:
         return self._with(faults=(*self._view.faults, plan))
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` about all runs that begin from now on."""
+        """Report all runs that begin from now on to `observer`."""
         self._root.observers += (observer,)
 
     def close(self) -> None:
-        """Let go of the files and site states of protocols that were called on the federation itself."""
+        """Release the files and site states of protocols that were called on the federation itself."""
         self._root.close()
 
     def __enter__(self) -> Self:
@@ -255,11 +297,30 @@ class Federation:
         if self._view.run is not None:
             return self._view.run
         if self._root.open_run is None:
-            self._root.open_run = self._root.new_run("protocol", {}, None, (), self._view)
+            self._root.open_run = self._new_run("protocol", {}, None, ())
         return self._root.open_run
 
+    def _new_run(self, what: str, settings: dict[str, Any], seed: int | None, observers: tuple[Observer, ...]) -> Run:
+        """Begin a run with the next number."""
+        root, view = self._root, self._view
+        record = RunRecord(
+            what,
+            settings,
+            root.runs,
+            root.seed if seed is None else seed,
+            tuple(root.engine.sites),
+            versions=versions(),
+            policy=plain(root.policy)["fields"],
+            transforms=tuple(transform.id for transform in view.transforms),
+            conditions=view.conditions,
+        )
+        folder = None if root.run_dir is None else root.run_dir / f"run-{root.runs:03d}"
+        run = Run(root.engine, record, folder, root.observers + observers)
+        root.runs += 1
+        return run
+
     def _with(self, **changes: Any) -> Federation:
-        return Federation(self._root, View(**{**vars(self._view), **changes}))
+        return Federation(self._root, replace(self._view, **changes))
 
     def _recipients(self, names: Iterable[str] | None) -> tuple[str, ...]:
         if names is None:
@@ -271,111 +332,81 @@ class Federation:
             raise InputError(f"{what} in this federation of {', '.join(self.sites[:10])}")
         return tuple(sorted(set(wanted)))
 
-    def _combined(self, step: StepLike, payload: Mapping[str, object], how: str) -> Total:
-        entry = self._call(step, self.sites, payload, how)
-        return Total(entry.replies[""], entry.answered, entry.failed)
-
-    def _call(self, step: StepLike, to: tuple[str, ...], payload: Mapping[str, object], how: str | None) -> Entry:
-        """Make one call, or take it from the journal; `how` is ``None`` where single replies are wanted."""
+    def _call(self, step: StepLike, to: tuple[str, ...], payload: Mapping[str, object], how: str) -> Collected:
+        """Make one call, or take it from the journal."""
         found = find_step(step)
         found.check(payload)
         message = canonical(payload, "payload")
-        secure = self.policy.secure_sum if how is not None else False
-        if isinstance(secure, SecureSum):
-            check_possible(secure, f"the sum of step {found.name!r}", len(to))
         run, view = self._run, self._view
-        called = "ask" if how is None else f"secure {how} {secure}" if secure else how
-        call = Call(
-            run.id, run.next_number(), run.record.seed, found, message, to, view.lenses, called, view.conditions()
-        )
-        size = max(call.bytes_down.values())
-        if size > self.policy.max_bytes:
-            raise MessageError(
-                f"the payload of step {found.name!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
-            )
-        if run is self._root.open_run:  # it has no end of its own: each of its calls is a run as far as time goes
-            run.began = time.monotonic()
-        if time.monotonic() - run.began > self.policy.run_deadline:
-            raise DeadlineError(
-                f"the run has taken more than run_deadline={self.policy.run_deadline:g} s and stops before call "
-                f"{call.number}: give its Policy more time (with a run_dir it goes on from here)"
-            )
-        if isinstance(secure, SecureSum):
-            question = question_digest(found.name, message, call.lens_digests, b"")
-            run.summed.add(question, found.name, to, secure.least)
-        failures: dict[str, Failure] = {}
-        recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.name)
+        summation = self._root.summation if how != "ask" else None
+        if summation is not None:
+            summation.check_possible(f"the sum of step {found.id!r}", len(to))
+        called = how if summation is None else f"secure {how} {self.policy.secure_sum}"
+        call = Call(run.id, run.calls, run.record.seed, found, message, to, view.transforms, called, view.conditions)
+        run.calls += 1
+        self._check_limits(call, run)
+        recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.id)
         if recorded is not None:
             entry = recorded
         else:
-            make = self._make_secure if isinstance(secure, SecureSum) else self._make
-            entry, failures = make(call, how)
+            entry = self._made(call, how, summation)
             if run.journal is not None:
                 run.journal.append(entry)
-        record = _recorded(call, entry, run.round, replayed=recorded is not None)
+        collected = entry.collected
+        record = CallRecord(
+            call.number, found.id, run.round, to, collected.answered, collected.failed, collected.bytes_down,
+            collected.bytes_up, entry.seconds, recorded is not None, how, summation is not None,
+        )  # fmt: skip
         run.called(record)
-        if not entry.quorum:  # nobody's reply is taken: the sites go back to where they were
-            raise self._quorum_error(record, entry.failed, failures, adding=how is not None)
-        if entry.error is not None:
-            raise InputError(entry.error)
+        if not entry.quorum:  # no reply is accepted: the sites go back to where they were
+            raise self._quorum_error(record, collected.failed)
+        if collected.error is not None:
+            raise InputError(collected.error)
         if recorded is not None:
-            run.replay_state(call.number, entry.changes, entry.answered)
-        run.accepted.update(dict.fromkeys(entry.answered, call.number))
-        return entry
+            run.replay_state(call.number, collected.changes, collected.answered)
+        run.accepted.update(dict.fromkeys(collected.answered, call.number))
+        return collected
 
-    def _make(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
+    def _check_limits(self, call: Call, run: Run) -> None:
+        """Refuse a payload that is too large, and a call of a run that takes too long."""
+        size = max(call.bytes_down.values())
+        if size > self.policy.max_bytes:
+            raise MessageError(
+                f"the payload of step {call.step.id!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
+            )
+        now = time.monotonic()
+        if run is self._root.open_run:  # it has no end of its own, so each of its calls has all the time
+            run.began = now
+        if now - run.began > self.policy.run_deadline:
+            raise DeadlineError(
+                f"the run has taken more than run_deadline={self.policy.run_deadline:g} s and stops before call "
+                f"{call.number}: give its Policy more time (with a run_dir it continues from here)"
+            )
+
+    def _made(self, call: Call, how: str, summation: Summation | None) -> JournalEntry:
+        """Send a call out, and add the replies up where that is wanted."""
         start = time.perf_counter()
-        judged, changes = self._exchange(call, self.policy.needed(len(call.to)))
-        replies = ok = judged.ok
-        quorum = len(ok) >= self.policy.needed(len(call.to))
-        error = None
-        if how is not None:
-            replies, error = self._total(ok, call, how) if quorum else ({"": {}}, None)
-        entry = Entry(
-            number=call.number,
-            digest="" if self._run.journal is None else call.digest,
-            answered=tuple(ok),
-            failed={site: failure.reason for site, failure in judged.failed.items()},
-            replies=replies,
-            changes=changes,
-            bytes_up=judged.sizes,
-            seconds=time.perf_counter() - start,
-            quorum=quorum,
-            error=error,
-        )
-        return entry, judged.failed
+        needed = self.policy.needed(len(call.to), adding=summation is not None)
+        if summation is None:
+            found = self._exchange(call, needed)
+            quorum = len(found.replies) >= needed
+            if how != "ask":
+                self._add_up(found, call, how, quorum)
+        else:
+            while True:
+                found = summation.collect(call, self._exchange, needed)
+                quorum = found.error is not None or len(found.answered) >= needed
+                if quorum or not self._returned(call, found.failed, needed):
+                    break
+            summed = found.replies.get("", {}) if quorum else {}
+            found.replies = {"": canonical(averaged(summed, len(found.answered)) if how == "mean" else summed)}
+        digest = "" if self._run.journal is None else call.digest
+        return JournalEntry(call.number, digest, found, time.perf_counter() - start, quorum)
 
-    def _make_secure(self, call: Call, how: str | None) -> tuple[Entry, dict[str, Failure]]:
-        assert isinstance(self.policy.secure_sum, SecureSum)
-        start = time.perf_counter()
-        needed = self.policy.needed_for_sum(len(call.to))
-        while True:
-            found = secure_total(call, self.policy.secure_sum, self._exchange, needed)
-            quorum = found.error is not None or len(found.answered) >= needed
-            if quorum or not self._returned(call, found.failed, needed):
-                break
-        replies: Message = {}
-        if found.total is not None and quorum:
-            replies = canonical(averaged(found.total, len(found.answered)) if how == "mean" else found.total)
-        entry = Entry(
-            number=call.number,
-            digest="" if self._run.journal is None else call.digest,
-            answered=found.answered,
-            failed={site: failure.reason for site, failure in found.failed.items()},
-            replies={"": replies},
-            changes=found.changes,
-            bytes_up=found.bytes_up,
-            seconds=time.perf_counter() - start,
-            quorum=quorum,
-            error=found.error,
-            bytes_down=found.bytes_down,
-        )
-        return entry, found.failed
+    def _exchange(self, call: Call, needed: int = 0) -> Collected:
+        """Send a call out; return the replies that keep to the policy.
 
-    def _exchange(self, call: Call, needed: int = 0) -> tuple[Judged, dict[str, Changes]]:
-        """Send a call out; return the replies that keep to the policy, and what they did to the sites' states.
-
-        Where fewer are in order than `needed`, sites that are away are asked again when they return.
+        Where fewer are in order than `needed`, offline sites are requested again when they return.
         """
         sent = self._deliver(call, call.to)
         while True:
@@ -384,64 +415,56 @@ class Federation:
                 outcomes = corruption.applied(call, outcomes)
             for plan in self._view.faults:
                 outcomes = plan.applied(call, outcomes, lambda site: self._deliver(call, (site,))[site])
-            judged = judge(call, outcomes, self.policy)
-            if len(judged.ok) >= needed or not self._returned(call, judged.failed, needed):
+            found = check_replies(call, outcomes, self.policy)
+            if len(found.replies) >= needed or not self._returned(call, found.failed, needed):
                 break
-            away = tuple(site for site, failure in judged.failed.items() if failure.away)
-            sent = {**sent, **self._deliver(call, away)}
-        changes = {site: outcomes[site].changes for site in judged.ok if outcomes[site].changes is not NO_CHANGES}  # type: ignore[union-attr]
-        return judged, changes
+            offline = tuple(site for site, failure in found.failed.items() if failure.offline)
+            sent = {**sent, **self._deliver(call, offline)}
+        found.bytes_down = call.bytes_down
+        return found
 
     def _returned(self, call: Call, failed: Mapping[str, Failure], needed: int) -> bool:
-        """Wait for sites that are away, if the quorum can be had with them; say whether to ask again."""
-        away = tuple(site for site, failure in failed.items() if failure.away)
-        possible = len(call.to) - len(failed) + len(away)
-        return bool(away) and possible >= needed and self._run.wait(away, self.policy.run_deadline)
+        """Wait for offline sites, if the quorum can be reached with them; return whether to request again."""
+        offline = tuple(site for site, failure in failed.items() if failure.offline)
+        possible = len(call.to) - len(failed) + len(offline)
+        return bool(offline) and possible >= needed and self._run.wait(offline, self.policy.run_deadline)
 
-    def _total(self, ok: dict[str, Message], call: Call, how: str) -> tuple[dict[str, Message], str | None]:
-        """Return the total under the name ``""``, or why the replies cannot be added up."""
+    def _add_up(self, found: Collected, call: Call, how: str, quorum: bool) -> None:
+        """Replace single replies by their total under the name ``""``, or by why they cannot be added up."""
+        replies, found.replies = found.replies, {"": {}}
+        if not quorum:
+            return
         try:
-            found = total(ok, call.step.name, mean=how == "mean")
+            summed = total(replies, call.step.id, mean=how == "mean")
         except FedspanError as error:
-            return {"": {}}, str(error)
-        key = non_finite_key(found) if self.policy.finite else None
+            found.error = str(error)
+            return
+        key = non_finite_key(summed) if self.policy.finite else None
         if key is not None:
-            return {"": {}}, f"the sum of {key!r} over the replies of step {call.step.name!r} overflows"
-        return {"": found}, None
+            found.error = f"the sum of {key!r} over the replies of step {call.step.id!r} overflows"
+        else:
+            found.replies = {"": summed}
 
     def _deliver(self, call: Call, to: tuple[str, ...]) -> dict[str, Outcome]:
         run = self._run
         return run.engine.call(call, to, run.accepted, self.policy)
 
-    def _quorum_error(
-        self, call: CallRecord, failed: Mapping[str, str], failures: Mapping[str, Failure], adding: bool = False
-    ) -> QuorumError:
-        """Return the error that says who failed and why; its cause is what a site of this process raised."""
+    def _quorum_error(self, call: CallRecord, failed: Mapping[str, Failure]) -> QuorumError:
+        """Return the error that names the failed sites; its cause is what a site of this process raised."""
         reasons = [f"{site}: {why}" for site, why in failed.items()]
         shown = "; ".join(reasons[:5]) + (f"; and {len(reasons) - 5} more" if len(reasons) > 5 else "")
         asked = len(call.asked)
-        needed = self.policy.needed_for_sum(asked) if adding else self.policy.needed(asked)
-        what = "secure sum" if adding and self.policy.secure_sum else "quorum"
         error = QuorumError(
             f"{asked - len(failed)} of {asked} sites answered step {call.step!r} "
-            f"(call {call.number}), and the {what} needs {needed}. Failed: {shown}",
+            f"(call {call.number}), and the {'secure sum' if call.secure else 'quorum'} needs "
+            f"{self.policy.needed(asked, adding=call.secure)}. Failed: {shown}",
             failed,
         )
-        error.__cause__ = next((failure.error for failure in failures.values() if failure.error is not None), None)
+        error.__cause__ = next((failure.error for failure in failed.values() if failure.error is not None), None)
         return error
 
 
-def _recorded(call: Call, entry: Entry, round_: int | None, *, replayed: bool) -> CallRecord:
-    return CallRecord(
-        number=call.number,
-        step=call.step.name,
-        round=round_,
-        asked=call.to,
-        answered=entry.answered,
-        failed=entry.failed,
-        bytes_down=call.bytes_down if entry.bytes_down is None else entry.bytes_down,
-        bytes_up=entry.bytes_up,
-        seconds=entry.seconds,
-        replayed=replayed,
-        how=call.how.partition(" SecureSum(")[0],
-    )
+def _stable_text(value: Any) -> str:
+    """Return text of an attack that is the same in every process: no addresses."""
+    text = repr(value)
+    return text if " at 0x" not in text else dotted_name(value if hasattr(value, "__qualname__") else type(value))

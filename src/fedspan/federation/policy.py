@@ -1,4 +1,4 @@
-"""What a federation demands of its sites' replies, and for how long it waits."""
+"""What a federation demands of its sites' replies, how long it waits, and how secure sums are set up."""
 
 from __future__ import annotations
 
@@ -6,8 +6,65 @@ import math
 from dataclasses import dataclass
 
 from fedspan.errors import PolicyError
-from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import DEFAULT_MAX_BYTES
+
+#: Sites that a secure sum can add up at most, and the bits that one of its numbers may have.
+MOST_SITES, MOST_BITS = 1024, 512
+
+
+@dataclass(frozen=True)
+class SecureSum:
+    """The settings of a secure sum, for ``Policy(secure_sum=...)``.
+
+    Parameters
+    ----------
+    threshold : float, default=2/3
+        The share of the requested sites that must stay to the end, rounded up; above 1/2 and at most 1. That many
+        colluding sites can uncover the others' parts, fewer can't.
+    least : int, default=2
+        Fewest sites whose sum may be uncovered. Sites refuse smaller sums. They can't prevent the difference of two
+        sums, unless `least` is the number of all sites.
+    largest : float, default=2.0**84
+        The largest magnitude of a real number of one site, about 1.9e25. A larger one spoils the sum without naming the
+        site. Whole numbers may have up to 2**53 - 1, whatever is set here.
+    resolution : float, default=2.0**-96
+        Real numbers are rounded to multiples of this (of the next power of two below it), about 1.3e-29.
+
+    Examples
+    --------
+    >>> SecureSum().needed(10), SecureSum(threshold=0.9).needed(10)
+    (7, 9)
+    """
+
+    threshold: float = 2 / 3
+    least: int = 2
+    largest: float = 2.0**84
+    resolution: float = 2.0**-96
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "largest", "resolution"):
+            value = getattr(self, name)
+            if not _is_number(value) or not 0 < value < math.inf:
+                raise PolicyError(f"{name}={value!r} of a secure sum must be a finite number above 0")
+        if not 0.5 < self.threshold <= 1:
+            raise PolicyError(f"threshold={self.threshold!r} of a secure sum must be above 0.5 and at most 1.0")
+        if isinstance(self.least, bool) or not isinstance(self.least, int) or not 2 <= self.least <= MOST_SITES:
+            raise PolicyError(f"least={self.least!r} of a secure sum must be a whole number from 2 to {MOST_SITES}")
+        bits = math.frexp(self.largest)[1] + self.fraction_bits + math.log2(MOST_SITES) + 1
+        if bits > MOST_BITS or abs(self.fraction_bits) > MOST_BITS:
+            raise PolicyError(
+                f"largest={self.largest!r} and resolution={self.resolution!r} are too far apart for a secure sum"
+            )
+
+    @property
+    def fraction_bits(self) -> int:
+        """Binary places behind the point."""
+        return -math.floor(math.log2(self.resolution))
+
+    def needed(self, asked: int) -> int:
+        """Return how many of `asked` sites must stay to the end: more than half of them, and at least `least`."""
+        # Rounding first: two thirds of a count that three divides stay whole, although 2/3 is not exact.
+        return max(self.least, asked // 2 + 1, math.ceil(round(self.threshold * asked, 9)))
 
 
 @dataclass(frozen=True)
@@ -19,19 +76,18 @@ class Policy:
     deadline : float, default=60.0
         Seconds that a site may take for one call. Nothing waits without a deadline.
     quorum : "majority", "all", int or float, default="majority"
-        How many of the sites asked must answer, or the run stops. An integer is a count (all of them where fewer
-        are asked), a float in (0, 1] a fraction, rounded up.
+        How many of the requested sites must answer, or the run stops. An integer is a count (all of them where fewer
+        are requested), a float in (0, 1] a fraction, rounded up.
     max_bytes : int, default=256 MiB
         Largest message, each way.
     finite : bool, default=True
         Refuse replies that hold NaN or infinity.
     secure_sum : bool or SecureSum, default=False
         Carry ``fed.sum`` and ``fed.mean`` by a secure sum, so that the coordinator sees no single site's part; ``True``
-        is ``SecureSum()``. Then whatever needs single replies is refused before any site is contacted.
+        is ``SecureSum()``. What needs single replies is then refused before any site is contacted.
     run_deadline : float, default=86400.0
-        Seconds for a whole run, a day by default; a run that takes longer stops, and goes on where it was if it is
-        resumed. Sites that are away and that the quorum needs are waited for so long, so that one can be restarted. A
-        call on the federation itself, outside any run, has all of it.
+        Seconds for a whole run, a day by default. A run that takes longer stops, and continues if it is resumed. The
+        run waits this long for offline sites that the quorum needs. A call outside any run has all of it.
 
     Examples
     --------
@@ -64,8 +120,10 @@ class Policy:
                 "or a fraction above 0 and up to 1.0"
             )
 
-    def needed(self, asked: int) -> int:
-        """Return how many of `asked` sites must answer."""
+    def needed(self, asked: int, *, adding: bool = False) -> int:
+        """Return how many of `asked` sites must answer; `adding`: where their replies go into a secure sum."""
+        if adding and isinstance(self.secure_sum, SecureSum):
+            return max(self.needed(asked), self.secure_sum.needed(asked))
         if self.quorum == "majority":
             return asked // 2 + 1
         if self.quorum == "all":
@@ -73,13 +131,8 @@ class Policy:
         if isinstance(self.quorum, int):
             return min(self.quorum, asked)
         assert isinstance(self.quorum, float)
-        # 0.1 * 30 is 3.0000000000000004: the fraction of a count that was meant to be whole stays whole.
+        # 0.1 * 30 is 3.0000000000000004: round before rounding up.
         return max(1, math.ceil(round(self.quorum * asked, 9)))
-
-    def needed_for_sum(self, asked: int) -> int:
-        """Return how many of `asked` sites must answer where their replies are added up."""
-        needed = self.needed(asked)
-        return max(needed, self.secure_sum.needed(asked)) if isinstance(self.secure_sum, SecureSum) else needed
 
     def _is_count_or_fraction(self) -> bool:
         if not _is_number(self.quorum):

@@ -1,31 +1,32 @@
-"""The record of a run: what was asked, who answered, what it cost and why it ended."""
+"""The record of a run: what was requested, which sites answered, what it cost and how it ended."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedspan.errors import InputError
-from fedspan.federation.calls.call import AWAY
+from fedspan.federation.outcomes import Ending, EndingKind, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
+from fedspan.federation.site.steps import dotted_name
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: What a record says of a run that Ctrl-C ended.
-INTERRUPTED = "interrupted by the user"
 
 
 @dataclass(frozen=True)
 class CallRecord:
     """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal.
 
-    `how` says what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``, with
-    ``"secure "`` before it where a secure sum carried it. It is empty in records of older runs.
+    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``; `secure` says
+    that a secure sum carried it.
     """
 
     number: int
@@ -33,12 +34,17 @@ class CallRecord:
     round: int | None
     asked: tuple[str, ...]
     answered: tuple[str, ...]
-    failed: dict[str, str]
+    failed: dict[str, Failure]
     bytes_down: dict[str, int]
     bytes_up: dict[str, int]
     seconds: float
     replayed: bool = False
-    how: str = ""
+    how: str = "ask"
+    secure: bool = False
+
+    def values(self) -> dict[str, Any]:
+        """Return it as a record's file keeps it."""
+        return {**vars(self), "failed": {site: failure.values() for site, failure in self.failed.items()}}
 
 
 @dataclass(frozen=True)
@@ -59,29 +65,27 @@ class RunRecord:
     what : str
         The estimator or protocol that ran.
     settings : dict
-        Its parameters, as text.
+        Its parameters, as plain values (see `plain`).
     number, seed : int
         The run's number within its federation, and its seed.
     sites : tuple of str
-        Who was there to be asked.
+        The sites that could be requested.
     calls : list of CallRecord
     metrics : list of Metrics
         What the protocol logged.
-    stopped : str
-        Why the run stopped, in words. Empty while it runs.
+    stopped : Ending
+        How the run ended, in words, with a ``kind``. Empty while it runs.
     privacy : PrivacySpent or None
         What the run has spent of the sites' privacy, where noise protects it.
     versions : dict of str to str
         Of Python and the packages at the coordinator when the run ended, with its kind of processor and its number of
         BLAS threads (see `fedspan.federation.versions`).
-    policy : dict of str to str
-        The federation's policy, as text.
-    lenses : tuple of str
-        Through which transforms the run saw the sites' rows, by name.
+    policy : dict
+        The federation's policy, as plain values.
+    transforms : tuple of str
+        The ids of the transforms through which the run saw the sites' rows.
     conditions : str
-        Which attacks and faults it rehearsed.
-
-    A record of an older run has the last four empty.
+        The attacks and faults that were rehearsed.
 
     Examples
     --------
@@ -98,11 +102,11 @@ class RunRecord:
     sites: tuple[str, ...]
     calls: list[CallRecord] = field(default_factory=list)
     metrics: list[Metrics] = field(default_factory=list)
-    stopped: str = ""
+    stopped: Ending = field(default_factory=Ending)
     privacy: PrivacySpent | None = None
     versions: dict[str, str] = field(default_factory=dict)
-    policy: dict[str, str] = field(default_factory=dict)
-    lenses: tuple[str, ...] = ()
+    policy: dict[str, Any] = field(default_factory=dict)
+    transforms: tuple[str, ...] = ()
     conditions: str = ""
 
     @property
@@ -121,47 +125,48 @@ class RunRecord:
         return sum(call.seconds for call in self.calls)
 
     @property
-    def failures(self) -> list[tuple[int, str, str]]:
-        """Every failure as (call number, site, reason)."""
-        return [(call.number, site, why) for call in self.calls for site, why in call.failed.items()]
+    def failures(self) -> list[tuple[int, str, Failure]]:
+        """Every failure as (call number, site, failure)."""
+        return [(call.number, site, failure) for call in self.calls for site, failure in call.failed.items()]
 
     @property
     def absences(self) -> list[str]:
-        """Who was away for a while, in words: in which calls, and when it answered again."""
-        away = sorted({site for _, site, why in self.failures if why.startswith(AWAY)})
-        return [sentence for site in away for sentence in _absences(site, self.calls)]
+        """Which sites were offline for a while, in words: in which calls, and when they answered again."""
+        offline = sorted({site for _, site, failure in self.failures if failure.offline})
+        return [sentence for site in offline for sentence in _absences(site, self.calls)]
 
-    def refuse(self, number: int, reasons: Mapping[str, str]) -> None:
-        """Take note that replies to call `number`, which had been accepted, were refused by the protocol."""
+    def reject(self, number: int, failures: Mapping[str, Failure]) -> None:
+        """Note that the protocol rejected replies to call `number`, which had been accepted."""
         index = next(i for i in range(len(self.calls) - 1, -1, -1) if self.calls[i].number == number)
         call = self.calls[index]
-        answered = tuple(site for site in call.answered if site not in reasons)
-        self.calls[index] = replace(call, answered=answered, failed={**call.failed, **reasons})
+        answered = tuple(site for site in call.answered if site not in failures)
+        self.calls[index] = replace(call, answered=answered, failed={**call.failed, **failures})
 
     def metric(self, name: str) -> list[Any]:
         """Return all values logged under `name`, in order."""
         return [entry.values[name] for entry in self.metrics if name in entry.values]
 
     def summary(self) -> str:
-        """Say in one line what the run did."""
+        """Describe in one line what the run did."""
         line = (
             f"{self.what}: {len(self.calls)} calls to {len(self.sites)} sites, {self.bytes_up:,} bytes up, "
             f"{self.bytes_down:,} down, {self.seconds:.2f} s"
         )
         failed = len(self.failures)
         spent = f"; privacy: {self.privacy.sentence()}" if self.privacy is not None else ""
-        away = "".join(f"; {sentence}" for sentence in self.absences)
-        return f"{line}{f', {failed} failed replies' if failed else ''}; {self.stopped or 'still running'}{spent}{away}"
+        offline = "".join(f"; {sentence}" for sentence in self.absences)
+        ended = self.stopped or "still running"
+        return f"{line}{f', {failed} failed replies' if failed else ''}; {ended}{spent}{offline}"
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per call: who was asked, who failed and why, bytes, seconds, metrics logged after it."""
+        """Return one row per call: requested and failed sites, bytes, seconds, metrics logged after it."""
         try:
             import pandas as pd
         except ImportError:
             raise InputError("to_frame() needs pandas: install it with 'pip install fedspan[tables]'") from None
         rows = []
         for i, call in enumerate(self.calls):
-            # What was logged before the first call stands with it.
+            # What was logged before the first call is shown with it.
             logged = [m.values for m in self.metrics if m.call == call.number or (i == 0 and m.call < call.number)]
             row: dict[str, Any] = {
                 "call": call.number,
@@ -188,14 +193,14 @@ class RunRecord:
             "seed": self.seed,
             "sites": self.sites,
             "policy": self.policy,
-            "lenses": self.lenses,
+            "transforms": self.transforms,
             "conditions": self.conditions,
         }
         entries: list[tuple[str, Any]] = [("run", head), ("versions", self.versions)]
-        entries += [("call", asdict(call)) for call in self.calls]
+        entries += [("call", call.values()) for call in self.calls]
         entries += [("metrics", asdict(entry)) for entry in self.metrics]
         entries += [("privacy", self.privacy.values())] if self.privacy is not None else []
-        entries += [("stopped", {"why": self.stopped})] if self.stopped else []
+        entries += [("ended", ending_values(self.stopped))] if self.stopped else []
         return [json_line(kind, values) for kind, values in entries]
 
     @classmethod
@@ -204,12 +209,13 @@ class RunRecord:
         parsed = [json.loads(line) for line in lines if line.strip()]
         head = next(entry for entry in parsed if entry["kind"] == "run")
         record = cls(**{key: head[key] for key in ("what", "settings", "number", "seed")}, sites=tuple(head["sites"]))
-        record.policy, record.conditions = head.get("policy", {}), head.get("conditions", "")
-        record.lenses = tuple(head.get("lenses", ()))
+        record.policy, record.conditions = head["policy"], head["conditions"]
+        record.transforms = tuple(head["transforms"])
         for entry in parsed:
             kind = entry.pop("kind")
             if kind == "call":
                 entry["asked"], entry["answered"] = tuple(entry["asked"]), tuple(entry["answered"])
+                entry["failed"] = {site: Failure.of(values) for site, values in entry["failed"].items()}
                 record.calls.append(CallRecord(**entry))
             elif kind == "metrics":
                 values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
@@ -218,21 +224,26 @@ class RunRecord:
                 record.versions = entry
             elif kind == "privacy":
                 record.privacy = PrivacySpent.of(entry)
-            elif kind == "stopped":
-                record.stopped = entry["why"]
-            elif kind == "refused":
-                record.refuse(entry["number"], entry["failed"])
+            elif kind == "ended":
+                record.stopped = Ending(EndingKind(entry["how"]), entry["words"])
+            elif kind == "rejected":
+                record.reject(entry["number"], {site: Failure.of(why) for site, why in entry["failed"].items()})
         return record
 
 
 def _absences(site: str, calls: list[CallRecord]) -> Iterator[str]:
     asked = [call for call in calls if site in call.asked]
-    for missed, some in groupby(asked, lambda call: call.failed.get(site, "").startswith(AWAY)):
+    for missed, some in groupby(asked, lambda call: site in call.failed and call.failed[site].offline):
         numbers = [call.number for call in some]
         if missed:
             back = next((call.number for call in asked if call.number > numbers[-1]), None)
             which = f"calls {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"call {numbers[0]}"
-            yield f"site {site} was away in {which}" + ("" if back is None else f", and there again in call {back}")
+            yield f"site {site} was offline in {which}" + ("" if back is None else f" and back in call {back}")
+
+
+def ending_values(ending: Ending) -> dict[str, str]:
+    """Return an ending as a record's file keeps it."""
+    return {"how": ending.kind.value, "words": str(ending)}
 
 
 def json_line(kind: str, values: Mapping[str, Any]) -> str:
@@ -241,7 +252,7 @@ def json_line(kind: str, values: Mapping[str, Any]) -> str:
 
 
 def strict_json(value: Any) -> Any:
-    """Return `value` with NaN and infinity in words, because JSON has none for them."""
+    """Return `value` with NaN and infinity as ``{"float": "nan"}``, because JSON has none for them."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     if isinstance(value, Mapping):
@@ -249,3 +260,41 @@ def strict_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [strict_json(item) for item in value]
     return value
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter as JSON can keep it, the same in every process.
+
+    Numbers, text, lists and dicts stay themselves. An object becomes its class and fields, a function its dotted name,
+    an array its shape and digest.
+
+    Examples
+    --------
+    >>> plain({"tol": 1e-3, "start": np.zeros(2), "names": ("a", "b")})["start"]["shape"]
+    [2]
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value if type(value) in (bool, int, str, type(None)) else plain(_builtin(value))
+    if isinstance(value, float | np.floating):
+        return strict_json(float(value))
+    if isinstance(value, np.integer | np.bool_):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        digest = blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
+        return {"class": "array", "shape": list(value.shape), "dtype": str(value.dtype), "digest": digest}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in (sorted(value, key=repr) if isinstance(value, set | frozenset) else value)]
+    if isinstance(value, type) or hasattr(value, "__qualname__"):
+        return {"name": dotted_name(value)}
+    if is_dataclass(value):
+        parameters = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    else:
+        parameters = value.get_params(deep=False) if hasattr(value, "get_params") else {}
+    return {"class": dotted_name(type(value)), **({"fields": plain(parameters)} if parameters else {})}
+
+
+def _builtin(value: Any) -> Any:
+    """Return a subclass of a built-in type as that type."""
+    return next(kind(value) for kind in (bool, int, str) if isinstance(value, kind))

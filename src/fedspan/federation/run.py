@@ -13,35 +13,35 @@ import numpy as np
 from fedspan.errors import InputError
 from fedspan.federation.calls.call import Engine
 from fedspan.federation.journal import Journal
+from fedspan.federation.outcomes import Ending, EndingKind, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
-from fedspan.federation.record import INTERRUPTED, CallRecord, Metrics, RunRecord, json_line
+from fedspan.federation.record import CallRecord, Metrics, RunRecord, ending_values, json_line
 from fedspan.federation.site.site import generator
 from fedspan.federation.site.state import NO_CHANGES
 from fedspan.federation.versions import versions
-from fedspan.secure_sum.sum_set_differences import SummedSets
 from fedspan.wire import canonical
 
 
 class Observer:
-    """Is told what a run does, as it does it: progress bars are made of this."""
+    """Receives what a run does while it runs: progress bars and trackers are made of this."""
 
     def began(self, record: RunRecord) -> None:
-        """Take note that a run begins."""
+        """Note that a run begins."""
 
     def round(self, number: int, of: int) -> None:
-        """Take note that round `number` (from 0) of at most `of` begins."""
+        """Note that round `number` (from 0) of at most `of` begins."""
 
     def called(self, call: CallRecord) -> None:
-        """Take note that a call is done."""
+        """Note that a call is done."""
 
     def logged(self, metrics: Metrics) -> None:
-        """Take note of what a protocol logs."""
+        """Note what a protocol logs."""
 
     def waiting(self, sites: tuple[str, ...]) -> None:
-        """Take note that the run waits for sites that are away."""
+        """Note that the run waits for offline sites."""
 
     def ended(self, record: RunRecord) -> None:
-        """Take note that the run is over."""
+        """Note that the run is over."""
 
 
 class Run:
@@ -61,29 +61,23 @@ class Run:
         self.observers = observers
         self.began = time.monotonic()
         self.rng: np.random.Generator = generator(record.seed, "coordinator")
-        self.accepted: dict[str, int] = {}  # by site: the last call whose reply was taken
-        self.summed = SummedSets()
+        self.accepted: dict[str, int] = {}  # by site: the last call whose reply was accepted
+        self.calls = 0
         self.round: int | None = None
         self.journal: Journal | None = None
-        self._calls = 0
-        self._stop = ""
+        self._stop = False
         self._lines: TextIO | None = None
         head = None if folder is None else self._open_files(folder)
         self.id = engine.begin(f"{record.what}#{record.number}", head)
-        self._keep_versions()  # a journal decides the number of threads
+        self._keep_versions()  # an existing journal decides the number of threads
         for observer in observers:
             observer.began(record)
 
-    def next_number(self) -> int:
-        """Count a call."""
-        self._calls += 1
-        return self._calls - 1
-
     def rounds(self, n: int) -> Iterator[int]:
-        """Count rounds from 0 to at most `n`, until somebody calls `stop`."""
+        """Count rounds from 0 to at most `n`, until `stop` is called."""
         if n < 0:
             raise InputError(f"rounds({n}): the number of rounds cannot be negative")
-        self._stop = ""
+        self._stop = False
         try:
             for number in range(n):
                 self.round = number
@@ -92,19 +86,20 @@ class Run:
                 yield number
                 if self._stop:
                     return
-            self.record.stopped = f"all {n} rounds done"
+            self.record.stopped = Ending(EndingKind.ROUNDS_USED_UP, f"all {n} rounds done")
         finally:  # also where the protocol leaves the loop by itself
             self.round = None
 
-    def stop(self, reason: str) -> None:
-        """Say why the run stops; the loop over `rounds` ends with its current turn."""
+    def stop(self, reason: str, kind: EndingKind) -> None:
+        """State why the run stops; the loop over `rounds` ends with its current round."""
         if not str(reason):
-            raise InputError("stop(reason): say in words why the run stops")
-        self._stop = self.record.stopped = str(reason)
+            raise InputError("stop(reason): state in words why the run stops")
+        self._stop = True
+        self.record.stopped = Ending(kind, str(reason))
 
     def log(self, values: Mapping[str, object]) -> None:
         """Keep numbers and words of the protocol's own in the record."""
-        metrics = Metrics(self._calls - 1, self.round, dict(canonical(values, "log")))
+        metrics = Metrics(self.calls - 1, self.round, dict(canonical(values, "log")))
         for name, value in metrics.values.items():
             if isinstance(value, np.ndarray | complex):
                 raise InputError(f"log({name}=...) takes a number or text, not a {type(value).__name__}")
@@ -116,23 +111,25 @@ class Run:
     def called(self, call: CallRecord) -> None:
         """Keep a call in the record."""
         self.record.calls.append(call)
-        self._write("call", vars(call))
+        if self._lines is not None:
+            self._write("call", call.values())
         for observer in self.observers:
             observer.called(call)
 
-    def refused(self, reasons: Mapping[str, str]) -> None:
-        """Put into the record that the protocol itself refused replies of the last call."""
-        self.record.refuse(self.record.calls[-1].number, reasons)
-        self._write("refused", {"number": self.record.calls[-1].number, "failed": dict(reasons)})
+    def rejected(self, failures: Mapping[str, Failure]) -> None:
+        """Keep in the record that the protocol itself rejected replies of the last call."""
+        number = self.record.calls[-1].number
+        self.record.reject(number, failures)
+        self._write("rejected", {"number": number, "failed": {site: why.values() for site, why in failures.items()}})
 
     def spent(self, privacy: PrivacySpent, again: bool) -> None:
-        """Put into the record what the run spends of the sites' privacy: more of it, or the same told `again`."""
+        """Keep in the record what the run spends of the sites' privacy, in place of earlier reports if `again`."""
         before = self.record.privacy
         self.record.privacy = privacy if again or before is None else before + privacy
         self._write("privacy", self.record.privacy.values())
 
     def wait(self, sites: tuple[str, ...], deadline: float) -> bool:
-        """Wait for sites that are away, until the run is `deadline` seconds old; say whether one may be there again."""
+        """Wait for offline sites until the run is `deadline` seconds old; return whether one may be back."""
         left = self.began + deadline - time.monotonic()
         for observer in self.observers if left > 0 else ():
             observer.waiting(sites)
@@ -148,28 +145,28 @@ class Run:
         try:
             self._keep_versions()
             if isinstance(error, KeyboardInterrupt):
-                self.record.stopped = INTERRUPTED
+                self.record.stopped = Ending(EndingKind.INTERRUPTED, "interrupted by the user")
             elif error is not None:
-                self.record.stopped = f"failed: {type(error).__name__}: {error}"
+                self.record.stopped = Ending(EndingKind.FAILED, f"failed: {type(error).__name__}: {error}")
             elif not self.record.stopped:
-                self.record.stopped = "finished"
+                self.record.stopped = Ending(EndingKind.FINISHED)
             if self.journal is not None and error is None:
                 self.journal.finish(self.record.stopped)
-            self._write("stopped", {"why": self.record.stopped})
+            self._write("ended", ending_values(self.record.stopped))
         finally:
             self.close(resumable=error is not None)
         for observer in self.observers:
             observer.ended(self.record)
 
     def leave(self) -> None:
-        """Close a run that has no end of its own, because protocols were called on the federation itself."""
+        """Close a run without an end of its own: its protocols were called on the federation itself."""
         self._keep_versions()
-        self.record.stopped = self.record.stopped or "closed"
-        self._write("stopped", {"why": self.record.stopped})
+        self.record.stopped = self.record.stopped or Ending(EndingKind.CLOSED)
+        self._write("ended", ending_values(self.record.stopped))
         self.close(resumable=True)
 
     def close(self, *, resumable: bool) -> None:
-        """Let go of files and of the sites' states; without a journal nothing is `resumable`."""
+        """Release files and the sites' states; without a journal nothing is `resumable`."""
         self.engine.end(self.id, self.record.sites, resumable and self.journal is not None)
         if self.journal is not None:
             self.journal.close()
@@ -178,14 +175,14 @@ class Run:
             self._lines = None
 
     def _keep_versions(self) -> None:
-        """Put into the record the extras that were loaded, and what else has changed, since it was begun."""
+        """Keep in the record which extras were loaded, and what else has changed, since it began."""
         found = versions()
         if found != self.record.versions:
             self.record.versions = found
             self._write("versions", found)
 
     def _open_files(self, folder: Path) -> dict[str, Any]:
-        """Open or resume the journal, begin the record's file anew, and return the journal's head."""
+        """Open or resume the journal, begin the record's file, and return the journal's head."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -200,7 +197,7 @@ class Run:
             **self.engine.describe(),
         }
         self.journal = Journal(folder / "journal", head, advice=self.engine.advice)
-        descriptor = os.open(folder / "record.jsonl", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(folder / "record.jsonl", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._lines = os.fdopen(descriptor, "w", encoding="utf-8")
         for line in record.lines():
             self._lines.write(line + "\n")

@@ -102,7 +102,7 @@ def altgdmin(
         if watch is not None:
             watch(U)
         if moved <= tol:
-            fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}")
+            fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}", converged=True)
     share = max(1, sum(answered.values()))
     weights = {site: count / share for site, count in answered.items()}
     return Representation.of(U, weights, fit_moments(workers, U, intercept, resilient=False), done, moved)

@@ -128,7 +128,7 @@ def byz_altgdmin(
         if watch is not None:
             watch(U)
         if moved <= tol:
-            fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}")
+            fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}", converged=True)
     mean = {site: weight / max(1, done) for site, weight in weights.items()}
     if done and believed(aggregator, np.ones(1)) is None:  # who wants a plain mean gets one
         U = voted(workers, start=start, final=U, intercept=intercept)

@@ -121,11 +121,11 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
     def transform(self, X: Any) -> Any:
         """Return the distances (n, n_landmarks) of rows to the landmarks; of a federation, at its sites."""
         check_is_fitted(self)
-        lens = {"landmarks": self.landmarks_, "centre": self.centre_, "scale": self.scale_}
+        transform = {"landmarks": self.landmarks_, "centre": self.centre_, "scale": self.scale_}
         if isinstance(X, Federation):
-            return seen_by(self.privacy, X).apply(distances_to, columns=self._names(), **lens)
+            return seen_by(self.privacy, X).apply(distances_to, columns=self._names(), **transform)
         X = self._validated(X)
-        found: NDArray[Any] = distances_to(X, **lens)
+        found: NDArray[Any] = distances_to(X, **transform)
         return found.astype(X.dtype, copy=False)
 
     @property

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, Total, lens, step
+from fedspan.federation import Federation, Site, Total, step, transform
 from fedspan.landmarks.parts.discrepancy import Discrepancy, whole
 from fedspan.landmarks.parts.kernel_pull import rows_pull
 from fedspan.landmarks.parts.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row
@@ -83,7 +83,7 @@ class Noise:
     deviation: Callable[[int, float], float] | None = None
 
 
-@lens
+@transform("landmarks.reduced")
 def reduced(X: Array, centre: Matrix, scale: float, precision: str) -> Array:
     """Return ``(X - centre) / scale``, in single or double precision."""
     D = np.asarray(X, dtype=np.float64) - centre
@@ -92,14 +92,14 @@ def reduced(X: Array, centre: Matrix, scale: float, precision: str) -> Array:
         return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
 
 
-@step(counts=["n"])
+@step("landmarks.pull", reveals="sums", counts=["n"])
 def local_pull(site: Site, Y: Array, gamma: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows."""
     pull, total = rows_pull(site, Y, gamma, device)
     return {"pull": pull.astype(Y.dtype, copy=False), "kernel": total, "n": len(site)}
 
 
-@step(counts=["n"])
+@step("landmarks.descent", reveals="sums", counts=["n"])
 def local_descent(
     site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, device: str = ""
 ) -> dict[str, Any]:

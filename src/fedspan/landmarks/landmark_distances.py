@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError, QuorumError
-from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation import Federation, Site, step, transform
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.linalg.kernels.landmark_form import FARTHEST
@@ -35,7 +35,7 @@ _SQUARE_HELD = 1e100
 _NEAR_ENOUGH = 0.1 * FARTHEST
 
 
-@lens
+@transform("landmarks.distances_to")
 def distances_to(X: Array, landmarks: Array, centre: Array, scale: float) -> Array:
     """Return the distances of rows to `landmarks` (n, n_y), in double precision.
 
@@ -72,7 +72,7 @@ def drawn_in(X: Array, centre: Array, scale: float) -> Array:
     return np.asarray(np.where(kept < 1, centre + kept * D, X))
 
 
-@step(ragged=["distances"], counts=["n"])
+@step("landmarks.distances", reveals="rows", ragged=["distances"], counts=["n"])
 def local_distances(site: Site, start: int, rows: int, precision: str, unit: float) -> dict[str, Any]:
     """Leaves the site: its number of rows, the distances of some of them to all landmarks (rows, n_y), their unit."""
     D = site.X[start : start + rows] / unit

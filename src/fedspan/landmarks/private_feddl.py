@@ -83,7 +83,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
     public = privacy.center is not None
     covers = ("what is sent in each round, and so the landmarks",)
     spent = gaussian_spent(privacy, fed, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
-    noisy = [find_step(step).name for step in (local_noisy_pull, local_noisy_descent)]
+    noisy = [find_step(step).id for step in (local_noisy_pull, local_noisy_descent)]
 
     def moments(fed: Federation) -> Moments:
         columns, fed = agree_on_columns(fed)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation.site.call_context import CallContext
 from fedspan.linalg.layout.grid_repulsion import Grid
 from fedspan.linalg.layout.map_descent import Motion, moved, pulls
 from fedspan.linalg.layout.map_graph import map_graph
@@ -31,7 +32,7 @@ _STEPS, _RATE, _MOMENTUM, _FARTHEST = 60, 0.25, 0.5, 1.0
 _BLOCK_ROWS = 4096
 
 
-@lens
+@transform("maps.place_by_centres")
 def place_by_centres(
     X: Array,
     mean: Matrix,
@@ -69,7 +70,7 @@ def place_by_centres(
     return found
 
 
-@step(ragged=["positions"])
+@step("maps.places", reveals="rows", ragged=["positions"])
 def local_places(site: Site) -> dict[str, Any]:
     """Leaves the site: the positions (n_p, 2) of its rows on the map."""
     return {"positions": np.asarray(site.X, dtype=np.float32)}
@@ -98,7 +99,7 @@ def one_shot_map(
         books = books if isinstance(books, Codebooks) else Codebooks()
         found, _ = map_centres(fed, books=books, names=names)
     fed.log(phase="layout", centres=len(found.centres))
-    drawn = Site("drawn rows", draws(found, fed.rng)).at_work({}, 0, 0)
+    drawn = Site("drawn rows", draws(found, fed.rng)).in_call(CallContext({}, number=0))
     C, histogram, grid = laid_out(lambda run, **payload: run(drawn, **payload), fed, found, layout, books.least_rows)
     density = histogram * (found.n / len(drawn))
     embedding = None

@@ -75,7 +75,7 @@ class PrivateMap:
     embedding: dict[str, NDArray[np.float32]] | None
 
 
-@step
+@step("maps.ties", reveals="sums")
 def local_ties(
     site: Site,
     centres: Matrix,
@@ -103,7 +103,7 @@ def local_ties(
     return {"n": len(site)}
 
 
-@step
+@step("maps.view", reveals="sums")
 def local_view(site: Site, positions: Matrix, low: Matrix, cell: float, size: int) -> dict[str, Any]:
     """Leaves the site: the histogram of its positions, for each centre the sums of w y and w (L, 3), a kernel sum.
 
@@ -112,7 +112,7 @@ def local_view(site: Site, positions: Matrix, low: Matrix, cell: float, size: in
     return _seen(site, _motion(site), Grid(low, cell, size), positions)
 
 
-@step
+@step("maps.move", reveals="sums")
 def local_move(
     site: Site,
     positions: Matrix,
@@ -141,7 +141,7 @@ def local_move(
     return _seen(site, _motion(site), grid, positions) | {"stretch": attraction.stretch}
 
 
-@step(ragged=["positions"])
+@step("maps.positions", reveals="rows", ragged=["positions"])
 def local_positions(site: Site) -> dict[str, Any]:
     """Leaves the site: the positions (n_p, 2) of its rows on the map."""
     return {"positions": site.state["Y"]}

@@ -27,7 +27,7 @@ _FLAT = 1e-12  # relative: eigenvalues of a Gram matrix below this are direction
 _FLOOR = 0.25  # of the mean eigenvalue: an aggregated Gram matrix is a guess, and must not make steps too long
 
 
-@step
+@step("mixed_regression.label", reveals="sums")
 def local_label(site: Site, models: Matrix) -> dict[str, Any]:
     """Leaves the site: which of the models (k, d) fits it best, its loss there, its number of rows."""
     losses = rows_of(site).losses(models)[1]
@@ -35,7 +35,7 @@ def local_label(site: Site, models: Matrix) -> dict[str, Any]:
     return {"label": label, "loss": float(losses[label]), "n": len(site)}
 
 
-@step
+@step("mixed_regression.normal_equations", reveals="sums")
 def local_normal_equations(
     site: Site, models: Matrix, cluster: int, shares: Vector, variance: float | None
 ) -> dict[str, Any]:

@@ -33,13 +33,13 @@ UPDATES = ("fedavg", "fedprox", "exact")
 _GAMMA = 0.9  # of the stability limit of the least stable site
 
 
-@step
+@step("mixed_regression.curvature", reveals="sums")
 def local_curvature(site: Site) -> dict[str, Any]:
     """Leaves the site: the largest eigenvalue of its ``X'X / n``."""
     return {"largest": rows_of(site).largest}
 
 
-@step
+@step("mixed_regression.refinement", reveals="sums")
 def local_refinement(
     site: Site, models: Matrix, update: str, rate: float, local_steps: int, shares: Vector, variance: float | None
 ) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def local_refinement(
     return {"sums": sums}
 
 
-@step
+@step("mixed_regression.change", reveals="sums")
 def local_change(
     site: Site, models: Matrix, update: str, rate: float, local_steps: int, shares: Vector, variance: float | None
 ) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def rows_of_part(site: Site, *, part: str = "held back", **_: Any) -> int:
     return {"all": len(site), "train": len(site) - held_back, "held back": held_back}[part]
 
 
-@step(fewest=rows_of_part)
+@step("mixed_regression.logistic_refinement", reveals="sums", fewest=rows_of_part)
 def local_logistic_refinement(
     site: Site, models: Matrix, rate: float, local_steps: int, part: str, shares: Vector, variance: float | None
 ) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def local_logistic_refinement(
     return {"sums": sums}
 
 
-@step(fewest=rows_of_part)
+@step("mixed_regression.logistic_change", reveals="sums", fewest=rows_of_part)
 def local_logistic_change(
     site: Site, models: Matrix, rate: float, local_steps: int, part: str, shares: Vector, variance: float | None
 ) -> dict[str, Any]:
@@ -74,13 +74,13 @@ def local_logistic_change(
     return {"part": belongs, "change": change[0] if variance is None else change, "n": len(y), "loss": loss}
 
 
-@step
+@step("mixed_regression.other_classes", reveals="sums")
 def local_other_classes(site: Site) -> dict[str, Any]:
     """Leaves the site: 1 if its y holds anything but 0 and 1, or else 0."""
     return {"others": int(not np.isin(target(site), (0.0, 1.0)).all())}
 
 
-@step(fewest=rows_of_part)
+@step("mixed_regression.held_back_loss", reveals="sums", fewest=rows_of_part)
 def local_held_back_loss(site: Site, models: Matrix) -> dict[str, Any]:
     """Leaves the site: the loss of every fourth row under the model that fits its other rows best, and their number."""
     X, y = _class_rows(site, "train")
@@ -89,7 +89,7 @@ def local_held_back_loss(site: Site, models: Matrix) -> dict[str, Any]:
     return {"loss": float(logistic_losses(X, y, models[[label]])[0]), "n": len(y)}
 
 
-@step
+@step("mixed_regression.logistic_losses", reveals="sums")
 def local_logistic_losses(site: Site, models: Matrix) -> dict[str, Any]:
     """Leaves the site: its logistic loss under each of the models (k,), and its number of rows."""
     X, y = _class_rows(site, "all")

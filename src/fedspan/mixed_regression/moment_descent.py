@@ -45,7 +45,7 @@ _LONG = 10.0  # times the median length: no honest anchor moves so far
 _EXTENSIONS = 3
 
 
-@step
+@step("mixed_regression.anchor_descent", reveals="sums")
 def local_anchor_descent(site: Site, models: Matrix, U: NDArray[np.float64]) -> dict[str, Any]:
     """Lines 11 to 13. Leaves the site: k numbers, its model's change in its own directions ``U[:, a]`` (d, k).
 

@@ -29,7 +29,7 @@ _EPSILON = 0.1  # of the separation: below this an anchor stops
 _POWER_ITERATIONS = 20
 
 
-@step(fewest=of_halves)
+@step("mixed_regression.paper_descent", reveals="sums", fewest=of_halves)
 def local_paper_descent(
     site: Site, models: Matrix, U: NDArray[np.float64], separation: float, epsilon: float
 ) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from fedspan.mixed_regression.parts.regression_rows import rows_of
 from fedspan.sums.plausible_numbers import refuse_absurd
 
 
-@step
+@step("mixed_regression.fit", reveals="sums")
 def local_fit(site: Site) -> dict[str, Any]:
     """Leaves the site: the shortest least-squares model of its own rows (d,)."""
     rows = rows_of(site)

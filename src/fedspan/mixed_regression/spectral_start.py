@@ -29,7 +29,7 @@ _ROUNDS = 50
 _MOST_CANDIDATES = 400
 
 
-@step
+@step("mixed_regression.coordinates", reveals="sums")
 def local_coordinates(site: Site, start: Matrix, U: Matrix) -> dict[str, Any]:
     """Leaves the site: of its least squares in directions U (d, q): Gram matrix, moment, solution, residuals^2; n.
 

@@ -78,7 +78,7 @@ class OwnerGuard:
             "call": ask.number,
             "part": ask.part,
             "step": ask.step,
-            "lenses": [lens[:200] for lens in ask.lenses[:20]],
+            "transforms": [transform[:200] for transform in ask.transforms[:20]],
             "how": ask.how,
             "bytes": size,
             "budget_left": left if left is None else round(left, 6),

@@ -9,7 +9,7 @@ from fedspan.engines.remote.site.refusals import with_note
 from fedspan.errors import PolicyError
 from fedspan.federation import Site
 from fedspan.federation.site.steps import find_step
-from fedspan.owner.allowed_steps import GROUPS, AllowedSteps, covers, is_public
+from fedspan.owner.allowed_steps import GROUPS, AllowedSteps, allows_transform, is_public
 
 LEAST_ROWS = 10
 LEAST_SET = 5
@@ -23,7 +23,7 @@ class Rules:
     ----------
     steps : AllowedSteps
         What may be asked.
-    lenses : tuple of str
+    transforms : tuple of str
         Transforms that may stand before the rows, by name or module.
     least_rows : int
         A site with fewer rows answers nothing.
@@ -41,7 +41,7 @@ class Rules:
     """
 
     steps: AllowedSteps
-    lenses: tuple[str, ...] = ("fedspan",)
+    transforms: tuple[str, ...] = ("fedspan",)
     least_rows: int = LEAST_ROWS
     largest_reply: int | None = None
     rounds_per_day: int | None = None
@@ -59,12 +59,12 @@ class Rules:
     def check_call(self, ask: Ask) -> None:
         """Refuse what the rules forbid whenever it is asked."""
         if ask.step not in self.steps:
-            raise PolicyError(f"this site's owner does not allow step {ask.step!r}{self.steps.way_in(ask.step)}")
-        if ask.lenses and not self.steps.names_it(ask.step):
+            raise PolicyError(f"this site's owner does not allow step {ask.step!r}{self.steps.hint(ask.step)}")
+        if ask.transforms and not self.steps.names_it(ask.step):
             raise PolicyError(f"this site's owner allows step {ask.step!r} without transforms only")
-        for lens in ask.lenses:
-            if not covers(self.lenses, lens):
-                raise PolicyError(f"this site's owner does not allow the transform {lens!r}")
+        for transform in ask.transforms:
+            if not allows_transform(self.transforms, transform):
+                raise PolicyError(f"this site's owner does not allow the transform {transform!r}")
         if self.sums_only and not ask.secure and not is_public(ask.step):
             raise PolicyError(
                 f"this site's owner allows secure sums only, and {ask.step!r} was asked for a reply of its own: "
@@ -116,7 +116,7 @@ class Rules:
         steps = "; ".join(f"{name}: {GROUPS[name]}" if name in GROUPS else name for name in self.steps.names)
         said = [
             f"steps: {len(self.steps.installed())} may be asked ({steps or 'public ones only'})",
-            f"transforms: {', '.join(self.lenses) or 'none'}",
+            f"transforms: {', '.join(self.transforms) or 'none'}",
             f"users: {'everybody in the federation' if self.users is None else ', '.join(self.users) or 'nobody'}",
             f"rows: at least {self.least_rows}, or nothing is answered; summaries are of at least {self.least_set}",
             "replies: "

@@ -14,8 +14,9 @@ from fedspan.datasets.sources.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.engines.remote.participant_names import NAME_RULE, is_name
 from fedspan.errors import InputError
-from fedspan.federation.site.transforms import installed_lenses
-from fedspan.owner.allowed_steps import AllowedSteps, covers, install_steps
+from fedspan.federation.site.discovery import install_steps
+from fedspan.federation.site.transforms import installed_transforms
+from fedspan.owner.allowed_steps import AllowedSteps, allows_transform
 from fedspan.owner.hidden_values import hidden_values, secret_text
 from fedspan.owner.owned_rows import RowsPlan
 from fedspan.owner.rules import LEAST_ROWS, LEAST_SET, Rules
@@ -30,7 +31,16 @@ KEYS = {
         *("file", "url", "query", "password_env", "password_file", "timeout"),
         *("columns", "drop", "label", "task", "where", "missing"),
     },
-    "rules": {"steps", "lenses", "least_rows", "largest_reply", "rounds_per_day", "users", "sums_only", "least_set"},
+    "rules": {
+        "steps",
+        "transforms",
+        "least_rows",
+        "largest_reply",
+        "rounds_per_day",
+        "users",
+        "sums_only",
+        "least_set",
+    },
     "privacy": {"ledger", "epsilon", "delta", "strict"},
     "log": {"file"},
 }
@@ -100,7 +110,7 @@ def read_site_file(path: Path) -> SiteFile:
 def _site(raw: Mapping[str, Any], path: Path) -> str:
     if "name" not in raw:
         raise InputError(f"{path}: a [site] table with a name is missing")
-    install_steps(names(raw, "modules", path, "[site] ", "modules, such as 'ourlab.protocols'") or ())
+    install_steps(own=names(raw, "modules", path, "[site] ", "modules, such as 'ourlab.protocols'") or ())
     return str(typed(raw, "name", str, None, path, "[site] "))
 
 
@@ -170,14 +180,14 @@ def _rules(raw: Mapping[str, Any], path: Path) -> Rules:
         for key, least in (("least_rows", 1), ("least_set", 1), ("largest_reply", 1), ("rounds_per_day", 0)):
             limits[key] = whole_number(key, raw[key], least) if key in raw else None
         steps = names(raw, "steps", path, "[rules] ", "steps, modules or groups")
-        lenses = names(raw, "lenses", path, "[rules] ", "transforms or modules")
+        transforms = names(raw, "transforms", path, "[rules] ", "transforms or modules")
         users = names(raw, "users", path, "[rules] ", "users' names")
         for user in users or ():
             if not is_name(user):
                 raise InputError(f"users: {user!r} is nobody's name in a certificate: names are {NAME_RULE}")
         return Rules(
             AllowedSteps(("summaries",) if steps is None else steps),
-            ("fedspan",) if lenses is None else _installed(lenses),
+            ("fedspan",) if transforms is None else _installed(transforms),
             limits["least_rows"] or LEAST_ROWS,
             limits["largest_reply"],
             limits["rounds_per_day"],
@@ -190,17 +200,17 @@ def _rules(raw: Mapping[str, Any], path: Path) -> Rules:
         raise InputError(said if said.startswith(str(path)) else f"[rules] {said}") from None
 
 
-def _installed(lenses: tuple[str, ...]) -> tuple[str, ...]:
+def _installed(transforms: tuple[str, ...]) -> tuple[str, ...]:
     """Return names of transforms, if there is something here that each of them allows."""
-    known = installed_lenses()
-    for name in lenses:
-        if not any(covers([name], lens) for lens in known):
-            near = get_close_matches(name, [*known, *{lens.rpartition(".")[0] for lens in known}], 1)
+    known = installed_transforms()
+    for name in transforms:
+        if not any(allows_transform([name], transform) for transform in known):
+            near = get_close_matches(name, [*known, *{transform.rpartition(".")[0] for transform in known}], 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise InputError(
-                f"lenses: {name!r} is neither a transform that is installed here nor a module with such{hint}"
+                f"transforms: {name!r} is neither a transform that is installed here nor a module with such{hint}"
             )
-    return lenses
+    return transforms
 
 
 def _privacy(raw: Mapping[str, Any], path: Path) -> PrivacyPlan:

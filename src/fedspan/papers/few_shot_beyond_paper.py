@@ -15,9 +15,9 @@ from fedspan.attacks import ALittleIsEnough, InnerProduct, Mimic, RandomNoise, R
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.datasets.bunch import Bunch
 from fedspan.engines.local.embedded import federate
-from fedspan.estimators import FedFewShotRegressor
 from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
+from fedspan.few_shot.estimator import FedFewShotRegressor
 from fedspan.linalg import subspace_distance
 from fedspan.linalg.regression.stacked_least_squares import stacked_least_squares
 from fedspan.papers.results_paper import Chart, Table, counted, spread

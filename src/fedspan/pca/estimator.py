@@ -186,7 +186,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         rank = self._rank(found)
         self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
         self.scale_ = deviations(found) if self.scale else None
-        prepared = fed.apply(standardize, **self._lens(), double=True)
+        prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
         self.solver_ = self._chosen_solver(fed, rank)
         solution = self._solve(prepared, None if all_axes or self._is_share() else rank)
         self._keep(solution, rank)
@@ -197,9 +197,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         """Return the coordinates of rows; of a federation, the one whose sites compute them locally."""
         check_is_fitted(self)
         if isinstance(X, Federation):
-            centred = X.apply(standardize, columns=self._names(), **self._lens())
+            centred = X.apply(standardize, columns=self._names(), **self._transform_parameters())
             return centred.apply(project, components=self.components_)
-        return project(standardize(self._validated(X), **self._lens()), components=self.components_)
+        return project(standardize(self._validated(X), **self._transform_parameters()), components=self.components_)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the rows that have the coordinates `X` (n, k)."""
@@ -211,7 +211,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the log-likelihood of each row under probabilistic PCA, as scikit-learn does."""
         check_is_fitted(self)
-        D = standardize(self._validated(X), **self._lens()).astype(np.float64)
+        D = standardize(self._validated(X), **self._transform_parameters()).astype(np.float64)
         d, k = self.n_features_in_, self.n_components_
         noise = self.noise_variance_
         spread = self.explained_variance_
@@ -244,7 +244,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
-    def _lens(self) -> dict[str, Any]:
+    def _transform_parameters(self) -> dict[str, Any]:
         return {"mean": self.mean_ if self.center else None, "scale": self.scale_}
 
     def _single_replies(self) -> str | None:

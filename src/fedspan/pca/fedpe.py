@@ -76,7 +76,7 @@ def _identity(k: int) -> Matrix:
     return np.eye(k)
 
 
-@step
+@step("pca.fedpe_update", reveals="sums")
 def local_update(
     site: Site, Z: Matrix, rho: float, rows: float | None, variant: Variant, local_steps: int, products: int
 ) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def local_step(C: SecondMoment, U: Matrix, pull: Matrix, eta: float, move: Move)
     return q_factor(move(U, C.add_product(pull, 2.0 * eta, U)))
 
 
-@step
+@step("pca.fedpg_update", reveals="sums")
 def local_update(
     site: Site, Z: Matrix, rho: float, rows: float | None, variant: Variant, local_steps: int, products: int
 ) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from fedspan.sums.moments import some_rows
 Matrix = NDArray[np.float64]
 
 
-@step
+@step("pca.mean_product", reveals="sums")
 def local_phi_product(site: Site, U: Matrix) -> dict[str, Any]:
     """Leaves the site: ``Phi U`` (d, r) of its second moment ``Phi = X'X / q``, and its number of rows q."""
     return {"product": local_product(site, U)["product"] / some_rows(site), "n": len(site)}

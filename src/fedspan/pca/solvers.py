@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.errors import InputError
-from fedspan.federation import Federation
+from fedspan.federation import EndingKind, Federation
 from fedspan.linalg import orthonormalize
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.fedpe import fedpe
@@ -72,7 +72,7 @@ def _resilient_covariance(fed: Federation, rank: int | None, options: Mapping[st
 
 def _warn_unless_converged(fed: Federation) -> None:
     """Warn, as scikit-learn does, where a solver has used up its rounds."""
-    if not fed.record.stopped.startswith("converged"):
+    if fed.record.stopped.kind is not EndingKind.CONVERGED:
         warnings.warn(
             f"the solver did not converge ({fed.record.stopped}): allow more with max_rounds, or a larger tol",
             ConvergenceWarning,

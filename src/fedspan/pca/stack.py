@@ -18,7 +18,7 @@ from fedspan.sums.plausible_numbers import refuse_absurd
 from fedspan.sums.row_blocks import blocks, n_columns
 
 
-@step
+@step("pca.axes", reveals="sums")
 def local_axes(site: Site, rank: int) -> dict[str, Any]:
     """Leaves the site: its `rank` leading axes times their singular values (rank, d), trace and number of rows."""
     d = n_columns(site)

@@ -21,7 +21,7 @@ from fedspan.sums.plausible_numbers import refuse_absurd
 from fedspan.sums.row_blocks import blocks
 
 
-@step
+@step("pca.product", reveals="sums")
 def local_product(site: Site, V: NDArray[np.float64]) -> dict[str, Any]:
     """Leaves the site: ``X'X V`` (d, k + p), the trace of ``X'X`` and the number of rows."""
     product, trace = np.zeros(V.shape), 0.0
@@ -60,7 +60,7 @@ def subspace_iteration(
         residual = float(np.linalg.norm(W @ Q - axes * theta) / max(theta[0], np.finfo(float).tiny))
         fed.log(residual=residual)
         if residual <= tol:
-            fed.stop(f"converged: residual {residual:.1e} is at most {tol:g}")
+            fed.stop(f"converged: residual {residual:.1e} is at most {tol:g}", converged=True)
         V = qr(W, mode="economic")[0]
     return PrincipalAxes(with_fixed_signs(axes).T, np.maximum(theta, 0.0), trace, n), weights
 

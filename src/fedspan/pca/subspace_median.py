@@ -52,7 +52,7 @@ class ResilientSubspace:
     spectrum: NDArray[np.float64]
 
 
-@step
+@step("pca.basis", reveals="sums")
 def local_basis(site: Site, rank: int) -> dict[str, Any]:
     """Lines 2 and 3. Leaves the site: the `rank` leading eigenvectors of ``Phi = X'X / q`` (d, rank)."""
     return {"basis": leading_eigenvectors(site, rank)}

@@ -1,11 +1,7 @@
-"""Differential privacy: noise that sites add to what leaves them, what it costs, and the site's own account of it.
-
-And what can be known without: `audit` attacks what a coordinator received.
-"""
+"""Differential privacy: noise that sites add to what leaves them, what it costs, and the site's own account of it."""
 
 from __future__ import annotations
 
-from fedspan import audit
 from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon, zcdp_rho
 from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
 from fedspan.privacy.ledger import Charge, Ledger
@@ -24,7 +20,6 @@ __all__ = [
     "PaperNoise",
     "SimulatedLedger",
     "accountant_epsilon",
-    "audit",
     "epsilon_of",
     "mu_of",
     "normal",

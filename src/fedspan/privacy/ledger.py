@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hmac
-import json
 import math
 import os
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from fedspan.durable.append_file import AppendFile, AppendFileError, Entry
 from fedspan.errors import BudgetError, InputError, LedgerError
-from fedspan.federation.site.noise_query import Question
+from fedspan.federation.site.noise_query import NoiseQuery
 from fedspan.privacy.accounting import Cost
 from fedspan.privacy.gaussian import check_budget
 from fedspan.privacy.noise_keys import checked_cost, fingerprint_key, noise_digest, noise_key
@@ -27,7 +24,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Charge:
-    """One charge: when, for which run and step or lens, what it cost, and the epsilon of all charges up to it."""
+    """One charge: when, for which run and step or transform, its cost, and the epsilon of all charges up to it."""
 
     when: str
     run: str
@@ -45,27 +42,26 @@ class Ledger:
     path : path
         Made where it does not exist (mode 0600), continued where it does.
     epsilon, delta : float
-        The budget for all that this site ever says about its rows, in all runs. May be left out where the file has it.
+        The budget for all that this site ever reveals about its rows, in all runs. Optional where the file has it.
         Another budget than the file's is the owner's decision, and written into it.
     strict : bool, default=False
-        Refuse every step whose reply carries no noise and is not public (``@step(public=True)``: names of columns).
-        For a site that joins federations whose protocols its owner has not read: nothing then leaves it unaccounted,
-        neither moments for a start nor distances for a map.
+        Refuse every step whose reply reveals something and carries no noise. For a site that joins federations whose
+        protocols its owner has not read: nothing then leaves it unaccounted, neither moments nor distances.
     read_only : bool, default=False
-        Look at a ledger without writing to its file, whatever state that is in. Every charge is refused.
+        Read a ledger without changing its file. Every charge is refused.
 
     Notes
     -----
-    A charge is on disk before the reply leaves. A question that was asked before (same step, payload and lenses, same
-    data) gets the same noise and costs nothing, in any run, also after a restart: noise is made of the secret and the
-    question, so that asking often averages nothing out.
+    A charge is on disk before the reply leaves. A repeated query (same step, payload, transforms and data) gets the
+    same noise and costs nothing, in any run, also after a restart: noise is made of the secret and the query, so that
+    repeating a query averages nothing out.
 
-    Two processes may use one ledger: each looks at what the other has written before it charges. A line that a crash
-    has cut off is dropped, because its reply never left. Lines are chained by a keyed digest: where one was changed or
-    taken out, the ledger is refused. Lines taken off the *end* cannot be noticed, and the owner of the file can write
-    anything: a ledger protects a site from others, not from itself. **A lost ledger is a spent budget**: a new file has
-    a new secret, so that old questions get new noise, and knows nothing of what was said. Keep it like a key, and keep
-    a backup; never go back to an older one.
+    Two processes may use one ledger: each reads what the other has written before it charges. A line that a crash cut
+    short is dropped, because its reply never left. A keyed digest chains the lines: where one was changed or removed,
+    the ledger is refused. Lines removed from the *end* can't be noticed, and the owner of the file can write anything:
+    a ledger protects a site from others, not from itself. **A lost ledger is a spent budget**: a new file has a new
+    secret, so that old queries get new noise, and does not know the old charges. Keep it like a key, with a backup;
+    never return to an older one.
 
     Examples
     --------
@@ -90,31 +86,38 @@ class Ledger:
         if (epsilon is None) != (delta is None):
             raise InputError("a ledger's epsilon and delta go together: give both, or neither where its file has them")
         if read_only and epsilon is not None:
-            raise InputError("a ledger that is only looked at has the budget that its file says: leave epsilon out")
+            raise InputError("a ledger that is opened for reading has the budget of its file: leave epsilon out")
         budget = None if epsilon is None else check_budget(epsilon, delta)
         self.path = Path(path)
         self.strict = strict
         self._read_only = read_only
-        self._thread = threading.Lock()
         self._secret = b""
         self._budget: tuple[float, float] | None = None
         self._charges: list[Charge] = []
+        self._cost = Cost()
         self._known: set[str] = set()
-        self._chain = b""
-        self._read_to = 0
-        with self._locked(make=budget is not None) as file:
+        self._file = AppendFile(
+            self.path,
+            make=budget is not None,
+            shared=True,
+            read_only=read_only,
+            sync=True,
+            key_of=_secret_of,
+            accept=self._take,
+        )
+        with self._locked(hint="" if budget is not None else "; a new one needs epsilon and delta"):
             if not self._secret and not read_only:
-                self._append(file, "ledger", {"format": _FORMAT, "secret": secrets.token_hex(32)})
+                self._append("ledger", {"format": _FORMAT, "secret": secrets.token_hex(32)})
             if budget is not None and budget != self._budget:
-                self._append(file, "budget", {"epsilon": budget[0], "delta": budget[1]})
+                self._append("budget", {"epsilon": budget[0], "delta": budget[1]})
         if self._budget is None:
             raise LedgerError(f"the ledger {self.path} has no budget: give epsilon and delta")
 
     def __repr__(self) -> str:
-        with suppress(LedgerError):  # a file that is gone is shown as it was
+        with suppress(LedgerError):  # a file that no longer exists is shown as it was
             self._look()
         epsilon, delta = self._known_budget
-        return f"Ledger(epsilon={epsilon:g} at delta={delta:g}, spent {self._known_cost().epsilon(delta):.4g})"
+        return f"Ledger(epsilon={epsilon:g} at delta={delta:g}, spent {self._cost.epsilon(delta):.4g})"
 
     @property
     def epsilon(self) -> float:
@@ -132,12 +135,17 @@ class Ledger:
     def cost(self) -> Cost:
         """What has been spent, by all processes."""
         self._look()
-        return self._known_cost()
+        return self._cost
 
     @property
     def spent(self) -> float:
         """The epsilon, at the budget's delta, of all that has been spent."""
         return self.cost.epsilon(self._known_budget[1])
+
+    def _look(self) -> None:
+        """Read what other processes have written."""
+        with self._locked():
+            pass
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -146,11 +154,20 @@ class Ledger:
         return tuple(self._charges)
 
     def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
-        """Whether the budget lasts for one more charge."""
+        """Return whether the budget covers one more charge of this size."""
         return (self.cost + Cost(mu2, rho)).within(*self._known_budget)
 
-    def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
-        """Return the key of a question's noise, charged if this is the first time that it is asked.
+    def noise_key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+        """Return the key of a query's noise without charging it; refuse where the budget would not cover it."""
+        cost = checked_cost(mu2, rho)
+        digest = noise_digest(query, cost)
+        with self._locked():
+            if digest.hex() not in self._known:
+                self._check_budget(cost)
+        return noise_key(self._secret, digest)
+
+    def key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+        """Return the key of a query's noise, charged if this is its first time.
 
         Raises
         ------
@@ -158,126 +175,71 @@ class Ledger:
             Where the charge would exceed the budget.
         """
         cost = checked_cost(mu2, rho)
-        digest = noise_digest(question, cost)
-        with self._locked() as file:
+        digest = noise_digest(query, cost)
+        with self._locked():
             if digest.hex() not in self._known:
-                self._charge(file, question, digest.hex(), cost)
+                self._check_budget(cost)
+                self._charge(query, digest.hex(), cost)
         return noise_key(self._secret, digest)
 
     def fingerprint_key(self) -> bytes:
-        """Return the key by which a journal's digest of the site's data is made: nobody else can try rows at it."""
+        """Return the key of the digests of the site's data in journals, so that others can't find rows by trying."""
         return fingerprint_key(self._secret)
 
-    def _charge(self, file: Any, question: Question, digest: str, cost: Cost) -> None:
-        before, (epsilon, delta) = self._known_cost(), self._known_budget
+    def _check_budget(self, cost: Cost) -> None:
+        epsilon, delta = self._known_budget
         if not math.isfinite(cost.mu2 + cost.rho):
             raise BudgetError(
-                "this site refuses: the noise that is asked for has no guarantee, and its ledger gives none away"
+                "this site refuses: the requested noise has no guarantee, and its ledger allows none without one"
             )
-        if not (before + cost).within(epsilon, delta):
+        if not (self._cost + cost).within(epsilon, delta):
+            spent = self._cost.epsilon(delta)
             raise BudgetError(
                 f"this site refuses: its privacy budget is epsilon={epsilon:g} at delta={delta:g}, it has spent "
-                f"{before.epsilon(delta):.4g}, and this call would make it {(before + cost).epsilon(delta):.4g}"
+                f"{spent:.4g}, and this call would make it {(self._cost + cost).epsilon(delta):.4g}",
+                epsilon=epsilon,
+                delta=delta,
+                spent=spent,
             )
-        after = (before + cost).epsilon(delta)
-        run, what = question.run[:200], question.what[:200]
-        values = {"run": run, "what": what, "question": digest, "mu2": cost.mu2, "rho": cost.rho, "epsilon": after}
-        self._append(file, "charge", values)
+
+    def _charge(self, query: NoiseQuery, digest: str, cost: Cost) -> None:
+        after = (self._cost + cost).epsilon(self._known_budget[1])
+        run, step = query.run[:200], query.step[:200]
+        values = {"run": run, "what": step, "question": digest, "mu2": cost.mu2, "rho": cost.rho, "epsilon": after}
+        self._append("charge", values)
 
     @contextmanager
-    def _locked(self, make: bool = False) -> Iterator[Any]:
-        """Have the file to this process alone, with all that others have written to it known."""
+    def _locked(self, hint: str = "") -> Iterator[None]:
+        """Hold the file alone, with all charges of other processes read."""
         try:
-            import fcntl
-        except ImportError:
-            raise LedgerError("a ledger needs a system that can lock files for one process: Linux or macOS") from None
-        with self._thread:
-            try:
-                new = make and not self.path.exists()
-                flags = os.O_RDONLY if self._read_only else os.O_RDWR | (os.O_CREAT if make else 0)
-                file = os.fdopen(os.open(self.path, flags | os.O_CLOEXEC, 0o600), "rb" if self._read_only else "r+b")
-            except OSError as error:
-                hint = "" if make else "; a new one needs epsilon and delta"
-                raise LedgerError(f"the ledger {self.path} cannot be opened: {error.strerror}{hint}") from None
-            with file:
-                if os.fstat(file.fileno()).st_mode & 0o077:
-                    raise LedgerError(f"the ledger {self.path} can be read by others: take that back with chmod 600")
-                fcntl.flock(file, fcntl.LOCK_SH if self._read_only else fcntl.LOCK_EX)
-                self._read(file)
-                yield file
-            if new:
-                _sync_folder(self.path.parent)
-
-    def _read(self, file: Any) -> None:
-        """Take in what was written since the last look; drop a last line that was never finished."""
-        size = file.seek(0, os.SEEK_END)
-        if size < self._read_to:
-            raise LedgerError(f"the ledger {self.path} has become shorter: lines were taken off its end")
-        known = self._chain.hex().encode() + b"\n" if self._read_to else b""
-        file.seek(self._read_to - len(known))
-        if file.read(len(known)) != known:
-            raise LedgerError(f"the ledger {self.path} has other lines than it had: it was replaced by another one")
-        data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        for line in whole.splitlines():
-            self._take(line)
-        self._read_to += len(whole)
-        if len(whole) < len(data) and not self._read_only:
-            file.truncate(self._read_to)
-            os.fsync(file.fileno())
-
-    def _append(self, file: Any, kind: str, values: dict[str, Any]) -> None:
-        if self._read_only:
-            raise LedgerError(f"the ledger {self.path} was opened to be looked at, and takes no charges")
-        body = json.dumps({"kind": kind, "when": datetime.now(UTC).isoformat(timespec="seconds"), **values}).encode()
-        secret = bytes.fromhex(values["secret"]) if kind == "ledger" else self._secret
-        line = body + b" " + _link(secret, self._chain, body).hex().encode()
-        file.seek(self._read_to)
-        file.write(line + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-        self._take(line)
-        self._read_to += len(line) + 1
-
-    def _take(self, line: bytes) -> None:
-        """Take in one whole line, or refuse the ledger."""
-        try:
-            body, _, link = line.rpartition(b" ")
-            entry = json.loads(body)
-            kind = entry["kind"]
-            if kind == "ledger" and not self._secret and entry["format"] == _FORMAT:
-                self._secret = bytes.fromhex(entry["secret"])
-            chain = _link(self._secret, self._chain, body)
-            if not self._secret or not hmac.compare_digest(chain.hex().encode(), link):
-                raise ValueError("its digest does not fit")
-            if kind == "budget":
-                self._budget = check_budget(entry["epsilon"], entry["delta"])
-            elif kind == "charge":
-                cost = checked_cost(entry["mu2"], entry["rho"])
-                self._charges.append(
-                    Charge(entry["when"], entry["run"], entry["what"], entry["question"], cost, entry["epsilon"])
-                )
-                self._known.add(entry["question"])
-            elif kind != "ledger":
-                raise ValueError(f"{kind!r} is unknown")
-            self._chain = chain
-        except (ValueError, KeyError, TypeError) as error:
-            number = 2 + len(self._charges) + (self._budget is not None)
+            with self._file.locked():
+                yield
+        except AppendFileError as error:
             raise LedgerError(
-                f"the ledger {self.path} is damaged or was tampered with, about line {number} ({error}): go back to a "
-                "backup of the same age, or take its budget for spent and begin a new one"
+                f"the ledger {self.path} {error}{hint}. A damaged ledger can't be repaired: restore a backup of the "
+                "same age, or count its budget as spent and begin a new one"
             ) from None
 
-    def _look(self) -> None:
-        """Take in what other processes have written."""
-        with self._locked():
-            pass
+    def _append(self, kind: str, values: dict[str, Any]) -> None:
+        self._file.append({"kind": kind, "when": datetime.now(UTC).isoformat(timespec="seconds"), **values})
 
-    def _known_cost(self) -> Cost:
-        total = Cost()
-        for charge in self._charges:
-            total += charge.cost
-        return total
+    def _take(self, entry: Entry) -> None:
+        """Take in one entry; `ValueError` refuses the ledger."""
+        fields = entry.fields
+        kind = fields["kind"]
+        if kind == "ledger" and not self._secret:
+            self._secret = _secret_of(fields)
+        elif kind == "budget":
+            self._budget = check_budget(fields["epsilon"], fields["delta"])
+        elif kind == "charge":
+            cost = checked_cost(fields["mu2"], fields["rho"])
+            self._charges.append(
+                Charge(fields["when"], fields["run"], fields["what"], fields["question"], cost, fields["epsilon"])
+            )
+            self._cost += cost
+            self._known.add(fields["question"])
+        else:
+            raise ValueError(f"{kind!r} is unknown here")
 
     @property
     def _known_budget(self) -> tuple[float, float]:
@@ -285,13 +247,8 @@ class Ledger:
         return self._budget
 
 
-def _link(secret: bytes, before: bytes, body: bytes) -> bytes:
-    return blake2b(before + b"\0" + body, key=secret, digest_size=16).digest()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _secret_of(fields: dict[str, Any]) -> bytes:
+    """Return the secret that keys all chains, from the first entry."""
+    if fields.get("kind") != "ledger" or fields.get("format") != _FORMAT:
+        raise ValueError("it is not the beginning of a ledger")
+    return bytes.fromhex(fields["secret"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from fedspan.errors import InputError
-from fedspan.federation.site.noise_query import Question
+from fedspan.federation.site.noise_query import NoiseQuery
 from fedspan.privacy.accounting import Cost
 
 
@@ -16,9 +16,9 @@ def checked_cost(mu2: float, rho: float) -> Cost:
     return Cost(float(mu2), float(rho))
 
 
-def noise_digest(question: Question, cost: Cost) -> bytes:
+def noise_digest(query: NoiseQuery, cost: Cost) -> bytes:
     """Return the digest of a question and of how much noise it gets."""
-    return blake2b(question.digest + repr((cost.mu2, cost.rho)).encode(), digest_size=32).digest()
+    return blake2b(query.digest + repr((cost.mu2, cost.rho)).encode(), digest_size=32).digest()
 
 
 def noise_key(secret: bytes, digest: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Noise on the rows themselves (Section 5.1 of the paper): a lens through which all later steps look."""
+"""Noise on the rows themselves (Section 5.1 of the paper): a transform through which all later steps look."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation import Federation, lens
+from fedspan.federation import Federation, transform
 from fedspan.privacy.mechanisms import GaussianData
 from fedspan.privacy.noise import normal
 
@@ -20,7 +20,7 @@ def _mu2(clip: float, sigma: float, **_: object) -> float:
     return (2 * clip / sigma) ** 2
 
 
-@lens(mu2=_mu2)
+@transform("privacy.noisy_rows", mu2=_mu2)
 def noisy_rows(X: Array, key: bytes, center: Array, clip: float, sigma: float) -> Array:
     """Return rows drawn in to a ball, plus noise. What is not a number stands at the centre: no reply tells of it."""
     if X.ndim != 2 or np.shape(center) not in ((), (1,), X.shape[1:]):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from fedspan.federation.site.noise_query import Question
-from fedspan.privacy.noise_keys import checked_cost, fingerprint_key, noise_digest, noise_key
+from fedspan.federation.site.noise_query import NoiseQuery
+from fedspan.privacy.noise_keys import checked_cost, fingerprint_key, noise_digest
+from fedspan.privacy.noise_keys import noise_key as _noise_key
 
 
 class SimulatedLedger:
@@ -24,9 +25,11 @@ class SimulatedLedger:
         """Whether the budget lasts: there is none."""
         return True
 
-    def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+    def key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of a question's noise."""
-        return noise_key(self._secret, noise_digest(question, checked_cost(mu2, rho)))
+        return _noise_key(self._secret, noise_digest(query, checked_cost(mu2, rho)))
+
+    noise_key = key
 
     def fingerprint_key(self) -> bytes:
         """Return the key of fingerprints, which is no secret either."""

@@ -1,31 +1,34 @@
-"""The coordinator's side of the secure sum: five questions to the sites, and no look at any single part.
+"""The coordinator's side of the secure sum: five queries to the sites, and no look at any single part.
 
 After Bonawitz et al. (2017), "Practical secure aggregation for privacy-preserving machine learning". A site that
 leaves after it has shared its secrets costs nothing but its part: the others' shares of its key take its masks away.
-A question that a site did not answer is put once more; the site then repeats what it answered, if it did.
+A query that a site did not answer is sent once more; the site then repeats its answer, if it gave one.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import frames_inside
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
-from fedspan.federation.calls.call import Call, Failure
+from fedspan.federation.calls.call import Call, Collected, Exchange
 from fedspan.federation.calls.reply_checks import misshapen
+from fedspan.federation.outcomes import Failure, FailureKind
+from fedspan.federation.policy import MOST_SITES, SecureSum
+from fedspan.federation.site.noise_query import query_digest
 from fedspan.secure_sum import sum_layout as forms
-from fedspan.secure_sum.sum_fixed_point import MOST_SITES
 from fedspan.secure_sum.sum_group import Group, group_of
 from fedspan.secure_sum.sum_layout import SpoiltError
 from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair, check_installed, mask
 from fedspan.secure_sum.sum_modular import Words, add
-from fedspan.secure_sum.sum_queries import Exchange, Questions, SecureTotal, TooFewError
+from fedspan.secure_sum.sum_queries import Queries, TooFewError
 from fedspan.secure_sum.sum_secret_shares import SHARE_BYTES, Joiner
-from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.secure_sum.sum_site_steps import (
     PAYLOAD,
     SEALED_BYTES,
@@ -40,40 +43,71 @@ from fedspan.secure_sum.sum_site_steps import (
 from fedspan.wire import Message
 
 
-def check_possible(settings: SecureSum, what: str, sites: int) -> None:
-    """Refuse a sum that cannot be secure, before any site is contacted."""
-    check_installed()
-    if not settings.least <= sites <= MOST_SITES:
-        raise PolicyError(
-            f"{what} over {sites} site{'s' * (sites != 1)} cannot be a secure one: that takes from {settings.least} to "
-            f"{MOST_SITES} sites (the sum over one would be its part)"
-        )
+class SecureSummation:
+    """Adds replies up by the double-masking protocol (`fedspan.federation.calls.call.Summation`)."""
+
+    def __init__(self, settings: SecureSum) -> None:
+        self.settings = settings
+        self._sets: dict[bytes, list[frozenset[str]]] = {}  # by query: the sets of sites that it was summed over
+
+    def check_possible(self, what: str, n_sites: int) -> None:
+        """Refuse a sum that can't be secure, before any site is contacted."""
+        check_installed()
+        least = self.settings.least
+        if not least <= n_sites <= MOST_SITES:
+            raise PolicyError(
+                f"{what} over {n_sites} site{'s' * (n_sites != 1)} cannot be a secure one: that takes from {least} to "
+                f"{MOST_SITES} sites (the sum over one would be its part)"
+            )
+
+    def collect(self, call: Call, exchange: Exchange, needed: int) -> Collected:
+        """Return the sum of the replies to `call`, without showing them to the coordinator.
+
+        A sum over fewer than `needed` sites is given up before it is uncovered: it may be made again over more of them,
+        and the difference would be one site's part.
+        """
+        self._warn_of_difference(call)
+        found = Collected()
+        try:
+            _Sum(call, self.settings, exchange, found).make(needed)
+        except TooFewError:
+            found.answered = ()
+        except InputError as error:
+            found.error = str(error)
+        except SpoiltError as error:
+            found.error = f"the secure sum of step {call.step.id!r} is refused: {error}"
+        except FedspanError as error:
+            found.error = f"the secure sum of step {call.step.id!r} failed: {error}"
+        # A site that gave a masked reply is in the total, even if it was not reached again.
+        failed = found.failed.keys() - set(found.answered)
+        found.failed = {site: found.failed[site] for site in call.to if site in failed}
+        found.changes = {site: found.changes[site] for site in found.answered if site in found.changes}
+        return found
+
+    def _warn_of_difference(self, call: Call) -> None:
+        """Warn of two sums of one query whose sets of sites differ by fewer sites than a sum may be over.
+
+        Sites can't notice that: a query that differs in its last bit is another one.
+        """
+        query = query_digest(call.step.id, call.payload, call.transform_digests, b"")
+        now, sets, least = frozenset(call.to), self._sets.setdefault(query, []), self.settings.least
+        if now in sets:
+            return
+        for before in sets:
+            few = sorted(now ^ before)
+            if len(few) < least and (now < before or before < now):
+                warnings.warn(
+                    f"the secure sums of step {call.step.id!r} over {len(before)} and over {len(now)} sites reveal the "
+                    f"sum over {', '.join(map(repr, few))} by their difference, fewer than the {least} sites that a "
+                    "sum may be over: request one of the two only, or set SecureSum(least=...) to the number of all "
+                    "sites",
+                    stacklevel=frames_inside(),
+                )
+                break
+        sets.append(now)
 
 
-def secure_total(call: Call, settings: SecureSum, exchange: Exchange, needed: int = 0) -> SecureTotal:
-    """Return the sum of the replies to `call`, which the coordinator does not get to see.
-
-    A sum over fewer than `needed` sites is given up before it is uncovered: it may be made again over more of them,
-    and the difference would be somebody's part.
-    """
-    found = SecureTotal()
-    try:
-        _Sum(call, settings, exchange, found).make(needed)
-    except TooFewError:
-        found.answered = ()
-    except InputError as error:
-        found.error = str(error)
-    except SpoiltError as error:
-        found.error = f"the secure sum of step {call.step.name!r} is refused: {error}"
-    except FedspanError as error:
-        found.error = f"the secure sum of step {call.step.name!r} failed: {error}"
-    # Whoever gave a masked reply is in the total, even if it was not heard of again.
-    found.failed = {site: found.failed[site] for site in call.to if site in found.failed.keys() - set(found.answered)}
-    found.changes = {site: found.changes[site] for site in found.answered if site in found.changes}
-    return found
-
-
-class _Sum(Questions):
+class _Sum(Queries):
     """One secure sum; `found` is filled as it goes."""
 
     def make(self, needed: int) -> None:
@@ -86,13 +120,13 @@ class _Sum(Questions):
             raise TooFewError
         self.unmask(group, there, came, commitments, totals)
         form = forms.from_text(group.form)
-        self.found.total = forms.unpacked(*totals, form, self.numbers, len(came))
+        self.found.replies = {"": forms.unpacked(*totals, form, self.numbers, len(came))}
         self.found.answered = tuple(group.names[k] for k in came)
 
     def offer(self) -> tuple[dict[str, Message], forms.Form]:
         """Have the sites run the step; return their keys, and the form of reply that most of them have."""
         payload = {
-            "what": self.call.step.name,
+            "what": self.call.step.id,
             "largest": self.numbers.largest,
             "fraction_bits": self.numbers.fraction_bits,
             **{PAYLOAD + key: value for key, value in self.call.payload.items()},
@@ -103,12 +137,12 @@ class _Sum(Questions):
             try:
                 read[site] = forms.from_text(reply.get("form"))
             except MessageError as error:
-                self.fail(site, Failure(str(error)))
-        for site, reason in misshapen(replace(self.call, how="sum"), forms.examples(read), {}).items():
-            self.fail(site, Failure(reason))
+                self.fail(site, Failure(FailureKind.MALFORMED, str(error)))
+        for site, failure in misshapen(replace(self.call, how="sum"), forms.examples(read), {}).items():
+            self.fail(site, failure)
             del read[site]
         self.check_enough(read)
-        form = forms.agreed(list(read.values()), self.call.step.name)
+        form = forms.agreed(list(read.values()), self.call.step.id)
         return {site: offers[site] for site in read}, form
 
     def share(

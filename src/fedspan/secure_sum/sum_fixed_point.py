@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
+from fedspan.federation.policy import MOST_BITS, MOST_SITES, SecureSum
 from fedspan.secure_sum.sum_modular import WORD_BITS, Words, is_negative, negate
 
-MOST_SITES = 1024
-MOST_WORDS = 8
-MOST_BITS = MOST_WORDS * WORD_BITS
 #: What whole numbers of one site may reach: `MOST_SITES` of them stay below 2^63.
 LARGEST_WHOLE = 2**63 // MOST_SITES - 1
 _HALF = np.uint64(32)
@@ -42,10 +40,15 @@ class FixedPoint:
     def __post_init__(self) -> None:
         right = isinstance(self.largest, float) and 0 < self.largest < math.inf
         right &= type(self.fraction_bits) is int and abs(self.fraction_bits) <= MOST_BITS
-        if not right or self.words > MOST_WORDS:
+        if not right or self.words * WORD_BITS > MOST_BITS:
             raise InputError(
                 f"a range of {self.largest!r} with {self.fraction_bits!r} binary places is too much for a secure sum"
             )
+
+    @classmethod
+    def of(cls, settings: SecureSum) -> FixedPoint:
+        """Return the numbers that a federation's secure sums add up."""
+        return cls(float(settings.largest), settings.fraction_bits)
 
     @property
     def words(self) -> int:

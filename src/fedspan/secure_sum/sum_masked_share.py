@@ -1,6 +1,6 @@
 """A site's part of a sum, and what it says where it has none.
 
-Nothing that a single site says may depend on the values of its rows: with a lens that scales them, whether a number is
+Nothing that a single site says may depend on the values of its rows: with a transform that scales them, whether a number is
 in range, or a matrix has an inverse, would be a question about any of them that could be asked as often as one likes.
 So a site with a reply that cannot be added up, and one whose step fails for its rows, stays in the sum and spoils it:
 the total says that somebody did so, and nothing else. The reason is in the site's own log.
@@ -15,7 +15,7 @@ import logging
 import secrets
 
 from fedspan.errors import BudgetError, LedgerError, PolicyError, UnknownStepError
-from fedspan.federation.site.noise_query import Question
+from fedspan.federation.site.noise_query import NoiseQuery
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import Step, find_step
 from fedspan.secure_sum import sum_layout as forms
@@ -29,10 +29,11 @@ _TOLD = (BudgetError, LedgerError, PolicyError, UnknownStepError)
 
 def part_of(site: Site, what: str, payload: Message, numbers: FixedPoint) -> tuple[Message | None, forms.Form]:
     """Run the step `what`; return the site's part of the sum, ``None`` where it can only spoil it, and its form."""
-    site.asked_for(what, payload)
+    site.now_runs(what, payload)
     step = find_step(what)
     try:
         reply = canonical(step.function(site, **payload), "reply")
+        site.context.check_size(reply)
     except _TOLD:
         raise
     except Exception as error:
@@ -76,9 +77,11 @@ class Uncharged:
         """Whether the budget lasts: nothing is charged."""
         return True
 
-    def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+    def key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of noise that nobody sees."""
         return secrets.token_bytes(32)
+
+    noise_key = key
 
     def fingerprint_key(self) -> bytes:
         """Return a key that is never used again."""

@@ -1,57 +1,43 @@
-"""Questions to the sites of one secure sum, asked again where no answer came, and what came of them."""
+"""Queries to the sites of one secure sum: repeated once where no answer came."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fedspan.federation.calls.call import Call, Failure
-from fedspan.federation.calls.reply_checks import Judged
-from fedspan.federation.site.noise_query import asked_digest
-from fedspan.federation.site.state import Changes
+from fedspan.federation.calls.call import Call, Collected, Exchange
+from fedspan.federation.outcomes import Failure, FailureKind
+from fedspan.federation.policy import SecureSum
+from fedspan.federation.site.noise_query import request_digest
 from fedspan.federation.site.steps import find_step
-from fedspan.secure_sum.sum_settings import SecureSum
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.wire import Message, canonical
-
-#: Makes one part of a call: what came back, and what it did to the sites' states.
-Exchange = Callable[[Call], tuple[Judged, Mapping[str, Changes]]]
-
-
-@dataclass
-class SecureTotal:
-    """What came of a secure sum: the total, or in words why there is none."""
-
-    total: Message | None = None
-    error: str | None = None
-    answered: tuple[str, ...] = ()  # whose parts are in the total
-    failed: dict[str, Failure] = field(default_factory=dict)
-    changes: dict[str, Changes] = field(default_factory=dict)
-    bytes_up: dict[str, int] = field(default_factory=dict)
-    bytes_down: dict[str, int] = field(default_factory=dict)
 
 
 class TooFewError(Exception):
     """Fewer sites are left than a sum needs."""
 
 
-class Questions:
-    """The questions of the sum of the replies to `call`; `found` is filled as they are answered."""
+class Queries:
+    """The queries of the sum of the replies to `call`; they fill `found` as sites answer."""
 
-    def __init__(self, call: Call, settings: SecureSum, exchange: Exchange, found: SecureTotal) -> None:
+    def __init__(self, call: Call, settings: SecureSum, exchange: Exchange, found: Collected) -> None:
         self.call = call
-        self.numbers = settings.numbers
+        self.numbers = FixedPoint.of(settings)
         self.threshold = settings.needed(len(call.to))
         self.exchange = exchange
         self.found = found
         self.parts = 0
-        # Nobody else's sum has this name, be it one of a coordinator that was killed and begins again.
+        # No other sum has this name, not even one of a coordinator that was killed and begins again.
         self.session = f"{call.run}/{call.number}/{secrets.token_hex(8)}"
-        # Every site computes it of what it was told itself: those that were told something else do not agree.
-        self.asked = asked_digest(call.step.name, call.payload, call.lens_digests, call.run, call.number, call.seed)
+        # Every site computes this digest of what it received: sites that received something else do not agree.
+        self.asked = request_digest(
+            call.step.id, call.payload, call.transform_digests, call.run, call.number, call.seed
+        )
 
     def ask(
         self,
@@ -61,9 +47,9 @@ class Questions:
         apart: Mapping[str, Message] | None = None,
         reads: bool = False,
     ) -> dict[str, Message]:
-        """Put one question to the sites `to`, and once more to those who did not answer; return the replies.
+        """Send one query to the sites `to`, and once more to those that did not answer; return the replies.
 
-        With `reads` it is the one that reads data, through the call's lenses.
+        With `reads` it is the query that reads data, through the call's transforms.
         """
         replies: dict[str, Message] = {}
         silent: dict[str, Failure] = {}
@@ -74,17 +60,17 @@ class Questions:
                 step=find_step(step),
                 payload=canonical({"session": self.session, **payload}, "payload"),
                 to=left,
-                lenses=self.call.lenses if reads else (),
+                transforms=self.call.transforms if reads else (),
                 how="ask",
                 part=self.parts,
                 apart={site: canonical(apart[site], "payload") for site in left} if apart else {},
             )
             self.parts += 1
-            judged, changes = self.exchange(call)
-            replies |= judged.ok
-            silent = judged.failed
-            self.found.changes |= changes
-            _count(self.found.bytes_up, judged.sizes)
+            came = self.exchange(call)
+            replies |= came.replies
+            silent = came.failed
+            self.found.changes |= came.changes
+            _count(self.found.bytes_up, came.bytes_up)
             _count(self.found.bytes_down, call.bytes_down)
             left = tuple(silent)
             if not left:
@@ -97,19 +83,22 @@ class Questions:
     def checked(
         self, replies: dict[str, Message], dtype: type, shapes: Mapping[str, tuple[int, ...]]
     ) -> dict[str, Message]:
-        """Return the replies whose arrays are what they must be: most sites may agree on wrong ones."""
+        """Return the replies whose arrays have the right types and shapes: most sites may agree on wrong ones."""
         good: dict[str, Message] = {}
         for site, reply in replies.items():
             arrays = {key: np.asarray(reply.get(key)) for key in shapes}
             if all(array.shape == shapes[key] and array.dtype == dtype for key, array in arrays.items()):
                 good[site] = reply
             else:
-                self.fail(site, Failure(f"misshapen: {', '.join(shapes)} must have the shapes {list(shapes.values())}"))
+                self.fail(
+                    site,
+                    Failure(FailureKind.MISSHAPEN, f"{', '.join(shapes)} must have the shapes {list(shapes.values())}"),
+                )
         self.check_enough(good)
         return good
 
     def fail(self, site: str, failure: Failure) -> None:
-        """Take note that a site is out of this sum."""
+        """Note that a site is out of this sum."""
         self.found.failed[site] = failure
 
     def check_enough(self, left: Sized) -> None:

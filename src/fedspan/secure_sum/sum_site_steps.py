@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -33,29 +33,35 @@ PAYLOAD = "with "
 SEALED_BYTES = 2 * SHARE_BYTES + SEAL_BYTES
 
 
-@step(public=True)
+def summed_step(payload: Mapping[str, Any]) -> tuple[Any, Message]:
+    """Return the step whose replies are added up, and its payload, of the payload of `offer`."""
+    inner = {key.removeprefix(PAYLOAD): value for key, value in payload.items() if key.startswith(PAYLOAD)}
+    return payload["what"], inner
+
+
+@step("secure_sum.offer", reveals="nothing", runs=summed_step)
 def offer(site: Site, session: str, what: str, largest: float, fraction_bits: int, **payload: Any) -> dict[str, Any]:
     """Leaves the site: a public key for the masks of this sum, and keys, kinds and shapes of the reply.
 
     AdvertiseKeys. Runs the step `what`, and finds out what nobody else can: whether its numbers are finite and in the
     range of the federation's sums. Nothing of that is told here.
     """
-    vault, (run, number) = site.vault, site.in_call
+    vault, context = site.context.vault, site.context
     _check_session(site, session)
     if (largest, fraction_bits) != (vault.numbers.largest, vault.numbers.fraction_bits):
         raise PolicyError(
             f"the sums of this site's federation have numbers of up to {vault.numbers.largest:g} with "
             f"{vault.numbers.fraction_bits} binary places, and not of {largest!r} with {fraction_bits!r}"
         )
-    inner = summed_payload(payload)
+    _, inner = summed_step({"what": what, **payload})
     if len(inner) != len(payload):
         raise MessageError(f"what a summed step is told has names that begin with {PAYLOAD!r}, and here some do not")
-    asked = site.asked_digest(what, inner)
-    vault.given.check(run, number, asked)
+    asked = context.request_digest(what, inner)
+    vault.given.check(context.run, context.number, asked)
 
     def begin() -> Session:
         reply, form = part_of(site, what, inner, vault.numbers)
-        return Session(asked, reply, form, vault.numbers, KeyPair(), site.least_in_sum, what)
+        return Session(asked, reply, form, vault.numbers, KeyPair(), context.least, what)
 
     def answer() -> dict[str, Any]:
         assert begun.key is not None
@@ -63,13 +69,13 @@ def offer(site: Site, session: str, what: str, largest: float, fraction_bits: in
 
     begun = vault.begin(session, begin)
     question = {"asked": as_array(asked)}
-    return begun.once("offer", question, "this site has seen this call with another step, payload or lens", answer)
+    return begun.once("offer", question, "this site has seen this call with another step, payload or transform", answer)
 
 
-@step(public=True)
+@step("secure_sum.share", reveals="nothing")
 def share(site: Site, session: str, names: str, keys: Bytes, threshold: int, form: str) -> dict[str, Any]:
     """Leaves the site: shares of its two secrets, sealed for each of the other sites, and a commitment. ShareKeys."""
-    vault, known = site.vault, _session(site, session)
+    vault, known = site.context.vault, _session(site, session)
     question = {"names": names, "keys": keys, "threshold": threshold, "form": form}
 
     def answer() -> dict[str, Any]:
@@ -93,15 +99,15 @@ def share(site: Site, session: str, names: str, keys: Bytes, threshold: int, for
     return known.once("share", question, "this site has seen this call with another set of sites", answer)
 
 
-@step(public=True)
+@step("secure_sum.masked", reveals="nothing")
 def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, Any]:
     """Leaves the site: its reply under its own mask and one for each other site.
 
     MaskedInputCollection. `alive` (n,) are the sites that have shared their secrets, and `sealed` what each of them
     sealed for this one: all must have sealed it for this very set of sites, with these keys, and for the sum of the
-    same step, payload and lenses. Otherwise it does not open, and no masked reply is given.
+    same step, payload and transforms. Otherwise it does not open, and no masked reply is given.
     """
-    vault, known = site.vault, _session(site, session)
+    vault, known = site.context.vault, _session(site, session)
 
     def answer() -> dict[str, Any]:
         group = _group(known)
@@ -114,7 +120,7 @@ def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, A
                 key, context = _channel(vault, group, group.names[k], site.name, group.names[k])
                 opened = unseal(key, sealed[row].tobytes(), context)
                 known.shares[k] = opened[:SHARE_BYTES], opened[SHARE_BYTES:]
-        vault.given.masked(*site.in_call, known.asked, group.among(there))
+        vault.given.masked(site.context.run, site.context.number, known.asked, group.among(there))
         known.alive = there
         assert known.key is not None
         parts = _words(site, known, forms.from_text(group.form))
@@ -127,13 +133,13 @@ def masked(site: Site, session: str, alive: Flags, sealed: Bytes) -> dict[str, A
     return known.once("masked", question, "this site has given its masked reply for another set of sites", answer)
 
 
-@step(public=True)
+@step("secure_sum.confirm", reveals="nothing")
 def confirm(site: Site, session: str, alive: Flags) -> dict[str, Any]:
     """Leaves the site: for every other site whose masked reply came, a tag that says which they are.
 
     ConsistencyCheck.
     """
-    vault, known = site.vault, _session(site, session)
+    vault, known = site.context.vault, _session(site, session)
 
     def answer() -> dict[str, Any]:
         group = _group(known)
@@ -153,14 +159,14 @@ def confirm(site: Site, session: str, alive: Flags) -> dict[str, Any]:
     return known.once("confirm", {"alive": alive}, refusal, answer)
 
 
-@step(public=True)
+@step("secure_sum.unmask", reveals="nothing")
 def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
     """Leaves the site: of each site whose masked reply came a share of its own mask, of others one of their key.
 
     Unmasking. Never both of one site, and only if as many sites as the threshold says have confirmed the same set:
     `tags` (n, 32) are theirs for this site. Then the site forgets its secrets of this sum.
     """
-    vault, known = site.vault, _session(site, session)
+    vault, known = site.context.vault, _session(site, session)
 
     def answer() -> dict[str, Any]:
         group = _group(known)
@@ -177,7 +183,7 @@ def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
             raise FedspanError(
                 f"{agreeing} sites have confirmed this set, fewer than the threshold of {group.threshold}"
             )
-        vault.given.unmasked(*site.in_call, group.among(known.left))
+        vault.given.unmasked(site.context.run, site.context.number, group.among(known.left))
         shares = np.zeros((len(group.names), SHARE_BYTES), dtype=np.uint8)
         for k, (of_key, of_seed) in known.shares.items():
             if known.alive[k]:
@@ -191,11 +197,6 @@ def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
 
 #: The rounds of a secure sum, in their order: of these steps alone a call has parts.
 STAGES = tuple(find_step(stage) for stage in (offer, share, masked, confirm, unmask))
-
-
-def summed_payload(payload: Message) -> Message:
-    """Return what the step is told whose replies are added up, of what `offer` is told."""
-    return {key.removeprefix(PAYLOAD): value for key, value in payload.items() if key.startswith(PAYLOAD)}
 
 
 def pair_seeds(key: KeyPair, me: int, group: Group, others: Iterable[int]) -> dict[int, bytes]:
@@ -214,14 +215,14 @@ def as_array(data: bytes) -> Bytes:
 
 
 def _check_session(site: Site, session: str) -> None:
-    run, number = site.in_call
-    if not session.startswith(f"{run}/{number}/"):
+    if not session.startswith(f"{site.context.run}/{site.context.number}/"):
         raise FedspanError("this question of a sum names another call than the one that it came with")
 
 
 def _session(site: Site, session: str) -> Session:
     _check_session(site, session)
-    return site.vault.session(session)
+    known: Session = site.context.vault.session(session)
+    return known
 
 
 def _words(site: Site, known: Session, form: forms.Form) -> tuple[Words, Words]:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fedspan.errors import FedspanError, LostSumError
+from fedspan.federation.policy import SecureSum
 from fedspan.secure_sum.sum_answered_queries import Given
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.secure_sum.sum_group import Group, digest
 from fedspan.secure_sum.sum_layout import Form
 from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair
-from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import Message
 
 #: Sums of which a site remembers what it said. One that it has forgotten is one that it never heard of.
@@ -27,7 +27,7 @@ _MOST_SESSIONS = 16
 class Session:
     """One sum at one site: what it is about, and what has been answered."""
 
-    asked: bytes  # the digest of the step, what it was told, and the lenses
+    asked: bytes  # the digest of the step, what it was told, and the transforms
     reply: Message | None  # the site's part of the sum; forgotten when it is over. None: it can only spoil the sum
     form: Form
     numbers: FixedPoint
@@ -93,7 +93,12 @@ class Vault:
 
     def take(self, settings: SecureSum) -> None:
         """Fix what the federation has agreed upon: the fewest sites of a sum, and the range and resolution of all."""
-        self.least, self.numbers = settings.least, settings.numbers
+        self.least, self.numbers = settings.least, FixedPoint.of(settings)
+
+    @property
+    def resolution(self) -> float:
+        """The distance of two neighbouring numbers of a sum."""
+        return self.numbers.resolution
 
     @property
     def public(self) -> bytes:

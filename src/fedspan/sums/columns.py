@@ -16,7 +16,7 @@ from fedspan.sums.row_blocks import n_columns, width
 from fedspan.wire import Message
 
 
-@step(ragged=["names"], public=True)
+@step("sums.columns", reveals="nothing", ragged=["names"])
 def local_columns(site: Site, text: bool) -> dict[str, Any]:
     """Leaves the site: its number of columns and, for a data frame, their names. They must be numbers, or `text`."""
     names = site.feature_names

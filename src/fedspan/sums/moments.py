@@ -43,7 +43,7 @@ class Moments:
     sites: tuple[str, ...] = ()
 
 
-@step(counts=["n"])
+@step("sums.sums", reveals="sums", counts=["n"])
 def local_sums(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows, the sum of each column, how many of its values are not finite."""
     total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
@@ -54,7 +54,7 @@ def local_sums(site: Site) -> dict[str, Any]:
     return {"n": len(site), "sum": total, "bad": bad}
 
 
-@step(counts=["n"])
+@step("sums.centred_sums", reveals="sums", counts=["n"])
 def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
     """Leaves the site: its number of rows, and sum and sum of squares of each column about `centre`."""
     total, squares = np.zeros(len(centre)), np.zeros(len(centre))
@@ -65,13 +65,13 @@ def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
     return {"n": len(site), "sum": total, "squares": squares}
 
 
-@step
+@step("sums.bad_values", reveals="sums")
 def local_bad_values(site: Site) -> dict[str, Any]:
     """Leaves the site: how many values of each column are not finite."""
     return {"bad": local_sums(site)["bad"]}
 
 
-@step
+@step("sums.mean", reveals="sums")
 def local_mean(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows and the mean of each column."""
     sums = local_sums(site)
@@ -80,7 +80,7 @@ def local_mean(site: Site) -> dict[str, Any]:
     return {"n": some_rows(site), "mean": sums["sum"] / len(site)}
 
 
-@step
+@step("sums.spread", reveals="sums")
 def local_spread(site: Site, centre: Vector) -> dict[str, Any]:
     """Leaves the site: its number of rows and the mean squared distance of each column from `centre`."""
     return {"n": some_rows(site), "spread": local_centred_sums(site, centre)["squares"] / len(site)}

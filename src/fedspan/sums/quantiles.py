@@ -50,14 +50,14 @@ _SIGN = np.uint64(1 << 63)
 _ROUNDING = 1e-12  # of combined fractions: less than a row in any table
 
 
-@step
+@step("sums.counts_between", reveals="sums")
 def local_counts(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     """Leaves the site: its number of rows, how many are at most each edge of the parts, how many are not finite."""
     columns, bad = _sorted_columns(site)
     return {"n": len(site), "bad": bad, "counts": _counts(columns, low, high)}
 
 
-@step
+@step("sums.fractions_between", reveals="sums")
 def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     """Leaves the site: its number of rows, and the share of the distribution up to each edge of the parts."""
     columns, bad = _sorted_columns(site)

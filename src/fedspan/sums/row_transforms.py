@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation import lens
+from fedspan.federation import transform
 
 Array = NDArray[Any]
 
 
-@lens
+@transform("sums.standardize")
 def standardize(X: Array, mean: Array | None, scale: Array | None, double: bool = False) -> Array:
     """Return ``(X - mean) / scale``; what is ``None`` is left out. float32 stays float32 unless `double`."""
     for fitted in (mean, scale):
@@ -24,20 +24,20 @@ def standardize(X: Array, mean: Array | None, scale: Array | None, double: bool 
     return result.astype(np.float32 if X.dtype == np.float32 and not double else np.float64)
 
 
-@lens
+@transform("sums.project")
 def project(X: Array, components: Array) -> Array:
     """Return the coordinates of rows along `components` (k, d)."""
     projected: Array = X @ components.T.astype(np.float32 if X.dtype == np.float32 else np.float64)
     return projected
 
 
-@lens
+@transform("sums.shifted_and_scaled")
 def shifted_and_scaled(X: Array, shift: float, scale: float) -> Array:
     """Return ``scale * (X - shift)``."""
     return np.asarray(scale * (X - shift))
 
 
-@lens
+@transform("sums.scores_as_verdicts")
 def scores_as_verdicts(X: Array, threshold: float) -> Array:
     """Return -1 where an anomaly score is above `threshold`, +1 elsewhere."""
     return np.where(threshold < X, -1, 1)

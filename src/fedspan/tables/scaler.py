@@ -80,8 +80,8 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         """Standardise a table; of a federation, return the one whose sites do so locally."""
         check_is_fitted(self)
         if isinstance(X, Federation):
-            return X.apply(standardize, columns=self._names(), **self._lens())
-        return standardize(self._validated(X), **self._lens())
+            return X.apply(standardize, columns=self._names(), **self._transform_parameters())
+        return standardize(self._validated(X), **self._transform_parameters())
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform`."""
@@ -91,5 +91,5 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         shifted = scaled + self.mean_ if self.with_mean else scaled
         return cast(NDArray[Any], shifted.astype(X.dtype))
 
-    def _lens(self) -> dict[str, Any]:
+    def _transform_parameters(self) -> dict[str, Any]:
         return {"mean": self.mean_ if self.with_mean else None, "scale": self.scale_ if self.with_std else None}

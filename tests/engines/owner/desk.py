@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from fedspan.secure_sum.sum_settings import SecureSum
 
 import fedspan as fs
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
@@ -18,7 +19,6 @@ from fedspan.errors import UnknownStepError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step
 from fedspan.owner import read_owned_site
-from fedspan.secure_sum.sum_settings import SecureSum
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user
 
@@ -49,12 +49,12 @@ class Desk:
         own, known = identity(self.name), authority(["a", "b", "c"])
         self.worker = SiteWorker(self.owned.site, self.folder / "store", own, known, guard=self.owned.guard)
 
-    def request(self, step, number, run, kind, who, payload, apart, lenses, after, head):
+    def request(self, step, number, run, kind, who, payload, apart, transforms, after, head):
         try:
             found = find_step(step)
         except UnknownStepError:
             found = replace(find_step(SUMS), name=step)
-        call = Call(run, number, 5, found, payload, (self.name,), lenses=lenses, apart={self.name: apart or {}})
+        call = Call(run, number, 5, found, payload, (self.name,), transforms=transforms, apart={self.name: apart or {}})
         told, parts = call_head(call, [self.name], {self.name: after}, fs.Policy(deadline=5.0), 1)
         if apart is None:
             del parts[f"apart {self.name}"]
@@ -71,14 +71,16 @@ class Desk:
         who=None,
         payload=None,
         apart=None,
-        lenses=(),
+        transforms=(),
         after=-1,
         over=None,
         **head,
     ):
         """Return the reply, or the sentence that says why there is none; `found` is all of the answer."""
         who = who or user()
-        request = self.request(step, number, run, kind, who, payload or {}, apart, lenses, after, head | (over or {}))
+        request = self.request(
+            step, number, run, kind, who, payload or {}, apart, transforms, after, head | (over or {})
+        )
         self.found = open_sealed(self.worker.answer(request), authority(), "response", "", 2**28)
         told = self.found.head
         return decode(self.found.parts["reply"]) if told["kind"] == "reply" else told.get("why", told["kind"])

@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
+from fedspan.cli.needed_steps import known_estimators, known_protocols
 
 import fedspan as fs
-from fedspan.cli.needed_steps import known_estimators, known_protocols
 from fedspan.federation.site.steps import find_step, installed_steps
 from fedspan.owner.allowed_steps import GROUPS, SINGLE_ROWS, AllowedSteps, install_steps
 from tests.laws.protocol_examples import EXAMPLES

@@ -33,8 +33,8 @@ def clock(monkeypatch):
     monkeypatch.setattr(audit_log, "now", lambda: NOON)
 
 
-def asked(step=SUMS, number=0, *, who="alice", how="ask", run="run-1", part=0, lenses=()):
-    return Ask(who, "lead", run, number, part, step, lenses, how, number == 0)
+def asked(step=SUMS, number=0, *, who="alice", how="ask", run="run-1", part=0, transforms=()):
+    return Ask(who, "lead", run, number, part, step, transforms, how, number == 0)
 
 
 def serve(owned, ask, **payload):
@@ -71,7 +71,7 @@ def test_what_is_allowed_is_answered_and_written_down(write_site, table):
         "call": 0,
         "part": 0,
         "step": SUMS,
-        "lenses": [],
+        "transforms": [],
         "how": "ask",
         "bytes": len(encode(reply)),
         "budget_left": None,
@@ -93,8 +93,8 @@ def test_what_is_allowed_is_answered_and_written_down(write_site, table):
         ("", asked("ourlab.local_all"), "does not allow step 'ourlab.local_all'"),
         ("", asked("fedspan.landmarks.landmark_distances.local_distances"), "it is in the group 'single rows'"),
         ("", asked("fedspan.secure_sum.sum_site_steps.offer", how="secure offer"), "does not allow step"),
-        ("", asked(lenses=("ourlab.zoom",)), "does not allow the transform 'ourlab.zoom'"),
-        ("lenses = []", asked(lenses=("fedspan.sums.row_transforms.affine",)), "does not allow the transform"),
+        ("", asked(transforms=("ourlab.zoom",)), "does not allow the transform 'ourlab.zoom'"),
+        ("transforms = []", asked(transforms=("fedspan.sums.row_transforms.affine",)), "does not allow the transform"),
         ("least_rows = 31", asked(), r"fewer rows than its owner asks for \(31\), and answers nothing"),
         ("sums_only = true", asked(), "allows secure sums only, and .* was asked for a reply of its own"),
         ("sums_only = true", asked(how="sum"), "allows secure sums only"),
@@ -127,8 +127,8 @@ def test_each_rule_refuses_before_data_are_touched_and_says_why(write_site, rule
         ("sums_only = true", asked(how="secure offer")),
         ("sums_only = true", asked("fedspan.sums.columns.local_columns")),
         ("rounds_per_day = 1", asked()),
-        ("", asked(lenses=("fedspan.sums.row_transforms.affine",))),
-        ('lenses = ["fedspan.sums.row_transforms"]', asked(lenses=("fedspan.sums.row_transforms.affine",))),
+        ("", asked(transforms=("fedspan.sums.row_transforms.affine",))),
+        ('transforms = ["fedspan.sums.row_transforms"]', asked(transforms=("fedspan.sums.row_transforms.affine",))),
     ],
 )
 def test_each_rule_lets_pass_what_it_allows(write_site, rules, ask):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from fedspan.federation.site.transforms import Lens
+from fedspan.federation.site.transforms import Transform
 from fedspan.owner import audit_log
 
 from .desk import NUMBERS, OFFER, SUMS, Desk
@@ -19,7 +19,7 @@ SCATTER = "fedspan.maps.parts.noisy_sums.local_noisy_scatter"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PRIVACY = 'ledger = "l"\nepsilon = 4.0\ndelta = 1e-6'
 QUESTION = {"Y": np.zeros((3, 2)), "gamma": 1.0, "multiplier": 6.0}
-NOISY = Lens("fedspan.privacy.noisy_rows.noisy_rows", {"center": np.zeros(2), "clip": 1.0, "sigma": 2.5})
+NOISY = Transform("fedspan.privacy.noisy_rows.noisy_rows", {"center": np.zeros(2), "clip": 1.0, "sigma": 2.5})
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def left(desk):
 def test_where_nothing_is_allowed_no_transform_is_charged(tmp_path, step):
     desk = Desk(tmp_path / "a", "steps = []", privacy=PRIVACY)
     payload = {"text": False} if step == COLUMNS else {}
-    assert "without transforms only" in desk.ask(step, payload=payload, lenses=(NOISY,))
+    assert "without transforms only" in desk.ask(step, payload=payload, transforms=(NOISY,))
     assert isinstance(desk.ask(step, payload=payload), dict)
     assert left(desk) == 4.0
 
@@ -111,13 +111,13 @@ def test_the_later_rounds_of_a_sum_charge_nothing(tmp_path):
     assert isinstance(desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS}), dict)
     told = {"session": "r/0/x", "alive": np.ones(3, dtype=bool)}
     confirm = "fedspan.secure_sum.sum_site_steps.confirm"
-    why = desk.ask(confirm, part=3, payload=told, lenses=(NOISY,))
+    why = desk.ask(confirm, part=3, payload=told, transforms=(NOISY,))
     assert why == "only the first round of a secure sum reads data, and may name transforms"
     assert left(desk) == 4.0
 
 
 @pytest.mark.parametrize(
-    ("step", "payload", "lenses"),
+    ("step", "payload", "transforms"),
     [
         (PULL, QUESTION, ()),
         (COLUMNS, {"text": False}, (NOISY,)),
@@ -130,12 +130,12 @@ def test_the_later_rounds_of_a_sum_charge_nothing(tmp_path):
     ],
 )
 @pytest.mark.parametrize("limit", ["the asker's", "the owner's"])
-def test_nothing_is_charged_for_a_reply_that_is_too_large(tmp_path, step, payload, lenses, limit):
+def test_nothing_is_charged_for_a_reply_that_is_too_large(tmp_path, step, payload, transforms, limit):
     rule, head = ("", {"max_bytes": 30}) if limit == "the asker's" else ("largest_reply = 30", {})
     desk = Desk(tmp_path / "a", rule, privacy=PRIVACY)
     for run in ("r", "r 2"):
         told = payload | ({"session": f"{run}/0/x"} if "session" in payload else {})
-        why = desk.ask(step, run=run, payload=told, lenses=lenses, **head)
+        why = desk.ask(step, run=run, payload=told, transforms=transforms, **head)
         assert why == "the reply has more than the 30 bytes allowed, and the privacy budget is not charged for it"
     assert left(desk) == 4.0
     assert desk.lines()[-1]["budget_left"] == 4.0

@@ -41,11 +41,13 @@ def test_words_that_mean_a_missing_cell(write_site, tmp_path):
     assert frame["ward"].isna().tolist() == [False] * 15 + [True, False]  # of text, only what is named is missing
 
 
-def test_lenses_and_users_that_are_there(write_site):
-    rules = read_site_file(write_site(rules='lenses = ["fedspan.sums.row_transforms"]\nusers = ["alice", "b-2"]')).rules
-    assert rules.lenses == ("fedspan.sums.row_transforms",)
+def test_transforms_and_users_that_are_there(write_site):
+    rules = read_site_file(
+        write_site(rules='transforms = ["fedspan.sums.row_transforms"]\nusers = ["alice", "b-2"]')
+    ).rules
+    assert rules.transforms == ("fedspan.sums.row_transforms",)
     assert rules.users == ("alice", "b-2")
-    assert read_site_file(write_site(rules="lenses = []\nusers = []")).rules.users == ()
+    assert read_site_file(write_site(rules="transforms = []\nusers = []")).rules.users == ()
 
 
 def test_what_is_not_named_is_kept_unless_dropped(write_site, table):
@@ -117,11 +119,14 @@ def test_data_that_cannot_be(write_site, data, said):
         ('users = [" alice"]', "users: ' alice' is nobody's name in a certificate: names are letters, digits"),
         ('users = [""]', "users: '' is nobody's name"),
         (
-            'lenses = ["fedspan.protocols.lense"]',
+            'transforms = ["fedspan.protocols.lense"]',
             r"neither a transform .* did you mean 'fedspan.sums.row_transforms'\?",
         ),
-        ('lenses = ["typo.zoom"]', "'typo.zoom' is neither a transform that is installed here nor a module with such"),
-        ('lenses = [""]', "'' is neither a transform"),
+        (
+            'transforms = ["typo.zoom"]',
+            "'typo.zoom' is neither a transform that is installed here nor a module with such",
+        ),
+        ('transforms = [""]', "'' is neither a transform"),
         ("hours = 3", r"\[rules\] 'hours' is not a known key; known are largest_reply"),
     ],
 )

@@ -58,7 +58,7 @@ def test_the_comments_of_the_example_are_settings_too(folder):
     assert known - shown == {"password_file"}  # which stands beside password_env
     assert "password_file" in PAGE
     open_comments = (
-        example.replace("# lenses", "lenses").replace("# drop", "drop").replace("columns = [", "# columns = [")
+        example.replace("# transforms", "transforms").replace("# drop", "drop").replace("columns = [", "# columns = [")
     )
     (folder / "site.toml").write_text(open_comments.replace('"age >=', '"dose < 9 and age >='))
     path = folder / "site.toml"

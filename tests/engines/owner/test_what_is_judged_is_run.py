@@ -112,8 +112,8 @@ NONSENSE = [
     *[("run", value) for value in ("", "x" * 501, 3)],
     *[("step", value) for value in ("", None, np.zeros(3), "x\x1b[2J\n2026-11-15 alice answered", "x" * 501)],
     *[("how", value) for value in (np.zeros(3), "secure", None)],
-    *[("lenses", texts(value)) for value in ([[5, None]], [["x", [3]]], {"x": 1}, [["x"]], [["x", None]] * 101)],
-    ("lenses", "[" * 100_000),
+    *[("transforms", texts(value)) for value in ([[5, None]], [["x", [3]]], {"x": 1}, [["x"]], [["x", None]] * 101)],
+    ("transforms", "[" * 100_000),
     *[("sites", texts(value)) for value in ({"a": "0"}, {"a": -2}, ["a"], {"a": 1.5}, {"b": 0})],
     *[("seed", value) for value in ("x", "1.5", "", 7)],
     *[("serial", value) for value in ("x", -1, 1.5)],
@@ -143,10 +143,14 @@ def test_whatever_a_head_says_is_refused_at_the_door_and_written_down(tmp_path, 
 
 def test_no_line_is_written_that_could_not_be_read_again(tmp_path):
     log = AuditLog(tmp_path / "log")
-    line = dict.fromkeys(("who", "role", "run", "step", "why"), "") | {"lenses": [], "budget_left": None, "how": "ask"}
+    line = dict.fromkeys(("who", "role", "run", "step", "why"), "") | {
+        "transforms": [],
+        "budget_left": None,
+        "how": "ask",
+    }
     good = line | {"call": 0, "part": 0, "bytes": 1, "outcome": "answered", "ran": True}
     log.append(good)
-    for key, value in (("call", "abc"), ("call", True), ("part", None), ("who", 3), ("ran", 1), ("lenses", "x")):
+    for key, value in (("call", "abc"), ("call", True), ("part", None), ("who", 3), ("ran", 1), ("transforms", "x")):
         with pytest.raises(AuditLogError, match=f"cannot take a line: its '{key}' is not what it must be"):
             log.append(good | {key: value})
     with pytest.raises(AuditLogError, match="cannot take a line"):

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from fedspan.federation.journal_reading import read_journal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,6 @@ from fedspan.engines.remote.messages.serials import Serials
 from fedspan.engines.remote.site import site_worker as worker
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.errors import DeadlineError, InputError, PolicyError, QuorumError
-from fedspan.federation.journal_reading import read_journal
 from fedspan.federation.run import Observer
 from fedspan.wire import decode, encode
 
@@ -436,7 +436,7 @@ def test_attacks_and_faults_act_on_what_arrives(net):
         np.testing.assert_array_equal(one, other)
 
 
-def test_lenses_travel(net):
+def test_transforms_travel(net):
     scaler = fs.FedStandardScaler().fit(net.federation())
     embedded = fs.LocalFederation(three_sites())
     for one, other in ((scaler, fs.FedStandardScaler().fit(embedded)),):

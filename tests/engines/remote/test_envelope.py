@@ -60,8 +60,8 @@ def test_parts_can_neither_be_left_out_nor_added():
     outer = decode(sealed().to("a"))
     with pytest.raises(MessageError, match="'payload' is not the one that was signed"):
         opened(encode({name: value for name, value in outer.items() if name != "part payload"}))
-    with pytest.raises(MessageError, match="'lens 0' is not the one that was signed"):
-        opened(encode({**outer, "part lens 0": np.zeros(1, dtype=np.uint8)}))
+    with pytest.raises(MessageError, match="'transform 0' is not the one that was signed"):
+        opened(encode({**outer, "part transform 0": np.zeros(1, dtype=np.uint8)}))
     with pytest.raises(MessageError, match="has no place in it"):
         opened(encode({**outer, "more": 1}))
     with pytest.raises(MessageError, match="is not signed"):

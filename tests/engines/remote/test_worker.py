@@ -220,7 +220,7 @@ def test_replies_are_measured_before_they_leave(desk):
     assert "oversize: the reply has" in desk.why(max_bytes=10)
 
 
-@pytest.mark.parametrize("missing", ["step", "sites", "lenses", "seed", "serial", "run", "threads", "deadline"])
+@pytest.mark.parametrize("missing", ["step", "sites", "transforms", "seed", "serial", "run", "threads", "deadline"])
 @pytest.mark.parametrize("value", [None, "nonsense", 3, -1.5])
 def test_whatever_a_head_says_the_site_answers(desk, missing, value):
     head = desk.answer(desk.request(over={missing: value})).head

@@ -15,7 +15,7 @@ from fedspan.anomaly.parts.fedavg import Trained, fedavg, rows_held_back, rows_j
 from fedspan.anomaly.parts.local_descent import bound, descend, one_thread, torch_module
 from fedspan.anomaly.parts.networks import Network, widths
 from fedspan.anomaly.scores import in_blocks
-from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.site import generator
 
 Array = NDArray[Any]
@@ -27,7 +27,7 @@ def autoencoder_network(n_columns: int, hidden: Array, latent: int) -> Network:
     return Network({"encoder": encoder, "decoder": encoder[::-1]})
 
 
-@step(fewest=rows_trained_on)
+@step("anomaly.autoencoder_training", reveals="sums", fewest=rows_trained_on)
 def local_training(
     site: Site,
     weights: Array,
@@ -58,14 +58,14 @@ def local_training(
         return {"n": len(X), "change": network.change(weights) * len(X), "loss": loss * len(X)}
 
 
-@step(fewest=rows_judged_by)
+@step("anomaly.autoencoder_loss", reveals="sums", fewest=rows_judged_by)
 def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float, split: int) -> dict[str, Any]:
     """Leaves the site: its number of rows held back, and the sums of their mean squared errors and of the roots."""
     X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back, split)]
     return sums_of_errors(autoencoder_network(site.X.shape[1], hidden, latent), weights, X)
 
 
-@lens
+@transform("anomaly.autoencoder_score")
 def autoencoder_score(
     X: Array, mean: Array, scale: Array | None, weights: Array, hidden: Array, latent: int
 ) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from fedspan.anomaly.parts.fedavg import Trained, fedavg, rows_held_back, rows_j
 from fedspan.anomaly.parts.local_descent import Bound, bound, descend, one_thread, torch_module
 from fedspan.anomaly.parts.networks import Network, widths
 from fedspan.anomaly.scores import in_blocks
-from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.site import generator
 
 Array = NDArray[Any]
@@ -39,7 +39,7 @@ def bigan_network(n_columns: int, hidden: Array, latent: int) -> Network:
     return Network({"encoder": encoder, "generator": encoder[::-1], "discriminator": discriminator})
 
 
-@step(fewest=rows_trained_on)
+@step("anomaly.bigan_training", reveals="sums", fewest=rows_trained_on)
 def local_training(
     site: Site,
     weights: Array,
@@ -99,14 +99,14 @@ class _Game:
                 W.mul_((LARGEST_NORM / self.torch.linalg.matrix_norm(W, 2)).clamp(max=1.0))
 
 
-@step(fewest=rows_judged_by)
+@step("anomaly.bigan_loss", reveals="sums", fewest=rows_judged_by)
 def local_loss(site: Site, weights: Array, hidden: Array, latent: int, held_back: float, split: int) -> dict[str, Any]:
     """Leaves the site: its number of rows held back, the sum of their mean squared errors, and that of the roots."""
     X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back, split)]
     return sums_of_errors(bigan_network(site.X.shape[1], hidden, latent), weights, X)
 
 
-@lens
+@transform("anomaly.bigan_score")
 def bigan_score(
     X: Array, mean: Array, scale: Array | None, weights: Array, hidden: Array, latent: int, alpha: float
 ) -> NDArray[np.float64]:

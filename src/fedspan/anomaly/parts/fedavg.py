@@ -129,7 +129,10 @@ def fedavg(
         if done - improved < patience:
             continue
         if cuts == _CUTS:
-            fed.stop(f"converged: the error of rows held back, {lowest:.4g}, did not fall by 1 % in {patience} rounds")
+            fed.stop(
+                f"converged: the error of rows held back, {lowest:.4g}, did not fall by 1 % in {patience} rounds",
+                converged=True,
+            )
             continue
         cuts, improved, to_beat = cuts + 1, done, lowest
         step_size, weights, velocity = step_size * _CUT, best, np.zeros(len(weights))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedspan.anomaly.scores import subspace_score
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation import Federation, Site, step, transform
 from fedspan.linalg import with_fixed_signs
 from fedspan.sums.moments import Moments, deviations, some_rows
 from fedspan.sums.row_blocks import blocks
@@ -50,7 +50,7 @@ class LocalDetectors:
     rank: NDArray[np.int64]
 
 
-@step
+@step("anomaly.detector", reveals="sums")
 def local_detector(site: Site, rank: int, level: float, scale: bool) -> dict[str, Any]:
     """Leaves the site: mean and deviation of its columns, its principal axes, and the quantile of its scores."""
     n = some_rows(site)
@@ -89,7 +89,7 @@ def local_detectors(
     )
 
 
-@lens
+@transform("anomaly.local_verdicts")
 def local_verdicts(X: NDArray[Any], mean: Matrix, scale: Matrix, components: Matrix, threshold: Matrix) -> Matrix:
     """Return the lower median (n, 1), over the models, of a row's residual as a multiple of the model's threshold.
 

@@ -70,19 +70,19 @@ class PCAScoring(FedDetector):
         names = self._names() or tuple(f"feature {j}" for j in range(len(shares)))
         return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:count]]
 
-    def _score_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
-        (lens, _, _), parameters = self._form()
-        return lens, parameters
+    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        (transform, _, _), parameters = self._form()
+        return transform, parameters
 
     def _free(self, n: int) -> int:
         """Return the degrees of freedom of the covariance of n rows."""
         return max(1, n - 1 if self.center else n)
 
-    def _training_lens(self) -> tuple[Callable[..., Array], dict[str, Any]]:
-        """Return the lens for the threshold: where rows are few, each is scored as if it had been left out."""
-        (lens, _, _), parameters = self._form()
+    def _training_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        """Return the transform for the threshold: where rows are few, each is scored as if it had been left out."""
+        (transform, _, _), parameters = self._form()
         if not self.left_out_:
-            return lens, parameters
+            return transform, parameters
         n = self.n_samples_
         parameters |= {"free": self._free(n), "shift": n / (n - 1) if self.center else 1.0}
         leverage = leverages(self.explained_variance_, self.noise_variance_, parameters["free"])
@@ -108,8 +108,8 @@ class PCAScoring(FedDetector):
 
     def _anomaly(self, X: Any) -> Vector:
         # Values that are not finite have scores that are not: no need to look through all values beforehand.
-        lens, parameters = self._score_lens()
-        scores = lens(self._validated(X, ensure_all_finite=False), **parameters)[:, 0]
+        transform, parameters = self._score_transform()
+        scores = transform(self._validated(X, ensure_all_finite=False), **parameters)[:, 0]
         if not np.isfinite(scores).all():
             self._validated(X)
         return cast(Vector, scores)

@@ -13,8 +13,9 @@ from fedspan.engines.local.embedded import LocalFederation
 from fedspan.engines.nvflare.client.connect import connect
 from fedspan.engines.nvflare.setup.federation_plan import FederationPlan
 from fedspan.engines.nvflare.setup.local_deployment import FederationHere
-from fedspan.estimators import FedPCA, FedStandardScaler
 from fedspan.federation import Federation, Policy, Site
+from fedspan.pca.estimator import FedPCA
+from fedspan.tables.scaler import FedStandardScaler
 
 SITES = ("north", "south", "west")
 

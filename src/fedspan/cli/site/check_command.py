@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedspan.cli.needed_steps import known_estimators, known_protocols
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.errors import FedspanError
-from fedspan.owner.allowed_steps import is_public
+from fedspan.federation.site.steps import installed_steps
 from fedspan.owner.audit_log import read_lines
 from fedspan.owner.owned_rows import Rows
 from fedspan.owner.owned_site import data_problems
@@ -145,7 +144,7 @@ def _log(path: Path, report: _Report) -> None:
     if path.stat().st_mode & 0o077:
         report.problems.append(f"the audit log {path} can be read by others: take that back with chmod 600")
     try:
-        report.say(f"log: {path}, {sum(1 for _ in read_lines(path)):,} lines, each follows from the one before")
+        report.say(f"log: {path}, {len(read_lines(path)):,} lines, each follows from the one before")
     except FedspanError as error:
         report.problems.append(str(error))
 
@@ -156,21 +155,14 @@ def _writable(folder: Path, what: str, report: _Report) -> None:
 
 
 def _runs(rules: Rules, report: _Report) -> None:
-    """Say what could run, as far as the rule about steps goes."""
+    """Report, capability by capability, which steps the rules allow."""
     sums = "; with sums_only, only by secure sums" if rules.sums_only else ""
-    report.say(f"estimators, as far as 'steps' decides{sums}")
-    for name, steps in known_estimators().items():
-        report.say(f"  {name}: {_said(steps, rules)}")
-    all_protocols = known_protocols()
-    some = [name for name, steps in all_protocols.items() if _said(steps, rules) != "yes"]
-    report.say(f"protocols: {len(all_protocols) - len(some)} of {len(all_protocols)}; not, or only in part:")
-    report.say(f"  {', '.join(some) or 'none'}")
-
-
-def _said(steps: frozenset[str], rules: Rules) -> str:
-    refused = sorted(step for step in steps if step not in rules.steps)
-    if not refused:
-        return "yes"
-    if len(refused) == sum(not is_public(step) for step in steps):
-        return "no"
-    return f"without what asks for {', '.join(step.removeprefix('fedspan.protocols.') for step in refused)}"
+    report.say(f"what may be run, as far as 'steps' decides{sums}")
+    rooms: dict[str, list[str]] = {}
+    for id in installed_steps():
+        if not id.startswith("secure_sum."):
+            rooms.setdefault(id.rpartition(".")[0], []).append(id)
+    for room, ids in rooms.items():
+        refused = [id.rpartition(".")[2] for id in ids if id not in rules.steps]
+        answer = "all" if not refused else "nothing" if len(refused) == len(ids) else f"not {', '.join(refused)}"
+        report.say(f"  {room}: {answer}")

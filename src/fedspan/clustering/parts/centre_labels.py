@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import MessageError
-from fedspan.federation import Federation, Site, lens, step
+from fedspan.federation import Federation, Site, step, transform
 from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.sums.posted_values import posted
 from fedspan.wire import Message
@@ -19,7 +19,7 @@ Matrix = NDArray[np.float64]
 _BLOCK_BYTES = 2**23
 
 
-@lens
+@transform("clustering.distances_to_centres")
 def distances_to_centres(X: Array, centres: Matrix) -> Array:
     """Return the distances (n, k) of rows to centres (k, d), in the rows' precision."""
     found = np.empty((len(X), len(centres)), dtype=np.float32 if X.dtype == np.float32 else np.float64)
@@ -41,7 +41,7 @@ def closest_labels(X: Array, centres: Matrix) -> NDArray[np.int32]:
     return labels
 
 
-@step
+@step("clustering.labels", reveals="rows")
 def local_labels(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: the number of the closest centre of each of its rows, in their order."""
     return {"labels": closest_labels(site.X, centres)}

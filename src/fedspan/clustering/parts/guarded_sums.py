@@ -38,7 +38,7 @@ _NUMBERS = 2**16
 _BLOCK_BYTES = 2**25
 
 
-@step(fewest=of_centres, fewest_in_sums=False)
+@step("clustering.overlaps", reveals="sums", fewest=of_centres, fewest_in_sums=False)
 def local_overlaps(site: Site, centres: Matrix, others: Indices) -> dict[str, Any]:
     """Leaves the site: counts of rows closest to each centre, and of these in some other sets; squared distances.
 
@@ -72,7 +72,7 @@ def local_overlaps(site: Site, centres: Matrix, others: Indices) -> dict[str, An
     return {"counts": counts, "inertia": inertia, "shared": shared.reshape(b, k, m)}
 
 
-@step(fewest=of_centres, fewest_in_sums=False)
+@step("clustering.guarded_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
 def local_guarded_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_], number: int) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances.
 

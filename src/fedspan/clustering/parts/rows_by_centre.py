@@ -15,7 +15,7 @@ from fedspan.sums.row_blocks import n_columns
 
 Matrix = NDArray[np.float64]
 
-#: Rows as the lenses show them are kept at a site up to this size; larger ones are made anew for every call.
+#: Rows as the transforms show them are kept at a site up to this size; larger ones are made anew for every call.
 _KEPT_BYTES = 2**30
 _BLOCK_BYTES = 2**23
 

@@ -14,15 +14,17 @@ import numpy as np
 from fedspan.checks import whole_number
 from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 from fedspan.engines.local.site_threads import Batch
-from fedspan.errors import InputError, MessageError
+from fedspan.errors import BudgetError, InputError, MessageError, PolicyError
 from fedspan.federation import Federation, Policy, SecureSum, Site
-from fedspan.federation.calls.call import Call, Failure, Outcome
+from fedspan.federation.calls.call import Call, Outcome
+from fedspan.federation.federation import Root, View
+from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.site import checked_names
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.state import Changes
-from fedspan.federation.view import Root, View
 from fedspan.privacy.simulated_ledger import SimulatedLedger
-from fedspan.secure_sum.sum_coordinator import check_possible
+from fedspan.secure_sum.sum_coordinator import SecureSummation
+from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import decode, encode
 
 
@@ -68,16 +70,17 @@ class LocalEngine:
         for name in list(self._overdue):
             before = self._still_overdue(name)
             if before is not None and name in to:
-                outcomes[name] = Failure(f"late: still busy with call {before}")
+                outcomes[name] = Failure(FailureKind.LATE, f"still busy with call {before}")
         ready = [name for name in to if name not in outcomes]
-        late = Failure(f"late: no reply within {policy.deadline:g} s")
+        late = Failure(FailureKind.LATE, f"no reply within {policy.deadline:g} s")
         payload = b""
         if self.wire:
             payload = b"" if call.apart else encode(call.payload)
-            lenses = [
-                replace(lens, parameters=decode(encode(lens.parameters), policy.max_bytes)) for lens in call.lenses
+            transforms = [
+                replace(transform, parameters=decode(encode(transform.parameters), policy.max_bytes))
+                for transform in call.transforms
             ]
-            call = replace(call, lenses=tuple(lenses))
+            call = replace(call, transforms=tuple(transforms))
 
         def perform(name: str) -> Outcome:
             try:
@@ -89,11 +92,9 @@ class LocalEngine:
                     sent = encode(delivery.reply)
                     delivery = replace(delivery, reply=decode(sent, max_bytes=len(sent)))
             except MessageError as error:
-                return Failure(str(error), error)
+                return Failure(FailureKind.MALFORMED, str(error), error)
             except BaseException as error:
-                # The text of an error may hold data; all sites of this engine are in their owner's own process.
-                text = " ".join(str(error).split())[:300]
-                return Failure(f"step {call.step.name!r} raised {type(error).__name__}: {text}", error)
+                return step_failure(call.step.id, error)
             return delivery
 
         batch = Batch(ready, perform, policy.deadline)
@@ -111,6 +112,8 @@ class LocalEngine:
 
         The fewest sites of these, their range and their resolution are fixed here.
         """
+        for host in self._hosts.values():
+            host.vault = Vault()
         keys = {name: host.vault.public for name, host in self._hosts.items()}
         for host in self._hosts.values():
             host.vault.introduce(keys)
@@ -122,7 +125,7 @@ class LocalEngine:
         self._hosts[site].restore(run, number, changes)
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
-        """Nobody is away here: who is late has failed."""
+        """Return False: no embedded site is ever offline; a late one has failed."""
         return False
 
     def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
@@ -140,6 +143,16 @@ class LocalEngine:
             return number
         del self._overdue[name]
         return None
+
+
+def step_failure(step: str, error: BaseException) -> Failure:
+    """Return the failure of a step at a site of this process, whose owner may read the error's text."""
+    if isinstance(error, BudgetError):
+        return Failure(FailureKind.BUDGET_SPENT, str(error), error, error.facts)
+    if isinstance(error, PolicyError):
+        return Failure(FailureKind.REFUSED, str(error), error)
+    text = " ".join(str(error).split())[:300]
+    return Failure(FailureKind.STEP_FAILED, f"step {step!r} raised {type(error).__name__}: {text}", error)
 
 
 class LocalFederation(Federation):
@@ -186,10 +199,12 @@ class LocalFederation(Federation):
                 )
         seed = whole_number("seed", seed, 0)
         engine = LocalEngine(sites, n_jobs, wire)
+        summation = None
         if policy is not None and isinstance(policy.secure_sum, SecureSum):
-            check_possible(policy.secure_sum, "a sum", len(engine.sites))
+            summation = SecureSummation(policy.secure_sum)
+            summation.check_possible("a sum", len(engine.sites))
             engine.introduce(policy.secure_sum)
-        root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir))
+        root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir), summation)
         super().__init__(root, View(engine.sites))
 
 

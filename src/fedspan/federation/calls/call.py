@@ -1,18 +1,19 @@
-"""One call on its way to the sites, and what comes back from each of them."""
+"""One call on its way to the sites, what comes back from each, and what an engine must do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol
 
+from fedspan.federation.outcomes import Failure
 from fedspan.federation.policy import Policy
-from fedspan.federation.site.noise_query import message_digest, question_digest
+from fedspan.federation.site.noise_query import message_digest, query_digest
 from fedspan.federation.site.state import NO_CHANGES, Changes
 from fedspan.federation.site.steps import Step
-from fedspan.federation.site.transforms import Lens
+from fedspan.federation.site.transforms import Transform
 from fedspan.wire import Message, encode, encoded_size
 
 
@@ -20,11 +21,11 @@ from fedspan.wire import Message, encode, encoded_size
 class Call:
     """A step to run, the same for all recipients.
 
-    `number` counts the calls of its run from 0; together with the run's seed and the site's name it decides what a
-    site draws. `how` says what is wanted of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``; `conditions`, which
-    attacks and faults it suffers. `digest` identifies all of it, so that a journal knows its own calls again.
+    `number` counts the calls of its run from 0; with the run's seed and the site's name it decides what a site draws.
+    `how` states what the protocol wants of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``. `conditions` names
+    the attacks and faults that are rehearsed. `digest` identifies all of it, so that a journal recognises its calls.
 
-    A secure sum is one call in several parts: `part` counts them, and `apart` is what single sites are told besides.
+    A secure sum is one call in several parts: `part` counts them, and `apart` is what single sites receive besides.
     """
 
     run: str
@@ -33,7 +34,7 @@ class Call:
     step: Step
     payload: Message
     to: tuple[str, ...]
-    lenses: tuple[Lens, ...] = ()
+    transforms: tuple[Transform, ...] = ()
     how: str = "ask"
     conditions: str = ""
     part: int = 0
@@ -43,18 +44,18 @@ class Call:
     def digest(self) -> str:
         """What identifies this call: two calls with one digest are the same."""
         digest = blake2b(digest_size=16)
-        for part in (self.how, self.step.name, self.conditions, *self.to):
+        for part in (self.how, self.step.id, self.conditions, *self.to):
             digest.update(part.encode() + b"\0")
-        for lens in self.lens_digests:
-            digest.update(lens)
+        for transform in self.transform_digests:
+            digest.update(transform)
         for message in (self.payload, *(self.apart[site] for site in sorted(self.apart))):
             digest.update(encode({key: message[key] for key in sorted(message)}))
         return digest.hexdigest()
 
-    def question(self, site: str) -> bytes:
-        """Return what identifies what one site is told in this call, whoever else is asked."""
+    def query(self, site: str) -> bytes:
+        """Return what identifies this call as one site receives it, whoever else receives it."""
         apart = self.apart.get(site, {})
-        return self._told + (message_digest(apart) if apart else b"")
+        return self._common + (message_digest(apart) if apart else b"")
 
     @property
     def session(self) -> str:
@@ -62,34 +63,33 @@ class Call:
         return str(self.payload.get("session", ""))
 
     @cached_property
-    def _told(self) -> bytes:
-        return question_digest(self.step.name, self.payload, self.lens_digests, b"", (self.how, self.conditions))
+    def _common(self) -> bytes:
+        return query_digest(self.step.id, self.payload, self.transform_digests, b"", (self.how, self.conditions))
 
     @cached_property
-    def lens_digests(self) -> tuple[bytes, ...]:
-        """What identifies each of the lenses."""
-        return tuple(lens.digest for lens in self.lenses)
+    def transform_digests(self) -> tuple[bytes, ...]:
+        """What identifies each of the transforms."""
+        return tuple(transform.digest for transform in self.transforms)
 
     def payload_of(self, site: str) -> Message:
-        """Return all that one site is told."""
+        """Return the whole payload for one site."""
         return self.payload | self.apart[site] if site in self.apart else self.payload
 
     @cached_property
     def bytes_down(self) -> dict[str, int]:
         """Bytes of the message to each site."""
-        lenses = sum(lens.size for lens in self.lenses)
+        transforms = sum(transform.size for transform in self.transforms)
         if not self.apart:
-            return dict.fromkeys(self.to, encoded_size(self.payload) + lenses)
-        return {site: encoded_size(self.payload_of(site)) + lenses for site in self.to}
+            return dict.fromkeys(self.to, encoded_size(self.payload) + transforms)
+        return {site: encoded_size(self.payload_of(site)) + transforms for site in self.to}
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A site's reply with what binds it to its call: which one it answers and what it did to the site's state.
+    """A site's reply with what binds it to its call: its number and what the call did to the site's state.
 
-    `reply` may be anything once an attack or a fault has had it, and `canonical` says that it has not. `sent` is what
-    the site itself sent, where that is known: what arrives must have its shapes. `rows` is the number of rows of the
-    site, which tells arrays with one entry per row.
+    `canonical` says that no attack or fault has touched `reply`. `sent` is what the site itself sent, where that is
+    known: the reply must have its shapes. `rows` is the site's number of rows, which identifies per-row arrays.
     """
 
     number: int
@@ -100,30 +100,15 @@ class Delivery:
     sent: Message | None = None
 
     def written_by_attack(self, reply: Any) -> Delivery:
-        """Return this delivery carrying what an attack wrote: nothing is known of what it should be."""
+        """Return this delivery with what an attack wrote, which may be anything."""
         return replace(self, reply=reply, canonical=False, sent=None)
 
     def damaged(self, reply: Any) -> Delivery:
-        """Return this delivery carrying what a fault made of the reply on its way."""
+        """Return this delivery with what a fault made of the reply on its way."""
         return replace(self, reply=reply, canonical=False, sent=self.reply)
 
 
-@dataclass(slots=True, eq=False)
-class Failure:
-    """Why a site gave no reply, in words; `error` is what it raised, where that happened in this process.
-
-    Of a site that is `away` a reply may yet come: it is asked again where the quorum needs it.
-    """
-
-    reason: str
-    error: BaseException | None = None
-    away: bool = False
-
-
 Outcome = Delivery | Failure
-
-#: How the reason of a failure begins where the site was not reached at all.
-AWAY = "away: "
 
 
 class Engine(Protocol):
@@ -138,7 +123,7 @@ class Engine(Protocol):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The keys of `describe` that a journal decides where there is one: a resumed run goes on with its own."""
+        """The keys of `describe` that an existing journal decides: a resumed run continues with its own values."""
 
     def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
         """Prepare for a run and return its id; `head` is the journal's, where there is one.
@@ -149,14 +134,41 @@ class Engine(Protocol):
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`; `accepted` names the last call accepted from each (absent: none).
 
-        A site is told ``call.payload_of(site)``.
+        Each site receives ``call.payload_of(site)``.
         """
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
-        """Wait, at most so long, until one of the sites that are away may be there again; say whether one is."""
+        """Wait, at most `seconds`, until one of the offline sites may be back; return whether one is."""
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
-        """Do to a site's state what the journal says that call `number` did."""
+        """Apply to a site's state what the journal records for call `number`."""
 
     def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
-        """Let go of a run, and of its state unless it is `resumable` by what the sites themselves have kept."""
+        """Release a run, and its state unless the run is `resumable` from what the sites have kept."""
+
+
+@dataclass
+class Collected:
+    """What one call gave: single replies, or under the name ``""`` their total, or the reason why there is none."""
+
+    replies: dict[str, Message] = field(default_factory=dict)
+    error: str | None = None
+    answered: tuple[str, ...] = ()
+    failed: dict[str, Failure] = field(default_factory=dict)
+    changes: dict[str, Changes] = field(default_factory=dict)
+    bytes_up: dict[str, int] = field(default_factory=dict)
+    bytes_down: dict[str, int] = field(default_factory=dict)
+
+
+#: Sends one (part of a) call out and returns what keeps to the policy.
+Exchange = Callable[[Call], Collected]
+
+
+class Summation(Protocol):
+    """Adds replies up without showing them to the coordinator (`fedspan.secure_sum`)."""
+
+    def check_possible(self, what: str, n_sites: int) -> None:
+        """Refuse with a `PolicyError` a sum that can't be secure, before any site is contacted."""
+
+    def collect(self, call: Call, exchange: Exchange, needed: int) -> Collected:
+        """Return the total of the replies to `call` over at least `needed` sites, or the reason why there is none."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedspan.errors import InputError, MessageError
-from fedspan.federation.calls.call import Call, Delivery, Failure, Outcome
+from fedspan.federation.calls.call import Call, Delivery, Outcome
+from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.site import generator
 from fedspan.wire import Message, decode, encode
 
@@ -25,7 +26,7 @@ class FaultPlan:
     drop : float
         The reply is lost on its way.
     delay : float
-        The reply comes after the deadline (told at once: nobody waits).
+        The reply comes after the deadline (reported at once, without waiting).
     error : float
         The step fails at the site.
     malformed : float
@@ -93,15 +94,15 @@ KINDS = tuple(field.name for field in fields(FaultPlan) if field.name != "seed")
 
 
 def _drop(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    return Failure("injected fault: the reply was lost")
+    return Failure(FailureKind.NO_REPLY, "injected fault, the reply was lost")
 
 
 def _delay(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    return Failure("injected fault: late, the reply came after the deadline")
+    return Failure(FailureKind.LATE, "injected fault, the reply came after the deadline")
 
 
 def _error(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    return Failure("injected fault: the step raised RuntimeError")
+    return Failure(FailureKind.STEP_FAILED, "injected fault, the step raised RuntimeError")
 
 
 def _malformed(delivery: Delivery, rng: np.random.Generator) -> Outcome:
@@ -110,7 +111,7 @@ def _malformed(delivery: Delivery, rng: np.random.Generator) -> Outcome:
     try:
         return delivery.damaged(decode(bytes(data)))
     except MessageError as error:
-        return Failure(f"injected fault: malformed bytes, {error}")
+        return Failure(FailureKind.MALFORMED, f"injected fault, {error}")
 
 
 def _nonfinite(delivery: Delivery, rng: np.random.Generator) -> Outcome:
@@ -130,7 +131,7 @@ def _stale(delivery: Delivery, rng: np.random.Generator) -> Outcome:
 
 def _with_one_changed(delivery: Delivery, rng: np.random.Generator, change: Callable[[Any], Any]) -> Outcome:
     if not isinstance(delivery.reply, dict) or not delivery.reply:
-        return Failure("injected fault: the reply was lost")
+        return Failure(FailureKind.NO_REPLY, "injected fault, the reply was lost")
     reply: Message = dict(delivery.reply)
     numbers = [k for k, v in reply.items() if v is not None and np.asarray(v).dtype.kind not in "US"]
     key = str(rng.choice(sorted(numbers or reply)))

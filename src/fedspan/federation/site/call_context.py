@@ -1,84 +1,107 @@
-"""What a site has during one call only."""
+"""What a site has during one call only: state, generator, secure-sum keys and ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fedspan.federation.site.noise_query import Question, SiteLedger, asked_digest, message_digest, question_digest
+from fedspan.errors import PolicyError
+from fedspan.federation.site.noise_query import NoiseQuery, SiteLedger, message_digest, query_digest, request_digest
 from fedspan.federation.site.state import State
-from fedspan.wire import Message
+from fedspan.wire import Message, encoded_size
 
 if TYPE_CHECKING:
     from fedspan.federation.site.site import Site
-    from fedspan.secure_sum.sum_vault import Vault
 
 
-class Asked(NamedTuple):
-    """Step and payload of a call, and the digests of the lenses that the site is seen through."""
-
-    run: str
-    what: str
-    payload: Message
-    lenses: tuple[bytes, ...] = ()
+class OversizeError(PolicyError):
+    """A reply is larger than it may be."""
 
 
-class Work:
-    """What a site has during one call: its state as the call began, its generator, its vault and its ledger."""
+class SumKeys(Protocol):
+    """What a site keeps to itself for secure sums (`fedspan.secure_sum.sum_vault.Vault`)."""
 
-    __slots__ = (
-        "asked",
-        "base",
-        "call",
-        "charges",
-        "gate",
-        "hidden",
-        "least",
-        "ledger",
-        "rng",
-        "seed",
-        "state",
-        "vault",
-    )
+    sums_only: bool
 
-    def __init__(
-        self,
-        base: Message,
-        seed: int,
-        call: int,
-        vault: Vault | None,
-        ledger: SiteLedger | None,
-        asked: Asked,
-        gate: Callable[[Site], None] | None = None,
-    ) -> None:
-        self.base = base
-        self.seed = seed
-        self.call = call
-        self.vault = vault
-        self.ledger = ledger
-        self.asked = asked
-        self.gate = gate
-        self.charges = 0
-        # Whether the reply goes into a secure sum, and the fewest parts that it must be added up with.
-        self.hidden, self.least = False, 0
-        # Both are made on first use: most steps need neither.
-        self.state: State | None = None
-        self.rng: np.random.Generator | None = None
+    @property
+    def resolution(self) -> float:
+        """The distance of two neighbouring numbers of a sum."""
 
-    def asked_digest(self, what: str, payload: Message) -> bytes:
-        """Return the digest of a step and its payload, if these are what this call asks for."""
-        return asked_digest(what, payload, self.asked.lenses, self.asked.run, self.call, self.seed)
+    def knows(self, me: str) -> int:
+        """Return how many sites this one, called `me`, could be in a sum with, itself included."""
 
-    def question(self, data: bytes, anew: str = "") -> Question:
-        """Return the call as a question about data with this digest: all that the reply can depend on.
+    def forget(self, run: str) -> None:
+        """Drop the sums of a run."""
 
-        What came of the generator may be in the reply, and so may what the site has kept; and a call may charge twice.
-        What `anew` says makes it another question.
+
+@dataclass(slots=True, eq=False)
+class CallContext:
+    """One call at one site.
+
+    `base` is the site's state when the call began, `step`, `payload` and `transforms` are what was requested. `gate` is
+    called before data are read, and may refuse. `hidden` says that the reply goes into a secure sum, and `least` is the
+    fewest parts that it must be added up with. `largest` limits the bytes of a reply that carries noise.
+    """
+
+    base: Message
+    run: str = ""
+    number: int = -1
+    seed: int = 0
+    step: str = ""
+    payload: Message | None = None
+    transforms: tuple[bytes, ...] = ()
+    vault: Any = None
+    ledger: SiteLedger | None = None
+    gate: Callable[[Site], None] | None = None
+    largest: int | None = None
+    charged: list[tuple[NoiseQuery, float, float]] = field(default_factory=list)
+    hidden: bool = False
+    least: int = 0
+    # Made on first use: most steps need neither.
+    state: State | None = None
+    rng: np.random.Generator | None = None
+
+    @property
+    def charges(self) -> int:
+        """The number of charges that this call makes."""
+        return len(self.charged)
+
+    def charge(self, data: bytes, mark: str, mu2: float, rho: float) -> bytes:
+        """Return the key of this call's noise; the ledger is charged by `commit_charges`, before a reply leaves."""
+        assert self.ledger is not None
+        query = self.query(data, mark)
+        key = self.ledger.noise_key(query, mu2=mu2, rho=rho)
+        self.charged.append((query, mu2, rho))
+        return key
+
+    def check_size(self, reply: Message) -> None:
+        """Refuse a reply that is too large to leave, before its noise is charged."""
+        if self.largest is not None and encoded_size(reply) > self.largest:
+            raise OversizeError(
+                f"the reply has more than the {self.largest:,} bytes allowed, and the privacy budget is not charged for it"
+            )
+
+    def commit_charges(self) -> None:
+        """Charge the ledger for what this call is about to reveal: its reply, or that its step failed."""
+        for query, mu2, rho in self.charged:
+            assert self.ledger is not None
+            self.ledger.key(query, mu2=mu2, rho=rho)
+
+    def request_digest(self, step: str, payload: Message) -> bytes:
+        """Return the digest of a step and its payload as this call requests them."""
+        return request_digest(step, payload, self.transforms, self.run, self.number, self.seed)
+
+    def query(self, data: bytes, mark: str = "") -> NoiseQuery:
+        """Return the call as a query about data with this digest: all that the reply can depend on.
+
+        The reply may depend on what was drawn from the generator and on the site's state; and a call may charge twice.
+        A `mark` makes it another query.
         """
-        drawn = None if self.rng is None else (self.seed, self.call)
+        drawn = None if self.rng is None else (self.seed, self.number)
         more: tuple[object, ...] = (self.charges, drawn, message_digest(self.base) if self.base else None)
-        more += (anew,) if anew else ()
-        digest = question_digest(self.asked.what, self.asked.payload, self.asked.lenses, data, more)
-        return Question(self.asked.run, self.asked.what, digest)
+        more += (mark,) if mark else ()
+        digest = query_digest(self.step, self.payload or {}, self.transforms, data, more)
+        return NoiseQuery(self.run, self.step, digest)

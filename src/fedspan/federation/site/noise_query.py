@@ -1,4 +1,4 @@
-"""What a site is asked, as far as noise for privacy is concerned: the same question gets the same noise, paid once."""
+"""What a site's ledger charges for: the same query gets the same noise, charged once."""
 
 from __future__ import annotations
 
@@ -11,54 +11,57 @@ from fedspan.wire import Message, encode
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question with its digest, which is of all that the answer depends on; `run` and `what` are for the books."""
+class NoiseQuery:
+    """A query and the digest of all that its answer depends on; `run` and `step` are for the ledger's lines."""
 
     run: str
-    what: str
+    step: str
     digest: bytes
 
 
 class SiteLedger(Protocol):
-    """The account that a site keeps of its privacy (`fedspan.privacy.Ledger`).
+    """The privacy account that a site keeps (`fedspan.privacy.Ledger`).
 
-    `simulated` ones belong to embedded runs, whose noise anybody can compute again; a `strict` one lets nothing leave
-    that carries no noise and is not public.
+    `simulated` ones belong to embedded runs, whose noise anybody can compute again. A `strict` one lets no reply leave
+    that reveals something and carries no noise.
     """
 
     @property
     def simulated(self) -> bool:
-        """Whether the secret is none."""
+        """Whether the secret can be computed by others."""
 
     @property
     def strict(self) -> bool:
         """Whether replies without noise are refused."""
 
     def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
-        """Whether the budget lasts for a charge that was not made before."""
+        """Return whether the budget covers one more charge of this size."""
 
     def fingerprint_key(self) -> bytes:
-        """Return the secret (32 bytes) by which the site's data are known again in a journal, and by nobody else."""
+        """Return the secret (32 bytes) that keys digests of the site's data in journals."""
 
-    def key(self, question: Question, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
-        """Charge a question that was not charged before; return the key of its noise, or refuse."""
+    def noise_key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+        """Return the key of a query's noise, or refuse where the budget would not cover it; nothing is charged."""
+
+    def key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+        """Charge a query unless it was charged before; return the key of its noise, or refuse."""
 
 
-def question_digest(
-    what: str, payload: Mapping[str, Any], lenses: tuple[bytes, ...], data: bytes, more: tuple[object, ...] = ()
+def query_digest(
+    step: str, payload: Mapping[str, Any], transforms: tuple[bytes, ...], data: bytes, more: tuple[object, ...] = ()
 ) -> bytes:
-    """Return the digest (32 bytes) of a step or lens, what it was told, the lenses before it, and the site's data."""
+    """Return the digest (32 bytes) of a step or transform, its payload, the transforms before it, and the data."""
     digest = blake2b(digest_size=32)
-    for part in (what.encode(), *lenses, data, repr(more).encode(), message_digest(payload)):
+    for part in (step.encode(), *transforms, data, repr(more).encode(), message_digest(payload)):
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.digest()
 
 
-def asked_digest(
-    what: str, payload: Mapping[str, Any], lenses: tuple[bytes, ...], run: str, number: int, seed: int
+def request_digest(
+    step: str, payload: Mapping[str, Any], transforms: tuple[bytes, ...], run: str, number: int, seed: int
 ) -> bytes:
-    """Return the digest (32 bytes) of what a site is asked in a call, whatever its data."""
-    return question_digest(what, payload, lenses, b"", (run, number, seed))
+    """Return the digest (32 bytes) of what a call requests of a site, whatever its data."""
+    return query_digest(step, payload, transforms, b"", (run, number, seed))
 
 
 def message_digest(message: Message | Mapping[str, Any]) -> bytes:

@@ -53,8 +53,8 @@ class SiteData:
         self.y = self._column(y, "y")
         self.task = self._column(task, "task")
         self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
-        self.lens: Callable[[Any], Array] | None = None
-        self.lens_takes_frame = False
+        self.transform: Callable[[Any], Array] | None = None
+        self.transform_takes_frame = False
         self.hidden: tuple[str, ...] = ()  # what noise on the rows does not cover, and nobody sees who sees noisy rows
         self._computed: tuple[bytes, dict[str, Any]] = (b"", {})
 
@@ -70,8 +70,8 @@ class SiteData:
         return _frame_values(self.frame.iloc[part]) if hasattr(self.frame, "iloc") else self.X[part]
 
     def rows(self, part: slice) -> Any:
-        """Return the rows that the lens is to have: of the data frame, if it takes one, or of the values."""
-        return self.frame.iloc[part] if self.lens_takes_frame else self.X[part]
+        """Return the rows that the transform is to have: of the data frame, if it takes one, or of the values."""
+        return self.frame.iloc[part] if self.transform_takes_frame else self.X[part]
 
     @property
     def computed(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class SiteData:
         return self._computed[1]
 
     def digest(self) -> bytes:
-        """Return a digest (32 bytes) of all of the site's data, as they are without any lens."""
+        """Return a digest (32 bytes) of all of the site's data, as they are without any transform."""
         if self._rewritable or not self._digest:
             digest = blake2b(repr((self.name, self.shape, self.feature_names)).encode(), digest_size=32)
             for start in range(0, self.shape[0], _DIGEST_ROWS):
@@ -94,12 +94,12 @@ class SiteData:
         return self._digest[0]
 
     def replaced(self, X: Array) -> SiteData:
-        """Return these data with other rows in place of all that was there: frame, lens, target and task included."""
+        """Return these data with other rows in place of all that was there: frame, transform, target and task included."""
         data = self.seen()
         data._digest, data._rewritable = self._digest[:1] or [self.digest()], False  # of what these rows were made of
         data._X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
         data.shape = X.shape
-        data.lens, data.lens_takes_frame = None, False
+        data.transform, data.transform_takes_frame = None, False
         data.hidden = tuple(what for what in ("y", "task") if getattr(self, what) is not None) + self.hidden
         data.y = data.task = None
         return data

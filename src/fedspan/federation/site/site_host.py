@@ -1,29 +1,80 @@
 """The site's side of a call: the same code next to the data on every engine.
 
-A call's reply and what it did to the site's state are one record. Each call names the last call that the
-coordinator accepted from this site: if the site went further, because a reply came too late or was refused, it
-takes the state back to that call. A repeated call gets the reply that was given before.
+A call's reply and what it did to the site's state are one record. Each call names the last call that the coordinator
+accepted from this site. If the site went further, because a reply came too late or was refused, it takes the state back
+to that call. A repeated call gets the reply that was given before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, Protocol
 
 from fedspan.errors import BudgetError, FedspanError, LedgerError, LostSumError, PolicyError, UnknownStepError
 from fedspan.federation.calls.call import Call, Delivery
-from fedspan.federation.site.call_context import Asked
+from fedspan.federation.site.call_context import CallContext, OversizeError, SumKeys
 from fedspan.federation.site.noise_query import SiteLedger
-from fedspan.federation.site.pending_call import Kept, Records
-from fedspan.federation.site.reply_size import ChargedIfItFits, ReplySizes
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.state import Changes
 from fedspan.federation.site.steps import find_step
-from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import Message, canonical
 
-#: Their sentences are about calls and accounts, and pass a strict ledger.
-_WITHOUT_ROWS = (BudgetError, LedgerError, LostSumError, PolicyError, UnknownStepError)
+#: Errors whose sentences are about calls and accounts, never about rows: a strict ledger lets them leave.
+WITHOUT_ROWS = (BudgetError, LedgerError, LostSumError, PolicyError, UnknownStepError)
+
+
+class Identified(Protocol):
+    """A call that can be recognised."""
+
+    def query(self, site: str) -> bytes:
+        """Return what identifies the call as one site receives it."""
+
+    @property
+    def session(self) -> str:
+        """The secure sum that it is a part of."""
+
+
+@dataclass
+class RunState:
+    """A site's state in one run: as of the last accepted call, and the later call that may yet be accepted."""
+
+    number: int = -1
+    state: Message = field(default_factory=dict)
+    pending: list[tuple[Identified, Delivery]] = field(default_factory=list)  # several for the parts of a secure sum
+    pending_number: int | None = None  # the call that `pending` answers: it counts even if the step failed
+
+    def continues(self, call: Call) -> bool:
+        """Return whether a call is a later part of the pending one."""
+        if call.number != self.pending_number or call.part == 0:
+            return False
+        return any(before.session == call.session for before, _ in self.pending)
+
+    def settle(self, after: int) -> None:
+        """Bring the state to the one after call `after`: keep the pending call's changes, or take them back."""
+        if after not in (self.number, self.pending_number):
+            raise FedspanError(f"this site has its state as of call {self.number}, not of call {after}")
+        pending, self.pending = self.pending, []
+        if after == self.number:
+            return
+        self.number = after
+        for _, delivery in pending:
+            if delivery.changes:
+                self.state = delivery.changes.applied_to(self.state)
+
+
+class Records(Protocol):
+    """Where a site writes its run states, if they are to outlive its process."""
+
+    def load(self, run: str) -> RunState:
+        """Return the state of a run, a new one where there is none. The host changes it and then reports that."""
+
+    def answered(self, call: Call, after: int, delivery: Delivery) -> None:
+        """Write a reply and what it did to the state, before the reply leaves."""
+
+    def failed(self, call: Call, after: int) -> None:
+        """Write that a step failed, so that the state is the one after call `after`."""
 
 
 class SiteHost:
@@ -31,134 +82,142 @@ class SiteHost:
 
     Parameters
     ----------
-    vault : Vault, optional
-        With the site's own key, where the engine has one for it.
+    vault : SumKeys, optional
+        The site's keys for secure sums.
     simulated : callable, optional
-        Makes the ledger of a site that has none from its name and the run's seed: for embedded sites alone. Others
+        Makes the ledger of a site without one from its name and the run's seed: for embedded sites alone. Others
         without a ledger refuse what needs one.
     records : Records, optional
-        Where the site writes down what it keeps, if that is to outlive this process.
+        Where the site writes its run states, if they are to outlive this process.
 
     Attributes
     ----------
     largest : int or None
-        Bytes that a reply may have: for one that has more, no ledger is charged.
+        Bytes that a reply may have. A larger one is refused, and its noise is not charged.
     """
 
     def __init__(
         self,
         site: Site,
-        vault: Vault | None = None,
+        vault: SumKeys | None = None,
         simulated: Callable[[str, int], SiteLedger] | None = None,
         records: Records | None = None,
     ) -> None:
         self.site = site
+        self.vault: Any = vault
+        self.largest: int | None = None
         self._records = records
         self._simulated = simulated
-        self._pretended: tuple[int, SiteLedger] | None = None
-        self.vault = Vault() if vault is None else vault
-        self._runs: dict[str, Kept] = {}
+        self._simulated_ledger: tuple[int, SiteLedger] | None = None
+        self._runs: dict[str, RunState] = {}
         self._seen_through: tuple[bytes, Site] = (b"", site)
-        self._sizes = ReplySizes()
-        self.largest: int | None = None
 
     def perform(self, call: Call, payload: Message, after: int) -> Delivery:
-        """Run one call and return its reply. Whatever a step raises is raised here."""
-        given = self.said_before(call)
+        """Run one call and return its reply. What a step raises is raised here."""
+        run = self._run(call.run)
+        given = self.given_before(call, run)
         if given is not None:
             return given
-        kept = self._kept(call.run)
-        if self.vault.sums_only and not call.step.public:
+        if self.vault is not None and self.vault.sums_only and not call.step.public:
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
-        if not kept.goes_on(call):
-            kept.settle(after)
-            kept.pending_number = call.number
+        if not run.continues(call):
+            run.settle(after)
+            run.pending_number = call.number
         ledger = self._ledger(call.seed)
-        asked = Asked(call.run, call.step.name, payload, call.lens_digests)
-        gate = partial(self._refuse_without_noise, call) if ledger is not None and ledger.strict else None
-        if ledger is not None and self.largest is not None:
-            check = partial(self._sizes.check, self.site, call, kept, self.vault, self.largest)
-            ledger = ChargedIfItFits(ledger, check)
-        work = (kept.state, call.seed, call.number, self.vault, ledger, asked, gate)
-        site = self.site if gate is None else self.site.at_work(*work)
+        context = CallContext(
+            run.state, call.run, call.number, call.seed, call.step.id, payload, call.transform_digests, self.vault,
+            ledger, largest=self.largest,
+        )  # fmt: skip
+        strict = ledger is not None and ledger.strict
+        if strict:
+            context.gate = partial(_refuse_without_noise, call)
+        site = self.site.in_call(context) if strict else self.site
         try:
-            site = self._view(call, ledger).at_work(*work)
+            site = self._view(call, ledger).in_call(context)
             reply = canonical(call.step.function(site, **payload), "reply")
         except Exception as error:
+            if not isinstance(error, OversizeError):
+                context.commit_charges()
             if self._records is not None:
                 self._records.failed(call, after)
-            if gate is None or isinstance(error, _WITHOUT_ROWS):
+            if not strict or isinstance(error, WITHOUT_ROWS):
                 raise
-            gate(site)  # a step that may not answer is refused in the same words whether it failed or not
+            _refuse_without_noise(call, site)  # the same words whether the step failed or not
             raise FedspanError(
-                f"step {site.asked!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
+                f"step {context.step!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
             ) from None
-        if gate is not None:
-            gate(site)
+        if strict:
+            _refuse_without_noise(call, site)
+        if context.charges:
+            context.check_size(reply)
+            context.commit_charges()
         delivery = Delivery(call.number, reply, len(self.site), site.changes())
-        kept.pending.append((call, delivery))
+        run.pending.append((call, delivery))
         if self._records is not None:
             self._records.answered(call, after, delivery)
         return delivery
 
-    def said_before(self, call: Call) -> Delivery | None:
-        """Return what was replied to the very same question, where a call is repeated."""
-        kept = self._kept(call.run)
-        if call.number == kept.pending_number:
-            question = call.question(self.site.name)
-            for before, given in kept.pending:
-                if before.question(self.site.name) == question:
+    def given_before(self, call: Call, run: RunState | None = None) -> Delivery | None:
+        """Return the reply that the very same call got before, if it is repeated."""
+        run = run or self._run(call.run)
+        if call.number == run.pending_number:
+            query = call.query(self.site.name)
+            for before, given in run.pending:
+                if before.query(self.site.name) == query:
                     return given
         return None
 
-    def _kept(self, run: str) -> Kept:
-        kept = self._runs.get(run) if self._records is None else self._records.load(run)
-        if kept is None:
-            kept = self._runs[run] = Kept()
-        return kept
+    def _run(self, run: str) -> RunState:
+        state = self._runs.get(run) if self._records is None else self._records.load(run)
+        if state is None:
+            state = self._runs[run] = RunState()
+        return state
 
     def restore(self, run: str, number: int, changes: Changes) -> None:
-        """Do to the state what call `number` of a journal did."""
-        kept = self._runs.setdefault(run, Kept())
-        kept.number, kept.state, kept.pending = number, changes.applied_to(kept.state), []
+        """Apply to the state what call `number` of a journal did."""
+        state = self._runs.setdefault(run, RunState())
+        state.number, state.state, state.pending = number, changes.applied_to(state.state), []
 
     def forget(self, run: str) -> None:
         """Drop a run's state."""
         self._runs.pop(run, None)
-        self.vault.forget(run)
+        if self.vault is not None:
+            self.vault.forget(run)
 
     def _ledger(self, seed: int) -> SiteLedger | None:
         """Return the site's own ledger, or a simulated one."""
         own = self.site.ledger
         if own is not None or self._simulated is None:
             return own
-        if self._pretended is None or self._pretended[0] != seed:  # one to a run: it depends on nothing else
-            self._pretended = (seed, self._simulated(self.site.name, seed))
-        return self._pretended[1]
-
-    def _refuse_without_noise(self, call: Call, site: Site) -> None:
-        """Refuse what a strict ledger does not let leave: replies that are not public and carry no noise.
-
-        Asked whenever a step is about to read data, and before its reply leaves.
-        """
-        covered = site.said_with_noise or any(lens.private for lens in call.lenses)
-        if not covered and not find_step(site.asked).public:
-            raise PolicyError(
-                f"the strict ledger of site {site.name!r} lets no reply leave that carries no noise, and that of step "
-                f"{site.asked!r} carries none"
-            )
+        if self._simulated_ledger is None or self._simulated_ledger[0] != seed:
+            self._simulated_ledger = (seed, self._simulated(self.site.name, seed))
+        return self._simulated_ledger[1]
 
     def _view(self, call: Call, ledger: SiteLedger | None) -> Site:
-        """Return the site through the call's lenses; the last such view is kept, with what it has computed."""
-        if not call.lenses:
+        """Return the site through the call's transforms; the last such view is kept, with what it has computed."""
+        if not call.transforms:
             return self.site
-        digests = call.lens_digests
-        # Noise that is simulated depends on the run's seed; and what was never charged is charged by looking.
-        private = any(lens.private for lens in call.lenses)
+        digests = call.transform_digests
+        # Simulated noise depends on the run's seed.
+        private = any(transform.private for transform in call.transforms)
         key = b"".join(digests) + (repr(call.seed).encode() if private else b"")
         if self._seen_through[0] != key:
             site = self.site
-            for number, lens in enumerate(call.lenses):
-                site = lens.applied_to(site, ledger, call.run, digests[:number])
+            for number, transform in enumerate(call.transforms):
+                site = transform.applied_to(site, ledger, call.run, digests[:number])
             self._seen_through = (key, site)
         return self._seen_through[1]
+
+
+def _refuse_without_noise(call: Call, site: Site) -> None:
+    """Refuse, under a strict ledger, a reply that reveals something and carries no noise.
+
+    Called whenever a step is about to read data, and before its reply leaves.
+    """
+    context = site.context
+    covered = context.charges > 0 or any(transform.private for transform in call.transforms)
+    if not covered and not find_step(context.step).public:
+        raise PolicyError(
+            f"the strict ledger of site {site.name!r} lets no reply leave that carries no noise, and that of step "
+            f"{context.step!r} carries none"
+        )

@@ -1,7 +1,4 @@
-"""Steps: the functions that run at a site, known by their dotted names.
-
-Only names and arrays travel. A site runs what it has installed, and nothing else.
-"""
+"""Steps: the functions that run at a site. Only ids and arrays travel; a site runs what it has installed."""
 
 from __future__ import annotations
 
@@ -16,30 +13,31 @@ from fedspan.errors import InputError, MessageError, UnknownStepError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: What a reply may reveal. ``"nothing"``: column names, row counts, keys. ``"sums"``: totals over rows. ``"rows"``: rows,
+#: cells, or one entry per row.
+REVEALS = ("nothing", "sums", "rows")
 #: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.
 RESERVED = ("step", "to", "site")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A registered step.
+    """A registered step (see `step` for the fields)."""
 
-    `ragged` names the reply's keys whose shape is each site's own affair (one entry per local task, say). Arrays
-    with one entry per row of the site need no such word; all others must have the same shape at all sites.
-
-    The reply of a `public` step says nothing of the site's rows. What `counts` names are whole numbers of at least 0.
-    `fewest` says of how few rows a number of the reply may be made, for a site and a payload; without it, of all.
-    With `fewest_in_sums` that is so also where replies are added up in a secure sum.
-    """
-
-    name: str
+    id: str
     function: Callable[..., Mapping[str, object]]
+    reveals: str = "rows"
     ragged: frozenset[str] = frozenset()
-    public: bool = False
     counts: frozenset[str] = frozenset()
     fewest: Callable[..., int] | None = None
     fewest_in_sums: bool = True
+    runs: Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]] | None = None
     _fits: set[frozenset[str]] = field(default_factory=set, compare=False)
+
+    @property
+    def public(self) -> bool:
+        """Whether the reply reveals nothing about the rows."""
+        return self.reveals == "nothing"
 
     def check(self, payload: Mapping[str, object]) -> None:
         """Refuse a payload that this step's function would not take."""
@@ -48,85 +46,106 @@ class Step:
             return
         for key in RESERVED:
             if key in payload:
-                raise MessageError(
-                    f"the payload of step {self.name!r} has the key {key!r}, which is reserved: rename it"
-                )
+                raise MessageError(f"the payload of step {self.id!r} has the key {key!r}, which is reserved: rename it")
         signature = inspect.signature(self.function)
         try:
             signature.bind(None, **payload)
         except TypeError as error:
-            raise MessageError(f"step {self.name!r} takes {signature}, and this call does not fit: {error}") from None
+            raise MessageError(f"step {self.id!r} takes {signature}, and this call does not fit: {error}") from None
         self._fits.add(keys)
 
 
 _installed: dict[str, Step] = {}
+_ids: dict[Callable[..., Any], str] = {}
 
 
 @overload
-def step(function: F) -> F: ...
+def step(id: F, /) -> F: ...
 @overload
 def step(
+    id: str | None = None,
+    /,
     *,
+    reveals: str = "rows",
     ragged: Iterable[str] = (),
-    public: bool = False,
     counts: Iterable[str] = (),
     fewest: Callable[..., int] | None = None,
     fewest_in_sums: bool = True,
+    runs: Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]] | None = None,
 ) -> Callable[[F], F]: ...
 
 
 def step(
-    function: F | None = None,
+    id: F | str | None = None,
+    /,
     *,
+    reveals: str = "rows",
     ragged: Iterable[str] = (),
-    public: bool = False,
     counts: Iterable[str] = (),
     fewest: Callable[..., int] | None = None,
     fewest_in_sums: bool = True,
+    runs: Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]] | None = None,
 ) -> F | Callable[[F], F]:
-    """Register ``f(site, **payload) -> dict`` as a step, under its module's and its own name.
+    """Register ``f(site, **payload) -> dict`` as a step.
 
-    The function is returned as it is, so that it can be tested by calling it.
+    The decorator returns the function unchanged, so that tests can call it.
 
     Parameters
     ----------
+    id : str, optional
+        A fixed name, such as ``"pca.gram"``: files can move while journals and ``site.toml`` stay valid. Default: the
+        function's dotted name.
+    reveals : {"nothing", "sums", "rows"}, default="rows"
+        What the reply reveals about the rows. Owners' rules, leak cards and secure sums read it. What is not declared
+        counts as ``"rows"``.
     ragged : names of reply keys, optional
         Keys whose shape may differ from site to site.
-    public : bool, default=False
-        The reply says nothing of the rows (the names of the columns, say), so that it may be asked of single sites also
-        where sums are secure.
     counts : names of reply keys, optional
-        Keys that count something: a reply that has anything else there than a whole number of at least 0 is refused,
-        where single replies are seen.
+        Keys that count something. A reply with anything else there than a whole number of at least 0 is refused, where
+        single replies are visible.
     fewest : callable, optional
-        ``fewest(site, **payload)`` returns of how few of the site's rows a number of the reply may be made, where the
-        payload decides it: a site's owner may refuse what is about a single row. Without it, all rows count.
+        ``fewest(site, **payload)`` returns the smallest number of rows that one number of the reply may summarise,
+        where the payload decides it. An owner may refuse small ones. Default: all rows.
     fewest_in_sums : bool, default=True
-        Whether that is so also where replies are only added up in a secure sum: not if numbers are about rows of all
-        sites then (those closest to a centre, but not those of a task, which one site may have alone).
+        Whether `fewest` also limits secure sums. False where a summed number is about the rows of all sites.
+    runs : callable, optional
+        For a step that runs another one: ``runs(payload)`` returns that step's id and payload.
 
     Examples
     --------
-    >>> @step
+    >>> @step("docs.count", reveals="sums")
     ... def count(site):
     ...     return {"n": len(site)}
     """
 
-    def register(function: F) -> F:
+    def register(function: F, id: str | None) -> F:
         if not callable(function) or not list(inspect.signature(function).parameters):
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
-        name = dotted_name(function)
-        _installed[name] = Step(name, function, frozenset(ragged), public, frozenset(counts), fewest, fewest_in_sums)
+        if reveals not in REVEALS:
+            raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
+        found = id or dotted_name(function)
+        before = _installed.get(found)
+        if before is not None and dotted_name(before.function) != dotted_name(function):
+            raise InputError(
+                f"two steps have the id {found!r}: {dotted_name(before.function)}, {dotted_name(function)}"
+            )
+        _installed[found] = Step(
+            found, function, reveals, frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs
+        )
+        _ids[function] = found
         return function
 
-    return register if function is None else register(function)
+    if callable(id):
+        return register(id, None)
+    return lambda function: register(function, id)
 
 
 def find_step(wanted: Callable[..., Any] | str) -> Step:
-    """Return the installed step that a function or a dotted name means, or refuse with a sentence."""
-    name = wanted if isinstance(wanted, str) else dotted_name(wanted)
-    found = _installed.get(name)
+    """Return the installed step with this function or id, or refuse with a sentence."""
+    id = wanted if isinstance(wanted, str) else _ids.get(wanted, "")
+    found = _installed.get(id)
     if found is None or not (isinstance(wanted, str) or found.function is wanted):
+        name = wanted if isinstance(wanted, str) else dotted_name(wanted)
         raise UnknownStepError(
             f"{name!r} is not an installed step: only functions decorated with @fedspan.step, in a module that this "
             "site has imported, can be called"
@@ -134,9 +153,9 @@ def find_step(wanted: Callable[..., Any] | str) -> Step:
     return found
 
 
-def installed_steps() -> tuple[str, ...]:
-    """Return the dotted names of all installed steps, sorted."""
-    return tuple(sorted(_installed))
+def installed_steps() -> dict[str, Step]:
+    """Return all installed steps by id, sorted."""
+    return {id: _installed[id] for id in sorted(_installed)}
 
 
 def dotted_name(function: Callable[..., Any]) -> str:

@@ -1,7 +1,7 @@
-"""Lenses: transforms that a federation's sites apply to their own data before a step sees it.
+"""Transforms that sites apply to their own rows before a step sees them.
 
-A fitted transformer's ``transform(federation)`` gives a federation with one more lens. Like a step, a lens is an
-installed function known by its dotted name; only its parameters travel, with every call.
+A fitted transformer's ``transform(federation)`` returns a federation with one more transform. Like a step, a transform
+is an installed function with a fixed id; only its parameters travel, with every call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError, UnknownStepError
-from fedspan.federation.site.noise_query import Question, SiteLedger, question_digest
+from fedspan.federation.site.noise_query import NoiseQuery, SiteLedger, query_digest
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import dotted_name
 from fedspan.wire import Message, canonical, encode
@@ -25,59 +25,74 @@ Digests = tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
-class _Installed:
+class InstalledTransform:
+    """A registered transform (see `transform` for the fields)."""
+
+    id: str
     function: Callable[..., NDArray[Any]]
-    frames: bool
-    mu2: Callable[..., float] | None
+    frames: bool = False
+    mu2: Callable[..., float] | None = None
 
 
-_installed: dict[str, _Installed] = {}
+_installed: dict[str, InstalledTransform] = {}
+_ids: dict[Callable[..., Any], str] = {}
 
 
 @overload
-def lens(function: F) -> F: ...
+def transform(id: F, /) -> F: ...
 @overload
-def lens(*, frames: bool = False, mu2: Callable[..., float] | None = None) -> Callable[[F], F]: ...
+def transform(
+    id: str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None
+) -> Callable[[F], F]: ...
 
 
-def lens(
-    function: F | None = None, *, frames: bool = False, mu2: Callable[..., float] | None = None
+def transform(
+    id: F | str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
     Parameters
     ----------
+    id : str, optional
+        A fixed name. Default: the function's dotted name.
     frames : bool, default=False
-        The function takes data frames too, and is given one where the site was made of one: for columns of text.
+        The function also takes data frames, and receives one where the site was made of one: for columns of text.
     mu2 : callable, optional
-        Makes it a private lens, ``f(X, key, **parameters) -> X``, which adds noise made of a key that the site's ledger
-        gives for ``mu2(**parameters)``. It sees all rows at once, and only once: whoever looks through it, in whatever
-        call or run, sees the same noisy rows, and all that is made of them costs nothing more.
+        Makes the transform private, ``f(X, key, **parameters) -> X``: it adds noise made of a key for which the site's
+        ledger charges ``mu2(**parameters)``. It transforms all rows once. Every later call, in any run, sees the same
+        noisy rows, so that nothing more is charged.
 
     Examples
     --------
-    >>> @lens
+    >>> @transform("docs.shifted")
     ... def shifted(X, by):
     ...     return X + by
     """
 
-    def register(function: F) -> F:
-        _installed[dotted_name(function)] = _Installed(function, frames, mu2)
+    def register(function: F, id: str | None) -> F:
+        found = id or dotted_name(function)
+        before = _installed.get(found)
+        if before is not None and dotted_name(before.function) != dotted_name(function):
+            raise InputError(f"two transforms have the id {found!r}")
+        _installed[found] = InstalledTransform(found, function, frames, mu2)
+        _ids[function] = found
         return function
 
-    return register if function is None else register(function)
+    if callable(id):
+        return register(id, None)
+    return lambda function: register(function, id)
 
 
-def installed_lenses() -> tuple[str, ...]:
-    """Return the dotted names of all transforms that this process has, sorted."""
-    return tuple(sorted(_installed))
+def installed_transforms() -> dict[str, InstalledTransform]:
+    """Return all installed transforms by id, sorted."""
+    return {id: _installed[id] for id in sorted(_installed)}
 
 
 @dataclass(frozen=True)
-class Lens:
-    """An installed transform, its parameters, and the names of the columns that it is for, where these have names."""
+class Transform:
+    """An installed transform by id, its parameters, and the names of the columns that it was fitted on, if any."""
 
-    name: str
+    id: str
     parameters: Message
     columns: tuple[str, ...] | None = None
     digest: bytes = field(init=False)
@@ -85,38 +100,42 @@ class Lens:
 
     def __post_init__(self) -> None:
         body = encode({key: self.parameters[key] for key in sorted(self.parameters)})
-        head = repr((self.name, self.columns)).encode()
+        head = repr((self.id, self.columns)).encode()
         object.__setattr__(self, "digest", blake2b(head + b"\0" + body, digest_size=16).digest())
         object.__setattr__(self, "size", len(body))
 
     @classmethod
     def of(
         cls, function: Callable[..., Any], parameters: Mapping[str, object], columns: Iterable[str] | None = None
-    ) -> Lens:
-        """Make the lens that applies `function` with `parameters`."""
+    ) -> Transform:
+        """Make the transform that applies `function` with `parameters`."""
         names = None if columns is None else tuple(columns)
-        return cls(dotted_name(function), canonical(parameters, "lens"), names)
+        return cls(_ids.get(function) or dotted_name(function), canonical(parameters, "transform"), names)
 
     @property
     def private(self) -> bool:
-        """Whether this lens adds noise, so that all that is seen through it is covered."""
-        return self.name in _installed and _installed[self.name].mu2 is not None
+        """Whether this transform adds noise, which covers all that is seen through it."""
+        return self.id in _installed and _installed[self.id].mu2 is not None
 
     def applied_to(self, site: Site, ledger: SiteLedger | None = None, run: str = "", before: Digests = ()) -> Site:
-        """Return the site as it is seen through this lens; `before` are the digests of the lenses before it."""
-        if self.name not in _installed:
-            raise UnknownStepError(f"{self.name!r} is not an installed lens at this site")
+        """Return the site as it is seen through this transform; `before` are the digests of the earlier ones."""
+        if self.id not in _installed:
+            raise UnknownStepError(f"{self.id!r} is not an installed transform at this site")
         if self.columns is not None and site.feature_names is not None and site.feature_names != self.columns:
             raise InputError("the columns of this site are not those that the transform was fitted on")
-        found = _installed[self.name]
+        found = _installed[self.id]
         if found.mu2 is not None:
             return self._noisy(site, found, ledger, run, before)
         return site.through(partial(found.function, **self.parameters), frames=found.frames)
 
-    def _noisy(self, site: Site, found: _Installed, ledger: SiteLedger | None, run: str, before: Digests) -> Site:
-        """Return the site with noisy rows: made once, as long as nobody looks through another private lens."""
+    def _noisy(
+        self, site: Site, found: InstalledTransform, ledger: SiteLedger | None, run: str, before: Digests
+    ) -> Site:
+        """Return the site with noisy rows, cached until another private transform is used."""
         if ledger is None or found.mu2 is None:
-            raise InputError(f"site {site.name!r} has no ledger, and this lens adds noise from a site's own secret")
-        digest = question_digest(self.name, {}, (*before, self.digest), site.digest())
-        key = ledger.key(Question(run, self.name, digest), mu2=found.mu2(**self.parameters))
+            raise InputError(
+                f"site {site.name!r} has no ledger, and this transform adds noise from a site's own secret"
+            )
+        digest = query_digest(self.id, {}, (*before, self.digest), site.digest())
+        key = ledger.key(NoiseQuery(run, self.id, digest), mu2=found.mu2(**self.parameters))
         return site.last_of("noisy", key, lambda: site.with_rows(found.function(site.X, key, **self.parameters)))

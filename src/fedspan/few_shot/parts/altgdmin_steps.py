@@ -60,7 +60,7 @@ class Representation:
         return cls(basis, weights, found.loss, iterations, moved, turn.T @ found.true_moment @ turn, found.free)
 
 
-@step(fewest=of_descent)
+@step("few_shot.gradient", reveals="sums", fewest=of_descent)
 def local_gradient(
     site: Site, U: Matrix, intercept: bool = False, fit_part: int = 0, descend_part: int = 0, parts: int = 1
 ) -> dict[str, Any]:

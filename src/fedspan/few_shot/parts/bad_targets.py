@@ -11,7 +11,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.few_shot.parts.task_rows import EXTREME, is_extreme
 
 
-@step
+@step("few_shot.bad_targets", reveals="sums")
 def local_bad_targets(site: Site) -> dict[str, Any]:
     """Leaves the site: how many of its targets are not finite, and whether it has none or only extreme ones."""
     if site.y is None or site.y.dtype.kind not in "biuf":

@@ -58,7 +58,7 @@ class FitMoments:
         return np.asarray((axes * np.maximum(sizes, 0.0)) @ axes.T)
 
 
-@step(fewest=of_fitted_tasks)
+@step("few_shot.fit_moments", reveals="sums", fewest=of_fitted_tasks)
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
 def local_moments(site: Site, U: Matrix, intercept: bool, parts: int, least: int) -> dict[str, Any]:
     """Leaves the site: second moments of its ``b_k`` and of their noise (r, r), squared residuals, rows, freedom.

@@ -24,7 +24,7 @@ Matrix = NDArray[np.float64]
 _ROUNDING = 1e-12
 
 
-@step
+@step("few_shot.preference", reveals="sums")
 def local_preference(site: Site, start: Matrix, final: Matrix, intercept: bool) -> dict[str, Any]:
     """Leaves the site: whether its rows have smaller squared residuals under `start` than under `final`."""
     own, rows = TaskRows.of(site), Part()

@@ -54,7 +54,7 @@ class TaskCoefs:
     errors: Vector
 
 
-@step
+@step("few_shot.task_totals", reveals="sums")
 def local_totals(site: Site, U: Matrix) -> dict[str, Any]:
     """Leaves the site: the sums of ``T = X U`` (r) and y over all its rows, and their number."""
     own = TaskRows.of(site)
@@ -62,7 +62,7 @@ def local_totals(site: Site, U: Matrix) -> dict[str, Any]:
     return {"totals": len(own.y) * means, "rows": len(own.y)}
 
 
-@step(fewest=of_tasks)
+@step("few_shot.normal_equations", reveals="sums", fewest=of_tasks)
 def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector, parts: int = 1) -> dict[str, Any]:
     """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y, y^2, 1 over a part of its rows.
 
@@ -84,7 +84,7 @@ def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector,
     return {"gram": gram, "cross": cross, "sums": sums, "squares": squares, "rows": rows}
 
 
-@step(ragged=["task", "loadings", "intercepts", "rows"], fewest=of_tasks)
+@step("few_shot.coefs", reveals="sums", ragged=["task", "loadings", "intercepts", "rows"], fewest=of_tasks)
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
 def local_coefs(site: Site, U: Matrix, intercept: bool, ridge: float, below: int) -> dict[str, Any]:
     """Leaves the site: names and numbers of rows of its tasks, their coefficients ``b_k`` (q, r) and intercepts."""

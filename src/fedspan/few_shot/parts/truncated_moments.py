@@ -22,7 +22,7 @@ from fedspan.linalg import orthonormalize
 Matrix = NDArray[np.float64]
 
 
-@step(fewest=of_truncated_tasks)
+@step("few_shot.start_basis", reveals="sums", fewest=of_truncated_tasks)
 def local_basis(site: Site, rank: int, alpha: float, intercept: bool, parts: int) -> dict[str, Any]:
     """Leaves the site: the `rank` leading left singular vectors of its Theta_0 (n, rank)."""
     Theta = theta(site, alpha, intercept, parts)
@@ -31,7 +31,7 @@ def local_basis(site: Site, rank: int, alpha: float, intercept: bool, parts: int
     return {"basis": leading(Theta, rank)}
 
 
-@step(fewest=of_truncated_tasks)
+@step("few_shot.start_loadings", reveals="sums", fewest=of_truncated_tasks)
 def local_loadings(
     site: Site, U: Matrix, tasks: NDArray[Any], alpha: float, intercept: bool, parts: int
 ) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def local_loadings(
     return {"loadings": V}
 
 
-@step(fewest=of_truncated_tasks)
+@step("few_shot.start_product", reveals="sums", fewest=of_truncated_tasks)
 def local_product(
     site: Site, V: Matrix, tasks: NDArray[Any], alpha: float, intercept: bool, parts: int
 ) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def local_product(
     return {"product": theta(site, alpha, intercept, parts)[known].T @ V[at[known]]}
 
 
-@step(fewest=of_truncated_tasks)
+@step("few_shot.start_own_product", reveals="sums", fewest=of_truncated_tasks)
 def local_own_product(site: Site, U: Matrix, alpha: float, intercept: bool, parts: int) -> dict[str, Any]:
     """Leaves the site: ``Theta_0 Theta_0' U`` (n, r), where no task has rows at another site."""
     Theta = theta(site, alpha, intercept, parts)

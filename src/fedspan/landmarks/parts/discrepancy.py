@@ -18,7 +18,7 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
-@step(counts=["n"])
+@step("landmarks.characteristic", reveals="sums", counts=["n"])
 def local_characteristic(site: Site, W: Array) -> dict[str, Any]:
     """Leaves the site: the sums of cos w'x and sin w'x over its rows, for a few random directions w; their number."""
     total = np.zeros((2, len(W)))

@@ -26,7 +26,7 @@ SOME_ROWS = 50
 MOST_ROWS = 20_000
 
 
-@step(counts=["hits", "of"])
+@step("landmarks.neighbor_hits", reveals="sums", counts=["hits", "of"])
 def local_neighbor_hits(
     site: Site, landmarks: Array, centre: Array, scale: float, method: str, residuals: bool, precision: str
 ) -> dict[str, Any]:

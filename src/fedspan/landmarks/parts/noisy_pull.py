@@ -56,7 +56,7 @@ def gradient_sensitivity(n_rows: int, n_landmarks: int, gamma: float) -> float:
     return 4 * gamma / (n_rows * n_landmarks) * pull_sensitivity(n_landmarks, gamma)
 
 
-@step(counts=["n"])
+@step("landmarks.noisy_pull", reveals="sums", counts=["n"])
 def local_noisy_pull(site: Site, Y: Array, gamma: float, multiplier: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `multiplier` times its sensitivity, and its number of rows.
 
@@ -67,7 +67,7 @@ def local_noisy_pull(site: Site, Y: Array, gamma: float, multiplier: float, devi
     return {"pull": _noisy(site, Y, gamma, multiplier, key, device).astype(Y.dtype, copy=False), "n": len(site)}
 
 
-@step(counts=["n"])
+@step("landmarks.noisy_descent", reveals="sums", counts=["n"])
 def local_noisy_descent(
     site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, multiplier: float, device: str = ""
 ) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def local_noisy_descent(
     return {upload: descended(pull_at, Y, len(site), gamma, size, steps, upload), "n": len(site)}
 
 
-@step(counts=["n"])
+@step("landmarks.paper_pull", reveals="sums", counts=["n"])
 def local_paper_pull(site: Site, Y: Array, gamma: float, beta: float, device: str = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `beta` times the gradient's deviation, kernel sum, rows."""
     found = local_pull(site, Y, gamma, device)
@@ -93,7 +93,7 @@ def local_paper_pull(site: Site, Y: Array, gamma: float, beta: float, device: st
     return {**found, "pull": noisy.astype(Y.dtype, copy=False)}
 
 
-@step(counts=["n"])
+@step("landmarks.paper_descent", reveals="sums", counts=["n"])
 def local_paper_descent(
     site: Site, Y: Array, gamma: float, size: float, steps: int, upload: str, beta: float, device: str = ""
 ) -> dict[str, Any]:
@@ -110,19 +110,19 @@ def local_paper_descent(
     return {upload: sent, "kernel": kernels[0], "n": len(site)}
 
 
-@step
+@step("landmarks.paper_cost", reveals="sums")
 def local_paper_cost(site: Site) -> dict[str, Any]:
     """Leaves the site: what its noise is worth, the sum of (sensitivity / deviation)^2: no guarantee, as it is told."""
     return {"mu2": min(float(site.state.get("paper mu2", 0.0)), 1e300)}
 
 
-@step(public=True)
+@step("landmarks.rows", reveals="nothing")
 def local_rows(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows, which is public where one row is replaced by another."""
     return {"n": len(site)}
 
 
-@step(public=True)
+@step("landmarks.ledger", reveals="nothing")
 def local_ledger(site: Site, mu2: float) -> dict[str, Any]:
     """Leaves the site: whether its noise is simulated, if its budget lasts for a cost of `mu2`, if it is strict."""
     ledger = site.ledger

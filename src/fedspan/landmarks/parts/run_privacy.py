@@ -12,14 +12,13 @@ from typing import Protocol
 
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError, MissingPackageError
-from fedspan.federation import Federation, PrivacySpent
+from fedspan.federation import CallRecord, FailureKind, Federation, PrivacySpent
 from fedspan.federation.privacy_spent import UNIT
 from fedspan.landmarks.parts.noisy_pull import local_ledger
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
 
 #: In the reason of a site that refuses because its budget is spent.
-REFUSED = "privacy budget"
 FRONT = "what was learned before from the rows as they are (the transforms in front)"
 
 
@@ -75,10 +74,10 @@ def spending(
         yield
     finally:
         calls = seen.record.calls[first:]
-        refused = {site for call in calls for site, why in call.failed.items() if REFUSED in why}
+        refused = {site for call in calls for site in call.failed if _refused(call, site)}
         epsilon, counted = dict(spent.epsilon), dict(spent.accountant)
         for site in refused & set(epsilon):
-            steps = [call.step for call in calls if site in call.asked and REFUSED not in call.failed.get(site, "")]
+            steps = [call.step for call in calls if site in call.asked and not _refused(call, site)]
             charged = {z: count for z, count in events(Counter(steps)).items() if count}
             epsilon[site] = epsilon_of(_mu(charged), spent.delta) if charged else 0.0
             if counted:
@@ -86,6 +85,11 @@ def spending(
         if refused:
             mended = replace(spent, epsilon=epsilon, accountant=counted, refused=tuple(sorted(refused)))
             seen.spent(mended if before is None else before + mended, again=True)
+
+
+def _refused(call: CallRecord, site: str) -> bool:
+    """Return whether a site refused a call because its privacy budget was spent."""
+    return site in call.failed and call.failed[site].kind is FailureKind.BUDGET_SPENT
 
 
 def _mu(events: Mapping[float, int]) -> float:
@@ -105,7 +109,7 @@ def refuse_strict(fed: Federation, what: str) -> None:
 
 def in_front(seen: Federation) -> tuple[str, ...]:
     """Return, in words, that transforms which stand in front were learned without noise, where there are any."""
-    return (FRONT,) if seen.plain_lenses else ()
+    return (FRONT,) if seen.plain_transforms else ()
 
 
 def simulated_sites(mu2: float, fed: Federation) -> tuple[str, ...]:

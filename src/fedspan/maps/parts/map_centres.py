@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedspan.checks import real_number, whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.errors import InputError
-from fedspan.federation import Federation, lens
+from fedspan.federation import Federation, transform
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.sums.moments import moments
@@ -87,7 +87,7 @@ class Codebooks:
         real_number("rows_per_centre", self.rows_per_centre, least=least, why=f", which is least_rows={least}")
 
 
-@lens
+@transform("maps.along_axes")
 def along_axes(X: Array, mean: Matrix, axes: Matrix) -> Matrix:
     """Return the coordinates ``(X - mean) @ axes.T`` of rows."""
     return np.asarray((X - mean) @ axes.T)

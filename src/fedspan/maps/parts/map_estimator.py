@@ -102,9 +102,9 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         """
         check_is_fitted(self)
         if isinstance(X, Federation):
-            return seen_by(self.privacy, X).apply(place_on_map, columns=self._names(), **self._lens())
+            return seen_by(self.privacy, X).apply(place_on_map, columns=self._names(), **self._transform_parameters())
         X = self._validated(X)
-        return place_on_map(X, **self._lens()).astype(X.dtype, copy=False)
+        return place_on_map(X, **self._transform_parameters()).astype(X.dtype, copy=False)
 
     def _single_replies(self) -> str | None:
         return f"(share={self.share!r})"
@@ -128,7 +128,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
     def _form(self) -> LandmarkForm:
         return landmark_form((self.landmarks_ - self.centre_) / self.scale_, self.method, self.residuals_)
 
-    def _lens(self) -> dict[str, Any]:
+    def _transform_parameters(self) -> dict[str, Any]:
         form = self._form()
         return {
             "landmarks": self.landmarks_,

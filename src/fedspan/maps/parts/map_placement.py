@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.federation import lens
+from fedspan.federation import transform
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
 from fedspan.linalg.kernels.landmark_form import LandmarkForm
 from fedspan.linalg.kernels.neighbors import nearest
@@ -22,7 +22,7 @@ PERPLEXITY = 5.0
 _BLOCK_ROWS = 1024
 
 
-@lens
+@transform("maps.place_on_map")
 def place_on_map(
     X: Array,
     landmarks: Array,

@@ -129,7 +129,7 @@ def noisy_centres(
     spent = gaussian_spent(privacy, fed, events, (covers,), leaves_out, ROW_ADDED)
 
     def charged(answered: Counter[str]) -> Mapping[float, int]:
-        first, then = (answered[find_step(step).name] for step in (local_noisy_scatter, local_noisy_cells))
+        first, then = (answered[find_step(step).id] for step in (local_noisy_scatter, local_noisy_cells))
         return {once: first, each: then} if once != each else {once: first + then}
 
     with spending(spent, fed, charged):

@@ -27,7 +27,7 @@ CELLS_SENSITIVITY = math.sqrt(1 + WEIGHT**2)
 _BLOCK_ROWS = 1024
 
 
-@step
+@step("maps.noisy_scatter", reveals="sums")
 def local_noisy_scatter(
     site: Site, center: Matrix, clip: float, multiplier: float, sharers: int, colluding: int
 ) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def local_noisy_scatter(
     return {"products": noisy[: -d - 1], "sums": noisy[-d - 1 : -1], "rows": float(noisy[-1])}
 
 
-@step
+@step("maps.noisy_cells", reveals="sums")
 def local_noisy_cells(
     site: Site,
     center: Matrix,
@@ -80,7 +80,7 @@ def _noise_key(site: Site, multiplier: float, sharers: int, colluding: int, sens
         raise InputError(f"multiplier={multiplier!r}, sharers={sharers!r} and colluding={colluding!r} are no noise")
     if sharers > 1:
         site.hidden_among(sharers + colluding, deviation=sensitivity * share_of(multiplier, sharers))
-    return site.charged(mu2=multiplier**-2, anew=sharers > 1)
+    return site.charged(mu2=multiplier**-2, again=sharers > 1)
 
 
 def share_of(multiplier: float, sharers: int) -> float:

@@ -46,13 +46,13 @@ class Start:
     anchor_models: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
 
 
-@step
+@step("mixed_regression.losses", reveals="sums")
 def local_losses(site: Site, models: Matrix) -> dict[str, Any]:
     """Leaves the site: its squared error under each of the models (A,), and its number of rows."""
     return {"losses": rows_of(site).losses(models)[1], "n": len(site)}
 
 
-@step
+@step("mixed_regression.size", reveals="sums")
 def local_size(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows."""
     return {"n": len(site)}

@@ -21,7 +21,7 @@ from fedspan.pca.parts.orthogonal_iteration import Matrix
 from fedspan.sums.plausible_numbers import refuse_absurd
 
 
-@step(fewest=of_halves)
+@step("mixed_regression.halves", reveals="sums", fewest=of_halves)
 def local_halves(site: Site, start: Matrix) -> dict[str, Any]:
     """Leaves the site: the mean of residual times features (d,) over its even and over its odd rows, and n."""
     halves, at = np.zeros((2, len(start))), 0

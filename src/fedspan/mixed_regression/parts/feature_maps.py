@@ -1,4 +1,4 @@
-"""Feature maps that sites apply to their own rows: installed lenses, of which only names and parameters travel."""
+"""Feature maps that sites apply to their own rows: installed transforms, of which only names and parameters travel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation import lens
+from fedspan.federation import transform
 
 Array = NDArray[Any]
 
@@ -22,7 +22,7 @@ MOST_FEATURES = 10_000
 _HERE: dict[str, Any] = {}
 
 
-@lens
+@transform("mixed_regression.polynomial")
 def polynomial(X: Array, degree: int, interactions: bool) -> Array:
     """Return all products of up to `degree` columns, in scikit-learn's order and without the constant.
 
@@ -39,7 +39,7 @@ def polynomial(X: Array, degree: int, interactions: bool) -> Array:
     return np.stack(columns, axis=1)
 
 
-@lens
+@transform("mixed_regression.whitened")
 def whitened(X: Array, mean: Array, matrix: Array, intercept: bool) -> Array:
     """Return ``(X - mean) matrix`` (n, r) in double precision, after a column of ones where there is an intercept.
 
@@ -50,7 +50,7 @@ def whitened(X: Array, mean: Array, matrix: Array, intercept: bool) -> Array:
     return np.hstack([np.ones((len(mapped), 1)), mapped]) if intercept else mapped
 
 
-@lens
+@transform("mixed_regression.in_this_process")
 def in_this_process(X: Array, name: str) -> Array:
     """Return what a transformer that was registered in this process makes of the rows."""
     if name not in _HERE:

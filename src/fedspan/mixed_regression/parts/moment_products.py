@@ -29,7 +29,7 @@ Stack = NDArray[np.float64]
 _KEPT_BYTES = 2**22  # rows whose products are kept between the two passes
 
 
-@step
+@step("mixed_regression.moment_product", reveals="sums")
 def local_moment_product(site: Site, models: Matrix, Q: Stack) -> dict[str, Any]:
     """Leaves the site: n times its part of ``Y Q`` at each of the models (A, d), for bases Q and result (d, A, c); n.
 
@@ -38,14 +38,14 @@ def local_moment_product(site: Site, models: Matrix, Q: Stack) -> dict[str, Any]
     return _product(site, models, models, Q)
 
 
-@step
+@step("mixed_regression.receive", reveals="sums")
 def local_receive(site: Site, first: Matrix, second: Matrix) -> dict[str, Any]:
     """Keep two perturbed versions (A, d) of the models for the calls to come. Leaves the site: its number of rows."""
     site.state["first"], site.state["second"] = first, second
     return {"n": len(site)}
 
 
-@step
+@step("mixed_regression.perturbed_product", reveals="sums")
 def local_perturbed_product(site: Site, Q: Stack) -> dict[str, Any]:
     """Leaves the site: as `local_moment_product`, at the two versions of the models that it was sent before."""
     first, second = site.state.get("first"), site.state.get("second")
@@ -54,7 +54,7 @@ def local_perturbed_product(site: Site, Q: Stack) -> dict[str, Any]:
     return _product(site, first, second, Q)
 
 
-@step
+@step("mixed_regression.pair_product", reveals="rows")
 def local_pair_product(site: Site, models: Matrix, Q: Stack, transposed: bool) -> dict[str, Any]:
     """As the paper has it. Leaves the site: ``e_1 e_2' Q`` (or transposed) of its first two rows, ``e = r x``; 1."""
     if len(site) < 2:

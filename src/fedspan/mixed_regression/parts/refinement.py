@@ -152,11 +152,12 @@ def refine(
             belief = _belief(moved, d, variance)
         if stable and step <= enough:
             converged = True
-            fed.stop(f"converged: no model moved by more than {tol:g} of the longest one")
+            fed.stop(f"converged: no model moved by more than {tol:g} of the longest one", converged=True)
         elif wandering.done(models, others=others) and tol > 0.0:
             converged = True
             fed.stop(
-                f"converged: sites come and go, and the models of {wandering.count} rounds wander about their mean"
+                f"converged: sites come and go, and the models of {wandering.count} rounds wander about their mean",
+                converged=True,
             )
     if tol > 0.0:
         models = wandering.middle(models)

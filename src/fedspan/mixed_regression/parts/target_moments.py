@@ -14,7 +14,7 @@ from fedspan.mixed_regression.parts.regression_rows import target
 from fedspan.sums.plausible_numbers import refuse_absurd
 
 
-@step
+@step("mixed_regression.target_sum", reveals="sums")
 def local_target_sum(site: Site) -> dict[str, Any]:
     """Leaves the site: how many of its targets are finite and how many are not, and the sum of those that are."""
     y = target(site, finite=False)
@@ -22,7 +22,7 @@ def local_target_sum(site: Site) -> dict[str, Any]:
     return {"n": int(finite.sum()), "bad": int((~finite).sum()), "sum": float(y[finite].sum())}
 
 
-@step
+@step("mixed_regression.target_spread", reveals="sums")
 def local_target_spread(site: Site, centre: float) -> dict[str, Any]:
     """Leaves the site: its number of rows, and the sum of squared distances of its targets from `centre`."""
     y = target(site) - centre

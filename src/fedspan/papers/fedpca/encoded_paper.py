@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.progress import track
 
+from fedspan import FedPCADetector, FedTabularEncoder
 from fedspan.datasets import anomaly_split, load_unsw_nb15, split_blocks
 from fedspan.engines.local.embedded import federate
-from fedspan.estimators import FedPCADetector, FedTabularEncoder
 from fedspan.papers.fedpca.detection_measures_paper import Detection, detection
 from fedspan.papers.fedpca.detection_tables_paper import COLUMNS, detection_row
 from fedspan.papers.fedpca.methods_paper import QUANTILE

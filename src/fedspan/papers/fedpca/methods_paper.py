@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from fedspan.estimators import FedAutoencoderDetector, FedBiGANDetector, FedPCADetector, LocalPCADetector
+from fedspan import FedAutoencoderDetector, FedBiGANDetector, FedPCADetector, LocalPCADetector
 from fedspan.federation import RunRecord
 from fedspan.linalg import orthonormalize
 from fedspan.papers.fedpca.detection_measures_paper import Scores

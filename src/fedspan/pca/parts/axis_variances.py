@@ -15,7 +15,7 @@ from fedspan.sums.aggregated_sums import aggregated
 from fedspan.sums.row_blocks import blocks
 
 
-@step
+@step("pca.variances", reveals="sums")
 def local_variances(site: Site, U: NDArray[np.float64]) -> dict[str, Any]:
     """Leaves the site: ``U' X'X U`` (r, r), the trace of ``X'X``, its number of rows."""
     inner, trace = np.zeros((U.shape[1], U.shape[1])), 0.0

@@ -38,13 +38,13 @@ _VISITS = 500  # of each site, by default
 _UNBELIEVED = 3.0  # times the median of the local eigenvalues stands for the largest one where sites may lie
 
 
-@step
+@step("pca.spectrum", reveals="sums")
 def local_spectrum(site: Site, n_columns: int, rank: int, products: int) -> dict[str, Any]:
     """Leaves the site: the largest eigenvalue of ``X'X``, and its number of rows."""
     return {"top": second_moment(site, 1.0, (n_columns, rank), products).top, "n": len(site)}
 
 
-@step
+@step("pca.dual", reveals="sums")
 def local_dual(site: Site, Z: Matrix, rho: float) -> dict[str, Any]:
     """Algorithm 1, line 10; Algorithm 2, line 15: ``Y <- Y + rho (U - Z)``. Leaves the site: nothing."""
     site.state["Y"] += rho * (site.state["U"] - Z)
@@ -137,7 +137,10 @@ class Consensus:
             losses.append(loss)
             settled = len(losses) == losses.maxlen and abs(losses[-1] - losses[0]) <= self.tol**2 * unit * per_site
             if settled and consensus <= self.tol and last.complete:
-                fed.stop(f"converged: consensus {consensus:.1e} is at most tol={self.tol:g}, and the loss has settled")
+                fed.stop(
+                    f"converged: consensus {consensus:.1e} is at most tol={self.tol:g}, and the loss has settled",
+                    converged=True,
+                )
         return Z if as_written else _polar(Z), weights
 
     def _spectra(self, fed: Federation, products: int) -> tuple[dict[str, float], float | None, float | None]:

@@ -17,7 +17,7 @@ from fedspan.sums.aggregated_sums import aggregated
 from fedspan.sums.row_blocks import blocks
 
 
-@step
+@step("pca.residual", reveals="sums")
 def local_residual(site: Site, components: NDArray[np.float64]) -> dict[str, Any]:
     """Leaves the site: the sum of the squared distances of its rows from the span of `components` (k, d)."""
     total = 0.0

@@ -9,7 +9,7 @@ from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import RunRecord
 from fedspan.federation.site.steps import find_step
 from fedspan.report.markup import Html, esc, few, note, pairs, panel, plural, section, size, table
-from fedspan.report.sections.budgets import Budget, budgets_told
+from fedspan.report.sections.budgets import Budget, reported_budgets
 from fedspan.report.sections.call_totals import run_names
 from fedspan.report.sections.traffic import step_name
 
@@ -98,7 +98,7 @@ def _noise(records: Sequence[RunRecord]) -> list[Html]:
         if spent is None:
             continue
         worst = sorted(spent.epsilon, key=lambda site: -spent.epsilon[site])[:MOST_SITES]
-        told = budgets_told(record)
+        told = reported_budgets(record)
         rows = [
             [
                 esc(site, 80),

@@ -48,7 +48,7 @@ def most_names(max_categories: int) -> int:
     return max(256, 8 * max_categories)
 
 
-@step
+@step("tables.category_names", reveals="rows")
 def local_names(site: Site, wanted: NDArray[np.int64], min_count: int, most: int) -> dict[str, Any]:
     """Leaves the site: of each wanted column, up to `most` names that at least `min_count` of its rows hold."""
     found = []
@@ -58,7 +58,7 @@ def local_names(site: Site, wanted: NDArray[np.int64], min_count: int, most: int
     return packed(found)
 
 
-@step
+@step("tables.category_counts", reveals="sums")
 def local_counts(site: Site, wanted: NDArray[np.int64], names: str, sizes: NDArray[np.int64]) -> dict[str, Any]:
     """Leaves the site: of each wanted column, how many rows hold each of `names`, another name, or none."""
     counts: list[int] = []

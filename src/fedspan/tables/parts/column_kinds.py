@@ -42,7 +42,7 @@ class ColumnKinds:
     log_mean: Vector
 
 
-@step
+@step("tables.cell_counts", reveals="sums")
 def local_cells(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows and, of each column, counts of cells by kind and two sums of its numbers.
 

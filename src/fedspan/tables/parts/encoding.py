@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation import lens
+from fedspan.federation import transform
 from fedspan.tables.parts.category_union import Names, packed, unpacked
 from fedspan.tables.parts.cell_text import LARGEST
 from fedspan.tables.parts.cells import BLOCK_CELLS, column, names, read, runs, signed_log
@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 FAR = 5.0
 
 
-@lens(frames=True)
+@transform("tables.encode", frames=True)
 def encode(
     rows: Any,
     text: Mask,

@@ -24,7 +24,7 @@ HEAVY = 6.0
 TAMED = 0.5
 
 
-@step
+@step("tables.power_sums", reveals="sums")
 def local_powers(site: Site, wanted: Mask, centre: Vector, log_centre: Vector) -> dict[str, Any]:
     """Leaves the site: of each wanted column, the count of numbers, sums of four powers of them and of their logs.
 

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedspan import errors
 from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 from fedspan.engines.remote.coordinator.presence import Presence
 from fedspan.engines.remote.coordinator.signed_requests import Answer, Post
@@ -16,17 +15,16 @@ from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.engines.remote.messages.identity import Authority
 from fedspan.engines.remote.messages.site_call import call_head
 from fedspan.engines.remote.messages.transport import Lost, Transport
+from fedspan.engines.remote.site.refusals import read_facts
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Policy, SecureSum
-from fedspan.federation.calls.call import AWAY, Call, Delivery, Failure, Outcome
+from fedspan.federation.calls.call import Call, Delivery, Outcome
+from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.state import Changes
 from fedspan.wire import Message, decode
 
 #: No table has so many rows: a site that says so is not believed.
 _MOST_ROWS = 2**48
-
-#: Errors of a site's that are raised here under their own name.
-_KNOWN = ("BudgetError", "FedspanError", "InputError", "LedgerError", "MessageError", "PolicyError", "UnknownStepError")
 
 
 class RemoteEngine:
@@ -97,10 +95,10 @@ class RemoteEngine:
         """Run `call` at the sites `to`. Who did not answer the last time is asked only when it is there again."""
         outcomes: dict[str, Outcome] = {}
         for site, reason in self._presence.away(to).items():
-            outcomes[site] = Failure(f"{AWAY}{reason}", away=True)
+            outcomes[site] = Failure(FailureKind.OFFLINE, reason)
         for site in to:
             if site not in outcomes and (why := self._meeting.objection(site)):
-                outcomes[site] = Failure(f"refused: {why}")
+                outcomes[site] = Failure(FailureKind.REFUSED, why)
         ready = [site for site in to if site not in outcomes]
         if ready:
             head, parts = call_head(call, ready, accepted, policy, self._pinned[call.run][0])
@@ -150,30 +148,27 @@ class RemoteEngine:
 
     def _outcome(self, call: Call, site: str, answer: Answer, max_bytes: int) -> Outcome:
         if isinstance(answer, Lost):
-            return Failure(f"{AWAY}{answer.reason}", away=True)
+            return Failure(FailureKind.OFFLINE, answer.reason)
         if isinstance(answer, MessageError):
-            return Failure(f"refused: {answer}", answer)
+            return Failure(FailureKind.REFUSED, str(answer), answer)
         head = answer.head
         try:
             if head["kind"] == "reply":
                 return Delivery(call.number, decode(answer.parts["reply"], max_bytes), _rows(head["rows"]))
             return self._failure(call, site, head)
         except MessageError as error:
-            return Failure(str(error), error)
+            return Failure(FailureKind.MALFORMED, str(error), error)
         except MISREAD:
-            return Failure("the answer does not say all that it must")
+            return Failure(FailureKind.MALFORMED, "the answer lacks something that it must have")
 
     def _failure(self, call: Call, site: str, head: Message) -> Failure:
-        """Return why a site has refused or failed, by its own word."""
-        why, name, again = str(head["why"])[:1000], str(head["error"])[:60], head["again"] is True
-        if name == "BusyError":
-            self._presence.lost(site, why)  # until it says that it is done
-        if head["kind"] == "refused":
-            reason = f"refused: {why}"
-        else:
-            ours = name in ("BusyError", "StepError")  # what they say is all that is to be said
-            reason = why if ours else f"step {call.step.name!r} raised {name}: {why}"
-        return Failure(reason, getattr(errors, name)(why) if name in _KNOWN else None, away=again)
+        """Return why a site has refused or failed, by its own report."""
+        why, kind, again = str(head["why"])[:1000], FailureKind(head["failure"]), head["again"] is True
+        if kind is FailureKind.LATE:
+            self._presence.lost(site, why)  # until it reports that it is done
+        if again:
+            return Failure(FailureKind.OFFLINE, why)
+        return Failure(kind, why, None, read_facts(head.get("facts")))
 
     def _there(self, sites: Sequence[str], seconds: float) -> Iterable[str]:
         """Return which of the sites answer and have nothing else to do."""

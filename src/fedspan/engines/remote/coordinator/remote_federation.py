@@ -11,8 +11,8 @@ from fedspan.engines.remote.messages.delegation import Sender
 from fedspan.engines.remote.messages.identity import Authority
 from fedspan.engines.remote.messages.transport import Transport
 from fedspan.federation import Federation, Policy, SecureSum
-from fedspan.federation.view import Root, View
-from fedspan.secure_sum.sum_coordinator import check_possible
+from fedspan.federation.federation import Root, View
+from fedspan.secure_sum.sum_coordinator import SecureSummation
 
 
 class RemoteFederation(Federation):
@@ -51,10 +51,11 @@ class RemoteFederation(Federation):
         policy = policy or Policy()
         secure = policy.secure_sum if isinstance(policy.secure_sum, SecureSum) else None
         self.engine = RemoteEngine(transport, identity, authority, secure=secure, any_version=any_version)
-        if secure is not None:
-            check_possible(secure, "a sum", len(self.engine.sites))
+        summation = None if secure is None else SecureSummation(secure)
+        if summation is not None:
+            summation.check_possible("a sum", len(self.engine.sites))
         folder = None if run_dir is None else Path(run_dir)
-        root = Root(self.engine, whole_number("seed", seed, 0), policy, folder)
+        root = Root(self.engine, whole_number("seed", seed, 0), policy, folder, summation)
         super().__init__(root, View(self.engine.sites))
 
     def close(self) -> None:

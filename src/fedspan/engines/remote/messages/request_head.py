@@ -15,8 +15,8 @@ from fedspan.wire import Message
 KINDS = ("call", "hello", "introduce", "end")
 #: What may be wanted of the replies to a step. That it is a round of a secure sum follows from the step itself.
 WAYS = ("ask", "sum", "mean")
-_STAGES = tuple(stage.name for stage in STAGES)
-_LONGEST, _MOST_LENSES, _LARGEST = 500, 100, 2**63
+_STAGES = tuple(stage.id for stage in STAGES)
+_LONGEST, _MOST_TRANSFORMS, _LARGEST = 500, 100, 2**63
 _MOST_THREADS = 1024
 
 
@@ -25,7 +25,7 @@ class Head:
     """What a request says of itself, in the types and ranges that it must have.
 
     `sites` are those that it is for, each with the last call that was accepted from it. What comes after `deadline` is
-    of calls alone, but for `least`, which is the fewest sites of a run's secure sums, of introductions. `lenses` are
+    of calls alone, but for `least`, which is the fewest sites of a run's secure sums, of introductions. `transforms` are
     names, and names of columns.
     """
 
@@ -40,7 +40,7 @@ class Head:
     step: str = ""
     how: str = ""
     seed: int = 0
-    lenses: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
+    transforms: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
     threads: int = 1
     max_bytes: int = 0
     least: int = 0
@@ -78,8 +78,8 @@ def _of_call(head: Message) -> dict[str, Any]:
     first, last = _parts(step)
     if not first <= part <= last:
         raise MessageError(f"a call of this step is part {first} to {last} of its call, not {part}")
-    lenses = _lenses(head)
-    if first > 0 and lenses:
+    transforms = _transforms(head)
+    if first > 0 and transforms:
         raise MessageError("only the first round of a secure sum reads data, and may name transforms")
     if not 1 <= threads <= _MOST_THREADS:
         raise MessageError(f"a run has from 1 to {_MOST_THREADS} threads, not {threads}")
@@ -89,7 +89,7 @@ def _of_call(head: Message) -> dict[str, Any]:
         "step": step,
         "how": how,
         "seed": _seed(head),
-        "lenses": lenses,
+        "transforms": transforms,
         "threads": threads,
         "max_bytes": _whole(head, "max_bytes"),
     }
@@ -136,14 +136,16 @@ def _sites(head: Message) -> dict[str, int]:
     return sites
 
 
-def _lenses(head: Message) -> tuple[tuple[str, tuple[str, ...] | None], ...]:
-    found = _parsed(head, "lenses")
-    if not isinstance(found, list) or len(found) > _MOST_LENSES or not all(map(_is_lens, found)):
-        raise MessageError(f"the request's 'lenses' must be at most {_MOST_LENSES} names, each with names of columns")
+def _transforms(head: Message) -> tuple[tuple[str, tuple[str, ...] | None], ...]:
+    found = _parsed(head, "transforms")
+    if not isinstance(found, list) or len(found) > _MOST_TRANSFORMS or not all(map(_is_transform, found)):
+        raise MessageError(
+            f"the request's 'transforms' must be at most {_MOST_TRANSFORMS} names, each with names of columns"
+        )
     return tuple((name, None if columns is None else tuple(columns)) for name, columns in found)
 
 
-def _is_lens(value: object) -> bool:
+def _is_transform(value: object) -> bool:
     if not isinstance(value, list) or len(value) != 2:
         return False
     name, columns = value

@@ -12,10 +12,10 @@ from fedspan.errors import MessageError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.policy import Policy
 from fedspan.federation.site.steps import find_step
-from fedspan.federation.site.transforms import Lens
+from fedspan.federation.site.transforms import Transform
 from fedspan.wire import Message, decode, encode
 
-_LENS = "lens "
+_TRANSFORM = "transform "
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class SiteCall(Call):
 
     told: bytes = b""
 
-    def question(self, site: str) -> bytes:
+    def query(self, site: str) -> bytes:
         """Return what identifies this call at this site: all that it was told."""
         return self.told
 
@@ -35,14 +35,14 @@ def call_head(
     """Return what a request's head says of a call, and the parts that go with it."""
     parts = {"payload": encode(call.payload)}
     parts |= {APART + site: encode(call.apart[site]) for site in to if site in call.apart}
-    parts |= {f"{_LENS}{i}": encode(lens.parameters) for i, lens in enumerate(call.lenses)}
+    parts |= {f"{_TRANSFORM}{i}": encode(transform.parameters) for i, transform in enumerate(call.transforms)}
     head: Message = {
         "number": call.number,
         "part": call.part,
-        "step": call.step.name,
+        "step": call.step.id,
         "how": call.how,
         "seed": str(call.seed),
-        "lenses": texts([[lens.name, lens.columns] for lens in call.lenses]),
+        "transforms": texts([[transform.id, transform.columns] for transform in call.transforms]),
         "sites": texts({site: accepted.get(site, -1) for site in to}),
         "threads": threads,
         "max_bytes": policy.max_bytes,
@@ -57,10 +57,13 @@ def site_call(opened: Opened, head: Head, site: str) -> SiteCall:
     payload, apart = (_decoded(parts, name) if name in parts else {} for name in ("payload", APART + site))
     for name in payload.keys() & apart.keys():
         raise MessageError(f"the request says {name!r} twice: to all sites, and to this one")
-    lenses = [Lens(name, _decoded(parts, f"{_LENS}{i}"), columns) for i, (name, columns) in enumerate(head.lenses)]
+    transforms = [
+        Transform(name, _decoded(parts, f"{_TRANSFORM}{i}"), columns)
+        for i, (name, columns) in enumerate(head.transforms)
+    ]
     step = find_step(head.step)
     step.check(payload | apart)
-    told = [head.step, head.how, str(head.seed), opened.head["lenses"], sorted(opened.digests.items())]
+    told = [head.step, head.how, str(head.seed), opened.head["transforms"], sorted(opened.digests.items())]
     return SiteCall(
         run=head.run,
         number=head.number,
@@ -68,7 +71,7 @@ def site_call(opened: Opened, head: Head, site: str) -> SiteCall:
         step=step,
         payload=payload | apart,
         to=(site,),
-        lenses=tuple(lenses),
+        transforms=tuple(transforms),
         how=head.how,
         part=head.part,
         told=sha256(texts(told).encode()).digest(),

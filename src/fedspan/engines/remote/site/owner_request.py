@@ -24,7 +24,7 @@ class Ask:
     number: int
     part: int
     step: str
-    lenses: tuple[str, ...]
+    transforms: tuple[str, ...]
     how: str
     first: bool
     payload: Mapping[str, Any] | None = field(default=None, compare=False)

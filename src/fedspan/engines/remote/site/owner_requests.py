@@ -7,8 +7,7 @@ from fedspan.engines.remote.messages.request_head import Head
 from fedspan.engines.remote.messages.site_call import SiteCall
 from fedspan.engines.remote.site.owner_request import Ask
 from fedspan.errors import MessageError
-from fedspan.federation.site.steps import find_step
-from fedspan.secure_sum.sum_site_steps import STAGES, offer, summed_payload
+from fedspan.secure_sum.sum_site_steps import STAGES
 from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import Message
 
@@ -18,25 +17,25 @@ NOBODY = Ask("", "", "", -1, 0, "", (), "", False)
 
 def ask_of_call(call: SiteCall, who: Who, vault: Vault, first: bool) -> Ask:
     """Return a call as the owner sees it: made of the very object that is run."""
-    step, how = call.step.name, call.how
+    step, how = call.step.id, call.how
     payload: Message | None = call.payload
     if call.step in STAGES:
         how = f"secure {step.rpartition('.')[2]}"
-        if call.step is find_step(offer):
-            step, payload = call.payload["what"], summed_payload(call.payload)
+        if call.step.runs is not None:
+            step, payload = call.step.runs(call.payload)
             if not isinstance(step, str):
                 raise MessageError("a secure sum names the step whose replies it adds up")
         else:
             step, payload = vault.about(call.session) or step, None
-    lenses = tuple(lens.name for lens in call.lenses)
-    return Ask(who.name, who.role, call.run, call.number, call.part, step, lenses, how, first, payload)
+    transforms = tuple(transform.id for transform in call.transforms)
+    return Ask(who.name, who.role, call.run, call.number, call.part, step, transforms, how, first, payload)
 
 
 def ask_of_head(head: Head, who: Who) -> Ask:
     """Return a request as the owner sees it that is no call, or is refused before it is read to its end."""
     how = head.kind if head.kind != "call" else f"secure {head.stage}" if head.stage else head.how
-    lenses = tuple(name for name, _ in head.lenses)
-    return Ask(who.name, who.role, head.run, head.number, head.part, head.step, lenses, how, False)
+    transforms = tuple(name for name, _ in head.transforms)
+    return Ask(who.name, who.role, head.run, head.number, head.part, head.step, transforms, how, False)
 
 
 def ask_of_nonsense(head: Message, who: Who) -> Ask:

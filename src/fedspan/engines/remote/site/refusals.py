@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.engines.remote.site.site_store import StaleError
 from fedspan.errors import (
@@ -13,8 +15,10 @@ from fedspan.errors import (
     PolicyError,
     UnknownStepError,
 )
+from fedspan.federation.outcomes import FailureKind
 from fedspan.wire import Message
 
+_LONGEST_FACTS = 1000
 _REFUSALS = (BudgetError, LedgerError, MessageError, PolicyError, StaleError, UnknownStepError)
 
 
@@ -36,18 +40,34 @@ def with_note(error: FedspanError, note: str) -> FedspanError:
 
 
 def refusal(error: Exception) -> Message:
-    """Return what the head of a response says of an error.
+    """Return what the head of a response reports of an error.
 
-    `again` says that the same request may be answered if it is made once more.
+    `again` says that the same request may be answered if it is repeated.
     """
-    kind = "failed"
+    kind, failure, facts = "failed", FailureKind.STEP_FAILED, {}
     if isinstance(error, FedspanError):
         why = str(error)
-        kind = "refused" if isinstance(error, _REFUSALS) else "failed"
+        if isinstance(error, _REFUSALS):
+            kind, failure = "refused", FailureKind.REFUSED
     elif isinstance(error, MISREAD):
-        why, kind = "the request does not say all that it must, or not as it must", "refused"
+        why, kind, failure = "the request lacks something that it must have", "refused", FailureKind.REFUSED
     else:
         why = f"the site failed with {type(error).__name__}: its owner's log may say more"
+    if isinstance(error, BudgetError):
+        failure, facts = FailureKind.BUDGET_SPENT, error.facts
+    elif isinstance(error, BusyError):
+        failure = FailureKind.LATE
     again = isinstance(error, BusyError | LostSumError)
-    told: Message = {"kind": kind, "why": why, "error": type(error).__name__, "again": again}
+    told: Message = {"kind": kind, "failure": failure.value, "why": why, "again": again, "facts": json.dumps(facts)}
     return told | ({"seen": error.seen} if isinstance(error, StaleError) else {})
+
+
+def read_facts(text: object) -> dict[str, float]:
+    """Return the figures that a site reports with a failure: few names with finite numbers, or none."""
+    try:
+        facts = json.loads(text) if isinstance(text, str) and len(text) < _LONGEST_FACTS else {}
+    except (ValueError, RecursionError):
+        facts = {}
+    if not isinstance(facts, dict):
+        return {}
+    return {str(name)[:40]: float(value) for name, value in facts.items() if type(value) in (int, float)}

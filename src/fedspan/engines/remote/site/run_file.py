@@ -1,39 +1,40 @@
-"""One run on a site's disk: an append-only file of frames, each a message with its length and checksum.
+"""One run on a site's disk: its state and its last replies, in an append-only file.
 
-A frame is handed to the operating system before the reply that it holds leaves the site. So a process that is killed at
-any moment loses nothing that it has said; a machine that loses power may lose the last frames. A frame that was cut
-short is dropped when the file is read again. When the file has grown to several times what it says it is written anew,
-beside the old one, and takes its place at once.
+An entry is written before the reply that it holds leaves the site. So a process that is killed at any moment loses
+nothing that it has sent. When the file has grown to several times its content it is rewritten.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from fedspan.durable.append_file import AppendFile, AppendFileError, Entry, Parts
 from fedspan.errors import FedspanError, MessageError
 from fedspan.federation.calls.call import Delivery
-from fedspan.federation.site.pending_call import Identified, Kept
+from fedspan.federation.site.site_host import Identified, RunState
 from fedspan.federation.site.state import Changes
-from fedspan.wire import Message, as_array, declared_size, decode, encode
+from fedspan.wire import decode, encode
 
-#: A file is written anew when it is so many times as large as what it says, and no smaller than this.
+#: A file is rewritten when it is this many times as large as its content, and no smaller than this.
 _GROWTH, _LEAST_GROWN = 3, 2**26
+
+Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedCall:
     """A call of which a file holds the reply."""
 
-    told: bytes
+    digest: bytes
     session: str
 
-    def question(self, site: str) -> bytes:
+    def query(self, site: str) -> bytes:
         """Return what identifies it."""
-        return self.told
+        return self.digest
 
 
 class RunFile:
@@ -46,28 +47,28 @@ class RunFile:
     data : str
         The fingerprint of the data that it began with.
     serial : int
-        The highest request of the run that was seen.
+        The highest serial number of the run's requests so far.
     least : int
-        The fewest sites of a secure sum, in a run that this site answers by such sums only; else 0.
+        The fewest sites of a secure sum, in a run that this site answers by secure sums only; else 0.
     ended : bool
-        The run is over, and nothing is kept but this.
+        The run is over, and nothing else is kept of it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.who = self.data = ""
         self.serial, self.least, self.ended = 0, 0, False
-        self.kept = Kept()
-        self._size = self._just = 0
-        self._file: int | None = None
-        self._said: tuple[Delivery | None, bytes] = (None, b"")
+        self.state = RunState()
+        self._sent: tuple[Delivery | None, bytes] = (None, b"")
+        self._file: AppendFile | None = None
+        self._content = 0
         if path.exists():
-            self._read()
+            self._open()
 
     @property
     def is_new(self) -> bool:
         """Whether nothing is written yet."""
-        return self._size == 0
+        return self._file is None or self._file.count == 0
 
     def begin(self, who: str, data: str) -> None:
         """Write whose run it is, and on which data."""
@@ -75,21 +76,22 @@ class RunFile:
         self._append({"kind": "run", "who": who, "data": data})
 
     def see(self, serial: int) -> None:
-        """Write that a request was seen: it is not looked at again."""
+        """Write that a request was seen: it is not accepted again."""
         self.serial = serial
         self._append({"kind": "seen", "serial": serial})
 
     def answered(self, after: int, call: Identified, delivery: Delivery) -> None:
-        """Write a reply, which `kept` has already."""
-        self._said = (delivery, encode(delivery.reply))
-        goes_on = len(self.kept.pending) > 1  # another part of the same call
-        self._append(_call_frame(after, call, goes_on, delivery, self._said[1]))
-        if self._size > max(_LEAST_GROWN, _GROWTH * self._just):
-            self._write_anew()
+        """Write a reply, which `state` has already."""
+        self._sent = (delivery, encode(delivery.reply))
+        continues = len(self.state.pending) > 1  # another part of the same call
+        self._append(*_call_entry(after, call, continues, delivery, self._sent[1]))
+        assert self._file is not None
+        if self._file.end > max(_LEAST_GROWN, _GROWTH * self._content):
+            self._rewrite()
 
-    def said(self, delivery: Delivery) -> bytes:
+    def reply_bytes(self, delivery: Delivery) -> bytes:
         """Return the bytes of a reply."""
-        return self._said[1] if self._said[0] is delivery else encode(delivery.reply)
+        return self._sent[1] if self._sent[0] is delivery else encode(delivery.reply)
 
     def failed(self, after: int, number: int) -> None:
         """Write that a call has failed."""
@@ -103,116 +105,102 @@ class RunFile:
 
     def end(self) -> None:
         """Keep nothing of the run but that it is over, and whose it was."""
-        self.ended, self.kept = True, Kept()
-        self._write_anew()
+        self.ended, self.state = True, RunState()
+        self._rewrite()
         self.close()
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
 
-    def _append(self, frame: Message) -> None:
+    def _open(self) -> AppendFile:
         if self._file is None:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size += write(self._file, encode(frame))
+            entries: list[Entry] = []
+            with self._errors():
+                self._file = AppendFile(self.path, accept=entries.append)
+                for entry in entries:
+                    self._take(entry.fields, self._file.body(entry))
+            self._content = self._file.end
+        return self._file
 
-    def _write_anew(self) -> None:
-        kept = self.kept
-        frames: list[Message] = [{"kind": "run", "who": self.who, "data": self.data}]
-        frames.append({"kind": "seen", "serial": self.serial})
+    def _append(self, fields: Fields, parts: Parts = ()) -> None:
+        with self._errors():
+            self._open().append(fields, parts)
+
+    def _rewrite(self) -> None:
+        with self._errors():
+            file = self._open()
+            file.rewrite(list(self._entries()))
+        self._content = file.end
+
+    def _entries(self) -> Iterator[tuple[Fields, Parts]]:
+        state = self.state
+        yield {"kind": "run", "who": self.who, "data": self.data}, ()
+        yield {"kind": "seen", "serial": self.serial}, ()
         if self.least:
-            frames.append({"kind": "secure", "least": self.least})
-        frames.append({"kind": "state", "number": kept.number, "state": as_array(encode(kept.state))})
-        if kept.pending_number is not None:
-            frames.append({"kind": "failed", "after": kept.number, "number": kept.pending_number})
-        # After that frame these are further parts of the same call: they do not settle what was before them.
-        frames += [
-            _call_frame(kept.number, call, True, delivery, encode(delivery.reply)) for call, delivery in kept.pending
-        ]
+            yield {"kind": "secure", "least": self.least}, ()
+        yield {"kind": "state", "number": state.number}, (encode(state.state),)
+        if state.pending_number is not None:
+            yield {"kind": "failed", "after": state.number, "number": state.pending_number}, ()
+        # Behind that entry these continue the same call: they do not settle what was before them.
+        for call, delivery in state.pending:
+            yield _call_entry(state.number, call, True, delivery, encode(delivery.reply))
         if self.ended:
-            frames.append({"kind": "end"})
-        beside = self.path.with_suffix(".new")
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            size = sum(write(file, encode(frame)) for frame in frames)
-        finally:
-            os.close(file)
-        take_place(beside, self.path)
-        self.close()
-        self._size = self._just = size
+            yield {"kind": "end"}, ()
 
-    def _read(self) -> None:
-        raw = self.path.read_bytes()
-        for frame, end in _frames(raw, self.path):
-            self._take(frame)
-            self._size = end
-        self._just = self._size
-        if self._size < len(raw):
-            os.truncate(self.path, self._size)  # a frame that was cut short
-
-    def _take(self, frame: Message) -> None:
-        kind, kept = frame["kind"], self.kept
+    def _take(self, fields: Fields, body: memoryview) -> None:
+        kind, state = fields["kind"], self.state
         if kind == "seen":
-            self.serial = frame["serial"]
+            self.serial = fields["serial"]
         elif kind == "run":
-            self.who, self.data = frame["who"], frame["data"]
+            self.who, self.data = fields["who"], fields["data"]
         elif kind == "state":
-            kept.number, kept.state = frame["number"], decode(memoryview(frame["state"]), frame["state"].nbytes)
+            state.number, state.state = fields["number"], decode(body, len(body))
         elif kind == "secure":
-            self.least = frame["least"]
+            self.least = fields["least"]
         elif kind == "end":
             self.ended = True
         elif kind in ("call", "failed"):
-            if not frame.get("goes on"):
-                kept.settle(frame["after"])
-                kept.pending_number = frame["number"]
+            if not fields.get("continues"):
+                state.settle(fields["after"])
+                state.pending_number = fields["number"]
             if kind == "call":
-                kept.pending.append((Recorded(frame["told"].tobytes(), frame["session"]), _delivery(frame)))
+                call = RecordedCall(bytes.fromhex(fields["query"]), fields["session"])
+                state.pending.append((call, _delivery(fields, body)))
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (AppendFileError, MessageError, KeyError, TypeError, ValueError):
+            self.close()
+            raise FedspanError(
+                f"this site's record of the run, {self.path.name}, is damaged or can't be written: it takes no part in "
+                "this run"
+            ) from None
 
 
-def write(file: int, data: bytes) -> int:
-    """Write all of `data` and return its size."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest) :]
-    return len(data)
-
-
-def take_place(new: Path, old: Path) -> None:
-    """Put one file in the place of another, at once."""
-    os.replace(new, old)
-
-
-def _frames(raw: bytes, path: Path) -> Iterator[tuple[Message, int]]:
-    """Yield each frame and where it ends, up to one that was cut short."""
-    at, view = 0, memoryview(raw)
-    try:
-        while (size := declared_size(view[at:])) is not None and at + size <= len(raw):
-            yield decode(view[at : at + size], size), at + size
-            at += size
-    except MessageError:
-        raise FedspanError(
-            f"this site's record of the run, {path.name}, is damaged: it takes no part in this run"
-        ) from None
-
-
-def _call_frame(after: int, call: Identified, goes_on: bool, delivery: Delivery, reply: bytes) -> Message:
-    return {
+def _call_entry(
+    after: int, call: Identified, continues: bool, delivery: Delivery, reply: bytes
+) -> tuple[Fields, Parts]:
+    put = encode(delivery.changes.put)
+    fields = {
         "kind": "call",
         "after": after,
         "number": delivery.number,
-        "goes on": goes_on,
-        "told": as_array(call.question("")),
+        "continues": continues,
+        "query": call.query("").hex(),
         "session": call.session,
         "rows": delivery.rows,
-        "reply": as_array(reply),
-        "put": as_array(encode(delivery.changes.put)),
-        "deleted": json.dumps(delivery.changes.deleted),
+        "reply": len(reply),
+        "deleted": list(delivery.changes.deleted),
     }
+    return fields, (reply, put)
 
 
-def _delivery(frame: Message) -> Delivery:
-    reply, put = (decode(memoryview(frame[name]), frame[name].nbytes) for name in ("reply", "put"))
-    return Delivery(frame["number"], reply, frame["rows"], Changes(put, tuple(json.loads(frame["deleted"]))))
+def _delivery(fields: Fields, body: memoryview) -> Delivery:
+    size = fields["reply"]
+    reply, put = (decode(part, len(part)) for part in (body[:size], body[size:]))
+    return Delivery(fields["number"], reply, fields["rows"], Changes(put, tuple(fields["deleted"])))

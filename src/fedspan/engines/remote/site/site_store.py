@@ -12,7 +12,7 @@ from pathlib import Path
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.errors import FedspanError, InputError, MessageError
 from fedspan.federation.calls.call import Call, Delivery
-from fedspan.federation.site.pending_call import Kept
+from fedspan.federation.site.site_host import RunState
 
 _DAY = 86400.0
 _MOST_OPEN = 32
@@ -86,9 +86,9 @@ class SiteStore:
 
     # What the site's host writes down.
 
-    def load(self, run: str) -> Kept:
+    def load(self, run: str) -> RunState:
         """Return the state and the pending replies of a run."""
-        return self.run(run).kept
+        return self.run(run).state
 
     def answered(self, call: Call, after: int, delivery: Delivery) -> None:
         """Write down a reply before it leaves."""

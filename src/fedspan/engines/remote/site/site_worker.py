@@ -14,7 +14,7 @@ from typing import Any
 
 from fedspan.engines.local.blas_threads import PinnedThreads
 from fedspan.engines.remote.messages.envelope import Opened, Sealed, head_digest, open_sealed
-from fedspan.engines.remote.messages.environment import STEPS, environment, fedspan_version, install_steps
+from fedspan.engines.remote.messages.environment import environment, fedspan_version
 from fedspan.engines.remote.messages.identity import Authority, Identity, Who
 from fedspan.engines.remote.messages.key_exchange import Introductions
 from fedspan.engines.remote.messages.request_head import Head, read_head
@@ -27,8 +27,10 @@ from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.engines.remote.site.site_store import SiteStore
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.calls.call import Delivery
+from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.site_host import SiteHost
+from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import DEFAULT_MAX_BYTES, Message
 
 #: Roles that may run protocols. Whoever has another one learns that the site is there, and its version.
@@ -55,8 +57,6 @@ class SiteWorker:
         Who may run steps, by the role in the certificate.
     max_bytes : int, default=256 MiB
         The largest request.
-    steps : names of packages
-        Whose steps are installed here, besides those that are already.
     any_version : bool, default=False
         Answer also to another version of fedspan.
     """
@@ -71,7 +71,6 @@ class SiteWorker:
         *,
         roles: Iterable[str] = ROLES,
         max_bytes: int = DEFAULT_MAX_BYTES,
-        steps: Iterable[str] = STEPS,
         any_version: bool = False,
     ) -> None:
         if identity.who != Who(site.name):
@@ -85,9 +84,9 @@ class SiteWorker:
         self.guard: Guard = NoRules() if guard is None else guard
         self.max_bytes = max_bytes
         self.door = Door(site.name, self.guard, roles, any_version)
-        self.steps = install_steps(steps)
+        self.steps = tuple(install_steps())
         self.store = SiteStore(Path(folder))
-        self.host = SiteHost(site, records=self.store)
+        self.host = SiteHost(site, Vault(), records=self.store)
         self.introductions = Introductions(identity, authority, self.host.vault)
         self.instance = secrets.token_hex(8)  # of this process: what it does not write down is lost with it
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
@@ -126,8 +125,8 @@ class SiteWorker:
         with self._alone(head, f"call {head.number}"):
             file = self._checked_run(opened.who, head)
             call = site_call(opened, head, self.site.name)
-            ask = ask_of_call(call, opened.who, self.host.vault, first=file.kept.pending_number is None)
-            asked.ask = replace(ask, repeated=self.host.said_before(call) is not None)
+            ask = ask_of_call(call, opened.who, self.host.vault, first=file.state.pending_number is None)
+            asked.ask = replace(ask, repeated=self.host.given_before(call) is not None)
             self.guard.admit(asked.ask)
             asked.ran = not asked.ask.repeated
             self.guard.look(asked.ask)
@@ -145,10 +144,10 @@ class SiteWorker:
             raise
         except (Exception, SystemExit) as error:
             self.store.drop(call.run)  # what is on the disk counts
-            raise StepError(call.step.name, error) from None
+            raise StepError(call.step.id, error) from None
 
     def _reply(self, ask: Ask, head: Head, delivery: Delivery) -> Answer:
-        reply = self.store.run(ask.run).said(delivery)
+        reply = self.store.run(ask.run).reply_bytes(delivery)
         if len(reply) > head.max_bytes:
             raise with_note(
                 MessageError(f"oversize: the reply has more than the {head.max_bytes} bytes allowed"),

@@ -66,3 +66,9 @@ class BudgetError(FedspanError):
 
 class LedgerError(FedspanError):
     """A site's ledger is damaged, was tampered with, or cannot be used."""
+
+
+def with_note(error: FedspanError, note: str) -> FedspanError:
+    """Return an error with a note that only the site's own log shows."""
+    error.add_note(note)
+    return error

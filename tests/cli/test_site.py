@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from fedspan.cli import main
-from fedspan.engines.remote.site.owner_request import Ask
 from fedspan.owner import read_owned_site
+from fedspan.owner.owner_request import Ask
 from fedspan.privacy import Ledger
 
 SITE = """

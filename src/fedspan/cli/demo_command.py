@@ -13,8 +13,9 @@ from sklearn.preprocessing import StandardScaler
 from fedspan.cli.run_command import finish, fit_all, make_folder
 from fedspan.cli.study_tables import SiteTable
 from fedspan.datasets import load_breast_cancer, load_digits, split_dirichlet, split_heavy_tailed
-from fedspan.engines.local.embedded import LocalFederation, site_rows
+from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError
+from fedspan.federation.site_labels import site_rows
 from fedspan.linalg import subspace_distance
 from fedspan.pca.estimator import FedPCA
 from fedspan.report import write_index

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fedspan.cli.study_file import DataPlan
 from fedspan.datasets.sources import read_table
-from fedspan.engines.local.embedded import site_rows
 from fedspan.errors import InputError
 from fedspan.federation import Site
+from fedspan.federation.site_labels import site_rows
 
 if TYPE_CHECKING:
     import pandas as pd

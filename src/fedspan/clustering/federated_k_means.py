@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from fedspan.checks import real_number, whole_number
 from fedspan.clustering.parts.guarded_sums import GuardedSums
 from fedspan.clustering.parts.k_means_starts import Moved, drawn_start, split_start
-from fedspan.clustering.parts.rows_by_centre import labelled, sums_by_centre
+from fedspan.clustering.parts.rows_by_centre import labelled, of_centres, sums_by_centre
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.few_shot.parts.disclosure_counts import of_centres
 from fedspan.linalg.kernels.nearest_centres import rounded_mean, squared_apart
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.row_transforms import standardize

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.base import FedTransformer
 from fedspan.checks import real_number, true_or_false, whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.clustering.parts.centre_labels import centre_labels, closest_labels, distances_to_centres
-from fedspan.engines.local.embedded import site_rows
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.parts.posted_rows import PostedRows
-from fedspan.transformer import FedTransformer
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

@@ -234,7 +234,7 @@ class AppendFile:
         try:
             fields = json.loads(head + b"}")
             length = fields.pop("body_bytes", None)
-            whole = isinstance(fields, dict) and suffix.startswith(b', "chain": "')
+            whole = isinstance(fields, dict) and suffix.startswith(b', "chain": "') and suffix.endswith(b'"}')
             whole &= length is None or (type(length) is int and length >= 0)
         except (ValueError, AttributeError, RecursionError):
             whole = False

@@ -27,7 +27,7 @@ from fedspan.federation.run import Observer, Run
 from fedspan.federation.site.steps import dotted_name, find_step
 from fedspan.federation.site.transforms import Transform
 from fedspan.federation.versions import versions
-from fedspan.wire import Message, canonical, non_finite_key
+from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 
 StepLike = Callable[..., Any] | str
 
@@ -335,8 +335,7 @@ class Federation:
     def _call(self, step: StepLike, to: tuple[str, ...], payload: Mapping[str, object], how: str) -> Collected:
         """Make one call, or take it from the journal."""
         found = find_step(step)
-        found.check(payload)
-        message = canonical(payload, "payload")
+        message = found.validated(canonical(payload, "payload"))
         run, view = self._run, self._view
         summation = self._root.summation if how != "ask" else None
         if summation is not None:
@@ -369,7 +368,7 @@ class Federation:
 
     def _check_limits(self, call: Call, run: Run) -> None:
         """Refuse a payload that is too large, and a call of a run that takes too long."""
-        size = max(call.bytes_down.values())
+        size = max(_bytes_down(call).values())
         if size > self.policy.max_bytes:
             raise MessageError(
                 f"the payload of step {call.step.id!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
@@ -420,7 +419,7 @@ class Federation:
                 break
             offline = tuple(site for site, failure in found.failed.items() if failure.offline)
             sent = {**sent, **self._deliver(call, offline)}
-        found.bytes_down = call.bytes_down
+        found.bytes_down = _bytes_down(call)
         return found
 
     def _returned(self, call: Call, failed: Mapping[str, Failure], needed: int) -> bool:
@@ -462,6 +461,14 @@ class Federation:
         )
         error.__cause__ = next((failure.error for failure in failed.values() if failure.error is not None), None)
         return error
+
+
+def _bytes_down(call: Call) -> dict[str, int]:
+    """Return the bytes of the message to each site."""
+    transforms = sum(transform.size for transform in call.transforms)
+    if not call.apart:
+        return dict.fromkeys(call.to, encoded_size(call.payload) + transforms)
+    return {site: encoded_size(call.payload_of(site)) + transforms for site in call.to}
 
 
 def _stable_text(value: Any) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, InputError
+from fedspan.federation.outcomes import Failure
 from fedspan.wire import Message, Value, canonical
 
 
@@ -27,7 +28,7 @@ class Replies(Mapping[str, Message]):
     (array([1., 1.]), (2, 2), {'c': 'no reply'})
     """
 
-    def __init__(self, ok: Mapping[str, Message], failed: Mapping[str, str]) -> None:
+    def __init__(self, ok: Mapping[str, Message], failed: Mapping[str, Failure]) -> None:
         self.ok = {name: ok[name] for name in sorted(ok)}
         self.failed = {name: failed[name] for name in sorted(failed)}
 
@@ -70,7 +71,7 @@ class Total(dict[str, Value]):
     failed : dict of site name to reason
     """
 
-    def __init__(self, values: Message, sites: Iterable[str], failed: Mapping[str, str]) -> None:
+    def __init__(self, values: Message, sites: Iterable[str], failed: Mapping[str, Failure]) -> None:
         super().__init__(values)
         self.sites = tuple(sites)
         self.failed = dict(failed)

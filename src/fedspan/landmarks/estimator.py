@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedEstimator
+from fedspan.base import FedEstimator, FedTransformer
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.landmarks.landmark_distances import distances_to
 from fedspan.landmarks.parts.landmark_privacy import SpendsPrivacy, check_all, learned_landmarks, seen_by
-from fedspan.transformer import FedTransformer
 
 
 class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivacy, FedEstimator):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError, QuorumError
-from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation import Failure, FailureKind, Federation, Site, step, transform
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.linalg.kernels.landmark_form import FARTHEST
@@ -134,10 +134,10 @@ def _compare_with_sums(counts: dict[str, int], lost: set[str], landmarks: Landma
 
 def _asked(
     seen: Federation, to: tuple[str, ...], payload: dict[str, Any], landmarks: Landmarks
-) -> tuple[dict[str, Message], dict[str, str]]:
+) -> tuple[dict[str, Message], dict[str, Failure]]:
     """Return the replies by site, and why those that never answered failed."""
     found: dict[str, Message] = {}
-    failed: dict[str, str] = {}
+    failed: dict[str, Failure] = {}
     n_y = len(landmarks.points)
     farthest = FARTHEST + float(np.abs((landmarks.points - landmarks.centre) / landmarks.scale).max())
 
@@ -164,4 +164,4 @@ def _asked(
             replies = seen.accept(seen.ask(local_distances, missing, **payload), check)
             found |= replies.ok
             failed = replies.failed
-    return found, {name: failed.get(name, "no reply") for name in to if name not in found}
+    return found, {name: failed.get(name, Failure(FailureKind.NO_REPLY)) for name in to if name not in found}

@@ -19,10 +19,9 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.few_shot.parts.disclosure_counts import of_halves
 from fedspan.mixed_regression.parts.cluster_start import Start, local_size
 from fedspan.mixed_regression.parts.moment_products import pair_product
-from fedspan.mixed_regression.parts.regression_rows import target
+from fedspan.mixed_regression.parts.regression_rows import of_halves, target
 from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
 
 _EPSILON = 0.1  # of the separation: below this an anchor stops

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from fedspan.engines.remote.site.owner_request import Ask
 from fedspan.errors import LedgerError
 from fedspan.federation import Site
 from fedspan.owner.audit_log import AuditLog, AuditLogError
+from fedspan.owner.owner_request import Ask
 from fedspan.owner.rules import Rules
 from fedspan.privacy import Ledger
 
 
 class OwnerGuard:
-    """Enforces rules at one site, and logs (`fedspan.engines.remote.site.owner_request.Guard`).
+    """Enforces rules at one site, and logs (`fedspan.owner.owner_request.Guard`).
 
     A call is refused before its step touches data where the rules forbid it or the log cannot be used. Nothing leaves
     before its line is written.

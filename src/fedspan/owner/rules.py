@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedspan.engines.remote.site.owner_request import Ask
-from fedspan.engines.remote.site.refusals import with_note
-from fedspan.errors import PolicyError
+from fedspan.errors import PolicyError, with_note
 from fedspan.federation import Site
 from fedspan.federation.site.steps import find_step
 from fedspan.owner.allowed_steps import GROUPS, AllowedSteps, allows_transform, is_public
+from fedspan.owner.owner_request import Ask
 
 LEAST_ROWS = 10
 LEAST_SET = 5

@@ -12,13 +12,13 @@ from fedspan.checks import real_number, whole_number
 from fedspan.datasets.sources import FileSource, RowFilter, Source, SqlSource
 from fedspan.datasets.sources.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
-from fedspan.engines.remote.participant_names import NAME_RULE, is_name
 from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
 from fedspan.owner.allowed_steps import AllowedSteps, allows_transform
 from fedspan.owner.hidden_values import hidden_values, secret_text
 from fedspan.owner.owned_rows import RowsPlan
+from fedspan.owner.participant_names import NAME_RULE, is_name
 from fedspan.owner.rules import LEAST_ROWS, LEAST_SET, Rules
 from fedspan.owner.schema import check_schema
 from fedspan.privacy.gaussian import check_budget

@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
-from fedspan.base import FedEstimator, check_aggregator
+from fedspan.base import FedEstimator, FedTransformer, check_aggregator
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -19,7 +19,6 @@ from fedspan.pca.parts.residual import residual
 from fedspan.pca.solvers import OF_SUMS, RESILIENT, SOLVERS, Solution, prepared_moments, solve
 from fedspan.sums.moments import Moments, deviations
 from fedspan.sums.row_transforms import project, standardize
-from fedspan.transformer import FedTransformer
 
 Array = NDArray[Any]
 

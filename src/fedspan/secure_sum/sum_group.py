@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, MessageError
-from fedspan.secure_sum.sum_fixed_point import MOST_SITES, FixedPoint
+from fedspan.federation.policy import MOST_SITES
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.secure_sum.sum_masks import KEY_BYTES
 from fedspan.wire import encode
 

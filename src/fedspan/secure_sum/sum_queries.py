@@ -71,7 +71,7 @@ class Queries:
             silent = came.failed
             self.found.changes |= came.changes
             _count(self.found.bytes_up, came.bytes_up)
-            _count(self.found.bytes_down, call.bytes_down)
+            _count(self.found.bytes_down, came.bytes_down)
             left = tuple(silent)
             if not left:
                 break

@@ -67,9 +67,9 @@ def offer(site: Site, session: str, what: str, largest: float, fraction_bits: in
         assert begun.key is not None
         return {"key": as_array(begun.key.public), "form": forms.as_text(begun.form)}
 
-    begun = vault.begin(session, begin)
-    question = {"asked": as_array(asked)}
-    return begun.once("offer", question, "this site has seen this call with another step, payload or transform", answer)
+    begun: Session = vault.begin(session, begin)
+    query = {"asked": as_array(asked)}
+    return begun.once("offer", query, "this site has seen this call with another step, payload or transform", answer)
 
 
 @step("secure_sum.share", reveals="nothing")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from fedspan.aggregation import Aggregator
-from fedspan.base import FedEstimator, check_aggregator
+from fedspan.base import FedEstimator, FedTransformer, check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.moments import deviations, moments
@@ -19,7 +19,6 @@ from fedspan.tables.parts.category_union import Categories, category_union, most
 from fedspan.tables.parts.column_kinds import ColumnKinds, column_kinds
 from fedspan.tables.parts.encoding import Encoding, encode, far_out
 from fedspan.tables.parts.heavy_tails import heavy_tails
-from fedspan.transformer import FedTransformer
 
 Columns = Sequence[str | int]
 

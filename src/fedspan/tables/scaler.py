@@ -9,11 +9,10 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
-from fedspan.base import FedEstimator, check_aggregator
+from fedspan.base import FedEstimator, FedTransformer, check_aggregator
 from fedspan.federation import Federation
 from fedspan.sums.moments import deviations, moments
 from fedspan.sums.row_transforms import standardize
-from fedspan.transformer import FedTransformer
 
 
 class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):

@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from fedspan.engines.remote.site.owner_request import Ask
 from fedspan.errors import BudgetError, FedspanError, PolicyError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.steps import find_step
 from fedspan.owner import audit_log, read_owned_site
 from fedspan.owner.allowed_steps import SINGLE_ROWS
+from fedspan.owner.owner_request import Ask
 from fedspan.wire import encode
 
 SUMS = "fedspan.sums.moments.local_sums"

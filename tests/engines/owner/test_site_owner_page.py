@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from fedspan.cli import main
-from fedspan.engines.remote.site.owner_request import Ask
 from fedspan.owner import read_owned_site
 from fedspan.owner.audit_log import OUTCOMES
+from fedspan.owner.owner_request import Ask
 from fedspan.owner.site_file import KEYS, read_site_file
 
 PAGE = (Path(__file__).parents[3] / "docs" / "site-owner.md").read_text()

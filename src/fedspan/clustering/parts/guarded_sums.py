@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.clustering.parts.k_means_starts import Moved
-from fedspan.clustering.parts.rows_by_centre import labelled, sums_by_centre
+from fedspan.clustering.parts.rows_by_centre import labelled, of_centres, sums_by_centre
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.few_shot.parts.disclosure_counts import of_centres
 from fedspan.linalg.kernels.nearest_centres import squared_apart
 from fedspan.sums.whole_totals import whole
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,3 +85,8 @@ def _blocks(site: Site, rows: int) -> Iterator[Matrix]:
     else:
         for batch in site.batches(rows):
             yield np.asarray(batch.X, dtype=np.float64)
+
+
+def of_centres(site: Site, *, centres: NDArray[Any], **_: Any) -> int:
+    """Return how many rows there are for each centre: some centre has no more than that."""
+    return len(site) // max(1, int(centres.shape[-2]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.site import checked_names
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.state import Changes
+from fedspan.federation.site_labels import site_rows
 from fedspan.privacy.simulated_ledger import SimulatedLedger
 from fedspan.secure_sum.sum_coordinator import SecureSummation
 from fedspan.secure_sum.sum_vault import Vault
@@ -72,7 +72,6 @@ class LocalEngine:
             if before is not None and name in to:
                 outcomes[name] = Failure(FailureKind.LATE, f"still busy with call {before}")
         ready = [name for name in to if name not in outcomes]
-        late = Failure(FailureKind.LATE, f"no reply within {policy.deadline:g} s")
         payload = b""
         if self.wire:
             payload = b"" if call.apart else encode(call.payload)
@@ -84,7 +83,7 @@ class LocalEngine:
 
         def perform(name: str) -> Outcome:
             try:
-                message = call.payload_of(name)
+                message = call.payload_of(name) if call.apart else call.payload
                 if self.wire:
                     message = decode(payload or encode(message), policy.max_bytes)
                 delivery = self._hosts[name].perform(call, message, accepted.get(name, -1))
@@ -100,7 +99,10 @@ class LocalEngine:
         batch = Batch(ready, perform, policy.deadline)
         batch.run(self.n_jobs)
         for name in ready:
-            outcomes[name] = batch.results.get(name, late)
+            if name in batch.results:
+                outcomes[name] = batch.results[name]
+            else:
+                outcomes[name] = Failure(FailureKind.LATE, f"no reply within {policy.deadline:g} s")
         self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
         for outcome in outcomes.values():
             if isinstance(outcome, Failure) and not isinstance(outcome.error, Exception | None):
@@ -231,61 +233,6 @@ def federate(X: Any, y: Any = None, *, sites: Any, task: Any = None, **kwargs: A
         for name, index in site_rows(sites, rows).items()
     ]
     return LocalFederation(parts, **kwargs)
-
-
-def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.intp]]]:
-    """Return the row numbers of each site, by name, in name order."""
-    array = _label_array(labels)
-    if array.shape != (rows,):
-        raise InputError(f"sites has the shape {array.shape}, and must have one label for each of the {rows} rows")
-    if rows == 0:
-        raise InputError("a federation needs at least one row")
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise InputError("sites has NaN among its labels: every row must belong to a site")
-    if array.dtype.kind == "M" and np.isnat(array).any():
-        raise InputError("sites has a missing date among its labels: every row must belong to a site")
-    if array.dtype == object:
-        _check_objects(array)
-        array = array.astype(str)
-    distinct, codes = np.unique(array, return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(len(distinct) + 1))
-    named = {str(label): order[bounds[i] : bounds[i + 1]] for i, label in enumerate(distinct)}
-    if "" in named:
-        raise InputError("sites has an empty label: every row must belong to a site with a name")
-    return {name: named[name] for name in sorted(named)}
-
-
-def _label_array(labels: Any) -> np.ndarray[Any, Any]:
-    """Return labels as an array that keeps what they are: numpy would make text of a list of numbers and text."""
-    if isinstance(labels, np.ndarray):
-        return labels
-    if hasattr(labels, "to_numpy"):
-        plain = labels.to_numpy()
-        return (
-            plain if isinstance(plain, np.ndarray) and plain.dtype.kind in "biufUM" else labels.to_numpy(dtype=object)
-        )
-    values = list(labels)
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
-def _check_objects(labels: np.ndarray[Any, Any]) -> None:
-    """Refuse missing labels, and two labels that have one name."""
-    by_name: dict[str, Any] = {}
-    for label in labels:
-        if label is None or _is_nan(label) or type(label).__name__ in ("NAType", "NaTType"):
-            raise InputError("sites has a missing value among its labels: every row must belong to a site")
-        first = by_name.setdefault(str(label), label)
-        if first is not label and (isinstance(first, str) != isinstance(label, str) or first != label):
-            raise InputError(
-                f"the labels {first!r} and {label!r} both name the site {str(label)!r}: rename one of them"
-            )
-
-
-def _is_nan(label: object) -> bool:
-    return isinstance(label, float | np.floating) and math.isnan(label)
 
 
 def _rows(values: Any, index: Any) -> Any:

@@ -14,7 +14,7 @@ from fedspan.federation.site.noise_query import message_digest, query_digest
 from fedspan.federation.site.state import NO_CHANGES, Changes
 from fedspan.federation.site.steps import Step
 from fedspan.federation.site.transforms import Transform
-from fedspan.wire import Message, encode, encoded_size
+from fedspan.wire import Message, encode
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,6 @@ class Call:
     def payload_of(self, site: str) -> Message:
         """Return the whole payload for one site."""
         return self.payload | self.apart[site] if site in self.apart else self.payload
-
-    @cached_property
-    def bytes_down(self) -> dict[str, int]:
-        """Bytes of the message to each site."""
-        transforms = sum(transform.size for transform in self.transforms)
-        if not self.apart:
-            return dict.fromkeys(self.to, encoded_size(self.payload) + transforms)
-        return {site: encoded_size(self.payload_of(site)) + transforms for site in self.to}
 
 
 @dataclass(slots=True, eq=False)

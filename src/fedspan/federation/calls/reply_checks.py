@@ -1,4 +1,4 @@
-"""Checks of replies against the policy and against each other: everything from outside is hostile until checked here."""
+"""Checks of replies against the policy and against each other: nothing from outside is trusted before."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fedspan.errors import MessageError
 from fedspan.federation.calls.call import Call, Collected, Delivery, Outcome
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.policy import Policy
+from fedspan.federation.site.state import NO_CHANGES
 from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 
 #: Key, kind and shape of each value of a reply (shape ``None``: any; first extent -1: one entry per row).
@@ -54,7 +55,7 @@ def check_replies(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -
     found.answered = tuple(ok)
     for name in ok:
         changes = outcomes[name].changes  # type: ignore[union-attr]
-        if changes:
+        if changes is not NO_CHANGES:
             found.changes[name] = changes
     return found
 

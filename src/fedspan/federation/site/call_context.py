@@ -57,12 +57,19 @@ class CallContext:
     ledger: SiteLedger | None = None
     gate: Callable[[Site], None] | None = None
     largest: int | None = None
+    simulate: Callable[[], SiteLedger] | None = None
     charged: list[tuple[NoiseQuery, float, float]] = field(default_factory=list)
     hidden: bool = False
     least: int = 0
     # Made on first use: most steps need neither.
     state: State | None = None
     rng: np.random.Generator | None = None
+
+    def own_or_simulated(self) -> SiteLedger | None:
+        """Return the site's own ledger, or in an embedded run without one a simulated one."""
+        if self.ledger is None and self.simulate is not None:
+            self.ledger = self.simulate()
+        return self.ledger
 
     @property
     def charges(self) -> int:

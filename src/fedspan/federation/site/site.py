@@ -173,7 +173,7 @@ class Site:
     @property
     def ledger(self) -> SiteLedger | None:
         """The account that this site charges: its own, or in an embedded run without one a simulated one."""
-        return self._data.ledger if self._context is None or self._context.ledger is None else self._context.ledger
+        return self._data.ledger if self._context is None else self._context.own_or_simulated()
 
     def charged(self, *, mu2: float = 0.0, rho: float = 0.0, again: bool = False) -> bytes:
         """Charge the site's ledger for this call's reply; return the key of its noise.

@@ -17,7 +17,7 @@ from fedspan.federation.calls.call import Call, Delivery
 from fedspan.federation.site.call_context import CallContext, OversizeError, SumKeys
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.site import Site
-from fedspan.federation.site.state import Changes
+from fedspan.federation.site.state import NO_CHANGES, Changes
 from fedspan.federation.site.steps import find_step
 from fedspan.wire import Message, canonical
 
@@ -60,7 +60,7 @@ class RunState:
             return
         self.number = after
         for _, delivery in pending:
-            if delivery.changes:
+            if delivery.changes is not NO_CHANGES:
                 self.state = delivery.changes.applied_to(self.state)
 
 
@@ -108,7 +108,6 @@ class SiteHost:
         self.largest: int | None = None
         self._records = records
         self._simulated = simulated
-        self._simulated_ledger: tuple[int, SiteLedger] | None = None
         self._runs: dict[str, RunState] = {}
         self._seen_through: tuple[bytes, Site] = (b"", site)
 
@@ -123,17 +122,19 @@ class SiteHost:
         if not run.continues(call):
             run.settle(after)
             run.pending_number = call.number
-        ledger = self._ledger(call.seed)
+        ledger = self.site.ledger
+        digests = call.transform_digests if call.transforms else ()
+        simulate = None if ledger is not None else self._simulate(call.seed)
         context = CallContext(
-            run.state, call.run, call.number, call.seed, call.step.id, payload, call.transform_digests, self.vault,
-            ledger, largest=self.largest,
+            run.state, call.run, call.number, call.seed, call.step.id, payload, digests, self.vault, ledger,
+            largest=self.largest, simulate=simulate,
         )  # fmt: skip
         strict = ledger is not None and ledger.strict
         if strict:
             context.gate = partial(_refuse_without_noise, call)
         site = self.site.in_call(context) if strict else self.site
         try:
-            site = self._view(call, ledger).in_call(context)
+            site = self._view(call, context).in_call(context)
             reply = canonical(call.step.function(site, **payload), "reply")
         except Exception as error:
             if not isinstance(error, OversizeError):
@@ -148,7 +149,7 @@ class SiteHost:
             ) from None
         if strict:
             _refuse_without_noise(call, site)
-        if context.charges:
+        if context.charged:
             context.check_size(reply)
             context.commit_charges()
         delivery = Delivery(call.number, reply, len(self.site), site.changes())
@@ -184,16 +185,11 @@ class SiteHost:
         if self.vault is not None:
             self.vault.forget(run)
 
-    def _ledger(self, seed: int) -> SiteLedger | None:
-        """Return the site's own ledger, or a simulated one."""
-        own = self.site.ledger
-        if own is not None or self._simulated is None:
-            return own
-        if self._simulated_ledger is None or self._simulated_ledger[0] != seed:
-            self._simulated_ledger = (seed, self._simulated(self.site.name, seed))
-        return self._simulated_ledger[1]
+    def _simulate(self, seed: int) -> Callable[[], SiteLedger] | None:
+        """Return what makes the simulated ledger of an embedded site, where a step needs one."""
+        return None if self._simulated is None else partial(self._simulated, self.site.name, seed)
 
-    def _view(self, call: Call, ledger: SiteLedger | None) -> Site:
+    def _view(self, call: Call, context: CallContext) -> Site:
         """Return the site through the call's transforms; the last such view is kept, with what it has computed."""
         if not call.transforms:
             return self.site
@@ -203,6 +199,7 @@ class SiteHost:
         key = b"".join(digests) + (repr(call.seed).encode() if private else b"")
         if self._seen_through[0] != key:
             site = self.site
+            ledger = context.own_or_simulated() if private else None
             for number, transform in enumerate(call.transforms):
                 site = transform.applied_to(site, ledger, call.run, digests[:number])
             self._seen_through = (key, site)

@@ -6,15 +6,17 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from fedspan.errors import InputError, MessageError, UnknownStepError
+from fedspan.federation.site.parameters import Parameters, parameters_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What a reply may reveal. ``"nothing"``: column names, row counts, keys. ``"sums"``: totals over rows. ``"rows"``: rows,
-#: cells, or one entry per row.
+#: What a reply may reveal. ``"nothing"``: column names, row counts, keys. ``"sums"``: totals over rows. ``"rows"``:
+#: rows, cells, or one entry per row.
 REVEALS = ("nothing", "sums", "rows")
 #: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.
 RESERVED = ("step", "to", "site")
@@ -39,8 +41,20 @@ class Step:
         """Whether the reply reveals nothing about the rows."""
         return self.reveals == "nothing"
 
-    def check(self, payload: Mapping[str, object]) -> None:
-        """Refuse a payload that this step's function would not take."""
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The types, ranks and ranges that the function's signature declares."""
+        return parameters_of(self.function)
+
+    def validated(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a payload in its declared types; refuse one that this step's function would not take."""
+        self._check_names(payload)
+        try:
+            return self.parameters.validated(payload)
+        except MessageError as error:
+            raise MessageError(f"step {self.id!r}: {error}") from None
+
+    def _check_names(self, payload: Mapping[str, object]) -> None:
         keys = frozenset(payload)
         if keys in self._fits:
             return

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError, UnknownStepError
+from fedspan.errors import InputError, MessageError, UnknownStepError
 from fedspan.federation.site.noise_query import NoiseQuery, SiteLedger, query_digest
+from fedspan.federation.site.parameters import Parameters, parameters_of
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import dotted_name
 from fedspan.wire import Message, canonical, encode
@@ -32,6 +33,18 @@ class InstalledTransform:
     function: Callable[..., NDArray[Any]]
     frames: bool = False
     mu2: Callable[..., float] | None = None
+
+    @cached_property
+    def declared(self) -> Parameters:
+        """The types, ranks and ranges that the function's signature declares."""
+        return parameters_of(self.function, skip=1 if self.mu2 is None else 2)
+
+    def validated(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters in their declared types, or refuse them."""
+        try:
+            return self.declared.validated(parameters)
+        except MessageError as error:
+            raise MessageError(f"transform {self.id!r}: {error}") from None
 
 
 _installed: dict[str, InstalledTransform] = {}
@@ -126,7 +139,7 @@ class Transform:
         found = _installed[self.id]
         if found.mu2 is not None:
             return self._noisy(site, found, ledger, run, before)
-        return site.through(partial(found.function, **self.parameters), frames=found.frames)
+        return site.through(partial(found.function, **found.validated(self.parameters)), frames=found.frames)
 
     def _noisy(
         self, site: Site, found: InstalledTransform, ledger: SiteLedger | None, run: str, before: Digests
@@ -137,5 +150,6 @@ class Transform:
                 f"site {site.name!r} has no ledger, and this transform adds noise from a site's own secret"
             )
         digest = query_digest(self.id, {}, (*before, self.digest), site.digest())
-        key = ledger.key(NoiseQuery(run, self.id, digest), mu2=found.mu2(**self.parameters))
-        return site.last_of("noisy", key, lambda: site.with_rows(found.function(site.X, key, **self.parameters)))
+        parameters = found.validated(self.parameters)
+        key = ledger.key(NoiseQuery(run, self.id, digest), mu2=found.mu2(**parameters))
+        return site.last_of("noisy", key, lambda: site.with_rows(found.function(site.X, key, **parameters)))

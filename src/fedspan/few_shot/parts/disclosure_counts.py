@@ -59,16 +59,6 @@ def of_fitted_tasks(site: Site, *, U: NDArray[Any], intercept: bool, parts: int,
     return sum(_in_part(count, Part(0, parts)) for count in used) if used else len(site)
 
 
-def of_centres(site: Site, *, centres: NDArray[Any], **_: Any) -> int:
-    """Return how many rows there are for each centre: some centre has no more than that."""
-    return len(site) // max(1, int(centres.shape[-2]))
-
-
-def of_halves(site: Site, **_: Any) -> int:
-    """Return the rows of the smaller half."""
-    return len(site) // 2
-
-
 def _in_part(count: int, part: Part) -> int:
     if part.of < 1 or not 0 <= part.number < part.of:
         raise InputError(f"there is no part {part.number} of {part.of}")

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fedspan.base import FedEstimator
 from fedspan.checks import frames_inside
-from fedspan.engines.local.embedded import site_rows
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.landmarks.parts.landmark_privacy import SpendsPrivacy, learned_landmarks, posting, seen_by

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.base import FedTransformer
 from fedspan.checks import one_of, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -22,7 +23,6 @@ from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.subspaces import with_fixed_signs
 from fedspan.maps.parts.map_placement import place_on_map
-from fedspan.transformer import FedTransformer
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

@@ -15,8 +15,7 @@ from scipy.linalg import eigvalsh
 from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.few_shot.parts.disclosure_counts import of_halves
-from fedspan.mixed_regression.parts.regression_rows import row_blocks
+from fedspan.mixed_regression.parts.regression_rows import of_halves, row_blocks
 from fedspan.pca.parts.orthogonal_iteration import Matrix
 from fedspan.sums.plausible_numbers import refuse_absurd
 

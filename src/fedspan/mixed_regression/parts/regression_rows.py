@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,3 +93,8 @@ def _rows(site: Site) -> Rows:
     X, y, rest = compressed(row_blocks(site), d)
     largest = float(np.linalg.norm(X, 2)) ** 2 / n if X.size else 0.0
     return Rows(X, y, rest, n, largest)
+
+
+def of_halves(site: Site, **_: Any) -> int:
+    """Return the rows of the smaller half."""
+    return len(site) // 2

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedspan.audit import psnr, relative_error
-from fedspan.audit import trilateration as trilaterate
+from fedspan.audit import psnr, relative_error, trilaterate
 from fedspan.papers.fed_tsne.variants_paper import Learned
 
 #: Rows that are rebuilt.

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedspan.datasets.toml_file import parsed
-from fedspan.engines.remote.participant_names import NAME_RULE, is_name
 from fedspan.errors import InputError
+from fedspan.owner.participant_names import NAME_RULE, is_name
 from fedspan.owner.schema import check_schema
 
 #: The server's name in its certificate and the name of its kit.

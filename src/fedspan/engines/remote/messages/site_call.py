@@ -62,7 +62,7 @@ def site_call(opened: Opened, head: Head, site: str) -> SiteCall:
         for i, (name, columns) in enumerate(head.transforms)
     ]
     step = find_step(head.step)
-    step.check(payload | apart)
+    payload, apart = step.validated(payload | apart), {}
     told = [head.step, head.how, str(head.seed), opened.head["transforms"], sorted(opened.digests.items())]
     return SiteCall(
         run=head.run,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.engines.remote.messages.identity import Who
 from fedspan.engines.remote.messages.request_head import Head
-from fedspan.engines.remote.site.owner_request import Ask, Guard
 from fedspan.engines.remote.site.refusals import refusal
 from fedspan.errors import MessageError, PolicyError
+from fedspan.owner.owner_request import Ask, Guard
 from fedspan.wire import Message
 
 

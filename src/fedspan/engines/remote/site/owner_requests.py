@@ -5,8 +5,8 @@ from __future__ import annotations
 from fedspan.engines.remote.messages.identity import Who
 from fedspan.engines.remote.messages.request_head import Head
 from fedspan.engines.remote.messages.site_call import SiteCall
-from fedspan.engines.remote.site.owner_request import Ask
 from fedspan.errors import MessageError
+from fedspan.owner.owner_request import Ask
 from fedspan.secure_sum.sum_site_steps import STAGES
 from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import Message

@@ -33,12 +33,6 @@ class StepError(FedspanError):
         super().__init__(f"step {step!r} raised {type(error).__name__}, whose text stays at the site")
 
 
-def with_note(error: FedspanError, note: str) -> FedspanError:
-    """Return an error with something that the site's own log says besides, and nobody is told."""
-    error.add_note(note)
-    return error
-
-
 def refusal(error: Exception) -> Message:
     """Return what the head of a response reports of an error.
 

@@ -20,16 +20,16 @@ from fedspan.engines.remote.messages.key_exchange import Introductions
 from fedspan.engines.remote.messages.request_head import Head, read_head
 from fedspan.engines.remote.messages.site_call import SiteCall, site_call
 from fedspan.engines.remote.site.admission import Asked, Door
-from fedspan.engines.remote.site.owner_request import Ask, Guard, NoRules
 from fedspan.engines.remote.site.owner_requests import NOBODY, ask_of_call, ask_of_head, ask_of_nonsense
-from fedspan.engines.remote.site.refusals import BusyError, StepError, with_note
+from fedspan.engines.remote.site.refusals import BusyError, StepError
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.engines.remote.site.site_store import SiteStore
-from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
+from fedspan.errors import FedspanError, InputError, MessageError, PolicyError, with_note
 from fedspan.federation.calls.call import Delivery
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.site_host import SiteHost
+from fedspan.owner.owner_request import Ask, Guard, NoRules
 from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import DEFAULT_MAX_BYTES, Message
 

@@ -1,0 +1,231 @@
+"""Types, ranks and ranges of the parameters of steps and transforms, declared in their signatures.
+
+A payload comes from outside. Each parameter is checked once, at the site, before rules, ledger or step see it::
+
+    @step("landmarks.pull", reveals="sums")
+    def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Annotated[str, Text(20)] = "") -> ...
+
+A number must arrive as a plain number: no array, of whatever shape or type, is taken for one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import MessageError
+
+#: No axis of an array in a payload may be longer.
+LONGEST_AXIS = 2**40
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number from `least` to `most`."""
+
+    least: int = 0
+    most: int = 2**53
+
+    def check(self, name: str, value: object) -> int:
+        """Return the number as a Python int, or refuse it."""
+        if type(value) is not int or not self.least <= value <= self.most:
+            raise MessageError(f"{name} must be a whole number from {self.least} to {self.most}")
+        return value
+
+
+@dataclass(frozen=True)
+class Real:
+    """A finite number of at least `least`, above `above`, at most `most`."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+
+    def check(self, name: str, value: object) -> float:
+        """Return the number as a Python float, or refuse it."""
+        found = float(value) if type(value) is float or (type(value) is int and abs(value) <= 2**53) else math.nan
+        if not (math.isfinite(found) and self.least <= found <= self.most and found > self.above):
+            bounds = {"at least": self.least, "above": self.above, "at most": self.most}
+            words = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+            raise MessageError(f"{name} must be a finite number{', ' * bool(words)}{' and '.join(words)}")
+        return found
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True or False."""
+
+    def check(self, name: str, value: object) -> bool:
+        """Return the truth value, or refuse it."""
+        if type(value) is not bool:
+            raise MessageError(f"{name} must be True or False")
+        return value
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text of at most `longest` characters."""
+
+    longest: int = 1000
+
+    def check(self, name: str, value: object) -> str:
+        """Return the text, or refuse it."""
+        if type(value) is not str or len(value) > self.longest:
+            raise MessageError(f"{name} must be text of at most {self.longest} characters")
+        return value
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def check(self, name: str, value: object) -> str:
+        """Return the word, or refuse it."""
+        if type(value) is not str or value not in self.words:
+            raise MessageError(f"{name} must be one of {', '.join(map(repr, self.words))}")
+        return value
+
+
+@dataclass(frozen=True)
+class ArrayOf:
+    """An array of one kind of value, with this number of axes.
+
+    `kind` is ``"float"`` (finite unless `finite` is False; single precision stays, whole numbers become double),
+    ``"whole"`` (becomes int64), ``"flag"``, ``"byte"``, ``"word"`` (uint64) or ``"text"``. Values are at least `least`
+    and at most `most`.
+    """
+
+    kind: str
+    ndim: int
+    finite: bool = True
+    least: float = -math.inf
+    most: float = math.inf
+
+    def check(self, name: str, value: object) -> NDArray[Any]:
+        """Return the array in the declared type, or refuse it."""
+        if not isinstance(value, np.ndarray) or value.ndim != self.ndim:
+            raise MessageError(f"{name} must be an array with {self.ndim} axes")
+        if any(extent > LONGEST_AXIS for extent in value.shape):
+            raise MessageError(f"{name} has an axis of more than {LONGEST_AXIS} entries")
+        array = _converted(value, self.kind)
+        if array is None:
+            raise MessageError(f"{name} must hold {_KINDS[self.kind]}")
+        if self.kind == "float" and self.finite and not np.isfinite(array).all():
+            raise MessageError(f"{name} must hold finite numbers")
+        bounded = math.isfinite(self.least) or math.isfinite(self.most)
+        if bounded and array.size and not (array.min() >= self.least and array.max() <= self.most):
+            raise MessageError(f"{name} must hold numbers from {self.least:g} to {self.most:g}")
+        return array
+
+
+_KINDS = {
+    "float": "real numbers",
+    "whole": "whole numbers",
+    "flag": "truth values",
+    "byte": "bytes",
+    "word": "words of 64 bits",
+    "text": "text",
+}
+
+
+def _converted(array: NDArray[Any], kind: str) -> NDArray[Any] | None:
+    """Return an array in the declared type if that changes no value, else ``None``."""
+    given = array.dtype.kind
+    if kind == "float":
+        if given == "f":
+            return array if array.dtype.itemsize in (4, 8) else array.astype(np.float64)
+        return array.astype(np.float64) if given in "iu" and _within(array, 2**53) else None
+    if kind == "whole":
+        return array.astype(np.int64) if given in "iu" and _within(array, 2**62) else None
+    wanted = {"flag": np.dtype(np.bool_), "byte": np.dtype(np.uint8), "word": np.dtype(np.uint64)}.get(kind)
+    if wanted is not None:
+        return array if array.dtype == wanted else None
+    return array if given == "U" else None
+
+
+def _within(array: NDArray[Any], most: int) -> bool:
+    return not array.size or (int(array.min()) >= -most and int(array.max()) <= most)
+
+
+Vector = Annotated[NDArray[np.float64], ArrayOf("float", 1)]
+Matrix = Annotated[NDArray[np.float64], ArrayOf("float", 2)]
+Stack = Annotated[NDArray[np.float64], ArrayOf("float", 3)]
+Indices = Annotated[NDArray[np.int64], ArrayOf("whole", 1)]
+Flags = Annotated[NDArray[np.bool_], ArrayOf("flag", 1)]
+Labels = Annotated[NDArray[np.str_], ArrayOf("text", 1)]
+Positive = Annotated[float, Real(above=0.0)]
+NotNegative = Annotated[float, Real(least=0.0)]
+Share = Annotated[float, Real(least=0.0, most=1.0)]
+Count = Annotated[int, Whole(1)]
+Index = Annotated[int, Whole(0)]
+
+_PLAIN: dict[Any, Any] = {int: Whole(-(2**53)), float: Real(), bool: Flag(), str: Text()}
+
+Check = Callable[[str, object], object]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The declared parameters of a function: `declared` by name, and whether all of them are declared."""
+
+    declared: Mapping[str, Check]
+    complete: bool
+
+    def validated(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a payload with every declared parameter checked, and as its declared type."""
+        checks = self.declared
+        return {name: checks[name](name, value) if name in checks else value for name, value in payload.items()}
+
+
+def parameters_of(function: Callable[..., Any], skip: int = 1) -> Parameters:
+    """Return the declared parameters of a step or transform; the first `skip` are the site or the rows.
+
+    Examples
+    --------
+    >>> def pull(site, gamma: Positive, rows: int | None = None): ...
+    >>> parameters_of(pull).validated({"gamma": 2, "rows": None})
+    {'gamma': 2.0, 'rows': None}
+    """
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except (NameError, TypeError):  # annotations of a user's own that can't be resolved
+        hints = {}
+    signature = list(inspect.signature(function).parameters.values())[skip:]
+    declared: dict[str, Check] = {}
+    complete = True
+    for parameter in signature:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue  # a step that runs another one checks that one's payload
+        check = _check_of(hints.get(parameter.name))
+        if check is None:
+            complete = False
+        else:
+            declared[parameter.name] = check
+    return Parameters(declared, complete)
+
+
+def _check_of(hint: Any) -> Check | None:
+    """Return the check that an annotation declares, or ``None`` where it declares none."""
+    if get_origin(hint) is Annotated:
+        for extra in get_args(hint)[1:]:
+            if hasattr(extra, "check"):
+                found: Check = extra.check
+                return found
+        return _check_of(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = [part for part in get_args(hint) if part is not type(None)]
+        check = _check_of(inner[0]) if len(inner) == 1 else None
+        if check is None or len(inner) == len(get_args(hint)):
+            return None
+        return lambda name, value: None if value is None else check(name, value)
+    plain = _PLAIN.get(hint)
+    return None if plain is None else plain.check

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from typing import Any
 
 _DIGEST = 16
 _SUFFIX = len(', "chain": "') + 2 * _DIGEST + len('"}')
+_ENDING = re.compile(rb', "chain": "[0-9a-f]{32}"}\n')
 #: A line of JSON may have this many bytes.
 _LONGEST_LINE = 2**28
 
@@ -242,7 +244,7 @@ class AppendFile:
             raise _TornError("it is not an entry", line, body)
         end = body if length is None else body + length + 1
         if end > size:
-            raise _TornError("its bytes are cut short", line, size)
+            raise _TornError("its bytes are cut short", line, body)
         if self.count == 0 and self._key_of is not None:
             self._key = self._key_of(fields)
         raw = b"" if length is None else _read_all(self._file, length + 1, body)
@@ -280,7 +282,7 @@ class AppendFile:
         """Return whether an intact-looking entry follows: then the bad one was not cut short by a kill."""
         assert self._file is not None
         rest = _read_all(self._file, size - start, start)
-        return b', "chain": "' in rest
+        return _ENDING.search(rest) is not None
 
     def _damage(self, why: str) -> str:
         return f"is damaged or was altered at entry {self.count} ({why})"

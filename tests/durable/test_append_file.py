@@ -34,7 +34,11 @@ def entries_of(path, **options):
 
 
 def test_what_is_written_is_read_again(written):
-    assert entries_of(written) == [({"a": 1}, b""), ({"b": [1.5, None]}, b"x" * 60 + b"\n{y" * 10), ({"c": "text"}, b"")]
+    assert entries_of(written) == [
+        ({"a": 1}, b""),
+        ({"b": [1.5, None]}, b"x" * 60 + b"\n{y" * 10),
+        ({"c": "text"}, b""),
+    ]
 
 
 def test_only_the_owner_can_read_the_file(written):
@@ -82,7 +86,7 @@ def test_a_changed_byte_is_never_read_as_if_it_were_whole(written):
         changed[place] ^= int(rng.integers(1, 256))
         written.write_bytes(bytes(changed))
         if place < last:
-            with pytest.raises(AppendFileError, match="damaged or was altered at entry [01]"):
+            with pytest.raises(AppendFileError, match=r"damaged or was altered at entry [01]"):
                 entries_of(written)
         elif place < last + 2:  # it does not even begin like an entry
             with pytest.raises(AppendFileError, match="entry 2"):
@@ -168,7 +172,10 @@ def test_a_shared_file_that_changes_behind_its_reader_is_refused(tmp_path, chang
         for number in (8, 9, 10):
             other.append({"a": number})
         other.close()
-    with pytest.raises(AppendFileError, match="shorter" if change == "shorter" else "replaced or altered"), file.locked():
+    with (
+        pytest.raises(AppendFileError, match="shorter" if change == "shorter" else "replaced or altered"),
+        file.locked(),
+    ):
         pass
 
 
@@ -221,6 +228,8 @@ def test_a_full_disk_leaves_the_file_as_it_was(written, monkeypatch):
 
 def test_deeply_nested_text_is_refused_and_does_not_exhaust_the_stack(tmp_path):
     path = tmp_path / "file"
-    path.write_bytes(b'{"a": ' + b"[" * 100_000 + b', "chain": "' + b"0" * 32 + b'"}\n{"b": 1, "chain": "' + b"0" * 32 + b'"}\n')
+    path.write_bytes(
+        b'{"a": ' + b"[" * 100_000 + b', "chain": "' + b"0" * 32 + b'"}\n{"b": 1, "chain": "' + b"0" * 32 + b'"}\n'
+    )
     with pytest.raises(AppendFileError, match="damaged"):
         AppendFile(path)

@@ -5,8 +5,10 @@ One without an entry in `SETTINGS` is found and run all the same, where its para
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -14,18 +16,17 @@ import numpy as np
 import pandas as pd
 
 import fedspan as fs
-from fedspan import protocols
 from fedspan.aggregation import GeometricMedian
+from fedspan.federation.site.discovery import ROOMS
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
 from fedspan.maps.parts.map_centres import Codebooks
 from fedspan.maps.parts.noisy_centres import NoisyBook
 from fedspan.mixed_regression.parts.refinement import Belief
 from fedspan.pca.subspace_iteration import local_product
-from fedspan.privacy import GaussianCenters, GaussianGradient
+from fedspan.privacy import GaussianCenters, GaussianGradient, PaperNoise
 
-from .discovery import arguments
-from .protocol_kinds import protocols_of
+from .discovery import arguments, modules_of
 from .protocol_laws import Example
 
 
@@ -51,6 +52,17 @@ def task_sites():
         X = rng.normal(size=(len(task), 8))
         y = np.einsum("ij,ij->i", X @ U[:, :2], loadings[task]) + 0.1 * rng.normal(size=len(task))
         sites.append(fs.Site(f"site-{i}", X, y, task))
+    return sites
+
+
+def whole_task_sites():
+    """Nine sites with two tasks each, which no other site has."""
+    rng = np.random.default_rng(4)
+    sites = []
+    for i in range(9):
+        task = np.array([f"own-{2 * i}", f"own-{2 * i + 1}"]).repeat(10 + i)
+        X = rng.normal(size=(len(task), 8))
+        sites.append(fs.Site(f"site-{i}", X, X @ U[:, 0] + 0.1 * rng.normal(size=len(task)), task))
     return sites
 
 
@@ -95,35 +107,35 @@ BOOKS = Codebooks(codebooks=1, rows_per_centre=40, axes=3, k_means_rounds=1)
 LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0, "double")
 
 SETTINGS = {
-    "columns.agree_on_columns": {},
-    "moments.moments": {},
-    "moments.refuse_bad_values": {},
-    "quantiles.quantiles": {"level": 0.9},
-    "covariance_pca.covariance_pca": {"rank": 3},
-    "subspace_iteration.subspace_iteration": {"rank": 3, "n_columns": 8, "max_rounds": 15},
-    "stack_pca.stack_pca": {"rank": 3},
-    "residual.residual": {"components": U.T},
-    "power.power": {"rank": 3, "n_columns": 8, "iterations": 4},
-    "fedpe.fedpe": {"rank": 3, "n_columns": 8, "participation": 0.7, "local_steps": 2, "max_rounds": 5},
-    "fedpg.fedpg": {"rank": 3, "n_columns": 8, "participation": 0.7, "local_steps": 2, "max_rounds": 5},
-    "axis_variances.axis_variances": {"U": U, "aggregator": GeometricMedian()},
-    "subspace_median.subspace_median": {"rank": 3},
-    "median_of_means.median_of_means": {"rank": 3, "n_columns": 8, "groups": 4, "iterations": 4},
-    "resilient_power.resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
-    "resilient_covariance.resilient_covariance": {"rank": 3},
-    "local_detectors.local_detectors": {"rank": 3, "level": 0.9},
-    "column_kinds.column_kinds": {"known": np.full(4, -1, dtype=np.int8)},
-    "heavy_tails.heavy_tails": {"wanted": np.arange(4) < 2, "centre": np.zeros(4), "log_centre": np.zeros(4)},
-    "category_union.category_union": {"wanted": np.array([2]), "max_categories": 5},
-    "category_union.most_frequent": {
+    "agree_on_columns": {},
+    "moments": {},
+    "refuse_bad_values": {},
+    "quantiles": {"level": 0.9},
+    "covariance_pca": {"rank": 3},
+    "subspace_iteration": {"rank": 3, "n_columns": 8, "max_rounds": 15},
+    "stack_pca": {"rank": 3},
+    "residual": {"components": U.T},
+    "power": {"rank": 3, "n_columns": 8, "iterations": 4},
+    "fedpe": {"rank": 3, "n_columns": 8, "participation": 0.7, "local_steps": 2, "max_rounds": 5},
+    "fedpg": {"rank": 3, "n_columns": 8, "participation": 0.7, "local_steps": 2, "max_rounds": 5},
+    "axis_variances": {"U": U, "aggregator": GeometricMedian()},
+    "subspace_median": {"rank": 3},
+    "median_of_means": {"rank": 3, "n_columns": 8, "groups": 4, "iterations": 4},
+    "resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
+    "resilient_covariance": {"rank": 3},
+    "local_detectors": {"rank": 3, "level": 0.9},
+    "column_kinds": {"known": np.full(4, -1, dtype=np.int8)},
+    "heavy_tails": {"wanted": np.arange(4) < 2, "centre": np.zeros(4), "log_centre": np.zeros(4)},
+    "category_union": {"wanted": np.array([2]), "max_categories": 5},
+    "most_frequent": {
         "wanted": np.array([2]),
         "candidates": (("own-3", "tcp", "udp"),),
         "max_categories": 2,
     },
-    "fedavg.fedavg": {
+    "fedavg": {
         "weights": np.linspace(-0.3, 0.3, 76, dtype=np.float32),
-        "train": "fedspan.anomaly.parts.autoencoder.local_training",
-        "check": "fedspan.anomaly.parts.autoencoder.local_loss",
+        "train": "anomaly.autoencoder_training",
+        "check": "anomaly.autoencoder_loss",
         "network": {"hidden": np.array([3]), "latent": 2},
         "training": {"local_epochs": 1, "batch_size": 16},
         "participation": 0.7,
@@ -131,34 +143,34 @@ SETTINGS = {
         "check_every": 2,
         "patience": 1,
     },
-    "autoencoder.autoencoder": {"n_columns": 8, "hidden": (4,), "latent": 2, "max_rounds": 2, "check_every": 1},
-    "bigan.bigan": {"n_columns": 8, "hidden": (4,), "latent": 2, "max_rounds": 2, "aggregator": GeometricMedian()},
-    "tasks.agree_on_tasks": {"intercept": True},
-    "bad_targets.refuse_bad_targets": {},
-    "altgdmin.altgdmin": {"rank": 2, "n_columns": 8, "iterations": 4, "power_iterations": 2},
-    "byz_altgdmin.byz_altgdmin": {"rank": None, "max_rank": 2, "n_columns": 8, "iterations": 4},
-    "task_coefs.pooled_coefs": {"U": U, "tasks": np.arange(21), "intercept": True},
-    "task_coefs.median_coefs": {"U": U},
-    "task_coefs.common_centre": {"U": U, "intercept": True},
-    "start_vote.voted": {"start": U, "final": U[:, ::-1]},
-    "covariance_pca.total_scatter": {},
-    "orthogonal_iteration.orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
-    "feature_scaling.feature_scaling": {},
-    "feddl.feddl": {"n_landmarks": 6, "rounds": 3, "n_frequencies": 8},
+    "autoencoder": {"n_columns": 8, "hidden": (4,), "latent": 2, "max_rounds": 2, "check_every": 1},
+    "bigan": {"n_columns": 8, "hidden": (4,), "latent": 2, "max_rounds": 2, "aggregator": GeometricMedian()},
+    "agree_on_tasks": {"intercept": True},
+    "refuse_bad_targets": {},
+    "altgdmin": {"rank": 2, "n_columns": 8, "iterations": 4, "power_iterations": 2},
+    "byz_altgdmin": {"rank": None, "max_rank": 2, "n_columns": 8, "iterations": 4},
+    "pooled_coefs": {"U": U, "tasks": np.arange(21), "intercept": True},
+    "median_coefs": {"U": U},
+    "common_centre": {"U": U, "intercept": True},
+    "voted": {"start": U, "final": U[:, ::-1]},
+    "total_scatter": {},
+    "orthogonal_iteration": {"product": gram_product, "start": U, "iterations": 4, "rank": 2},
+    "feature_scaling": {},
+    "feddl": {"n_landmarks": 6, "rounds": 3, "n_frequencies": 8},
     # one round from public moments: after other last bits, a secure sum's say, the next question has other noise
-    "private_feddl.private_feddl": {"privacy": GaussianGradient(50.0, 1e-5, 0.0, 2.0), "n_landmarks": 6, "rounds": 1},
-    "privacy_spent.refuse_strict": {"what": "this has none"},
-    "federated_k_means.federated_k_means": {"n_clusters": 6, "n_init": 2, "max_iter": 4},
-    "map_centres.map_centres": {"books": BOOKS},
-    "private_map.private_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
-    "one_shot_map.one_shot_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
-    "noisy_centres.noisy_centres": {
+    "private_feddl": {"privacy": GaussianGradient(50.0, 1e-5, 0.0, 2.0), "n_landmarks": 6, "rounds": 1},
+    "refuse_strict": {"what": "this has none"},
+    "federated_k_means": {"n_clusters": 6, "n_init": 2, "max_iter": 4},
+    "map_centres": {"books": BOOKS},
+    "private_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
+    "one_shot_map": {"layout": Layout(rounds=3, exaggeration_rounds=1, grid=8), "books": BOOKS},
+    "noisy_centres": {
         "privacy": GaussianCenters(50.0, 1e-5, 12.0),
         "book": NoisyBook(centres=5, axes=3, k_means_rounds=2),
     },
-    "centre_labels.centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
-    "landmark_distances.landmark_distances": {"landmarks": LANDMARKS},
-    "neighbor_hits.neighbor_hits": {
+    "centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
+    "landmark_distances": {"landmarks": LANDMARKS},
+    "neighbor_hits": {
         "landmarks": LANDMARKS,
         "method": "coordinates",
         "residuals": False,
@@ -167,42 +179,39 @@ SETTINGS = {
 }
 
 MIXTURES = {
-    "moment_descent.moment_descent": {"n_clusters": 2, "n_columns": 3, "iterations": 2, "subspace_iterations": 4},
-    "moment_descent_paper.moment_descent_paper": {
+    "moment_descent": {"n_clusters": 2, "n_columns": 3, "iterations": 2, "subspace_iterations": 4},
+    "moment_descent_paper": {
         "n_clusters": 2,
         "start": np.zeros(3),
         "separation": 2.0,
         "iterations": 2,
         "subspace_iterations": 4,
     },
-    "spectral_start.spectral_start": {"n_clusters": 2, "n_columns": 3, "subspace_iterations": 4},
-    "random_start.random_start": {"n_clusters": 2, "n_columns": 3},
-    "random_start.best_random_start": {"n_clusters": 2, "n_columns": 3, "starts": 2, "rounds": 3},
-    "fedx.fedx": {"models": NEAR, "max_rounds": 4, "acceleration": 2},
-    "exact_round.exact_round": {"models": NEAR, "belief": Belief(np.full(2, 0.5))},
-    "vanilla_fedavg.vanilla_fedavg": {"n_columns": 3, "max_rounds": 3},
-    "ifca.ifca": {"n_clusters": 2, "n_columns": 3, "max_rounds": 3},
-    "oracle.oracle": {"truth": MODELS, "max_rounds": 3, "aggregator": GeometricMedian()},
-    "one_shot_clustering.one_shot_clustering": {"n_clusters": 2, "max_rounds": 2},
-    "start.ask_losses": {"models": NEAR},
-    "target_moments.target_moments": {},
-    "cluster_assignment.cluster_assignment": {"models": NEAR},
-    "count_clusters.count_clusters": {"start": np.zeros(3), "flips": 5},
-    "count_clusters.spread_over_noise": {"start": np.zeros(3), "flips": 5},
+    "spectral_start": {"n_clusters": 2, "n_columns": 3, "subspace_iterations": 4},
+    "random_start": {"n_clusters": 2, "n_columns": 3},
+    "best_random_start": {"n_clusters": 2, "n_columns": 3, "starts": 2, "rounds": 3},
+    "fedx": {"models": NEAR, "max_rounds": 4, "acceleration": 2},
+    "exact_round": {"models": NEAR, "belief": Belief(np.full(2, 0.5))},
+    "vanilla_fedavg": {"n_columns": 3, "max_rounds": 3},
+    "ifca": {"n_clusters": 2, "n_columns": 3, "max_rounds": 3},
+    "oracle": {"truth": MODELS, "max_rounds": 3, "aggregator": GeometricMedian()},
+    "one_shot_clustering": {"n_clusters": 2, "max_rounds": 2},
+    "ask_losses": {"models": NEAR},
+    "target_moments": {},
+    "cluster_assignment": {"models": NEAR},
+    "count_clusters": {"start": np.zeros(3), "flips": 5},
+    "spread_over_noise": {"start": np.zeros(3), "flips": 5},
 }
 CLASSES = {
-    "logistic_fedx.logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"},
-    "logistic_fedx.other_classes": {"robust": False},
+    "logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"},
+    "other_classes": {"robust": False},
 }
 SETTINGS |= MIXTURES | CLASSES
 
 
-SITES = {name: mixed_sites for name in SETTINGS if name.startswith(("column_kinds", "heavy_tails", "category_union"))}
-SITES |= {
-    name: task_sites
-    for name in SETTINGS
-    if name.startswith(("tasks.", "bad_targets.", "altgdmin.", "byz_altgdmin.", "task_coefs.", "start_vote."))
-}
+SITES = dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
+TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
+SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
 SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
 
 
@@ -231,18 +240,44 @@ def example_of(function: Callable[..., Any]) -> Example:
     return Example(function, {name: value for name, value in given.items() if name != first}, sites)
 
 
-def examples_of(package: ModuleType) -> dict[str, Example]:
+def protocols_of(packages: Iterable[ModuleType]) -> dict[str, Callable[..., Any]]:
+    """Return every protocol by name: each public function of the packages whose first parameter is ``fed``."""
+    found: dict[str, Callable[..., Any]] = {}
+    for module in (module for package in packages for module in modules_of(package)):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            first = next(iter(inspect.signature(function).parameters), "")
+            if function.__module__ == module.__name__ and first == "fed" and not name.startswith("_"):
+                assert name not in found, f"two protocols are called {name}"
+                found[name] = function
+    return found
+
+
+def examples_of(*packages: ModuleType) -> dict[str, Example]:
     return {
         name: Example(function, SETTINGS[name], SITES.get(name, spiked_sites))
         if name in SETTINGS
         else example_of(function)
-        for name, function in protocols_of(package).items()
+        for name, function in protocols_of(packages).items()
     }
 
 
-def discovered() -> dict[str, Callable[..., Any]]:
-    """Return the protocols of the package."""
-    return protocols_of(protocols)
+EXAMPLES = examples_of(*map(importlib.import_module, ROOMS))
 
-
-EXAMPLES = examples_of(protocols)
+#: Protocols with other settings, for steps that the examples above do not run.
+VARIANTS = [
+    replace(EXAMPLES[name], given={**EXAMPLES[name].given, **more}, sites=sites)
+    for name, more, sites in [
+        ("moments", {"aggregator": GeometricMedian()}, spiked_sites),
+        ("quantiles", {"aggregator": GeometricMedian()}, spiked_sites),
+        ("fedpg", {"variant": "paper"}, spiked_sites),
+        ("feddl", {"local_steps": 2}, spiked_sites),
+        ("private_feddl", {"local_steps": 2}, spiked_sites),
+        ("private_feddl", {"privacy": PaperNoise(0.1)}, spiked_sites),
+        ("private_feddl", {"privacy": PaperNoise(0.1), "local_steps": 2}, spiked_sites),
+        ("altgdmin", {}, whole_task_sites),
+        ("moment_descent", {"perturbation": 0.1}, mixture_sites),
+        ("logistic_fedx", {"aggregator": GeometricMedian(), "assignment": "hard"}, class_sites),
+        ("best_random_start", {"loss": "logistic"}, class_sites),
+        ("cluster_assignment", {"loss": "logistic"}, class_sites),
+    ]
+]

@@ -47,11 +47,11 @@ class Solution:
     trusted: tuple[str, ...]
 
 
-def prepared_moments(fed: Federation, solver: str, aggregator: Aggregator | None, names: Any) -> Moments:
+def prepared_moments(federation: Federation, solver: str, aggregator: Aggregator | None, names: Any) -> Moments:
     """Return the moments to centre and scale by: exact sums, or by medians where sites may lie."""
     if aggregator is None and solver in RESILIENT:
         aggregator = CoordinateMedian()
-    return moments(fed, names, aggregator)
+    return moments(federation, names, aggregator)
 
 
 def solve(solver: str, fed: Federation, rank: int | None, options: Mapping[str, Any]) -> Solution:

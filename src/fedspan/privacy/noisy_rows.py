@@ -37,7 +37,7 @@ def noisy_rows(X: Array, key: bytes, center: Array, clip: float, sigma: float) -
     return np.asarray(center + D)  # what rounding makes of it now is made of noisy rows
 
 
-def with_noisy_rows(fed: Federation, privacy: GaussianData) -> Federation:
+def with_noisy_rows(federation: Federation, privacy: GaussianData) -> Federation:
     """Return the federation whose sites show noisy rows to every step."""
     center = np.asarray(privacy.center, dtype=np.float64)
-    return fed.apply(noisy_rows, center=center, clip=float(privacy.clip), sigma=privacy.sigma)
+    return federation.apply(noisy_rows, center=center, clip=float(privacy.clip), sigma=privacy.sigma)

@@ -84,7 +84,7 @@ def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector,
     return {"gram": gram, "cross": cross, "sums": sums, "squares": squares, "rows": rows}
 
 
-@step("few_shot.coefs", reveals="sums", ragged=["task", "loadings", "intercepts", "rows"], fewest=of_tasks)
+@step("few_shot.coefs", reveals="rows", ragged=["task", "loadings", "intercepts", "rows"], fewest=of_tasks)
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
 def local_coefs(site: Site, U: Matrix, intercept: bool, ridge: float, below: int) -> dict[str, Any]:
     """Leaves the site: names and numbers of rows of its tasks, their coefficients ``b_k`` (q, r) and intercepts."""

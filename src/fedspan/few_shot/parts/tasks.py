@@ -115,7 +115,7 @@ class Tasks:
         return float(np.median([of(rows) for _, rows in self.held.values()]))
 
 
-@step("few_shot.tasks", reveals="sums", ragged=["task", "rows"], fewest=of_tasks)
+@step("few_shot.tasks", reveals="rows", ragged=["task", "rows"], fewest=of_tasks)
 def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
     """Leaves the site: names and numbers of rows of its tasks, and six numbers about y and X.
 

@@ -38,14 +38,14 @@ def check_all(settings: dict[str, Any], privacy: Any) -> None:
 
 
 def learned_landmarks(
-    fed: Federation, privacy: Any, settings: dict[str, Any], names: tuple[str, ...] | None
+    federation: Federation, privacy: Any, settings: dict[str, Any], names: tuple[str, ...] | None
 ) -> Landmarks:
     """Return landmarks, with or without noise."""
     if privacy is None:
-        found = feddl(fed, **settings, names=names)
+        found = feddl(federation, **settings, names=names)
         _tell_few_rows(found, settings)
         return found
-    return private_feddl(fed, privacy=privacy, **settings, names=names)
+    return private_feddl(federation, privacy=privacy, **settings, names=names)
 
 
 def _tell_few_rows(found: Landmarks, settings: dict[str, Any]) -> None:
@@ -61,12 +61,12 @@ def _tell_few_rows(found: Landmarks, settings: dict[str, Any]) -> None:
         )
 
 
-def posting(fed: Federation, privacy: Any) -> Federation:
+def posting(federation: Federation, privacy: Any) -> Federation:
     """Return the federation whose sites post distances; where no noise covers these, the record says so."""
-    spent = fed.record.privacy
+    spent = federation.record.privacy
     if spent is not None and not isinstance(privacy, GaussianData):
-        fed.spent(spent.leaving_out(POSTED), again=True)
-    return seen_by(privacy, fed)
+        federation.spent(spent.leaving_out(POSTED), again=True)
+    return seen_by(privacy, federation)
 
 
 def seen_by(privacy: Any, fed: Federation) -> Federation:

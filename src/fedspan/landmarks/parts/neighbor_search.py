@@ -46,7 +46,7 @@ def check_search(search: str, method: str, device: str | None) -> None:
 
 
 def find_neighbors(
-    fed: Federation, rows: LowRankDistances, k: int, search: str, n_jobs: int = 1, device: str | None = None
+    federation: Federation, rows: LowRankDistances, k: int, search: str, n_jobs: int = 1, device: str | None = None
 ) -> tuple[NDArray[np.int32], Array]:
     """Return the k nearest neighbours of each row but itself, and their distances; the record says how, and how well.
 
@@ -62,18 +62,18 @@ def find_neighbors(
     euclidean = bool(np.all(rows.signs < 0))
     if search == "auto":
         search = "descent" if euclidean and len(rows) > DESCENT_ABOVE and device is None else "exact"
-    fed.log(phase="neighbours", search=search, neighbors=k, **({} if device is None else {"device": device}))
+    federation.log(phase="neighbours", search=search, neighbors=k, **({} if device is None else {"device": device}))
     if search == "descent":
-        return _by_descent(fed, rows, k, n_jobs)
+        return _by_descent(federation, rows, k, n_jobs)
     if device is not None and device.startswith("mps") and rows.factor.dtype == np.float64:
         device = None  # which has no double precision
     indices = np.empty((len(rows), k), dtype=np.int32)
     distances = np.empty((len(rows), k), dtype=rows.factor.dtype)
     blocks = nearest_in_blocks(rows, k, device=device)
-    for _ in fed.rounds(-(-len(rows) // block_rows(len(rows), device))):
+    for _ in federation.rounds(-(-len(rows) // block_rows(len(rows), device))):
         part, found, far = next(blocks)
         indices[part], distances[part] = found, far
-    fed.log(search_recall=1.0)
+    federation.log(search_recall=1.0)
     return indices, distances
 
 

@@ -27,9 +27,9 @@ _UNFIT = 0.999  # quantile of an honest site's loss
 _MANY_UNFIT = 0.05  # of the sites
 
 
-def assignment_of(fed: Federation, models: Matrix, options: Mapping[str, Any]) -> ClusterAssignment:
+def assignment_of(federation: Federation, models: Matrix, options: Mapping[str, Any]) -> ClusterAssignment:
     """Return the clusters of all sites."""
-    return cluster_assignment(fed, models=models, loss=options["loss"], aggregator=options["aggregator"])
+    return cluster_assignment(federation, models=models, loss=options["loss"], aggregator=options["aggregator"])
 
 
 def criterion(models: Matrix, who: ClusterAssignment) -> float:
@@ -38,7 +38,9 @@ def criterion(models: Matrix, who: ClusterAssignment) -> float:
     return float(-2.0 * who.log_likelihood + (k * (d + 1) + k - 1) * np.log(max(float(who.rows.sum()), 2.0)))
 
 
-def spare_cluster(fed: Federation, models: Matrix, who: ClusterAssignment, options: Mapping[str, Any]) -> int | None:
+def spare_cluster(
+    federation: Federation, models: Matrix, who: ClusterAssignment, options: Mapping[str, Any]
+) -> int | None:
     """Return a cluster without sites, or the smaller of the two nearest ones, if one model for both is as good.
 
     That is: because they differ by less than the noise of their estimates, or by the Bayesian information criterion;
@@ -63,7 +65,7 @@ def spare_cluster(fed: Federation, models: Matrix, who: ClusterAssignment, optio
     fewer[large] = (who.rows[i] * models[i] + who.rows[j] * models[j]) / (who.rows[i] + who.rows[j])
     one = fewer[large]
     fewer = np.delete(fewer, small, axis=0)
-    then = assignment_of(fed, fewer, options)
+    then = assignment_of(federation, fewer, options)
     if options["aggregator"] is None:
         return small if criterion(fewer, then) < criterion(models, who) else None
     column = int(np.flatnonzero((fewer == one).all(axis=1))[0])
@@ -118,7 +120,12 @@ def fits_better(new: ClusterAssignment, old: ClusterAssignment, options: Mapping
 
 
 def tell(
-    fed: Federation, models: Matrix, who: ClusterAssignment, spare: int | None, options: Mapping[str, Any], limit: int
+    federation: Federation,
+    models: Matrix,
+    who: ClusterAssignment,
+    spare: int | None,
+    options: Mapping[str, Any],
+    limit: int,
 ) -> None:
     """Warn of a cluster that no site needs, of one that may hold two, and of more than `limit` clusters (0: none)."""
     what = [] if spare is None else [f"cluster {spare} has no sites"]
@@ -126,7 +133,7 @@ def tell(
         what = [f"cluster {spare} has the same model as another one, up to noise"]
     advice = f"n_clusters={len(who.rows)} may be too many, or a cluster was missed (try start='spectral', or more "
     advice += "random starts)"
-    more = [] if options["loss"] != "squared" else _too_few(fed, models, who, options, limit)
+    more = [] if options["loss"] != "squared" else _too_few(federation, models, who, options, limit)
     if more:
         advice = "a cluster may be missing (try start='spectral', another random_state, or more clusters)"
     if what or more:

@@ -23,7 +23,7 @@ Matrix = NDArray[np.float64]
 STARTS = ("moment_descent", "spectral", "random")
 
 
-def started(fed: Federation, k: int, theta0: Matrix, scale: float, options: Mapping[str, Any]) -> Start:
+def started(federation: Federation, k: int, theta0: Matrix, scale: float, options: Mapping[str, Any]) -> Start:
     """Run the start that was asked for, about the model `theta0` (d,)."""
     common: dict[str, Any] = {"n_clusters": k, "n_columns": len(theta0), "start": theta0}
     aggregator = options["aggregator"]
@@ -31,25 +31,25 @@ def started(fed: Federation, k: int, theta0: Matrix, scale: float, options: Mapp
     chosen = "spectral" if options["loss"] == "logistic" and options["start"] != "random" else options["start"]
     if chosen == "moment_descent":
         found = moment_descent(
-            fed, **common, aggregator=aggregator, p_min=options["p_min"], perturbation=options["perturbation"]
+            federation, **common, aggregator=aggregator, p_min=options["p_min"], perturbation=options["perturbation"]
         )
-        return found if found.covered or aggregator is not None else _or_spectral(fed, found, common)
+        return found if found.covered or aggregator is not None else _or_spectral(federation, found, common)
     if chosen == "spectral":
-        return spectral_start(fed, **common, aggregator=aggregator)
+        return spectral_start(federation, **common, aggregator=aggregator)
     if options["n_starts"] > 1:
         loss, starts = options["loss"], options["n_starts"]
-        return best_random_start(fed, **common, scale=scale, starts=starts, loss=loss, aggregator=aggregator)
-    return random_start(fed, **common, scale=scale)
+        return best_random_start(federation, **common, scale=scale, starts=starts, loss=loss, aggregator=aggregator)
+    return random_start(federation, **common, scale=scale)
 
 
-def refined(fed: Federation, models: Matrix, options: Mapping[str, Any]) -> Refinement:
+def refined(federation: Federation, models: Matrix, options: Mapping[str, Any]) -> Refinement:
     """Run the refinement that was asked for."""
     names = ("local_steps", "weights", "assignment", "max_rounds", "tol", "aggregator")
     settings = {name: options[name] for name in names}
     settings |= {"rate": options["step_size"], "acceleration": options["acceleration"]}
     if options["loss"] == "logistic":
-        return logistic_fedx(fed, models=models, **settings)
-    return fedx(fed, models=models, update=options["update"], origin=options["origin"], **settings)
+        return logistic_fedx(federation, models=models, **settings)
+    return fedx(federation, models=models, update=options["update"], origin=options["origin"], **settings)
 
 
 def _or_spectral(fed: Federation, found: Start, common: Mapping[str, Any]) -> Start:

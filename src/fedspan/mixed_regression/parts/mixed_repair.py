@@ -30,7 +30,7 @@ _REFITS = 5
 
 
 def settled(
-    fed: Federation, found: Refinement, options: Mapping[str, Any], *, grow_to: int = 0
+    federation: Federation, found: Refinement, options: Mapping[str, Any], *, grow_to: int = 0
 ) -> tuple[Refinement, ClusterAssignment]:
     """Return the refined models and the sites' clusters when nothing is left to mend, and tell where it seems to be.
 
@@ -38,46 +38,46 @@ def settled(
     spectral start among its sites, and what comes of that is kept if it fits better. With `grow_to`, clusters are split
     up to so many while the Bayesian information criterion is the better for it.
     """
-    who = assignment_of(fed, found.models, options)
+    who = assignment_of(federation, found.models, options)
     if options["loss"] != "squared":
         spare = int(np.argmin(who.rows)) if (who.rows < 0.5).any() else None
-        tell(fed, found.models, who, spare, options, 0)
+        tell(federation, found.models, who, spare, options, 0)
         tell_of_rule(who, found.refused, options)
         return found, who
-    found, who = _agreed(fed, found, who, options)
-    spare = spare_cluster(fed, found.models, who, options)
+    found, who = _agreed(federation, found, who, options)
+    spare = spare_cluster(federation, found.models, who, options)
     for _ in range(len(found.models) - 1):
         crowded = crowded_cluster(who, options)
         if spare is None or crowded is None:
             break
-        models = _put_to_use(fed, found.models, who, spare, crowded, options)
+        models = _put_to_use(federation, found.models, who, spare, crowded, options)
         if models is None:
             break
-        again = refined(fed, models, options)
-        again, then = _agreed(fed, again, assignment_of(fed, again.models, options), options)
+        again = refined(federation, models, options)
+        again, then = _agreed(federation, again, assignment_of(federation, again.models, options), options)
         better = fits_better(then, who, options)
-        fed.log(mended=int(better), loss_before=found.loss, loss_after=again.loss)
+        federation.log(mended=int(better), loss_before=found.loss, loss_after=again.loss)
         if not better:
             break
         found, who = again, then
-        spare = spare_cluster(fed, found.models, who, options)
+        spare = spare_cluster(federation, found.models, who, options)
     limit = 0
-    while grow_to and len(found.models) < len(fed.sites):
-        split = _split(fed, found.models, who, widest(who), options)
+    while grow_to and len(found.models) < len(federation.sites):
+        split = _split(federation, found.models, who, widest(who), options)
         if split is None:
             break
         others = np.arange(len(found.models)) != widest(who)
-        again = refined(fed, np.vstack([found.models[others], split]), options)
-        again, then = _agreed(fed, again, assignment_of(fed, again.models, options), options)
+        again = refined(federation, np.vstack([found.models[others], split]), options)
+        again, then = _agreed(federation, again, assignment_of(federation, again.models, options), options)
         before, after = (criterion(*pair) for pair in ((found.models, who), (again.models, then)))
-        fed.log(clusters=len(again.models), criterion_before=before, criterion_after=after)
+        federation.log(clusters=len(again.models), criterion_before=before, criterion_after=after)
         if not after < before:
             break
         if len(found.models) >= grow_to:  # one too many, tried to know whether so many are enough
             limit = grow_to
             break
         found, who, spare = again, then, None
-    tell(fed, found.models, who, spare, options, limit)
+    tell(federation, found.models, who, spare, options, limit)
     tell_of_rule(who, found.refused, options)
     return found, who
 

@@ -44,9 +44,8 @@ def recall(found, truth):
     ("name", "rows", "n_y", "least", "paper"),
     [
         ("mice", 1080, 100, 0.995, (0.79, 0.87)),
-        ("coil20", 1440, 300, 0.94, (0.70, 0.82)),
-        ("mnist", 3000, 500, 0.985, (0.80, 0.85)),
-        ("fashion", 3000, 500, 0.955, (0.67, 0.73)),
+        ("coil20", 1440, 200, 0.94, (0.70, 0.82)),
+        ("fashion", 1000, 300, 0.955, (0.78, 0.84)),
     ],
 )
 def test_landmarks_follow_the_rows_and_keep_their_neighbours(name, rows, n_y, least, paper):
@@ -74,15 +73,15 @@ def qualities(Z, y, truth):
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "n"),
     [
-        fs.FedTSNE(300, rounds=30, n_iter=250, random_state=0),
-        fs.FedUMAP(300, rounds=30, n_epochs=200, random_state=0),
+        (fs.FedTSNE(200, rounds=30, n_iter=250, random_state=0), 1000),
+        (fs.FedUMAP(300, rounds=30, n_epochs=200, random_state=0), 1500),
     ],
-    ids=lambda model: type(model).__name__,
+    ids=lambda value: type(value).__name__,
 )
-def test_a_federated_map_is_as_good_as_a_centralised_one(model):
-    X, y = images("mnist", 1500)
+def test_a_federated_map_is_as_good_as_a_centralised_one(model, n):
+    X, y = images("mnist", n)
     truth = NearestNeighbors(n_neighbors=10).fit(X).kneighbors(return_distance=False)
     D = (X - X.mean(axis=0)).astype(np.float32)
     rows = LowRankDistances(D, np.full(D.shape[1], -2, dtype=np.float32), np.vecdot(D, D), squared=True)
@@ -92,14 +91,14 @@ def test_a_federated_map_is_as_good_as_a_centralised_one(model):
     ours = qualities(model.set_params(method="coordinates").fit(X, sites=y).embedding_, y, truth)
     paper = qualities(model.set_params(method="paper").fit(X, sites=y).embedding_, y, truth)
     # Centralised layouts of the same neighbours of 5,000 rows, from mirrored starts, differ by up to .007 in accuracy;
-    # of 1,500 rows, by the root of that ratio, up to .012. Neighbours kept are the sharper measure.
+    # of 1,000 rows, by the root of that ratio, up to .016. Neighbours kept are the sharper measure.
     assert ours[0] >= central[0] - 0.02
     assert ours[1] >= central[1] - 0.016
     assert paper[0] >= central[0] - 0.04
     assert paper[1] >= central[1] - 0.06
 
 
-@pytest.mark.parametrize(("name", "rows", "n_y"), [("coil20", 1440, 300), ("mnist", 1500, 300)])
+@pytest.mark.parametrize(("name", "rows", "n_y"), [("coil20", 720, 150), ("mnist", 800, 150)])
 def test_clusters_of_the_kernel_are_those_of_the_dense_one(name, rows, n_y):
     X, y = images(name, rows)
     k = len(set(y))

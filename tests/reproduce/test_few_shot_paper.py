@@ -40,7 +40,7 @@ def test_the_start_of_the_paper():
 @pytest.mark.slow
 def test_the_mean_of_gradients_fails_with_two_bad_sites_and_medians_do_not():
     """In a smaller setting: one bad site that sends -10 times the mean leaves 7/18 of the gradient, two reverse it."""
-    small = paper.Setting(60, 60, 3, 16, 18)
+    small = paper.Setting(80, 80, 3, 16, 18)
     chart = paper.descent(small, range(1), 60, paper.Costs())
     at = {t: {name: values[t // 5] for name, values in chart.lines.items()} for t in (40, 60)}
     assert at[40]["mean, 2 bad"] >= 0.9

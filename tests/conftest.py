@@ -15,6 +15,12 @@ settings.register_profile("fedspan", deadline=None, derandomize=True, max_exampl
 settings.load_profile("fedspan")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Look for no doctests in the tests' own files."""
+    return [found for found in (yield) if type(found) is pytest.Module]
+
+
 def pytest_collectreport(report):
     """Count a module that skips itself as a failure, too."""
     if report.skipped and os.environ.get("FEDSPAN_NO_SKIPS"):

@@ -33,7 +33,9 @@ print(forked(lambda: {"a": 1}, 5.0), path.read_text() == source)
 
 
 def test_a_change_is_noticed_by_the_tests_that_run_it_and_by_no_others():
-    done = subprocess.run([sys.executable, "-c", LIBRARIES + TRIALS], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARIES + TRIALS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines() == ["survived killed survived survived killed hangs killed", "{'a': 1} True"]
 
 
@@ -62,7 +64,9 @@ for name, work in works.items():
 
 
 def test_a_child_that_dies_for_a_reason_of_its_own_is_an_error_and_no_kill():
-    done = subprocess.run([sys.executable, "-c", LIBRARIES + NO_VERDICT], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARIES + NO_VERDICT], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines() == [
         *("no test | ChildError no_such_test", "no file | ChildError no_such_file"),
         *("raises | ChildError before ZeroDivisionError", "crashes | CrashError", "change that crashes | killed"),

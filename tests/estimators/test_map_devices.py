@@ -11,8 +11,9 @@ from fedspan.errors import InputError
 from fedspan.estimators import posted_rows
 from fedspan.linalg import neighbors
 from fedspan.protocols import rows_pull
+from tests.packages import needs
 
-pytest.importorskip("torch")
+pytestmark = needs("torch")
 
 
 def three_groups(n=120):

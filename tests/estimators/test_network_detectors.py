@@ -15,8 +15,10 @@ from fedspan.aggregation import CoordinateMedian
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.estimators import autoencoder_detector, bigan_detector
 from fedspan.protocols.moments import deviations, moments
+from tests.packages import Late, needs
 
-torch = pytest.importorskip("torch")
+pytestmark = needs("torch")
+torch = Late("torch")
 
 AUTOENCODER, BIGAN = fs.FedAutoencoderDetector, fs.FedBiGANDetector
 both = pytest.mark.parametrize("kind", [AUTOENCODER, BIGAN], ids=lambda kind: kind.__name__)

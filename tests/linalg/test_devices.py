@@ -15,8 +15,9 @@ from fedspan.linalg.devices import check_device, device_here, namespace, to_devi
 from fedspan.linalg.gaussian_kernel import kernel_pull, squared_norms
 from fedspan.linalg.landmark_form import landmark_form
 from fedspan.linalg.neighbors import nearest
+from tests.packages import needs
 
-torch = pytest.importorskip("torch")
+pytestmark = needs("torch")
 
 
 @settings(max_examples=20)

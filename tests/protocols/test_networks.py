@@ -14,8 +14,10 @@ from fedspan.protocols.autoencoder import autoencoder_network
 from fedspan.protocols.bigan import LARGEST_NORM, _Game, bigan_network
 from fedspan.protocols.local_descent import Bound, bound, descend, one_thread
 from fedspan.protocols.networks import SLOPE, Network
+from tests.packages import Late, needs
 
-torch = pytest.importorskip("torch")
+pytestmark = needs("torch")
+torch = Late("torch")
 
 NETWORKS = {
     "autoencoder": autoencoder_network(7, np.array([5]), 3),

@@ -21,6 +21,13 @@ def pytest_collect_file():
     return [found for found in (yield) if type(found) is pytest.Module]
 
 
+def pytest_collection_modifyitems(items):
+    """Let one process run what needs UMAP, which is compiled when it is first used."""
+    for item in items:
+        if ("UMAP" in item.name or "federated_map" in item.name) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("maps"))
+
+
 def pytest_collectreport(report):
     """Count a module that skips itself as a failure, too."""
     if report.skipped and os.environ.get("FEDSPAN_NO_SKIPS"):

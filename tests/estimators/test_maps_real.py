@@ -9,19 +9,19 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.neighbors import NearestNeighbors
 
 import fedspan as fs
-from fedspan.datasets import load_coil20, load_fashion_mnist, load_mice_protein, load_mnist
+from fedspan.datasets import load_coil20, load_fashion_mnist, load_mice_protein
 from fedspan.estimators.fed_map import principal_positions
 from fedspan.linalg import LowRankDistances, kernel_matrix, landmark_form, mmd2, nearest, spectral_factor
 from fedspan.protocols.feddl import feddl
 from fedspan.protocols.landmark_distances import landmark_distances
-from tests.real_data import real_file
+from tests.real_data import MAPS, mnist, real_file
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, MAPS]
 
 
 def images(name, rows):
     file, load, largest = {
-        "mnist": ("mnist.npz", load_mnist, 255),
+        "mnist": ("mnist.npz", mnist, 255),
         "fashion": ("fashion_mnist_t10k.npz", load_fashion_mnist, 255),
         "coil20": ("coil20_32x32.npz", load_coil20, 255),
         "mice": ("mice_protein.csv.gz", lambda: load_mice_protein(missing="mean"), 1),

@@ -15,6 +15,19 @@ settings.register_profile("fedspan", deadline=None, derandomize=True, max_exampl
 settings.load_profile("fedspan")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Look for no doctests in the tests' own files."""
+    return [found for found in (yield) if type(found) is pytest.Module]
+
+
+def pytest_collection_modifyitems(items):
+    """Let one process run what needs UMAP, which is compiled when it is first used."""
+    for item in items:
+        if ("UMAP" in item.name or "federated_map" in item.name) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("maps"))
+
+
 def pytest_collectreport(report):
     """Count a module that skips itself as a failure, too."""
     if report.skipped and os.environ.get("FEDSPAN_NO_SKIPS"):

@@ -1,10 +1,20 @@
-"""Files of real data, which tests need and the project does not have."""
+"""Files of real data, which tests need and the project does not have. A process reads each table once.
 
+Tests of one table run in one process (`TRAFFIC`, `MAPS`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from fedspan.datasets import data_folder
+from fedspan.datasets import Bunch, data_folder, load_mnist, load_ton_iot, load_unsw_nb15
+
+TRAFFIC = pytest.mark.xdist_group("traffic")
+MAPS = pytest.mark.xdist_group("maps")  # with those of UMAP, which is compiled when it is first used
 
 
 def real_file(name: str) -> Path:
@@ -13,3 +23,28 @@ def real_file(name: str) -> Path:
     if not path.is_file():
         pytest.skip(f"needs {name}, which is not in the data folder (FEDSPAN_DATA sets the folder)")
     return path
+
+
+def _locked(table: Bunch) -> Bunch:
+    for value in table.values():
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return table
+
+
+@cache
+def unsw() -> Bunch:
+    real_file("unsw_nb15_82332.csv.gz")
+    return _locked(load_unsw_nb15(categorical=True))
+
+
+@cache
+def ton() -> Bunch:
+    real_file("ton_iot_network_211043.csv.gz")
+    return _locked(load_ton_iot())
+
+
+@cache
+def mnist() -> Bunch:
+    real_file("mnist.npz")
+    return _locked(load_mnist())

@@ -309,16 +309,16 @@ def test_the_study_of_the_help_text_is_a_study(tmp_path, table, capsys):
 def test_a_killed_study_resumes_to_the_same_model(tmp_path, study):
     many_rounds = 'n_components = 2\nsolver = "subspace_iteration"\ntol = 1e-300\nmax_rounds = 150'
     study.write_text(STUDY.replace("n_components = 2", many_rounds))
-    command = [sys.executable, "-m", "fedspan", "run", str(study)]
-    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
-    process = subprocess.Popen([*command, "--resume"], stdout=subprocess.DEVNULL)
+    assert main(["run", str(study), "--out", str(tmp_path / "whole")]) == 0
+    command = [sys.executable, "-m", "fedspan", "run", str(study), "--resume"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     record = tmp_path / "results" / "run-001" / "record.jsonl"
     while process.poll() is None and not (record.exists() and record.read_text().count('"call"') > 20):
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "results" / "model.fedspan").exists()
-    subprocess.run([*command, "--resume"], check=True, capture_output=True)
+    assert main(["run", str(study), "--resume"]) == 0
     whole, resumed = (fs.load(tmp_path / name / "model.fedspan") for name in ("whole", "results"))
     np.testing.assert_array_equal(whole.components_, resumed.components_)
     assert any(call.replayed for call in resumed.run_.calls)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedspan.datasets import Bunch, load_ton_iot, load_unsw_nb15
+from fedspan.datasets import Bunch
 from tests import real_data
 
 
@@ -26,11 +26,9 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def unsw() -> Bunch:
-    real_data.real_file("unsw_nb15_82332.csv.gz")
-    return load_unsw_nb15(categorical=True)
+    return real_data.unsw()
 
 
 @pytest.fixture(scope="session")
 def ton() -> Bunch:
-    real_data.real_file("ton_iot_network_211043.csv.gz")
-    return load_ton_iot()
+    return real_data.ton()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fedspan.datasets import (
     Bunch,
@@ -19,7 +20,9 @@ from fedspan.datasets import (
     load_unsw_nb15,
     split_blocks,
 )
+from tests.real_data import TRAFFIC
 
+pytestmark = [pytest.mark.slow, TRAFFIC]
 RealFile = Callable[[str], Path]
 
 

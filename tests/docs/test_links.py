@@ -47,9 +47,14 @@ def test_files_that_a_page_names_are_there(page):
     assert not missing
 
 
+@pytest.fixture(scope="module")
+def written():
+    """The text of all tests."""
+    return "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_tests_that_a_page_names_are_there(page):
-    written = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+def test_tests_that_a_page_names_are_there(page, written):
     named = re.findall(r"`(test_\w+?)(?:\.\.\.)?`", page.read_text(encoding="utf-8"))
     missing = [name for name in named if f"def {name}" not in written]
     assert not missing

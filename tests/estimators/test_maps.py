@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 import numpy as np
 import pytest
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 import fedspan as fs
 from fedspan.errors import InputError, MessageError, MissingPackageError, QuorumError
@@ -264,8 +265,32 @@ def test_wrong_replies_cost_their_site_its_place(attack):
     assert len(model.embedding_) == 120
 
 
-@pytest.mark.slow  # NN-descent is compiled when it is first used
-def test_descent_finds_what_the_search_in_blocks_finds_and_takes_over_above_a_size(monkeypatch):
+@pytest.fixture
+def descent(monkeypatch):
+    """A stand-in for NN-descent, which numba takes half a minute to compile: it misses some neighbours, too.
+
+    It takes only what the real one takes. `benchmarks/neighbors.py` runs the real one.
+    """
+    import pynndescent
+
+    real = pynndescent.NNDescent
+    assert isinstance(real.neighbor_graph, property)
+
+    class Descent:
+        def __init__(self, data, **options):
+            given = inspect.signature(real).bind(data, **options).arguments
+            assert given["metric"] == "euclidean"
+            rng = np.random.default_rng(given["random_state"])
+            distances, indices = NearestNeighbors(n_neighbors=given["n_neighbors"]).fit(data).kneighbors(data)
+            indices[rng.random(indices.shape) < 0.01] = -1  # not found
+            other = rng.random(indices.shape) < 0.02
+            indices[other] = rng.integers(len(data), size=np.count_nonzero(other))
+            self.neighbor_graph = indices.astype(np.int32), distances.astype(np.float32)
+
+    monkeypatch.setattr(pynndescent, "NNDescent", Descent)
+
+
+def test_descent_finds_what_the_search_in_blocks_finds(descent):
     rng = np.random.default_rng(0)
     C = rng.normal(size=(2000, 12)).astype(np.float32)
     h = rng.uniform(0, 1, 2000).astype(np.float32)
@@ -282,7 +307,8 @@ def test_descent_finds_what_the_search_in_blocks_finds_and_takes_over_above_a_si
     same = indices[:, 0] == exact[:, 0]
     np.testing.assert_allclose(distances[same, 0], far[same, 0], atol=1e-3)
 
-    # the switch: one test, so that NN-descent is compiled once
+
+def test_descent_takes_over_above_a_size(descent, monkeypatch):
     X, y = blobs(400)
     monkeypatch.setattr(neighbor_search, "DESCENT_ABOVE", 399)
     model = make("FedTSNE").fit(X)

@@ -12,11 +12,14 @@ from sklearn.metrics import roc_auc_score
 import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian
-from fedspan.anomaly import autoencoder_detector, bigan_detector
 from fedspan.errors import InputError, MissingPackageError
+from fedspan.anomaly import autoencoder_detector
+from fedspan.anomaly import bigan_detector
 from fedspan.sums.moments import deviations, moments
+from tests.packages import Late, needs
 
-torch = pytest.importorskip("torch")
+pytestmark = needs("torch")
+torch = Late("torch")
 
 AUTOENCODER, BIGAN = fs.FedAutoencoderDetector, fs.FedBiGANDetector
 both = pytest.mark.parametrize("kind", [AUTOENCODER, BIGAN], ids=lambda kind: kind.__name__)

@@ -8,10 +8,11 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 import fedspan as fs
-from fedspan.datasets import anomaly_split, load_ton_iot, load_unsw_nb15
+from fedspan.datasets import anomaly_split
+from tests import real_data
 from tests.real_data import real_file
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, real_data.TRAFFIC]
 
 
 def mahalanobis(train, rows, ridge):
@@ -26,8 +27,7 @@ def sorted_sites(values, sites=100):
 
 
 def test_unsw_with_its_text_columns():
-    real_file("unsw_nb15_82332.csv.gz")
-    unsw = load_unsw_nb15(categorical=True)
+    unsw = real_data.unsw()
     split = anomaly_split(unsw, 17_000)
     frame = pd.DataFrame(unsw.data, columns=unsw.feature_names)
     frame = frame.assign(service=unsw.service, state=unsw.state, proto=unsw.proto)
@@ -44,13 +44,18 @@ def test_unsw_with_its_text_columns():
     np.testing.assert_allclose(again.transform(train), rows, atol=1e-9)
 
 
-@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
-def test_one_cell_of_garbage_in_normal_traffic_raises_an_alarm(score):
-    real_file("unsw_nb15_82332.csv.gz")
-    unsw = load_unsw_nb15(categorical=True)
+@pytest.fixture(scope="module")
+def encoded():
+    """4,000 rows of normal traffic, and an encoder that has learned them."""
+    unsw = real_data.unsw()
     frame = pd.DataFrame(unsw.data, columns=unsw.feature_names).assign(proto=unsw.proto, state=unsw.state)
     normal = frame.iloc[anomaly_split(unsw, 17_000).train_rows[:4000]]
-    encoder = fs.FedTabularEncoder().fit(normal)
+    return normal, fs.FedTabularEncoder().fit(normal)
+
+
+@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
+def test_one_cell_of_garbage_in_normal_traffic_raises_an_alarm(encoded, score):
+    normal, encoder = encoded
     for scale in (True, False):
         detector = fs.FedPCADetector(10, score=score, scale=scale).fit(encoder.transform(normal))
         calm = normal[detector.predict(encoder.transform(normal)) == 1].iloc[:39].astype(object)
@@ -61,7 +66,7 @@ def test_one_cell_of_garbage_in_normal_traffic_raises_an_alarm(score):
 
 def test_ton_with_and_without_its_text_columns():
     file = real_file("ton_iot_network_211043.csv.gz")
-    ton = load_ton_iot()
+    ton = real_data.ton()
     split = anomaly_split(ton, 40_000, attacks=56_557)
     tables = {
         "numbers": pd.DataFrame(ton.data, columns=ton.feature_names),

@@ -1,10 +1,12 @@
-"""Run the ``wander`` protocol in a folder and print its result; a program for a test to kill.
+"""Run the ``wander`` protocol in processes for a test to kill, each a fork of this one, which has imported all.
 
-Arguments: folder, wire (0 or 1), faults (0 or 1), seconds per step.
+A line of the input has the folder, wire (0 or 1), faults (0 or 1) and seconds per step. The output is the process id,
+then, when the process has ended, its result, or an empty line where it was killed.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -33,12 +35,36 @@ def slow_wander(fed, *, rounds):
     return centre
 
 
-if __name__ == "__main__":
-    folder, wire, faults = sys.argv[1], sys.argv[2] == "1", sys.argv[3] == "1"
-    PAUSE[0] = float(sys.argv[4])
+def federation(**options):
     X = np.random.default_rng(0).normal(size=(40, 3))
-    fed = fs.federate(X, sites=np.arange(40) % 5, seed=9, wire=wire, policy=fs.Policy(quorum=1), run_dir=folder)
-    if faults:
+    return fs.federate(X, sites=np.arange(40) % 5, seed=9, policy=fs.Policy(quorum=1), **options)
+
+
+def result(folder, wire, faults, pause):
+    PAUSE[0] = float(pause)
+    fed = federation(wire=wire == "1", run_dir=folder)
+    if faults == "1":
         plan = fs.FaultPlan(seed=1, drop=0.05, delay=0.05, nonfinite=0.05, stale=0.05, duplicate=0.1, shape=0.05)
         fed = fed.with_faults(plan)
-    print(fed.run(slow_wander, rounds=12).tobytes().hex())
+    return fed.run(slow_wander, rounds=12).tobytes().hex()
+
+
+def main():
+    federation().run(slow_wander, rounds=1)  # imports what is imported late
+    for line in sys.stdin:
+        reading, writing = os.pipe()
+        process = os.fork()
+        if process == 0:
+            os.close(reading)
+            os.write(writing, result(*line.split()).encode())
+            os._exit(0)
+        os.close(writing)
+        print(process, flush=True)
+        with os.fdopen(reading) as answer:
+            told = answer.read()
+        os.waitpid(process, 0)
+        print(told, flush=True)
+
+
+if __name__ == "__main__":
+    main()

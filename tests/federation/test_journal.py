@@ -322,26 +322,38 @@ def test_the_record_of_a_resumed_run_is_whole(journal):
     assert fs.RunRecord.from_lines(lines) == record
 
 
-@pytest.mark.parametrize(("wire", "faults"), [(0, 0), (1, 1)])
-def test_killed_again_and_again_the_bytes_at_the_end_are_the_same(tmp_path, wire, faults):
-    def start(folder, pause):
-        command = [sys.executable, str(PROGRAM), str(folder), str(wire), str(faults), str(pause)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+@pytest.fixture(scope="module")
+def program():
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        yield program
+        program.stdin.close()
 
-    undisturbed = start(tmp_path / "whole", 0.0).communicate()[0]
+
+@pytest.mark.parametrize(("wire", "faults"), [(0, 0), (1, 1)])
+def test_killed_again_and_again_the_bytes_at_the_end_are_the_same(program, tmp_path, wire, faults):
+    def start(folder, pause):
+        print(folder, wire, faults, pause, file=program.stdin, flush=True)
+        return int(program.stdout.readline())
+
+    def ended():
+        return program.stdout.readline().strip()
+
+    start(tmp_path / "whole", 0.0)
+    undisturbed = ended()
+    assert undisturbed
     journal = tmp_path / "killed" / "run-000" / "journal"
-    kills = 0
     for wanted in (1, 5, 9, 14, 18):
         process = start(tmp_path / "killed", 0.02)
-        while process.poll() is None and not (journal.exists() and len(frames(journal)) > wanted + 2):
-            time.sleep(0.005)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-        process.communicate()
-    assert kills >= 4
-    assert start(tmp_path / "killed", 0.0).communicate()[0] == undisturbed
-    assert undisturbed.strip()
+        until = time.monotonic() + 60.0
+        while not (journal.exists() and len(frames(journal)) > wanted + 2):
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        os.kill(process, signal.SIGKILL)
+        assert ended() == ""
+    start(tmp_path / "killed", 0.0)
+    assert ended() == undisturbed
 
 
 def test_a_journal_is_read_by_others_as_it_was_written(journal):

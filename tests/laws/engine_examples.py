@@ -27,6 +27,7 @@ from tests.engines.remote.people import authority, user
 from .discovery import NeedsAnExampleError, arguments, public_classes
 
 SEED = 1
+ROOT = Path(__file__).parents[2]
 TABLE = "WAYS of tests/laws/engine_examples.py"
 
 
@@ -109,7 +110,3 @@ def way_to(kind: type) -> Callable:
 def ways_of(package) -> dict[str, Callable | str]:
     """Return, by the engines and transports of a package, how to open a federation on each, or its own battery."""
     return {name: WAYS.get(name) or way_to(kind) for name, kind in found_in(package).items()}
-
-
-def battery(path: str) -> str:
-    return (Path(__file__).parents[2] / path).read_text()

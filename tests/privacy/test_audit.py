@@ -7,16 +7,16 @@ import stat
 
 import numpy as np
 import pytest
-from fedspan.federation.journal_reading import read_journal
 
 import fedspan as fs
-from fedspan.audit import LeakCard, Received, audit, from_model, from_run, psnr, relative_error
-from fedspan.audit import trilateration as trilaterate
-from fedspan.audit.replayed_landmarks import replayed_landmarks
 from fedspan.errors import InputError, JournalError
+from fedspan.audit.replayed_landmarks import replayed_landmarks
+from fedspan.federation.journal import read_journal
+from fedspan.audit import trilateration as trilaterate
+from fedspan.audit import LeakCard, Received, audit, from_model, from_run, psnr, relative_error
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
-from tests.real_data import real_file
+from tests.real_data import MAPS, mnist
 
 SITES = np.array(["b", "a", "c"])
 
@@ -331,15 +331,13 @@ def test_digits_are_rebuilt_to_the_last_places():
     assert errors["single"] < 1e-3
 
 
+@MAPS
 @pytest.mark.slow
 def test_mnist_images_come_back_from_500_landmarks_and_a_rotation_does_not_hide_them():
-    from fedspan.datasets import load_mnist
-
-    real_file("mnist.npz")
-    mnist = load_mnist()
-    chosen = np.random.default_rng(0).permutation(len(mnist.data))[:2800]
-    X, public = mnist.data[chosen[:800]] / 255.0, mnist.data[chosen[800:]] / 255.0
-    sites = mnist.target[chosen[:800]].astype(str)
+    images = mnist()
+    chosen = np.random.default_rng(0).permutation(len(images.data))[:2800]
+    X, public = images.data[chosen[:800]] / 255.0, images.data[chosen[800:]] / 255.0
+    sites = images.target[chosen[:800]].astype(str)
     fed = fs.federate(X, sites=sites)
     found = fed.run(feddl, n_landmarks=500, rounds=20, n_frequencies=0)
     posted = fed.run(landmark_distances, landmarks=found)

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.datasets import load_mnist
 from fedspan.privacy import PaperNoise
 
-from ..real_data import real_file
+from ..real_data import MAPS, mnist
 
 
+@MAPS
 @pytest.mark.slow
 @pytest.mark.parametrize(("split", "least", "most"), [("iid", 75.0, 95.0), ("one class a site", 7.5, 10.0)])
 def test_the_first_round_on_mnist(split, least, most):
     """Ten sites of 4,000 rows, 500 landmarks, delta 1e-5: already one of the 50 rounds has this epsilon."""
-    real_file("mnist.npz")
-    bunch = load_mnist()
+    bunch = mnist()
     y = np.asarray(bunch.target).astype(int)
     chosen = np.concatenate([np.flatnonzero(y == k)[:4000] for k in range(10)])
     X = np.asarray(bunch.data).reshape(len(y), -1)[chosen].astype(np.float32) / 255

@@ -8,16 +8,14 @@ from scipy.spatial import cKDTree
 
 import fedspan as fs
 from fedspan.audit import audit
-from fedspan.datasets import load_mnist
-from tests.real_data import real_file
+from tests.real_data import MAPS, mnist
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, MAPS]
 
 
 @pytest.fixture(scope="module")
 def images():
-    real_file("mnist.npz")
-    images = load_mnist()
+    images = mnist()
     some = np.random.default_rng(110).permutation(len(images.data))[:6000]
     return images.data[some] / np.float32(255), images.target[some].astype(int)
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.datasets import anomaly_split, load_unsw_nb15, split_blocks
-from fedspan.datasets.unsw_nb15 import PARTITION_FILE
+from fedspan.datasets import anomaly_split, split_blocks
 from fedspan.pca.fedpg import fedpg
-from tests.real_data import real_file
+from tests import real_data
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, real_data.TRAFFIC]
 
 RHO = 50.0  # as the sites use it
 
@@ -20,7 +19,7 @@ class Unsw:
     """The federation, and the exact answers."""
 
     def __init__(self):
-        split = anomaly_split(load_unsw_nb15(), 17_000)
+        split = anomaly_split(real_data.unsw(), 17_000)
         X = split.X_train
         sites = split_blocks(X[:, split.feature_names.tolist().index("ct_srv_src")], 100)
         scale = X.std(axis=0)
@@ -56,7 +55,6 @@ def peek(site):
 
 @pytest.fixture(scope="module")
 def unsw():
-    real_file(PARTITION_FILE)
     return Unsw()
 
 

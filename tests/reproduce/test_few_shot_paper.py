@@ -12,15 +12,17 @@ from fedspan.papers import few_shot_beyond_paper as beyond
 from fedspan.papers import few_shot_paper as paper
 
 
-@pytest.fixture(scope="module")
-def large():
-    return paper.Setting().data(1)
+@pytest.fixture
+def half(monkeypatch):
+    """What goes beyond the paper, in half of its size."""
+    monkeypatch.setattr(beyond, "N", 100)
+    monkeypatch.setattr(beyond, "Q", 100)
 
 
 @pytest.mark.slow
-def test_the_start_of_the_paper(large):
+def test_the_start_of_the_paper():
     """With the paper's own constant, as its table: 0.665 and 0.457. With C = 9, which needs no knowledge, better."""
-    made, fed = large
+    made, fed = paper.Setting().data(1)
     sizes = np.linalg.svd(made.loadings, compute_uv=False)
     mu = np.linalg.norm(made.loadings, axis=1).max() / (np.sqrt(4 / 600) * sizes[0])
     constant = 9.0 * (sizes[0] / sizes[-1]) ** 2 * mu**2
@@ -33,13 +35,6 @@ def test_the_start_of_the_paper(large):
     assert 0.44 <= start(**paper.GMOM, truncation=constant) <= 0.48
     assert start(init="subspace_median") <= 0.30
     assert start(**paper.GM) < 0.65
-
-
-@pytest.mark.slow
-def test_the_descent_of_the_paper(large):
-    made, fed = large
-    errors = paper.curve(paper.bad_sites(fed, 2), made.basis, byz_altgdmin, iterations=40, step_size=0.5, **paper.GM)
-    assert errors[40] <= 1e-4
 
 
 @pytest.mark.slow
@@ -59,7 +54,7 @@ def test_the_mean_of_gradients_fails_with_two_bad_sites_and_medians_do_not():
 
 
 @pytest.mark.slow
-def test_the_default_step():
+def test_the_default_step(half):
     errors = []
     for seed in range(2):
         data, fed = beyond._data(seed)
@@ -69,14 +64,14 @@ def test_the_default_step():
 
 
 @pytest.mark.slow
-def test_splits_by_tasks_are_as_accurate_as_splits_by_rows():
+def test_splits_by_tasks_are_as_accurate_as_splits_by_rows(half):
     table = beyond.splits(range(1))
     by_rows, by_tasks = ([float(cell.split()[0]) for cell in row[1:]] for row in table.rows)
     assert all(b <= 2 * a for a, b in zip(by_rows, by_tasks, strict=True))
 
 
 @pytest.mark.slow
-def test_new_tasks_from_few_rows():
+def test_new_tasks_from_few_rows(half):
     exact, noisy = beyond.excess_risk(range(1), noises=(0.0, 0.1), quick=True)
     at = {m: i for i, m in enumerate(beyond.COUNTS)}
     assert exact.lines["learned"][at[8]] <= 1e-9

@@ -12,7 +12,7 @@ from fedspan.papers import subspace_median_paper as paper
 from fedspan.papers.results_paper import Chart, Results, Table, spread
 from fedspan.pca.power_method import power
 
-SEEDS = range(5)
+SEEDS = range(2)
 
 
 @pytest.fixture(scope="module", params=[(1, 0.0), (2, 0.015)], ids=["table1", "table2"])
@@ -34,8 +34,8 @@ def errors(request):
         for attack_name, attack in paper.ATTACKS.items():
             attacked = fed.corrupt(attack, sites=[fed.sites[seed % 3]])
             for name in wanted:
-                if name == "resilient power" and seed > 1:
-                    continue  # ten iterations of it are the slowest here, and two seeds tell
+                if name == "resilient power" and seed > 0:
+                    continue  # ten iterations of it are the slowest here, and one seed tells
                 basis = attacked.run(paper.methods(60, 1000)[name])
                 found.setdefault((name, attack_name), []).append(subspace_distance(basis, data.basis))
     return table, {key: float(np.mean(values)) for key, values in found.items()}
@@ -64,7 +64,7 @@ def test_tables_of_the_slides(errors):
 
 @pytest.mark.slow
 def test_batches_of_the_small_setting():
-    table = paper._batches(range(3))
+    table = paper._batches(range(1))
     means = {row[0]: [float(cell.split()[0]) for cell in row[1:]] for row in table.rows}
     assert max(means["18 batches, eigenspace"]) <= 0.075
     assert max(means["9 batches, node"]) <= 0.18

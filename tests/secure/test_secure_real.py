@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import fedspan as fs
-from fedspan.datasets import load_unsw_nb15
-from tests.real_data import real_file
+from tests import real_data
+
+pytestmark = [pytest.mark.slow, real_data.TRAFFIC]
 
 
 def test_unsw_as_it_comes():
-    real_file("unsw_nb15_82332.csv.gz")
-    X = load_unsw_nb15().data[:20_000]
+    X = real_data.unsw().data[:20_000]
     assert np.abs(X).max() > 1e9
     for make in (fs.FedStandardScaler, lambda: fs.FedPCA(5, scale=True), lambda: fs.FedTabularEncoder(categorical=[])):
         plain, secure = (

@@ -12,7 +12,7 @@ import pytest
 
 Lines = dict[str, list[str]]  # by line number
 #: Plain assertions: pytest would load the modules whose doctests are asked from disk to rewrite theirs.
-QUIET = (*("-q", "-x", "--no-header", "--no-summary", "--assert=plain"), *("-p", "no:cacheprovider", "-p", "no:xdist"))
+QUIET = (*("-q", "--no-header", "--no-summary", "--assert=plain"), *("-p", "no:cacheprovider", "-p", "no:xdist"))
 
 
 @dataclass(frozen=True)

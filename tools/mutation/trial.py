@@ -107,7 +107,7 @@ def noticed(path: Path, source: str, tests: Sequence[str], seconds: float) -> st
 
     def ask() -> bool:
         sys.meta_path.insert(0, Finder(module_name(path), path, source))
-        outcome = pytest.main([*files, *QUIET], plugins=[Only(tests)])
+        outcome = pytest.main([*files, *QUIET, "-x"], plugins=[Only(tests)])
         if outcome == pytest.ExitCode.NO_TESTS_COLLECTED:
             raise LookupError(f"none of these tests is there: {', '.join(tests)}")
         return outcome != pytest.ExitCode.OK

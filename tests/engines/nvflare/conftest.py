@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,21 @@ def processes_of(folder):
             except OSError:
                 continue
     return found
+
+
+def wait_until(condition, what, limit=120.0):
+    """Wait until `condition()` is true, and return it; after `limit` seconds the test fails."""
+    until = time.monotonic() + limit
+    while not (found := condition()):
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+    return found
+
+
+def kill(here, name):
+    """Kill a participant, and wait for the processes that it has started: they notice it."""
+    here.kill(name)
+    wait_until(lambda: not processes_of(here.kit(name)), f"processes of {name} live on")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import signal
-import time
 import zipfile
 
 import pytest
@@ -13,11 +12,12 @@ import pytest
 import fedspan as fs
 from fedspan.cli import main
 from fedspan.engines.nvflare.client import status
-from fedspan.engines.nvflare.client.study_client import submit_study, unzipped
 from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.client.study_client import submit_study, unzipped
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.identity import Authority, Identity
-from tests.engines.nvflare.conftest import SITES, processes_of, rows_of
+from tests.engines.nvflare.conftest import SITES, processes_of, rows_of, wait_until
+from tests.engines.nvflare.studies import assert_report_anew, study_at, wait_for_study
 
 pytestmark = pytest.mark.xdist_group("nvflare")
 
@@ -51,15 +51,6 @@ def test_a_study_runs_at_the_sites_and_gives_the_embedded_bytes(here, tmp_path, 
     assert_report_anew(results, "nvflare")
 
 
-def assert_report_anew(results, versions_of):
-    (results / "report.html").unlink()
-    assert main(["report", str(results)]) == 0
-    page = (results / "report.html").read_text(encoding="utf-8")
-    assert "Explained variance" in page
-    assert "not read" not in page
-    assert f"<dt>{versions_of}</dt>" in page
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -73,9 +64,21 @@ def test_a_study_for_a_kit_names_no_data_and_no_jobs(tmp_path, capsys, text, sai
     assert said in capsys.readouterr().err
 
 
-def test_status_says_who_is_online_with_what_and_that_versions_differ(here, capsys, monkeypatch):
+def test_status_says_who_is_online_with_what_and_that_versions_differ(here, way, capsys, monkeypatch):
+    class SharedWay:
+        """The way that is open already, under any user's name: opening another takes ten seconds."""
+
+        def __init__(self, kit):
+            assert kit in (here.kit("alice"), here.kit("carol"))
+
+        def __getattr__(self, name):
+            return getattr(way, name)
+
+        def close(self): ...
+
     own = fs.__version__
     monkeypatch.setattr(status, "fedspan_version", lambda: "9.9.9")
+    monkeypatch.setattr(status, "NVFlareTransport", SharedWay)
     assert main(["federation", "status", str(here.kit("alice")), "--steps"]) == 0
     said = capsys.readouterr().out
     for name in SITES:
@@ -96,53 +99,11 @@ def test_status_says_who_is_online_with_what_and_that_versions_differ(here, caps
         assert f"{name}: you are not among this site's users" in said
 
 
-def study_at(kit, name, capsys):
-    capsys.readouterr()
-    assert main(["status", kit, name]) == 0
-    return capsys.readouterr().out.strip()
-
-
-def wait_for_study(kit, name, state, capsys, limit=180.0):
-    until = time.monotonic() + limit
-    while state not in (line := study_at(kit, name, capsys)):
-        assert time.monotonic() < until, line
-        time.sleep(1.0)
-    return line
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_detached_study_survives_its_coordinator_and_is_fetched(here, way, tmp_path, capsys):
-    (tmp_path / "slowly.toml").write_text(
-        'seed = 3\n[model]\nname = "FedPCA"\nn_components = 2\nsolver = "fedpg"\nmax_rounds = 60\ntol = 1e-12\n'
-        '[federation]\nquorum = "all"\nrun_deadline = 120.0\n'
-    )
-    kit = str(here.kit("alice"))
-    assert main(["run", str(tmp_path / "slowly.toml"), "--kit", kit, "--detach", "--hours", "1"]) == 0
-    name = capsys.readouterr().out.split()[1]
-    assert main(["fetch", kit, name, "--out", str(tmp_path / "early")]) == 2
-    assert f"study {name} is " in capsys.readouterr().err
-    journal = here.kit("coordinator") / "studies" / name / "results" / "run-000" / "journal.bin"
-    until = time.monotonic() + 120.0
-    while not any(path.stat().st_size > 20_000 for path in journal.parent.glob("*")):
-        assert time.monotonic() < until, list(journal.parent.glob("*"))
-        time.sleep(0.05)
-    here.kill("coordinator")
-    here.start_coordinator()
-    line = wait_for_study(kit, name, "done", capsys)
-    assert "slowly" in line
-    assert main(["fetch", kit, name, "--out", str(tmp_path / "results")]) == 0
-    fetched = {path.name for path in (tmp_path / "results").iterdir()}
-    assert {"model.fedspan", "report.html", "summary.json", "study.toml", "run-000"} <= fetched
-    fed = fs.LocalFederation([fs.Site(site, rows_of(site)) for site in SITES], seed=3)
-    embedded = fs.FedPCA(2, solver="fedpg", max_rounds=60, tol=1e-12).fit(fed)
-    assert fs.load(tmp_path / "results" / "model.fedspan").components_.tobytes() == embedded.components_.tobytes()
-    assert_report_anew(tmp_path / "results", "nvflare")
-
-
 def test_a_detached_study_is_its_users_alone_and_says_why_it_failed(here, tmp_path, capsys):
     kit = str(here.kit("alice"))
     name = submit_study(read_kit(kit), "broken", "[model]\n", 1.0)  # past the check of 'fedspan run'
-    assert "[model] name = None must be one of" in wait_for_study(kit, name, "failed", capsys)
+    wait_for_study(here, name, "failed")
+    assert "[model] name = None must be one of" in study_at(kit, name, capsys)
     assert main(["fetch", str(here.kit("carol")), name, "--out", str(tmp_path / "x")]) == 2
     assert f"carol has no study '{name}' here" in capsys.readouterr().err
     with pytest.raises(fs.errors.InputError, match="'viewer', which may not run studies"):
@@ -151,13 +112,12 @@ def test_a_detached_study_is_its_users_alone_and_says_why_it_failed(here, tmp_pa
 
 def process_of_study(here, name, other_than=None):
     """Wait for the process of a detached study, and return it."""
-    until = time.monotonic() + 120.0
-    while True:
-        for process, command in processes_of(here.kit("coordinator")).items():
-            if command.rstrip().endswith(name) and process != other_than:
-                return process
-        assert time.monotonic() < until, f"study {name} has no process"
-        time.sleep(0.05)
+
+    def found():
+        commands = processes_of(here.kit("coordinator")).items()
+        return [process for process, line in commands if line.rstrip().endswith(name) and process != other_than]
+
+    return wait_until(found, f"study {name} has no process")[0]
 
 
 def test_a_detached_study_whose_process_dies_is_started_anew_until_it_is_cancelled(here, capsys):
@@ -174,10 +134,7 @@ def test_a_detached_study_whose_process_dies_is_started_anew_until_it_is_cancell
     assert main(["cancel", kit, name]) == 0
     assert "is cancelled, and the coordinator has deleted your word" in capsys.readouterr().out
     assert not word.exists()
-    until = time.monotonic() + 90.0
-    while second in processes_of(here.kit("coordinator")):
-        assert time.monotonic() < until, "the study's process lives on"
-        time.sleep(0.05)
+    wait_until(lambda: second not in processes_of(here.kit("coordinator")), "the study's process lives on")
     assert "endless  cancelled" in study_at(kit, name, capsys)
     assert not [c for c in processes_of(here.kit("coordinator")).values() if c.rstrip().endswith(name)]
 

@@ -136,13 +136,11 @@ def test_a_site_cannot_take_another_sites_name(here, tmp_path):
     flare_site(copied(here.kit("south"), tmp_path / "kit"), "north", here.kit("coordinator") / "log.txt", words)
 
 
-def test_a_site_whose_config_names_another_site_does_not_start(here, tmp_path):
+def test_a_site_whose_config_names_another_site_does_not_start(here, tmp_path, capsys):
     toml = site_toml("north", tmp_path / "north")
     kit = copied(here.kit("south"), tmp_path / "kit")
-    command = [sys.executable, "-m", "fedspan", "site", "start", str(kit), "--config", str(toml)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 2
-    assert "names the site 'north', and the kit is that of 'south'" in ended.stderr
+    assert main(["site", "start", str(kit), "--config", str(toml)]) == 2
+    assert "names the site 'north', and the kit is that of 'south'" in capsys.readouterr().err
 
 
 def test_a_foreign_user_cannot_log_in(foreign, here):

@@ -39,11 +39,11 @@ def test_same_bytes_as_embedded(fed, embedded, fit):
     assert fit(fed).tobytes() == fit(embedded()).tobytes()
 
 
-def test_a_secure_sum_has_the_embedded_engines_bytes(here, embedded):
+def test_a_secure_sum_has_the_embedded_engines_bytes(connected, embedded):
     policy = fs.Policy(quorum="all", secure_sum=SecureSum(), run_deadline=60.0)
-    with fs.connect(here.kit("alice"), seed=5, policy=policy) as fed:
-        assert fed.sites == SITES
-        assert pca(fed).tobytes() == pca(embedded(seed=5, policy=policy)).tobytes()
+    fed = connected(seed=5, policy=policy)
+    assert fed.sites == SITES
+    assert pca(fed).tobytes() == pca(embedded(seed=5, policy=policy)).tobytes()
 
 
 def test_large_messages_travel_both_ways(fed):

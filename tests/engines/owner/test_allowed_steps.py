@@ -68,7 +68,8 @@ def test_single_rows_are_installed_steps_and_groups_are_apart():
     public = {step for step in installed_steps() if step.startswith("fedspan.protocols.") and find_step(step).public}
     assert summaries & rows == public
     assert {step for step in installed_steps() if step.startswith("fedspan.protocols.")} == summaries | rows
-    assert set(AllowedSteps(["fedspan"]).installed()) == summaries | rows
+    elsewhere = {step for step in installed_steps() if not step.startswith("fedspan.protocols.")}  # of doctests
+    assert set(AllowedSteps(["fedspan"]).installed()) - elsewhere == summaries | rows
 
 
 def test_what_estimators_need_is_found():

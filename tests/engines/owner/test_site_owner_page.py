@@ -81,8 +81,3 @@ def test_the_code_runs(capsys):
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) > 70
     assert not [line for line in shown if "eaves the site" not in line and "Keep two" not in line]
-
-
-def test_pages_that_it_names_are_there():
-    docs = Path(__file__).parents[3] / "docs"
-    assert all((docs / name).is_file() for name in re.findall(r"\]\(([\w-]+\.md)\)", PAGE))

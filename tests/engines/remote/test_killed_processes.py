@@ -88,9 +88,9 @@ class Processes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RUNS)
-def test_processes_that_are_killed_change_no_byte(name, tmp_path):
-    network = Processes(tmp_path, kills=4)
+def test_processes_that_are_killed_change_no_byte(tmp_path):
+    name = "fedpg"  # whose sites keep something from call to call
+    network = Processes(tmp_path, kills=3)
     try:
         protocol, options = RUNS[name]
         policy = fs.Policy(quorum="all", deadline=20.0, run_deadline=120.0)

@@ -8,9 +8,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
 from fedspan.errors import InputError
+from fedspan.landmarks.parts import kernel_pull as rows_pull
 from fedspan.landmarks.parts import posted_rows
 from fedspan.linalg.kernels import neighbors
-from fedspan.landmarks.parts import kernel_pull as rows_pull
 from tests.packages import needs
 
 pytestmark = needs("torch")

@@ -10,11 +10,11 @@ from sklearn.neighbors import NearestNeighbors
 
 import fedspan as fs
 from fedspan.datasets import load_coil20, load_fashion_mnist, load_mice_protein
-from fedspan.maps.parts.map_estimator import principal_positions
-from fedspan.linalg.kernels import landmark_form
-from fedspan.linalg import LowRankDistances, kernel_matrix, mmd2, nearest, spectral_factor
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
+from fedspan.linalg import LowRankDistances, kernel_matrix, mmd2, nearest, spectral_factor
+from fedspan.linalg.kernels import landmark_form
+from fedspan.maps.parts.map_estimator import principal_positions
 from tests.real_data import MAPS, mnist, real_file
 
 pytestmark = [pytest.mark.slow, MAPS]

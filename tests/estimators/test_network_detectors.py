@@ -12,9 +12,8 @@ from sklearn.metrics import roc_auc_score
 import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian
+from fedspan.anomaly import autoencoder_detector, bigan_detector
 from fedspan.errors import InputError, MissingPackageError
-from fedspan.anomaly import autoencoder_detector
-from fedspan.anomaly import bigan_detector
 from fedspan.sums.moments import deviations, moments
 from tests.packages import Late, needs
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 
-import fedspan as fs
-from fedspan import estimators
+from fedspan.federation.site.discovery import ROOMS
 
 from .discovery import arguments, public_classes
 
@@ -24,22 +25,18 @@ PARAMETERS: dict[str, dict] = {
 USUAL = {"n_clusters": 3, "n_components": 2, "n_landmarks": 10, "rank": 2}
 
 
-def estimators_of(package):
-    """Return what can be fitted, whatever it is made of, but for what exists only to be built upon."""
-    found = public_classes(package, can_be_fitted)
+def estimators_of(*packages):
+    """Return what can be fitted, but for what exists only to be built upon."""
+    found = {name: kind for package in packages for name, kind in public_classes(package, can_be_fitted).items()}
     bases = {base for kind in found.values() for base in kind.__mro__[1:]}
-    return {name: kind for name, kind in found.items() if kind not in bases} | exported_by(package)
-
-
-def exported_by(package):
-    return {name: getattr(package, name) for name in package.__all__ if can_be_fitted(getattr(package, name))}
+    return {name: kind for name, kind in found.items() if kind not in bases}
 
 
 def can_be_fitted(thing):
     return hasattr(thing, "fit")
 
 
-FOUND = estimators_of(estimators) | exported_by(fs)
+FOUND = estimators_of(*map(importlib.import_module, ROOMS))
 CLASSES = list(FOUND.values())
 
 

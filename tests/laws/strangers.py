@@ -97,24 +97,6 @@ def careless(fed, U):
     U[...] = abs(U)
     return list(fed.ask(local_product, U=U).ok)
 """
-HIDDEN = f"""{HEAD}
-from fedspan import Federation, step
-
-@step
-def local_sum(site, rank):
-    return {{"total": site.X.sum(axis=0)[:rank]}}
-
-def plain(fed, *, rank):
-    return part_of_plain(fed, rank)
-
-def part_of_plain(federation: Federation, rank: int):
-    return federation.sum(local_sum, rank=rank)["total"]
-
-def twice(rank: int):
-    return 2 * rank
-
-HIDDEN
-"""
 ENGINES = f"""{HEAD}
 from dataclasses import replace
 from fedspan.engines.local.embedded import LocalEngine

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedspan.errors import InputError, MissingPackageError
-from fedspan.linalg.kernels import neighbors
 from fedspan.linalg.array_backend import check_device, device_here, namespace, to_device, to_numpy
+from fedspan.linalg.kernels import neighbors
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
 from fedspan.linalg.kernels.landmark_form import landmark_form
 from fedspan.linalg.kernels.neighbors import nearest

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.errors import InputError, JournalError
-from fedspan.audit.replayed_landmarks import replayed_landmarks
-from fedspan.federation.journal import read_journal
-from fedspan.audit import trilateration as trilaterate
 from fedspan.audit import LeakCard, Received, audit, from_model, from_run, psnr, relative_error
+from fedspan.audit import trilateration as trilaterate
+from fedspan.audit.replayed_landmarks import replayed_landmarks
+from fedspan.errors import InputError, JournalError
+from fedspan.federation.journal import read_journal
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
 from tests.real_data import MAPS, mnist

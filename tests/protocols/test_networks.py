@@ -8,12 +8,12 @@ import threading
 import numpy as np
 import pytest
 
-from fedspan.errors import InputError, MissingPackageError
 from fedspan.anomaly.parts import local_descent
 from fedspan.anomaly.parts.autoencoder import autoencoder_network
 from fedspan.anomaly.parts.bigan import LARGEST_NORM, _Game, bigan_network
 from fedspan.anomaly.parts.local_descent import Bound, bound, descend, one_thread
 from fedspan.anomaly.parts.networks import SLOPE, Network
+from fedspan.errors import InputError, MissingPackageError
 from tests.packages import Late, needs
 
 pytestmark = needs("torch")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from functools import cache
 
@@ -10,14 +9,8 @@ import numpy as np
 import pandas as pd
 
 import fedspan as fs
-from fedspan import estimators
-from fedspan.base import FedEstimator
 
-NAMES = [
-    name
-    for name in estimators.__all__
-    if inspect.isclass(getattr(estimators, name)) and issubclass(getattr(estimators, name), FedEstimator)
-]
+NAMES = list(fs.ESTIMATORS)
 #: What makes an estimator quick on the small table of these tests; a new one is tested without being listed here.
 PARAMETERS: dict[str, dict] = {
     "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 30, "local_epochs": 1},
@@ -54,4 +47,4 @@ def fitted(name: str):
     """Return the estimator of this name, fitted."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short runs have not converged
-        return getattr(estimators, name)(**PARAMETERS.get(name, {})).fit(federation())
+        return getattr(fs, name)(**PARAMETERS.get(name, {})).fit(federation())

@@ -21,39 +21,39 @@ SECURE = fs.Policy(secure_sum=True)
 
 #: The protocols that need sums alone, as their examples are set.
 OF_SUMS = {
-    "autoencoder.autoencoder",
+    "autoencoder",
     "bad_targets.refuse_bad_targets",
     "category_union.most_frequent",
-    "column_kinds.column_kinds",
+    "column_kinds",
     "columns.agree_on_columns",
-    "covariance_pca.covariance_pca",
+    "covariance_pca",
     "covariance_pca.total_scatter",
-    "feature_scaling.feature_scaling",
-    "fedavg.fedavg",
-    "feddl.feddl",
-    "federated_k_means.federated_k_means",
-    "heavy_tails.heavy_tails",
+    "feature_scaling",
+    "fedavg",
+    "feddl",
+    "federated_k_means",
+    "heavy_tails",
     "logistic_fedx.other_classes",
-    "map_centres.map_centres",
-    "moments.moments",
+    "map_centres",
+    "moments",
     "moments.refuse_bad_values",
-    "neighbor_hits.neighbor_hits",
-    "one_shot_map.one_shot_map",
-    "orthogonal_iteration.orthogonal_iteration",
-    "power.power",
+    "neighbor_hits",
+    "one_shot_map",
+    "orthogonal_iteration",
+    "power",
     "privacy_spent.refuse_strict",
-    "private_feddl.private_feddl",
-    "private_map.private_map",
-    "quantiles.quantiles",
-    "random_start.random_start",
-    "residual.residual",
-    "subspace_iteration.subspace_iteration",
-    "target_moments.target_moments",
+    "private_feddl",
+    "private_map",
+    "quantiles",
+    "random_start",
+    "residual",
+    "subspace_iteration",
+    "target_moments",
     "task_coefs.common_centre",
     "task_coefs.pooled_coefs",
 }
 #: Those whose sites add shares of the noise under a secure sum, and all of it without: other results, by design.
-OF_SHARED_NOISE = {"noisy_centres.noisy_centres"}
+OF_SHARED_NOISE = {"noisy_centres"}
 
 
 @pytest.fixture
@@ -183,4 +183,4 @@ def test_values_that_are_not_finite_are_told_without_their_sites():
     with pytest.raises(InputError, match=r"NaN or infinity: feature number 2 at some site \(1 values\)"):
         fs.FedStandardScaler().fit(fed)
     with pytest.raises(InputError, match=r"y contains NaN or infinity: some site \(1 values\)"):
-        fed.run(EXAMPLES["target_moments.target_moments"].protocol)
+        fed.run(EXAMPLES["target_moments"].protocol)

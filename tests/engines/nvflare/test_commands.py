@@ -12,8 +12,8 @@ import pytest
 import fedspan as fs
 from fedspan.cli import main
 from fedspan.engines.nvflare.client import status
-from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.nvflare.client.study_client import submit_study, unzipped
+from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, processes_of, rows_of, wait_until

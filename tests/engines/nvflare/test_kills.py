@@ -15,8 +15,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.client.relay_request import LATE
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
+from fedspan.engines.nvflare.client.relay_request import LATE
 from tests.engines.nvflare.conftest import HERE, SITES, kill, processes_of, rows_of, wait_until
 from tests.engines.nvflare.studies import assert_report_anew, state_of, study_at, wait_for_study
 

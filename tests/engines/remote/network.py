@@ -43,7 +43,7 @@ class Network:
         if name in self.workers:
             self.workers.pop(name).close()
         self.workers[name] = SiteWorker(
-            self.data[name], self.folder / name, identity(name), authority(self.sites), steps=(), **self.options
+            self.data[name], self.folder / name, identity(name), authority(self.sites), **self.options
         )
         self.gone.discard(name)
 

@@ -18,7 +18,7 @@ if __name__ == "__main__":
     name, folder = sys.argv[1], Path(sys.argv[2])
     certificate, key, root = ((folder / file).read_bytes() for file in ("certificate", "key", "root"))
     site = next(site for site in sites() if site.name == name)
-    worker = SiteWorker(site, folder / "disk", Identity(certificate, key), Authority(root, "clinics"), steps=())
+    worker = SiteWorker(site, folder / "disk", Identity(certificate, key), Authority(root, "clinics"))
     with Listener(sys.argv[3], "AF_UNIX") as listener:
         print("ready", flush=True)
         while True:

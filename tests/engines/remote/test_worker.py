@@ -64,7 +64,7 @@ class Desk:
         if self.worker is not None:
             self.worker.close()
         known = authority(["a", "b", "c"])
-        self.worker = SiteWorker(self.site, self.folder, identity("a"), known, steps=(), **self.options)
+        self.worker = SiteWorker(self.site, self.folder, identity("a"), known, **self.options)
 
     def request(self, step=count, number=0, after=-1, who=None, run="r", kind="call", payload=None, over=None, **head):
         step = find_step(step) if not isinstance(step, str) else replace(find_step(count), name=step)

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo env test check bench bench-check docs audit-tests lock clean
+.PHONY: demo env test check bench bench-check docs audit-tests lock release clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "            ('make bench-check' compares with the stored ratios; 'python -m benchmarks --help' lists all)"
 	@echo "make docs   build the documentation site, leave docs/_build/html/index.html"
 	@echo "make audit-tests  change the code in small ways and count what the tests notice; SAMPLE=all for every way"
+	@echo "make release  build sdist and wheel, install the wheel into an empty environment, run the demo from it"
 	@echo "make lock   write the lock files anew from pyproject.toml"
 
 # A lock is installed only when it, or what the package declares, has changed.
@@ -81,6 +82,16 @@ lock: .venv/dev.done
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra bench -c locks/dev.txt -c locks/docs.txt -c locks/pins.in --unsafe-package torchvision --unsafe-package seaborn -o locks/bench.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra audit -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/audit.txt pyproject.toml
 	sed -i 's/+cpu$$//' locks/dev.txt locks/bench.txt
+
+# sdist and wheel in dist/; the wheel is installed into an empty environment, and the demo is run from there.
+release: .venv/core.done
+	rm -rf dist build/release
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build --outdir dist . > /dev/null
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet -c locks/core.txt "$$(ls dist/*.whl)[tables]"
+	cd build/release && bin/fedspan demo --out demo
+	@ls -l dist
 
 clean:
 	rm -rf .venv demo build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/_build docs/api docs/gallery

@@ -21,11 +21,18 @@ def pytest_collect_file():
     return [found for found in (yield) if type(found) is pytest.Module]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Let one process run what needs UMAP, which is compiled when it is first used."""
+    """Let one process run what shares something, and begin with what takes long.
+
+    Tests of one file share its fixtures, and tests of UMAP what it compiles when it is first used.
+    """
     for item in items:
-        if ("UMAP" in item.name or "federated_map" in item.name) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("maps"))
+        if not item.get_closest_marker("xdist_group"):
+            compiled = "UMAP" in item.name or "federated_map" in item.name
+            item.add_marker(pytest.mark.xdist_group("maps" if compiled else item.nodeid.partition("::")[0]))
+    groups = {item.get_closest_marker("xdist_group").args[0] for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in groups)
 
 
 def pytest_collectreport(report):

@@ -267,7 +267,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("noise", [0.0, 1.0])
 @pytest.mark.parametrize("what", MOMENTS)
 def test_lies_about_second_moments_do_not_change_the_rank(what, noise):
     def attack(replies, bad, rng, call):
@@ -351,9 +351,8 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("how", ["vanish", "nan"])
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("split", [by_rows, by_tasks])
+@pytest.mark.parametrize(("split", "how"), [(by_rows, "nan"), (by_tasks, "vanish")])
 def test_rules_survive_sites_that_drop_out_in_the_middle(data, split, rule, how):
     """Three of eight from the middle on: fewer values than most of these rules are set up for."""
     aggregator, fitting = RULES[rule]

@@ -61,7 +61,7 @@ FITS = {
 def test_strange_replies_end_in_a_fit_or_in_a_sentence(name):
     made = mixture(0, sizes=(6,) * 14, k=2, d=3)
     y = (made[1] > np.median(made[1])).astype(float) if name == "classes" else made[1]
-    for turn in range(7):
+    for turn in range(4):
         fed = fs.federate(made[0], y, sites=made[2], seed=turn)
         fed = fed.corrupt(now_and_then(turn), sites=["0000", "0004", "0007"])
         options = {"n_clusters": 2, "max_rounds": 3, **FITS[name]}

@@ -10,6 +10,8 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 import pytest
 from hypothesis import settings
 
+from tests.together import ORDER, group_of
+
 # Timings do not belong into tests: a busy machine is no failure. The same examples on every run.
 settings.register_profile("fedspan", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("fedspan")
@@ -21,18 +23,28 @@ def pytest_collect_file():
     return [found for found in (yield) if type(found) is pytest.Module]
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Let one process run what shares something, and begin with what takes long.
+    """Begin with what takes long, so that processes end at about the same time."""
+    slow = {group_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
 
-    Tests of one file share its fixtures, and tests of UMAP what it compiles when it is first used.
-    """
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            compiled = "UMAP" in item.name or "federated_map" in item.name
-            item.add_marker(pytest.mark.xdist_group("maps" if compiled else item.nodeid.partition("::")[0]))
-    groups = {item.get_closest_marker("xdist_group").args[0] for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in groups)
+    def place(item):
+        group = group_of(item.nodeid)
+        return ORDER.index(group) if group in ORDER else len(ORDER) + (group not in slow)
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let one process run what shares something."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 def pytest_collectreport(report):

@@ -261,10 +261,10 @@ def test_mutated_messages_raise_only_our_error_and_leak_nothing():
         return held() - before
 
     tracemalloc.start(4)
-    grown = [growth() for _ in range(2)]
+    # A leak of ten bytes a message shows in every stretch; caches that fill do not.
+    assert any(growth() < 15_000 for _ in range(7))
     tracemalloc.stop()
     assert decoded > 100
-    assert min(grown) < 15_000, grown  # ten bytes a message; caches may fill at first
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import fedspan as fs
 from fedspan.datasets import anomaly_split
 from tests import real_data
 
-pytestmark = [pytest.mark.slow, real_data.TRAFFIC]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

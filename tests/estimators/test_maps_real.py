@@ -14,9 +14,9 @@ from fedspan.estimators.fed_map import principal_positions
 from fedspan.linalg import LowRankDistances, kernel_matrix, landmark_form, mmd2, nearest, spectral_factor
 from fedspan.protocols.feddl import feddl
 from fedspan.protocols.landmark_distances import landmark_distances
-from tests.real_data import MAPS, mnist, real_file
+from tests.real_data import mnist, real_file
 
-pytestmark = [pytest.mark.slow, MAPS]
+pytestmark = pytest.mark.slow
 
 
 def images(name, rows):

@@ -15,7 +15,7 @@ from fedspan.federation.journal_reading import read_journal
 from fedspan.privacy.audit import LeakCard, Received, audit, from_model, from_run, psnr, relative_error, trilaterate
 from fedspan.protocols.feddl import feddl
 from fedspan.protocols.landmark_distances import landmark_distances
-from tests.real_data import MAPS, mnist
+from tests.real_data import mnist
 
 SITES = np.array(["b", "a", "c"])
 
@@ -330,7 +330,6 @@ def test_digits_are_rebuilt_to_the_last_places():
     assert errors["single"] < 1e-3
 
 
-@MAPS
 @pytest.mark.slow
 def test_mnist_images_come_back_from_500_landmarks_and_a_rotation_does_not_hide_them():
     images = mnist()

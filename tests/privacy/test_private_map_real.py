@@ -8,9 +8,9 @@ from scipy.spatial import cKDTree
 
 import fedspan as fs
 from fedspan.privacy.audit import audit
-from tests.real_data import MAPS, mnist
+from tests.real_data import mnist
 
-pytestmark = [pytest.mark.slow, MAPS]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

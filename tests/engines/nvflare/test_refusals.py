@@ -26,7 +26,7 @@ from fedspan.engines.remote.federation import RemoteFederation
 from fedspan.engines.remote.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, site_toml
 
-pytestmark = pytest.mark.xdist_group("nvflare")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

@@ -187,6 +187,7 @@ def test_a_fifth_of_the_sites_lies_in_one_thing_of_phase_one(find, key):
     assert bottleneck_distance(found.models, made[4]) < 0.5
 
 
+@pytest.mark.slow
 def test_liars_do_not_become_anchors_by_saying_that_nothing_fits_them():
     """All that three sites of ten send is huge: sites that no model fits are wanted as anchors, but not they."""
     made = mixture(5, sizes=(10,) * 90, k=2, d=6)

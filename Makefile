@@ -57,7 +57,7 @@ test: check
 
 QUICK := $(addprefix tests/, aggregation attacks datasets federation laws linalg privacy protocols secure test_checks.py test_wire.py)
 quick: .venv/dev.done
-	$(PYTEST) -n 2 -m "not slow" $(QUICK)
+	$(PYTEST) -n 2 -m "not slow" --hypothesis-profile=quick $(QUICK)
 
 # Without dependencies: the lock holds all that is used, and ByzFL's own list has more (torchvision, seaborn).
 .venv/bench.done: .venv/dev.done locks/bench.txt

@@ -14,6 +14,7 @@ from tests.together import ORDER, group_of
 
 # Timings do not belong into tests: a busy machine is no failure. The same examples on every run.
 settings.register_profile("fedspan", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("quick", settings.get_profile("fedspan"), max_examples=15)  # for "make quick"
 settings.load_profile("fedspan")
 
 

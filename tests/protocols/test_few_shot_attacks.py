@@ -20,6 +20,8 @@ from fedspan.protocols.tasks import agree_on_tasks
 
 from .few_shot_examples import SITES, N, Q, R, by_rows, by_tasks, error, learn, without_noise
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def data():

@@ -22,6 +22,8 @@ from fedspan.protocols.target_moments import target_moments
 
 from .mixtures import federation, mixture
 
+pytestmark = pytest.mark.slow
+
 STRANGE = (1.7e308, -1e160, 0.0, 5e-324, np.zeros((3, 2, 1, 2)), np.zeros(0), "text", None, -5, 10**18, True)
 
 
@@ -187,7 +189,6 @@ def test_a_fifth_of_the_sites_lies_in_one_thing_of_phase_one(find, key):
     assert bottleneck_distance(found.models, made[4]) < 0.5
 
 
-@pytest.mark.slow
 def test_liars_do_not_become_anchors_by_saying_that_nothing_fits_them():
     """All that three sites of ten send is huge: sites that no model fits are wanted as anchors, but not they."""
     made = mixture(5, sizes=(10,) * 90, k=2, d=6)

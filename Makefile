@@ -2,12 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo env test check bench bench-check docs audit-tests lock release clean
+.PHONY: demo env test quick check bench bench-check docs audit-tests lock release clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   set up, run the embedded federation, leave demo/report.html"
-	@echo "make test   set up, then linters, types, the import contract and all tests"
+	@echo "make test   set up, then linters, types, the import contract and all tests, in some six minutes"
+	@echo "make quick  unit tests and laws on the embedded engine, in a minute: no processes, browsers, real data or papers"
 	@echo "make env    set up .venv with everything that tests and benchmarks need"
 	@echo "make bench  times against peers in the same run, in some twelve minutes; leaves docs/benchmarks.md"
 	@echo "            ('make bench-check' compares with the stored ratios; 'python -m benchmarks --help' lists all)"
@@ -47,10 +48,17 @@ check: .venv/dev.done
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# One BLAS thread for each of the two test processes: more would only wait for each other.
-# Warnings are listed by a plain pytest; here they would bury what failed.
+# One BLAS thread for each test process: more would only wait for each other. What is compiled is kept, since tests
+# start many processes. Warnings are listed by a plain pytest; here they would bury what failed.
+PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --disable-warnings
+
+# Three processes for two cores: that of the tests over NVIDIA FLARE mostly waits.
 test: check
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --disable-warnings
+	$(PYTEST) -n 3
+
+QUICK := $(addprefix tests/, aggregation attacks datasets federation laws linalg privacy protocols secure test_checks.py test_wire.py)
+quick: .venv/dev.done
+	$(PYTEST) -n 2 -m "not slow" --hypothesis-profile=quick $(QUICK)
 
 # Without dependencies: the lock holds all that is used, and ByzFL's own list has more (torchvision, seaborn).
 .venv/bench.done: .venv/dev.done locks/bench.txt

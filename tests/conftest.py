@@ -10,8 +10,11 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 import pytest
 from hypothesis import settings
 
+from tests.together import ORDER, group_of
+
 # Timings do not belong into tests: a busy machine is no failure. The same examples on every run.
 settings.register_profile("fedspan", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("quick", settings.get_profile("fedspan"), max_examples=15)  # for "make quick"
 settings.load_profile("fedspan")
 
 
@@ -22,10 +25,27 @@ def pytest_collect_file():
 
 
 def pytest_collection_modifyitems(items):
-    """Let one process run what needs UMAP, which is compiled when it is first used."""
-    for item in items:
-        if ("UMAP" in item.name or "federated_map" in item.name) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("maps"))
+    """Begin with what takes long, so that processes end at about the same time."""
+    slow = {group_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
+
+    def place(item):
+        group = group_of(item.nodeid)
+        return ORDER.index(group) if group in ORDER else len(ORDER) + (group not in slow)
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let one process run what shares something."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 def pytest_collectreport(report):

@@ -1,7 +1,4 @@
-"""Files of real data, which tests need and the project does not have. A process reads each table once.
-
-Tests of one table run in one process (`TRAFFIC`, `MAPS`).
-"""
+"""Files of real data, which tests need and the project does not have. A process reads each table once."""
 
 from __future__ import annotations
 
@@ -12,9 +9,6 @@ import numpy as np
 import pytest
 
 from fedspan.datasets import Bunch, data_folder, load_mnist, load_ton_iot, load_unsw_nb15
-
-TRAFFIC = pytest.mark.xdist_group("traffic")
-MAPS = pytest.mark.xdist_group("maps")  # with those of UMAP, which is compiled when it is first used
 
 
 def real_file(name: str) -> Path:

@@ -187,6 +187,7 @@ def test_clipping_huge_values_keeps_their_direction() -> None:
     np.testing.assert_allclose(tiny, [3e-200, 4e-200])
 
 
+@pytest.mark.slow
 def test_importing_the_package_is_light() -> None:
     code = (
         "import sys, fedspan; before = set(sys.modules); import fedspan.aggregation; print(*set(sys.modules) - before)"

@@ -20,9 +20,8 @@ from fedspan.datasets import (
     load_unsw_nb15,
     split_blocks,
 )
-from tests.real_data import TRAFFIC
 
-pytestmark = [pytest.mark.slow, TRAFFIC]
+pytestmark = pytest.mark.slow
 RealFile = Callable[[str], Path]
 
 

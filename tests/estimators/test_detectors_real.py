@@ -14,7 +14,7 @@ import fedspan as fs
 from fedspan.datasets import anomaly_split
 from tests import real_data
 
-pytestmark = [pytest.mark.slow, real_data.TRAFFIC]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +93,7 @@ def test_categories_and_the_combined_score_find_most_attacks_in_unsw(unsw):
     assert abs(np.mean(model.predict(test[y == 0]) == -1) - 0.05) < 0.01
 
 
-@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
-@pytest.mark.parametrize("quantile", [0.9, 0.95, 0.99])
+@pytest.mark.parametrize(("score", "quantile"), [("residual", 0.9), ("mahalanobis", 0.95), ("combined", 0.99)])
 def test_the_false_positive_rate_on_unseen_rows_is_what_was_asked_for(unsw, ton, score, quantile):
     for split in (unsw_split(unsw, 0, log(unsw.data)), ton_split(ton, 0, log(ton.data))):
         train, sites, test, y = split

@@ -140,8 +140,7 @@ def repeated(rows):
     return np.repeat(rows[:2], 4, axis=0)
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("aggregator", [None, aggregation.GeometricMedian()], ids=str)
+@pytest.mark.parametrize(("aggregator", "intercept"), [(None, True), (aggregation.GeometricMedian(), False)], ids=str)
 def test_the_error_to_expect_is_the_error_that_comes(aggregator, intercept):
     """Over 300 new tasks, also where rows do not decide (1 and 2 of them, or the same two again), with any ridge."""
     noise = 0.3

@@ -15,9 +15,9 @@ from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.linalg import LowRankDistances, kernel_matrix, mmd2, nearest, spectral_factor
 from fedspan.linalg.kernels import landmark_form
 from fedspan.maps.parts.map_estimator import principal_positions
-from tests.real_data import MAPS, mnist, real_file
+from tests.real_data import mnist, real_file
 
-pytestmark = [pytest.mark.slow, MAPS]
+pytestmark = pytest.mark.slow
 
 
 def images(name, rows):
@@ -90,13 +90,14 @@ def test_a_federated_map_is_as_good_as_a_centralised_one(model, n):
         start = principal_positions(D, 2, fed.rng)
         central = qualities(model._layout(fed, *nearest(rows, model._n_neighbors(len(X))), start), y, truth)
     ours = qualities(model.set_params(method="coordinates").fit(X, sites=y).embedding_, y, truth)
-    paper = qualities(model.set_params(method="paper").fit(X, sites=y).embedding_, y, truth)
+    if isinstance(model, fs.FedUMAP):
+        paper = qualities(model.set_params(method="paper").fit(X, sites=y).embedding_, y, truth)
+        assert paper[0] >= central[0] - 0.04
+        assert paper[1] >= central[1] - 0.06
     # Centralised layouts of the same neighbours of 5,000 rows, from mirrored starts, differ by up to .007 in accuracy;
     # of 1,000 rows, by the root of that ratio, up to .016. Neighbours kept are the sharper measure.
     assert ours[0] >= central[0] - 0.02
     assert ours[1] >= central[1] - 0.016
-    assert paper[0] >= central[0] - 0.04
-    assert paper[1] >= central[1] - 0.06
 
 
 @pytest.mark.parametrize(("name", "rows", "n_y"), [("coil20", 720, 150), ("mnist", 800, 150)])

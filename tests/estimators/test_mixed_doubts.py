@@ -39,8 +39,9 @@ def told(model, *data, **options):
     return [str(warning.message) for warning in said]
 
 
-@pytest.mark.parametrize("rule", [SpectralFilter(), GeometricMedian(), CoordinateMedian()])
-@pytest.mark.parametrize("seed", [200, 203, 209])
+@pytest.mark.parametrize(
+    ("rule", "seed"), [(SpectralFilter(), 200), (GeometricMedian(), 203), (CoordinateMedian(), 209)]
+)
 def test_an_aggregator_does_not_miss_a_small_cluster_of_honest_sites(rule, seed):
     made = uneven(seed)
     model = fs.FedMixedRegressor(3, start="spectral", aggregator=rule, random_state=0, tol=1e-3)
@@ -82,8 +83,10 @@ def test_two_halves_of_a_cluster_are_one_and_the_other_is_put_to_use(seed, merge
         assert matched_share(who.labels[5:], labels[5:]) > 0.95
 
 
-@pytest.mark.parametrize("options", [{"start": "spectral"}, {"start": "random"}, {}])
-@pytest.mark.parametrize("rule", [None, SpectralFilter()])
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [({"start": "spectral"}, None), ({"start": "spectral"}, SpectralFilter()), ({"start": "random"}, None), ({}, None)],
+)
 def test_too_few_clusters_are_told_by_every_start(options, rule):
     made = mixture(32, sizes=(15,) * 60, k=3, d=6)
     model = fs.FedMixedRegressor(2, random_state=0, max_rounds=30, tol=1e-2, aggregator=rule, **options)
@@ -124,8 +127,9 @@ def test_more_clusters_than_the_most_allowed_are_told():
         assert any("max_clusters=2 was reached" in text for text in said) == (most == 2)
 
 
-@pytest.mark.parametrize("update", ["fedavg", "exact"])
-@pytest.mark.parametrize("rule", [TrimmedMean(20), MultiKrum(20, 30), MedianOfMeans(40)])
+@pytest.mark.parametrize(
+    ("rule", "update"), [(TrimmedMean(20), "fedavg"), (MultiKrum(20, 30), "exact"), (MedianOfMeans(40), "exact")]
+)
 def test_a_rule_for_more_liars_than_a_cluster_bears_expects_as_many_as_that(rule, update):
     made = mixture(37, sizes=(12,) * 60, k=3, d=4)
     model = fs.FedMixedRegressor(3, start="spectral", update=update, aggregator=rule, random_state=0, tol=1e-3)

@@ -12,7 +12,7 @@ from fedspan.datasets import anomaly_split
 from tests import real_data
 from tests.real_data import real_file
 
-pytestmark = [pytest.mark.slow, real_data.TRAFFIC]
+pytestmark = pytest.mark.slow
 
 
 def mahalanobis(train, rows, ridge):

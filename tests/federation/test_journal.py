@@ -299,6 +299,7 @@ def test_a_federation_that_is_still_open_passes_its_journal_on(tmp_path, expecte
         first.ask(walk, pull=0.1)
 
 
+@pytest.mark.slow
 def test_a_journal_in_use_by_another_process_is_refused(tmp_path):
     held = Journal(tmp_path / "journal", {"a": 1})
     code = "import sys, pathlib, fedspan.federation as f; f.Journal(pathlib.Path(sys.argv[1]), {'a': 1})"
@@ -331,6 +332,7 @@ def program():
         program.stdin.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wire", "faults"), [(0, 0), (1, 1)])
 def test_killed_again_and_again_the_bytes_at_the_end_are_the_same(program, tmp_path, wire, faults):
     def start(folder, pause):

@@ -12,8 +12,9 @@ from .discovery import arguments, public_classes
 
 #: What makes an estimator quick and well-posed on the small tables of these tests.
 PARAMETERS: dict[str, dict] = {
-    "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
-    "FedBiGANDetector": {"hidden": (8,), "max_rounds": 10, "local_epochs": 1},
+    "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 4, "local_epochs": 1},
+    "FedBiGANDetector": {"hidden": (8,), "max_rounds": 4, "local_epochs": 1},
+    "FedFewShotRegressor": {"iterations": 20},
     "FedKMeans": {"n_clusters": 3, "post_labels": True},  # the same results per row, of a table or a federation
     "FedLandmarks": {"n_landmarks": 10, "rounds": 5, "n_frequencies": 16},
     "FedMixedRegressor": {"n_clusters": 1, "update": "exact"},

@@ -221,6 +221,7 @@ def test_protocols_of_every_kind_can_be_attacked(law: Example, protocol: str) ->
     protocol_laws.check_survives_attack(PROTOCOLS[protocol], law.make())
 
 
+@pytest.mark.slow
 def test_importing_the_package_is_light() -> None:
     code = "import sys, fedspan; before = set(sys.modules); import fedspan.attacks; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -82,6 +82,7 @@ def test_too_many_neighbours_are_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_ten_thousand_rows_in_a_quarter_of_a_gigabyte():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, 20)) @ rng.normal(size=(20, 50)) + 0.3 * rng.normal(size=(10_000, 50))

@@ -16,7 +16,7 @@ from fedspan.errors import InputError, JournalError
 from fedspan.federation.journal import read_journal
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
-from tests.real_data import MAPS, mnist
+from tests.real_data import mnist
 
 SITES = np.array(["b", "a", "c"])
 
@@ -331,7 +331,6 @@ def test_digits_are_rebuilt_to_the_last_places():
     assert errors["single"] < 1e-3
 
 
-@MAPS
 @pytest.mark.slow
 def test_mnist_images_come_back_from_500_landmarks_and_a_rotation_does_not_hide_them():
     images = mnist()

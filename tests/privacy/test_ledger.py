@@ -87,6 +87,7 @@ def test_the_file_is_the_owners_alone(path):
         Ledger(path)
 
 
+@pytest.mark.slow
 def test_a_new_process_goes_on(path):
     first = Ledger(path, epsilon=1.0, delta=1e-5)
     code = (

@@ -8,10 +8,9 @@ import pytest
 import fedspan as fs
 from fedspan.privacy import PaperNoise
 
-from ..real_data import MAPS, mnist
+from ..real_data import mnist
 
 
-@MAPS
 @pytest.mark.slow
 @pytest.mark.parametrize(("split", "least", "most"), [("iid", 75.0, 95.0), ("one class a site", 7.5, 10.0)])
 def test_the_first_round_on_mnist(split, least, most):

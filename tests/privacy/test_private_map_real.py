@@ -8,9 +8,9 @@ from scipy.spatial import cKDTree
 
 import fedspan as fs
 from fedspan.audit import audit
-from tests.real_data import MAPS, mnist
+from tests.real_data import mnist
 
-pytestmark = [pytest.mark.slow, MAPS]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,8 @@ def images():
 
 
 def test_posted_positions_are_blurred_images(images):
-    X, public = images[0][:1000], images[0][1000:2500]
-    fed = fs.federate(X, sites=np.arange(1000) // 100)
+    X, public = images[0][:600], images[0][600:1500]
+    fed = fs.federate(X, sites=np.arange(600) // 60)
     model = fs.FedTSNE(share="centers", post_positions=True, random_state=0).fit(fed)
     card = audit(model, truth=X, public=public, bounds=(0.0, 1.0))
     found = {entry.attack: entry for entry in card.entries}

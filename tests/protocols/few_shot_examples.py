@@ -21,7 +21,7 @@ def by_tasks(data, sites=SITES, **options):
 
 
 def learn(fed, protocol=byz_altgdmin, **settings):
-    return fed.run(protocol, **{"rank": R, "n_columns": N, "iterations": 40, **settings})
+    return fed.run(protocol, **{"rank": R, "n_columns": N, "iterations": 20, **settings})
 
 
 def error(found, data):

@@ -15,6 +15,8 @@ from fedspan.pca.fedpg import fedpg
 
 from .consensus_sites import TRUTH, federation, run
 
+pytestmark = pytest.mark.slow
+
 N, R, SITES = 40, 3, 20
 
 

@@ -10,7 +10,7 @@ from fedspan.datasets import anomaly_split, split_blocks
 from fedspan.pca.fedpg import fedpg
 from tests import real_data
 
-pytestmark = [pytest.mark.slow, real_data.TRAFFIC]
+pytestmark = pytest.mark.slow
 
 RHO = 50.0  # as the sites use it
 

@@ -154,8 +154,11 @@ def test_the_mean_as_aggregator_is_the_plain_sum(assignment, update):
     assert by_mean.loss == pytest.approx(plain.loss)
 
 
-@pytest.mark.parametrize("update", ["fedavg", "fedprox", "exact"])
-@pytest.mark.parametrize("aggregator", [CoordinateMedian(), GeometricMedian(), TrimmedMean(2)], ids=repr)
+@pytest.mark.parametrize(
+    ("update", "aggregator"),
+    [("fedavg", CoordinateMedian()), ("fedprox", GeometricMedian()), ("exact", TrimmedMean(2))],
+    ids=repr,
+)
 def test_any_aggregator_refines(update, aggregator):
     made = mixture(8, sizes=(12,) * 40)
     found = fedx(federation(made), models=near(made), update=update, aggregator=aggregator, max_rounds=60)

@@ -135,7 +135,7 @@ def test_tasks_missing_at_some_sites(data):
     kept = there[np.unique(data.sites, return_inverse=True)[1], data.task]
     fed = fs.federate(data.X[kept], data.y[kept], sites=data.sites[kept], task=data.task[kept], seed=1)
     for protocol in (altgdmin, byz_altgdmin):
-        assert error(learn(fed, protocol, iterations=60), data) < 1e-5
+        assert error(learn(fed, protocol, iterations=40), data) < 1e-5
     coefs = fed.run(median_coefs, U=data.basis)
     np.testing.assert_allclose(coefs.loadings, data.loadings[coefs.tasks], atol=1e-9)
 
@@ -263,11 +263,11 @@ def test_which_start_fits():
 def test_sites_with_one_task_each_start_in_groups_and_a_random_start_works_too(data):
     fed = by_tasks(data, sites=Q)
     with fed.begin("test") as run:
-        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=60)
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=30)
     assert run.record.metric("start") == ["median_of_means"]
     assert error(found, data) < 1e-5
     bad = by_tasks(data).corrupt(attacks.ScaledReverse(), sites=["0"])
-    assert error(learn(bad, init="random", iterations=80), data) < 1e-5
+    assert error(learn(bad, init="random", iterations=60), data) < 1e-5
 
 
 def test_step_sizes_and_the_shorter_steps_after_a_loss_that_rose():
@@ -304,7 +304,7 @@ def test_features_of_unequal_scale_and_direction_are_learned_more_slowly_but_saf
         found = learn(fed, protocol, iterations=100)
         assert subspace_distance(found.basis, truth) / np.sqrt(R) < 2e-2
         assert subspace_distance(found.basis, truth) < 0.1 * subspace_distance(learn(fed, iterations=0).basis, truth)
-    tenfold = learn(fs.federate(10.0 * data.X, data.y, sites=data.sites, task=data.task, seed=1))
+    tenfold = learn(fs.federate(10.0 * data.X, data.y, sites=data.sites, task=data.task, seed=1), iterations=30)
     assert error(tenfold, data) < 1e-7
 
 

@@ -20,6 +20,8 @@ from fedspan.few_shot.parts.tasks import agree_on_tasks
 
 from .few_shot_examples import SITES, N, Q, R, by_rows, by_tasks, error, learn, without_noise
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -114,7 +116,7 @@ def test_lies_just_below_the_norm_threshold_are_outvoted(data, split, direction,
     fed = split(data)
     bad = fed.corrupt(just_below(times, direction), sites=fed.sites[:2])
     with bad.begin("test") as run:
-        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=40)
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=20)
     assert error(found, data) < 1e-3
     assert set(run.record.metric("refused")) == {""}
     if times == 9.9:
@@ -133,7 +135,7 @@ def test_lies_about_the_second_moment_do_not_make_the_step_unsafe(data, factor):
     for sites in (SITES, Q):
         fed = by_tasks(data, sites=sites)
         bad = fed.corrupt(attack, sites=fed.sites[: sites // 3])
-        assert error(learn(bad, iterations=60), data) < 1e-2
+        assert error(learn(bad, iterations=30), data) < 1e-2
 
 
 def colluding(scale, alternate=False):
@@ -155,7 +157,7 @@ def colluding(scale, alternate=False):
 @pytest.mark.parametrize("split", [by_rows, by_tasks])
 def test_colluders_and_those_who_alternate_are_outvoted(data, split, lie):
     fed = split(data)
-    assert error(learn(fed.corrupt(lie, sites=fed.sites[:2]), iterations=60), data) < 1e-3
+    assert error(learn(fed.corrupt(lie, sites=fed.sites[:2]), iterations=30), data) < 1e-3
 
 
 @pytest.mark.parametrize("liars", [3, 4])
@@ -169,7 +171,7 @@ def test_the_result_is_never_worse_than_the_start_at_most_of_the_sites(lie, liar
     bad = fed.corrupt(lie, sites=fed.sites[:liars])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        start, found = (bad.run(byz_altgdmin, rank=3, n_columns=40, iterations=k) for k in (0, 60))
+        start, found = (bad.run(byz_altgdmin, rank=3, n_columns=40, iterations=k) for k in (0, 30))
     better = [_loss(made, site, found.basis) <= _loss(made, site, start.basis) * (1 + 1e-9) for site in range(9)]
     assert sum(better) >= 5
 
@@ -182,7 +184,7 @@ def test_a_start_that_is_taken_in_the_end_is_told():
         warnings.simplefilter("ignore")
         start = bad.run(byz_altgdmin, rank=3, n_columns=40, iterations=0)
     with bad.begin("test") as run, pytest.warns(UserWarning, match="of 9 sites say that the start fits"):
-        found = byz_altgdmin(run, rank=3, n_columns=40, iterations=60)
+        found = byz_altgdmin(run, rank=3, n_columns=40, iterations=30)
     assert run.record.metric("votes_for_start")[-1] >= 5
     np.testing.assert_allclose(found.basis, start.basis)
 
@@ -217,8 +219,8 @@ def test_quiet_sites_that_drop_out_do_not_undo_the_descent():
     gone = fed.corrupt(lambda replies, bad, rng, call: dict.fromkeys(bad) if call.number >= 4 else {}, sites=quiet)
     never = fed.subset([site for site in fed.sites if site not in quiet])
     with never.begin("test") as run:  # with the others alone, from another start, to the same end
-        expected = byz_altgdmin(run, rank=R, n_columns=N, iterations=100)
-    assert error(learn(gone, iterations=100), made) == pytest.approx(error(expected, made), rel=1e-3)
+        expected = byz_altgdmin(run, rank=R, n_columns=N, iterations=50)
+    assert error(learn(gone, iterations=50), made) == pytest.approx(error(expected, made), rel=1e-3)
 
 
 @pytest.mark.parametrize("word", [1, "yes", None, np.array([True])], ids=str)
@@ -267,7 +269,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("noise", [0.0, 1.0])
 @pytest.mark.parametrize("what", MOMENTS)
 def test_lies_about_second_moments_do_not_change_the_rank(what, noise):
     def attack(replies, bad, rng, call):
@@ -296,7 +298,7 @@ def test_sites_that_drop_for_good_and_a_resume_in_the_middle(data, tmp_path):
         return fed.corrupt(colluding(3.0, alternate=True), sites=["1"]).corrupt(gone, sites=["4", "6"])
 
     def run(fed):
-        return learn(fed, aggregator=aggregation.MultiKrum(2, 4), iterations=60)
+        return learn(fed, aggregator=aggregation.MultiKrum(2, 4), iterations=30)
 
     expected = run(federation())
     killed = federation(run_dir=tmp_path)
@@ -334,7 +336,7 @@ def test_the_mean_of_gradients_fails_where_medians_do_not(data):
     assert error(learn(bad, aggregator=aggregation.MedianOfMeans(4)), data) < 1e-4  # both in one group of four
     huge = fed.corrupt(attacks.ScaledReverse(1e9, steps=["local_gradient"]), sites=fed.sites[:2])
     with huge.begin("test") as run:  # six are too few for Krum with f = 2: the others are shortened, not left out
-        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=40, aggregator=aggregation.MultiKrum(2, 4))
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=20, aggregator=aggregation.MultiKrum(2, 4))
     assert error(found, data) < 1e-4
     assert run.record.metric("refused")[0] == "site-00, site-01"
     with pytest.raises(InputError, match="groups=9 is more than the 8 values"):
@@ -351,9 +353,8 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("how", ["vanish", "nan"])
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("split", [by_rows, by_tasks])
+@pytest.mark.parametrize(("split", "how"), [(by_rows, "nan"), (by_tasks, "vanish")])
 def test_rules_survive_sites_that_drop_out_in_the_middle(data, split, rule, how):
     """Three of eight from the middle on: fewer values than most of these rules are set up for."""
     aggregator, fitting = RULES[rule]
@@ -365,7 +366,7 @@ def test_rules_survive_sites_that_drop_out_in_the_middle(data, split, rule, how)
 
     fed = split(data)
     with fed.corrupt(attack, sites=fed.sites[:3]).begin("test") as run:
-        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=70, aggregator=aggregator)
+        found = byz_altgdmin(run, rank=R, n_columns=N, iterations=35, aggregator=aggregator)
     assert error(found, data) < 1e-3
     said = set(run.record.metric("rule")) if fitting else set()
     assert all(fitting in words and "for 5 replies" in words for words in said)
@@ -383,9 +384,9 @@ def test_sites_that_come_and_go_and_one_that_vanishes(data):
         fed = split(data, policy=fs.Policy(quorum=3))
         honest = fed.with_faults(faults).corrupt(vanishing, sites=[fed.sites[2]])
         with honest.begin("test") as run:
-            assert error(altgdmin(run, rank=R, n_columns=N, iterations=60), data) < 1e-5
+            assert error(altgdmin(run, rank=R, n_columns=N, iterations=30), data) < 1e-5
         assert len(run.record.failures) > 60
-        assert error(learn(honest.corrupt(attacks.ScaledReverse(), sites=[fed.sites[5]]), iterations=60), data) < 1e-4
+        assert error(learn(honest.corrupt(attacks.ScaledReverse(), sites=[fed.sites[5]]), iterations=30), data) < 1e-4
         with pytest.raises(QuorumError):
             learn(split(data).with_faults(fs.FaultPlan(seed=2, drop=0.7)))
 
@@ -561,5 +562,5 @@ def test_a_site_without_rows_is_a_failed_site(data):
     fed = fs.LocalFederation([*sites, fs.Site("empty", data.X[:0], data.y[:0], data.task[:0])])
     for protocol in (altgdmin, byz_altgdmin):
         with fed.begin("test") as run, pytest.warns(UserWarning, match="or have no rows.*: empty"):
-            assert error(protocol(run, rank=R, n_columns=N, iterations=40), data) < 1e-6
+            assert error(protocol(run, rank=R, n_columns=N, iterations=25), data) < 1e-6
         assert "this site has no rows" in run.record.calls[0].failed["empty"]

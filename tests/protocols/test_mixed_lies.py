@@ -22,6 +22,8 @@ from fedspan.mixed_regression.spectral_start import spectral_start
 
 from .mixtures import federation, mixture
 
+pytestmark = pytest.mark.slow
+
 STRANGE = (1.7e308, -1e160, 0.0, 5e-324, np.zeros((3, 2, 1, 2)), np.zeros(0), "text", None, -5, 10**18, True)
 
 
@@ -61,7 +63,7 @@ FITS = {
 def test_strange_replies_end_in_a_fit_or_in_a_sentence(name):
     made = mixture(0, sizes=(6,) * 14, k=2, d=3)
     y = (made[1] > np.median(made[1])).astype(float) if name == "classes" else made[1]
-    for turn in range(7):
+    for turn in range(4):
         fed = fs.federate(made[0], y, sites=made[2], seed=turn)
         fed = fed.corrupt(now_and_then(turn), sites=["0000", "0004", "0007"])
         options = {"n_clusters": 2, "max_rounds": 3, **FITS[name]}

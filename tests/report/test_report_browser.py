@@ -14,7 +14,7 @@ from fedspan.federation import PrivacySpent
 from fedspan.report import Judged, write_report
 
 pytestmark = [
-    pytest.mark.xdist_group("reports"),  # one process fits them all once
+    pytest.mark.slow,
     pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium, chromium-browser or google-chrome"),
 ]
 

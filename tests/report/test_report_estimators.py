@@ -17,8 +17,6 @@ from fedspan.report.models.model_section import pictures_of
 from fedspan.report.sections.privacy_section import words_of
 from fedspan.report.sections.python_lines import python_lines
 
-pytestmark = pytest.mark.xdist_group("reports")  # one process fits them all once
-
 every_estimator = pytest.mark.parametrize("name", NAMES)
 
 

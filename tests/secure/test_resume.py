@@ -66,6 +66,7 @@ def kill_at(monkeypatch, message):
     monkeypatch.setattr(LocalEngine, "call", call)
 
 
+@pytest.mark.slow
 def test_resumes_after_a_kill_at_any_message(tmp_path):
     """Also between the parts of a sum: it is begun anew, with other keys, from the states before it."""
     expected = run()

@@ -8,7 +8,7 @@ import pytest
 import fedspan as fs
 from tests import real_data
 
-pytestmark = [pytest.mark.slow, real_data.TRAFFIC]
+pytestmark = pytest.mark.slow
 
 
 def test_unsw_as_it_comes():

@@ -19,7 +19,7 @@ from fedspan.engines.remote.messages.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, processes_of, rows_of, wait_until
 from tests.engines.nvflare.studies import assert_report_anew, study_at, wait_for_study
 
-pytestmark = pytest.mark.xdist_group("nvflare")
+pytestmark = pytest.mark.slow
 
 STUDY = """
 seed = 4

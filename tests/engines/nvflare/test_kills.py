@@ -20,7 +20,7 @@ from fedspan.engines.nvflare.client.relay_request import LATE
 from tests.engines.nvflare.conftest import HERE, SITES, kill, processes_of, rows_of, wait_until
 from tests.engines.nvflare.studies import assert_report_anew, state_of, study_at, wait_for_study
 
-pytestmark = pytest.mark.xdist_group("nvflare")
+pytestmark = pytest.mark.slow
 
 ROUNDS, SECONDS = 8, 0.1
 PATIENT = fs.Policy(quorum="all", deadline=20.0, run_deadline=120.0)

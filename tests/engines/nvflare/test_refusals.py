@@ -26,7 +26,7 @@ from fedspan.engines.remote.messages.envelope import open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from tests.engines.nvflare.conftest import SITES, site_toml
 
-pytestmark = pytest.mark.xdist_group("nvflare")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import fedspan as fs
 from fedspan.federation import SecureSum
 from tests.engines.nvflare.conftest import SITES
 
-pytestmark = pytest.mark.xdist_group("nvflare")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fedspan.federation.view import Root, View
 
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
-from fedspan.federation.calls.call import Failure
+from fedspan.federation.federation import Root, View
+from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.secure_sum.sum_answered_queries import Given
+from fedspan.secure_sum.sum_coordinator import SecureSummation
 from fedspan.secure_sum.sum_site_steps import unmask
 
 from .players import Players, numbers_of, sites_of
@@ -28,7 +29,7 @@ class Restarted(fs.Federation):
     """A coordinator that has lost its memory, and sites that have not."""
 
     def __init__(self, engine, run_dir=None):
-        super().__init__(Root(engine, 0, SECURE, run_dir), View(engine.sites))
+        super().__init__(Root(engine, 0, SECURE, run_dir, SecureSummation(SECURE.secure_sum)), View(engine.sites))
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_sum_that_begins_anew_takes_back_what_the_one_before_did(engine, tmp_p
         gone = [] if lost else ["s01"]
         lost.extend(gone)
         outcomes = whole(self, call, [name for name in to if name not in gone], *args)
-        return outcomes | {name: Failure("lost") for name in gone}
+        return outcomes | {name: Failure(FailureKind.NO_REPLY, "lost") for name in gone}
 
     def three(fed):
         return [fed.sum(counted)["calls"] for _ in range(3)]

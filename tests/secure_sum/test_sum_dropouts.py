@@ -10,8 +10,8 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, InputError, QuorumError
-from fedspan.federation.calls.call import Failure
 from fedspan.federation.calls.faults import KINDS
+from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.secure_sum.sum_masks import mask
 from fedspan.secure_sum.sum_modular import add
 
@@ -45,7 +45,7 @@ def leaving(monkeypatch):
             if name in lost and (not isinstance(lost, dict) or lost[name] > 0):
                 if isinstance(lost, dict):
                     lost[name] -= 1
-                outcomes[name] = Failure("lost")
+                outcomes[name] = Failure(FailureKind.NO_REPLY, "lost")
         return outcomes
 
     monkeypatch.setattr(LocalEngine, "call", call)
@@ -112,7 +112,7 @@ def test_a_question_that_was_lost_is_put_once_more(monkeypatch, stage, reached, 
         }
         lost.extend((name, call.number) for name in gone)
         outcomes = whole(self, call, [name for name in to if reached or name not in gone], accepted, policy)
-        return outcomes | {name: Failure("lost") for name in gone}
+        return outcomes | {name: Failure(FailureKind.NO_REPLY, "lost") for name in gone}
 
     monkeypatch.setattr(LocalEngine, "call", call)
     fed = fs.LocalFederation(sites_of(6), policy=SECURE, run_dir=tmp_path).apply(halved)

@@ -11,8 +11,10 @@ import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.site_host import SiteHost
+from fedspan.federation.site.state import Changes
 from fedspan.federation.site.steps import find_step
 from fedspan.federation.site.transforms import Transform
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.secure_sum.sum_masks import KeyPair
 from fedspan.secure_sum.sum_site_steps import _tag, as_array, confirm, unmask
 from fedspan.secure_sum.sum_vault import Vault
@@ -177,7 +179,7 @@ def test_a_stranger_is_refused(players):
 
 def test_an_impostor_cannot_seal_for_a_known_name(players):
     """Another machine answers under the name s04: its shares open with nobody who knows the key of s04."""
-    impostor = SiteHost(sites_of(5)[4])
+    impostor = SiteHost(sites_of(5)[4], Vault())
     impostor.vault.introduce({name: host.vault.public for name, host in players.hosts.items() if name != "s04"})
     players.hosts["s04"] = impostor
     _, shares = players.up_to_shares()
@@ -301,7 +303,7 @@ def test_the_range_is_the_federations(players):
     narrow = fs.SecureSum(largest=10.0, resolution=0.25)
     fed = fs.LocalFederation(sites_of(3), policy=fs.Policy(secure_sum=narrow))
     for host in fed._root.engine._hosts.values():
-        assert host.vault.numbers == narrow.numbers
+        assert host.vault.numbers == FixedPoint.of(narrow)
 
 
 def test_taking_back_a_call_takes_back_no_secret():
@@ -310,7 +312,7 @@ def test_taking_back_a_call_takes_back_no_secret():
     players.up_to_masked()
     host = players.hosts["s00"]
     players.unmask("s00", players.names)
-    host.restore("run", 0, fs.federation.state.Changes())
+    host.restore("run", 0, Changes())
     with pytest.raises(FedspanError, match="never gives both kinds"):
         players.unmask("s00", players.names[:4])
 

@@ -41,7 +41,7 @@ def test_a_transform_that_takes_frames_gets_one_where_there_is_one(mixed):
         assert replies[name]["none"]
     # Of an array in blocks as well as in one piece, of a frame once.
     assert sorted(seen) == ["DataFrame", "ndarray", "ndarray", "ndarray"]
-    assert frame_site._data._X is None
+    assert "X" not in vars(frame_site._data)
     after_another = fs.LocalFederation([fs.Site("f", mixed[["size"]])]).apply(doubled).apply(lengths)
     np.testing.assert_array_equal(after_another.ask(shown)["f"]["X"], [[3], [3], [3]])
     assert seen[-1] == "ndarray"

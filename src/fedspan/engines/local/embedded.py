@@ -18,6 +18,7 @@ from fedspan.federation import Federation, Policy, SecureSum, Site
 from fedspan.federation.calls.call import Call, Outcome
 from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
+from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.site import checked_names
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.state import Changes
@@ -86,7 +87,9 @@ class LocalEngine:
                 message = call.payload_of(name) if call.apart else call.payload
                 if self.wire:
                     message = decode(payload or encode(message), policy.max_bytes)
-                delivery = self._hosts[name].perform(call, message, accepted.get(name, -1))
+                host = self._hosts[name]
+                host.largest = policy.max_bytes
+                delivery = host.perform(call, message, accepted.get(name, -1))
                 if self.wire:
                     sent = encode(delivery.reply)
                     delivery = replace(delivery, reply=decode(sent, max_bytes=len(sent)))
@@ -151,6 +154,8 @@ def step_failure(step: str, error: BaseException) -> Failure:
     """Return the failure of a step at a site of this process, whose owner may read the error's text."""
     if isinstance(error, BudgetError):
         return Failure(FailureKind.BUDGET_SPENT, str(error), error, error.facts)
+    if isinstance(error, OversizeError):
+        return Failure(FailureKind.OVERSIZE, str(error), error)
     if isinstance(error, PolicyError):
         return Failure(FailureKind.REFUSED, str(error), error)
     text = " ".join(str(error).split())[:300]

@@ -13,6 +13,7 @@ from fedspan.errors import (
     InputError,
     QuorumError,
 )
+from fedspan.federation.outcomes import FailureKind
 from fedspan.wire import encode
 
 from .conftest import count, make_sites
@@ -213,3 +214,20 @@ def test_bytes_are_those_of_the_messages(fed):
     assert call.bytes_up["s0"] == len(encode({"n": 4}))
     assert call.bytes_down["s0"] == len(encode({}))
     assert fed.record.bytes_up == 7 * len(encode({"n": 4}))
+
+
+@pytest.mark.parametrize("large", [("s0",), ("s0", "s1", "s5"), tuple(f"s{i}" for i in range(7))], ids=len)
+def test_every_oversize_reply_fails_whichever_comes_first(wire, large):
+    @fs.step
+    def sized(site):
+        return {"x": np.ones(1000 if site.name in large else 3)}
+
+    fed = fs.LocalFederation(make_sites(), wire=wire, policy=fs.Policy(max_bytes=1000, quorum=1))
+    if len(large) == 7:
+        with pytest.raises(QuorumError) as caught:
+            fed.ask(sized)
+        failed = caught.value.failed
+    else:
+        failed = fed.ask(sized).failed
+    assert tuple(failed) == large
+    assert {failure.kind for failure in failed.values()} == {FailureKind.OVERSIZE}

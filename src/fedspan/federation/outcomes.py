@@ -107,3 +107,12 @@ class Ending(str):
         self = super().__new__(cls, text if words is None else words)
         self.kind = kind
         return self
+
+    def values(self) -> dict[str, str]:
+        """Return the ending as a record's file keeps it."""
+        return {"how": self.kind.value, "words": str(self)}
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> Self:
+        """Read what `values` returned."""
+        return cls(EndingKind(values["how"]), values["words"])

@@ -372,7 +372,7 @@ def test_the_bytes_of_a_secure_sum_are_journaled_with_it(tmp_path):
 
 
 def test_what_is_no_journal_is_not_read_as_one(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="there is no journal"):
         read_journal(tmp_path / "none")
     (tmp_path / "text").write_text("a text that is no journal")
     with pytest.raises(JournalError, match="is damaged"):

@@ -10,7 +10,7 @@ import fedspan as fs
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.steps import find_step
-from fedspan.secure_sum import sum_layout as forms
+from fedspan.secure_sum import sum_layout as layouts
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.secure_sum.sum_site_steps import confirm, masked, offer, share, unmask
 from fedspan.secure_sum.sum_vault import Vault
@@ -111,4 +111,4 @@ class Players:
         """Return a site's part as words, without masks."""
         reply = numbers_of(self.hosts[name].site, factor)
         reply = {key: np.asarray(value) if key != "n" else value for key, value in reply.items()}
-        return forms.packed(reply, forms.form_of(reply), NUMBERS)
+        return layouts.packed(reply, layouts.layout_of_reply(reply), NUMBERS)

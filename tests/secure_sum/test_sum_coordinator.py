@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.errors import InputError, MessageError, PolicyError, QuorumError
-from fedspan.secure_sum import sum_layout as forms
+from fedspan.secure_sum import sum_layout as layouts
 from fedspan.secure_sum.sum_coordinator import SecureSummation
 from fedspan.secure_sum.sum_fixed_point import LARGEST_WHOLE
 from fedspan.sums.columns import local_columns
@@ -374,14 +374,18 @@ def test_a_secure_sum_takes_from_two_to_1024_sites():
 )
 def test_a_form_that_is_none_is_refused(form):
     with pytest.raises(MessageError, match="not a list of keys, kinds and shapes"):
-        forms.from_text(form)
+        layouts.from_text(form)
 
 
 def test_a_form_is_read_as_it_was_written():
-    form = (forms.Part("x", "f", True, (0, 3)), forms.Part("n", "i", False, ()), forms.Part("z", "c", True, (1,) * 32))
-    assert forms.from_text(forms.as_text(form)) == form
+    form = (
+        layouts.Summand("x", "f", True, (0, 3)),
+        layouts.Summand("n", "i", False, ()),
+        layouts.Summand("z", "c", True, (1,) * 32),
+    )
+    assert layouts.from_text(layouts.as_text(form)) == form
     assert [part.size for part in form] == [0, 1, 2]
     with pytest.raises(MessageError):
-        forms.from_text(forms.as_text((forms.Part("x", "f", True, (1,) * 33),)))
-    largest = forms.Part("x", "f", True, (2**40 - 1,))
-    assert forms.from_text(forms.as_text((largest,))) == (largest,)
+        layouts.from_text(layouts.as_text((layouts.Summand("x", "f", True, (1,) * 33),)))
+    largest = layouts.Summand("x", "f", True, (2**40 - 1,))
+    assert layouts.from_text(layouts.as_text((largest,))) == (largest,)

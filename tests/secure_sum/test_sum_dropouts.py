@@ -12,8 +12,8 @@ from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, InputError, QuorumError
 from fedspan.federation.calls.faults import KINDS
 from fedspan.federation.outcomes import Failure, FailureKind
+from fedspan.secure_sum.sum_fixed_point import add
 from fedspan.secure_sum.sum_masks import mask
-from fedspan.secure_sum.sum_modular import add
 
 from .players import Players, numbers_of, sites_of
 

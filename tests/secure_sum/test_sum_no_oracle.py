@@ -14,8 +14,8 @@ from fedspan.errors import InputError, PolicyError, QuorumError
 from fedspan.federation.outcomes import FailureKind
 from fedspan.federation.site.call_context import CallContext
 from fedspan.maps.parts.map_centres import along_axes
-from fedspan.secure_sum import sum_layout as forms
-from fedspan.secure_sum.sum_modular import subtract
+from fedspan.secure_sum import sum_layout as layouts
+from fedspan.secure_sum.sum_fixed_point import subtract
 from fedspan.sums.moments import local_sums
 
 from .players import NUMBERS, Players, sites_of
@@ -157,7 +157,7 @@ def test_frames_are_invented_too(seen):
 
 def test_the_sum_with_a_site_that_spoils_it_tells_nothing(monkeypatch):
     """All sites but one are out of range: were their parts left out, the total would be that one's part."""
-    totals, whole = [], forms.unpacked
+    totals, whole = [], layouts.unpacked
 
     def noted(*args):
         totals.append([words.copy() for words in args[:2]])
@@ -170,7 +170,7 @@ def test_the_sum_with_a_site_that_spoils_it_tells_nothing(monkeypatch):
         with pytest.raises(InputError, match="at one or more of the 5 sites"):
             fed.sum(in_range_alone)
     reply = {"x": sites[2].X.sum(axis=0), "n": 7}
-    part = forms.packed(reply, forms.form_of(reply), NUMBERS)
+    part = layouts.packed(reply, layouts.layout_of_reply(reply), NUMBERS)
     for which in (0, 1):
         first, second = totals[0][which], totals[1][which]
         assert np.all(first != part[which])

@@ -111,7 +111,9 @@ class PrivacySpent:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PrivacySpent:
         """Read it from a record's file."""
-        found = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        found: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
         for name in ("epsilon", "accountant"):
             found[name] = {site: _number(value) for site, value in found[name].items()}
         return cls(**found)

@@ -37,8 +37,8 @@ def _label_array(labels: Any) -> np.ndarray[Any, Any]:
     if isinstance(labels, np.ndarray):
         return labels
     if hasattr(labels, "to_numpy"):
-        plain = labels.to_numpy()
-        return plain if getattr(plain, "dtype", np.dtype("O")).kind in "biufUM" else labels.to_numpy(dtype=object)
+        plain: np.ndarray[Any, Any] = np.asarray(labels.to_numpy())
+        return plain if plain.dtype.kind in "biufUM" else np.asarray(labels.to_numpy(dtype=object))
     values = list(labels)
     array = np.empty(len(values), dtype=object)
     array[:] = values

@@ -13,6 +13,7 @@ from fedspan.errors import InputError, MessageError, UnknownStepError
 from fedspan.federation.site.parameters import Parameters, parameters_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+Runs = Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]]
 
 #: What a reply may reveal. ``"nothing"``: column names, row counts, keys. ``"sums"``: totals over rows. ``"rows"``:
 #: rows, cells, or one entry per row.
@@ -75,7 +76,7 @@ class Step(Installed):
     counts: frozenset[str] = frozenset()
     fewest: Callable[..., int] | None = None
     fewest_in_sums: bool = True
-    runs: Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]] | None = None
+    runs: Runs | None = None
 
     @property
     def public(self) -> bool:
@@ -89,7 +90,17 @@ _steps: Registry[Step] = Registry()
 @overload
 def step(id: F, /) -> F: ...
 @overload
-def step(id: str | None = None, /, **options: Any) -> Callable[[F], F]: ...
+def step(
+    id: str | None = None,
+    /,
+    *,
+    reveals: str = "rows",
+    ragged: Iterable[str] = (),
+    counts: Iterable[str] = (),
+    fewest: Callable[..., int] | None = None,
+    fewest_in_sums: bool = True,
+    runs: Runs | None = None,
+) -> Callable[[F], F]: ...
 
 
 def step(
@@ -101,7 +112,7 @@ def step(
     counts: Iterable[str] = (),
     fewest: Callable[..., int] | None = None,
     fewest_in_sums: bool = True,
-    runs: Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]] | None = None,
+    runs: Runs | None = None,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step.
 

@@ -45,7 +45,9 @@ _transforms: Registry[InstalledTransform] = Registry()
 @overload
 def transform(id: F, /) -> F: ...
 @overload
-def transform(id: str | None = None, /, **options: Any) -> Callable[[F], F]: ...
+def transform(
+    id: str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None
+) -> Callable[[F], F]: ...
 
 
 def transform(

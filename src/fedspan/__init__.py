@@ -52,7 +52,7 @@ ESTIMATORS = {
     "FedUMAP": "maps.umap",
     "LocalPCADetector": "anomaly.local_pca_detector",
 }
-# What needs SciPy or scikit-learn is imported on first use, so that ``import fedspan`` stays light.
+# Imported on first use, so that ``import fedspan`` needs neither SciPy nor scikit-learn.
 _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",
@@ -64,32 +64,15 @@ _MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "
 
 __all__ = [
     "FaultPlan",
-    "FedAutoencoderDetector",
-    "FedBiGANDetector",
-    "FedFewShotRegressor",
-    "FedKMeans",
-    "FedLandmarks",
-    "FedMixedRegressor",
-    "FedPCA",
-    "FedPCADetector",
-    "FedSpectralClustering",
-    "FedStandardScaler",
-    "FedTSNE",
-    "FedTabularEncoder",
-    "FedUMAP",
     "Federation",
-    "LocalFederation",
-    "LocalPCADetector",
     "Policy",
     "Replies",
     "RunRecord",
     "SecureSum",
     "Site",
-    "connect",
-    "federate",
-    "load",
     "step",
     "transform",
+    *_LATER,
 ]
 
 

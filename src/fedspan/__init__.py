@@ -64,15 +64,32 @@ _MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "
 
 __all__ = [
     "FaultPlan",
+    "FedAutoencoderDetector",
+    "FedBiGANDetector",
+    "FedFewShotRegressor",
+    "FedKMeans",
+    "FedLandmarks",
+    "FedMixedRegressor",
+    "FedPCA",
+    "FedPCADetector",
+    "FedSpectralClustering",
+    "FedStandardScaler",
+    "FedTSNE",
+    "FedTabularEncoder",
+    "FedUMAP",
     "Federation",
+    "LocalFederation",
+    "LocalPCADetector",
     "Policy",
     "Replies",
     "RunRecord",
     "SecureSum",
     "Site",
+    "connect",
+    "federate",
+    "load",
     "step",
     "transform",
-    *_LATER,
 ]
 
 

@@ -73,7 +73,7 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
         raise MessageError(f"a {what} has {len(message)} keys, at most {_MOST_ENTRIES} are allowed: use larger arrays")
     result: Message = {}
     for key, value in message.items():
-        if key not in _seen_keys:
+        if not (type(key) is str and key.isascii() and 0 < len(key) <= _LARGEST_KEY):
             _check_key(key, what)
         kind = type(value)
         plain = kind is float or kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL)  # type: ignore[operator]
@@ -176,11 +176,6 @@ def non_finite_key(message: Message) -> str | None:
     return None
 
 
-# Keys that were found valid: the same few occur in every call.
-_seen_keys: set[str] = set()
-_MOST_SEEN_KEYS = 1000
-
-
 def _check_key(key: object, what: str) -> None:
     if type(key) is not str:
         raise MessageError(f"a {what} has the key {key!r}: keys must be strings")
@@ -188,8 +183,6 @@ def _check_key(key: object, what: str) -> None:
         raise MessageError(
             f"a {what} has the key {key[:40]!r}: keys must be plain text of 1 to {_LARGEST_KEY} characters"
         )
-    if len(_seen_keys) < _MOST_SEEN_KEYS:
-        _seen_keys.add(key)
 
 
 def _canonical_value(key: str, value: object, what: str) -> Value:

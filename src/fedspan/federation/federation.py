@@ -287,17 +287,10 @@ class Federation:
     def _new_run(self, what: str, settings: dict[str, Any], seed: int | None, observers: tuple[Observer, ...]) -> Run:
         """Begin a run with the next number."""
         root, view = self._root, self._view
-        record = RunRecord(
-            what,
-            settings,
-            root.runs,
-            root.seed if seed is None else seed,
-            tuple(root.engine.sites),
-            versions=versions(),
-            policy=plain(root.policy)["fields"],
-            transforms=tuple(transform.id for transform in view.transforms),
-            conditions=view.conditions,
-        )
+        seed = root.seed if seed is None else seed
+        record = RunRecord(what, settings, root.runs, seed, tuple(root.engine.sites), versions=versions())
+        record.policy, record.conditions = plain(root.policy)["fields"], view.conditions
+        record.transforms = tuple(transform.id for transform in view.transforms)
         folder = None if root.run_dir is None else root.run_dir / f"run-{root.runs:03d}"
         run = Run(root.engine, record, folder, root.observers + observers)
         root.runs += 1
@@ -458,6 +451,7 @@ def _bytes_down(call: Call) -> dict[str, int]:
 
 
 def _stable_text(value: Any) -> str:
-    """Return text of an attack that is the same in every process: no addresses."""
-    text = repr(value)
-    return text if " at 0x" not in text else dotted_name(value if hasattr(value, "__qualname__") else type(value))
+    """Return text of an attack that is the same in every process: its own repr, or the name of function or class."""
+    if hasattr(value, "__qualname__"):
+        return dotted_name(value)
+    return dotted_name(type(value)) if type(value).__repr__ is object.__repr__ else repr(value)

@@ -52,7 +52,7 @@ ESTIMATORS = {
     "FedUMAP": "maps.umap",
     "LocalPCADetector": "anomaly.local_pca_detector",
 }
-# What needs SciPy or scikit-learn is imported on first use, so that ``import fedspan`` stays light.
+# Imported on first use, so that ``import fedspan`` needs neither SciPy nor scikit-learn.
 _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",

@@ -1,4 +1,4 @@
-"""What all faces share: data or a federation in, one run, and a file without pickle out."""
+"""The base of all estimators: a table or a federation in, one run, and a file without pickle out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedspan.sums.columns import agree_on_columns
 
 
 def check_aggregator(aggregator: Any) -> None:
-    """Refuse what is not an aggregator: a class instead of its instance, a name, ..."""
+    """Refuse what is not an aggregator, such as a class instead of its instance."""
     if aggregator is not None and (isinstance(aggregator, type) or not callable(aggregator)):
         raise InputError(
             f"aggregator={aggregator!r} must be None or a callable (values, weights) -> Aggregate, such as "
@@ -43,7 +43,7 @@ class FedEstimator(BaseEstimator):
     def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:
         """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`.
 
-        Without `record` the file has no ``run_``, nor has what is loaded: for small devices.
+        Without `record` the file has no ``run_``, and is smaller.
         """
         from fedspan.persistence import save
 
@@ -51,7 +51,7 @@ class FedEstimator(BaseEstimator):
 
     @contextmanager
     def _fitting(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Iterator[Federation]:
-        """Run the block as one run on the federation that `X` is or becomes.
+        """Run the block as one run on the federation that `X` is or becomes: the calls are the same.
 
         Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
         """
@@ -62,14 +62,12 @@ class FedEstimator(BaseEstimator):
         settings = {**self._settings_that_count(), "random_state": self._seed()}
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
-            agreed = run
-            if isinstance(X, Federation):
-                columns, agreed = agree_on_columns(run, text=self.takes_text)
+            columns, agreed = agree_on_columns(run, text=self.takes_text)
+            if isinstance(X, Federation):  # scikit-learn has validated the columns of a table
                 self.n_features_in_ = columns.count
+                vars(self).pop("feature_names_in_", None)
                 if columns.names is not None:
                     self.feature_names_in_ = np.array(columns.names, dtype=object)
-                elif hasattr(self, "feature_names_in_"):
-                    del self.feature_names_in_
             self.sites_ = agreed.sites
             yield agreed
             self.run_ = run.record
@@ -85,10 +83,9 @@ class FedEstimator(BaseEstimator):
 
     def _as_federation(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Federation:
         if isinstance(X, Federation):
-            if sites is not None:
-                raise InputError("sites=... goes with a table: a federation has its sites already")
-            if task is not None:
-                raise InputError("task=... goes with a table: a federation has its tasks already")
+            for name, value in (("sites", sites), ("task", task)):
+                if value is not None:
+                    raise InputError(f"{name}=... goes with a table: a federation has its {name.rstrip('s')}s already")
             return X
         # Values that are not finite are refused later, by feature and site.
         table = self._validated(X, reset=True, ensure_all_finite=False, **checks)
@@ -97,7 +94,7 @@ class FedEstimator(BaseEstimator):
         return federate(table, y, sites=sites, task=task)
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
-        """Return `X` as scikit-learn checks it: numbers, finite, the columns that the estimator was fitted on."""
+        """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""
         if isinstance(X, Federation):
             raise InputError("X is a federation, and a table of rows is needed here: its rows stay at their sites")
         table: NDArray[Any] = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], **checks)

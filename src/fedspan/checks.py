@@ -1,4 +1,4 @@
-"""Checks of what the user gave: each refuses with the name, the value and what is allowed."""
+"""Checks of parameters: each refuses with the name, the value and what is allowed."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def real_number(
             found = float(value)
     if not (math.isfinite(found) and above < found < below and least <= found <= most):
         bounds = {"above": above, "of at least": least, "below": below, "at most": most}
-        said = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
-        raise InputError(f"{name}={value!r} must be a finite number{' ' * bool(said)}{' and '.join(said)}{why}")
+        limits = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+        raise InputError(f"{name}={value!r} must be a finite number{' ' * bool(limits)}{' and '.join(limits)}{why}")
     return found
 
 
@@ -75,7 +75,7 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
 
 
 def true_or_false(name: str, value: object) -> bool:
-    """Return a truth value as a Python bool, or refuse it: words like "no" would be taken for True.
+    """Return a truth value as a Python bool, or refuse it: "no" would otherwise count as True.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def true_or_false(name: str, value: object) -> bool:
 
 
 def frames_inside() -> int:
-    """Return the `stacklevel` at which a warning of the caller names the line that called fedspan."""
+    """Return the `stacklevel` with which a warning names the line that called fedspan."""
     frame, level = sys._getframe(1), 1
     while frame.f_globals.get("__name__", "").partition(".")[0] == "fedspan" and frame.f_back is not None:
         frame, level = frame.f_back, level + 1

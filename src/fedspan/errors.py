@@ -1,6 +1,6 @@
 """Every error that fedspan raises on purpose: one base, so that one ``except`` catches them all.
 
-A message is one sentence for the reader: what was wrong, the value, what is allowed. It never holds data rows.
+A message names what was wrong, the value, and what is allowed. It never holds data rows.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ class FedspanError(Exception):
 
 
 class InputError(FedspanError, ValueError):
-    """What the user gave cannot be used: a parameter, a table, a study file."""
+    """A parameter, a table or a study file that cannot be used."""
 
 
 class MessageError(FedspanError, ValueError):
-    """A payload or reply holds something that may not travel, or bytes that are not a message."""
+    """A payload or reply that a message cannot hold, or bytes that are not a message."""
 
 
 class UnknownStepError(FedspanError, LookupError):
@@ -41,7 +41,7 @@ class DeadlineError(FedspanError):
 
 
 class LostSumError(FedspanError):
-    """A site knows nothing of a secure sum that is under way: it was restarted, and can take part in the next one."""
+    """A site was restarted during a secure sum, and can take part in the next one."""
 
 
 class JournalError(FedspanError):
@@ -49,15 +49,15 @@ class JournalError(FedspanError):
 
 
 class DataMissingError(FedspanError, FileNotFoundError):
-    """A data set is not in the data folder; the message says where to get it."""
+    """A data set is not in the data folder; the message names its source."""
 
 
 class MissingPackageError(FedspanError, ImportError):
-    """An optional package is not installed; the message says how to get it."""
+    """An optional package is not installed; the message has the command that installs it."""
 
 
 class BudgetError(FedspanError):
-    """A site refuses to answer, because its privacy budget would be exceeded; `facts` has the figures."""
+    """A site refuses a call that would exceed its privacy budget; `facts` has the figures."""
 
     def __init__(self, message: str, **facts: float) -> None:
         super().__init__(message)
@@ -69,6 +69,6 @@ class LedgerError(FedspanError):
 
 
 def with_note(error: FedspanError, note: str) -> FedspanError:
-    """Return an error with a note that only the site's own log shows."""
+    """Return an error with a note for the site's own log."""
     error.add_note(note)
     return error

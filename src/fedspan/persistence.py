@@ -1,8 +1,8 @@
-"""Saved models: one file of JSON and arrays, nothing that could run.
+"""Saved models: one file of JSON and arrays, without code.
 
 A zip archive, not compressed: ``model.json`` describes the estimator, ``0.npy``, ``1.npy``, ... are its arrays. Only
-fedspan's own classes are made again, by name, from the list of those that may be. The record of the run, which says
-much the same of every call, is packed (xz) into one of the arrays: a few kB for a hundred sites and hundreds of rounds.
+classes on fedspan's own lists are made again, by name. The record of the run repeats itself, and is packed (xz) into
+one of the arrays: a few kB for a hundred sites and hundreds of rounds.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from fedspan.errors import InputError
 from fedspan.federation import RunRecord
 
 FORMAT = 1
-_OUTPUT = "_sklearn_output_config"  # where scikit-learn keeps what ``set_output`` was told
+_OUTPUT = "_sklearn_output_config"  # where scikit-learn keeps the choice of ``set_output``
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a model's bytes depend on the model alone
 _LARGEST_RECORD = 2**28  # bytes, unpacked
 _UNPACKING_MEMORY = 2**26
 
+Arrays = list[NDArray[Any]]
+
 
 def save(estimator: Any, path: str | os.PathLike[str], *, record: bool = True) -> None:
     """Write a fitted estimator to `path`, whole or not at all; without `record` the record of its run is left out."""
-    arrays: list[NDArray[Any]] = []
+    arrays: Arrays = []
     if not record and hasattr(estimator, "run_"):
         estimator = copy.copy(estimator)
         del estimator.run_
@@ -46,7 +48,9 @@ def save(estimator: Any, path: str | os.PathLike[str], *, record: bool = True) -
         with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
             archive.writestr(zipfile.ZipInfo("model.json", _LONG_AGO), json.dumps(described, allow_nan=False))
             for number, array in enumerate(arrays):
-                archive.writestr(zipfile.ZipInfo(f"{number}.npy", _LONG_AGO), _npy(array))
+                npy = io.BytesIO()
+                np.lib.format.write_array(npy, array, allow_pickle=False)
+                archive.writestr(zipfile.ZipInfo(f"{number}.npy", _LONG_AGO), npy.getvalue())
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -71,32 +75,17 @@ def load(path: str | os.PathLike[str]) -> Any:
             described = json.loads(archive.read("model.json"))
             if described.get("format") != FORMAT:
                 raise InputError(f"{path} has model format {described.get('format')!r}, this fedspan reads {FORMAT}")
-            arrays = [_read_npy(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
-        model = _made(described["estimator"], arrays)
+            files = [io.BytesIO(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
+        model = _made(described["estimator"], [np.lib.format.read_array(file, allow_pickle=False) for file in files])
     except FileNotFoundError:
         raise InputError(f"there is no model file {path}") from None
     except InputError:
         raise
-    except Exception as error:  # whatever bytes from outside make of a zip archive, JSON or npy
+    except Exception as error:  # of bytes from outside, which need not be a zip archive, JSON or npy
         raise InputError(f"{path} is not a fedspan model, or is damaged: {type(error).__name__}: {error}") from None
     if not _is_estimator(model):
         raise InputError(f"{path} is not a fedspan model: it holds a {type(model).__name__}")
     return model
-
-
-def _npy(array: NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _read_npy(data: bytes) -> NDArray[Any]:
-    array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    return array
-
-
-def _packed(record: RunRecord) -> NDArray[np.uint8]:
-    return np.frombuffer(lzma.compress("\n".join(record.lines()).encode()), dtype=np.uint8)
 
 
 def _unpacked(array: NDArray[Any]) -> RunRecord:
@@ -107,54 +96,50 @@ def _unpacked(array: NDArray[Any]) -> RunRecord:
     return RunRecord.from_lines(text.decode().split("\n"))
 
 
-def _described(value: Any, where: str, arrays: list[NDArray[Any]]) -> Any:
-    """Return `value` as JSON; arrays go to `arrays`. What cannot be kept is refused, with where it stands."""
+def _described(value: Any, where: str, arrays: Arrays) -> Any:
+    """Return `value` as JSON; arrays go to `arrays`. A refusal names `where` the value is."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": str(value)}
-    if isinstance(value, np.ndarray):
-        return _described_array(value, where, arrays)
+    if isinstance(value, np.ndarray) and value.dtype == object and all(isinstance(item, str) for item in value.flat):
+        return {"names": value.tolist()}
+    if isinstance(value, RunRecord):
+        arrays.append(np.frombuffer(lzma.compress("\n".join(value.lines()).encode()), dtype=np.uint8))
+        return {"packed record": len(arrays) - 1}
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_described(item, f"{where}[{i}]", arrays) for i, item in enumerate(value)]}
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"dict": {key: _described(item, f"{where}[{key!r}]", arrays) for key, item in value.items()}}
     if isinstance(value, dict) and all(type(key) in (int, str) for key in value):
-        return {"pairs": [[key, _described(item, f"{where}[{key!r}]", arrays)] for key, item in value.items()]}
-    if isinstance(value, RunRecord):
-        arrays.append(_packed(value))
-        return {"packed record": len(arrays) - 1}
+        items = {key: _described(item, f"{where}[{key!r}]", arrays) for key, item in value.items()}
+        return {"dict": items} if all(type(key) is str for key in items) else {"pairs": list(items.items())}
     if _is_estimator(value):
-        parts = {name: value.get_params(deep=False)[name] for name in sorted(value.get_params(deep=False))}
-        kept = {name: item for name, item in sorted(vars(value).items()) if name not in parts}
-        fitted = {name: item for name, item in kept.items() if name.endswith("_") or name == _OUTPUT}
+        params = dict(sorted(value.get_params(deep=False).items()))
+        fitted = {name: item for name, item in sorted(vars(value).items()) if name not in params}
+        fitted = {name: item for name, item in fitted.items() if name.endswith("_") or name == _OUTPUT}
         return {
             "estimator": type(value).__name__,
-            "params": {name: _described(item, f"{where}.{name}", arrays) for name, item in parts.items()},
-            "fitted": {name: _described(item, f"{where}.{name}", arrays) for name, item in fitted.items()},
+            "params": _fields(params, where, arrays),
+            "fitted": _fields(fitted, where, arrays),
         }
     if is_dataclass(value) and type(value).__name__ in _known_values():
         parts = {field.name: getattr(value, field.name) for field in fields(value)}
-        described = {name: _described(item, f"{where}.{name}", arrays) for name, item in parts.items()}
-        return {"value": type(value).__name__, "fields": described}
+        return {"value": type(value).__name__, "fields": _fields(parts, where, arrays)}
     raise InputError(
         f"{where} is a {type(value).__name__}, which a model file cannot keep: set it to a number, a string or an array"
     )
 
 
-def _described_array(array: NDArray[Any], where: str, arrays: list[NDArray[Any]]) -> Any:
-    if array.dtype == object:
-        if not all(isinstance(item, str) for item in array.flat):
-            raise InputError(f"{where} is an array of Python objects, which a model file cannot keep")
-        return {"names": array.tolist()}
-    arrays.append(array)
-    return {"array": len(arrays) - 1}
+def _fields(values: dict[str, Any], where: str, arrays: Arrays) -> dict[str, Any]:
+    return {name: _described(item, f"{where}.{name}", arrays) for name, item in values.items()}
 
 
-def _made(described: Any, arrays: list[NDArray[Any]]) -> Any:
+def _made(described: Any, arrays: Arrays) -> Any:
     if not isinstance(described, dict):
         return described
     kind = next(iter(described))
@@ -168,19 +153,17 @@ def _made(described: Any, arrays: list[NDArray[Any]]) -> Any:
     if kind in ("tuple", "list"):
         items = [_made(item, arrays) for item in content]
         return tuple(items) if kind == "tuple" else items
-    if kind == "dict":
-        return {key: _made(item, arrays) for key, item in content.items()}
-    if kind == "pairs":
-        return {key: _made(item, arrays) for key, item in content}
+    if kind in ("dict", "pairs"):
+        pairs = content.items() if kind == "dict" else content
+        return {key: _made(item, arrays) for key, item in pairs}
     if kind == "packed record":
         return _unpacked(arrays[content])
     if kind == "estimator":
-        params = {name: _made(item, arrays) for name, item in described["params"].items()}
-        estimator = _known_estimators()[content](**params)
-        vars(estimator).update({name: _made(item, arrays) for name, item in described["fitted"].items()})
+        estimator = _known_estimators()[content](**_made({"dict": described["params"]}, arrays))
+        vars(estimator).update(_made({"dict": described["fitted"]}, arrays))
         return estimator
     if kind == "value":
-        return _known_values()[content](**{name: _made(item, arrays) for name, item in described["fields"].items()})
+        return _known_values()[content](**_made({"dict": described["fields"]}, arrays))
     raise InputError(f"the model file holds something of the unknown kind {kind!r}")
 
 
@@ -189,7 +172,7 @@ def _is_estimator(value: Any) -> bool:
 
 
 def _known_estimators() -> dict[str, Any]:
-    fedspan = importlib.import_module("fedspan")  # by name: the package knows its estimators, a lower layer does not
+    fedspan = importlib.import_module("fedspan")  # by name: a lower layer does not import the package
     return {name: getattr(fedspan, name) for name in fedspan.ESTIMATORS}
 
 

@@ -6,12 +6,11 @@ Layout (little-endian)::
     per entry: key (length, UTF-8), kind u8, then the value, or for an array its dtype, ndim u8 and extents
     the arrays' bytes, C order, each starting at a multiple of 8
 
-Lengths and extents are variable-length integers: seven bits a byte, the lowest first; the top bit says that more
+Lengths and extents are variable-length integers: seven bits a byte, the lowest first; the top bit marks that more
 follow.
 
-Nothing in it is code, and nothing is allocated on the word of the sender: every declared size is compared
-with the bytes that are there before it is used. The checksum tells damage on the way from a bad sender; it is
-no protection against an attacker (the transport and the journal's digests are).
+No message holds code. The reader compares every declared size with the bytes that are there before it allocates. The
+checksum finds damage on the way; the transport and the journal's digests protect against attackers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,8 +26,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import MessageError
 
-#: An array, number, string or None: what comes out of this module holds nothing else. (A union of these would make
-#: every protocol ask for the type of what it knows to be an array.)
+#: An array, number, string or None; not a union, so that a protocol need not narrow what it knows to be an array.
 Value = Any
 Message = dict[str, Value]
 
@@ -46,6 +44,7 @@ _SMALL = 2**62
 
 # Kinds of entries. The numbers are part of the format.
 _NONE, _FALSE, _TRUE, _INT, _UINT, _FLOAT, _COMPLEX, _STR, _ARRAY = range(9)
+_NUMBERS = {_INT: "<q", _UINT: "<Q", _FLOAT: "<d", _COMPLEX: "<dd"}
 
 # The dtypes that may travel. Their numbers are part of the format; U and S are followed by a width u32.
 _DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
@@ -53,16 +52,13 @@ _TEXT, _BYTES = len(_DTYPES), len(_DTYPES) + 1
 _DTYPE_OF_CODE = [np.dtype("<" + name) for name in _DTYPES]
 _CODE_OF_DTYPE = {dtype: code for code, dtype in enumerate(_DTYPE_OF_CODE)}
 
-_ALLOWED = (
-    "a message may hold numpy arrays (bool, integers, floats, complex, fixed-width text), numbers, strings and None"
-)
+_ALLOWED = "may hold numpy arrays (bool, integers, floats, complex, fixed-width text), numbers, strings and None"
 
 
 def canonical(message: Mapping[str, object], what: str = "message") -> Message:
-    """Return `message` as both sides will see it, or refuse it with a sentence that names the key.
+    """Return `message` as ``decode(encode(message))`` gives it, or refuse it with a sentence that names the key.
 
     Arrays are copied to read-only, C-contiguous, little-endian ones; NumPy scalars become Python numbers.
-    The result is what ``decode(encode(message))`` gives, so that a run is the same with and without the wire.
 
     Examples
     --------
@@ -77,7 +73,7 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
         raise MessageError(f"a {what} has {len(message)} keys, at most {_MOST_ENTRIES} are allowed: use larger arrays")
     result: Message = {}
     for key, value in message.items():
-        if key not in _seen_keys:
+        if not (type(key) is str and key.isascii() and 0 < len(key) <= _LARGEST_KEY):
             _check_key(key, what)
         kind = type(value)
         plain = kind is float or kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL)  # type: ignore[operator]
@@ -94,7 +90,13 @@ def encode(message: Mapping[str, object]) -> bytes:
     >>> decode(data)
     {'mean': array([0., 0., 0.]), 'n': 10}
     """
-    parts, total = _layout(canonical(message))
+    message = canonical(message)
+    parts: list[bytes | memoryview] = [b"".join(_heads(message))]
+    total = _HEAD.size + len(parts[0])
+    for value in message.values():
+        if isinstance(value, np.ndarray) and value.nbytes:
+            parts += [bytes(-total % 8), value.reshape(-1).view(np.uint8).data]
+            total += -total % 8 + value.nbytes
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
@@ -103,38 +105,15 @@ def encode(message: Mapping[str, object]) -> bytes:
 
 def encoded_size(message: Message) -> int:
     """Return ``len(encode(message))`` for a canonical message, without building the bytes."""
-    size = _HEAD.size
-    bodies = 0
-    for key, value in message.items():
-        name = len(key) if key.isascii() else len(key.encode())
-        size += 1 + name + _varint_size(name)
-        if isinstance(value, np.ndarray):
-            size += 2 + sum(map(_varint_size, value.shape))
-            size += _varint_size(_width(value.dtype)) if value.dtype.kind in "US" else 0
-            bodies += -(-value.nbytes // 8) * 8
-        elif isinstance(value, str):
-            text = len(value.encode())
-            size += text + _varint_size(text)
-        elif value is None or isinstance(value, bool):
-            pass
-        else:
-            size += 16 if isinstance(value, complex) else 8
-    # The first body starts at a multiple of 8, the last one is not padded at its end.
-    return size + (-size % 8) + bodies - _last_padding(message) if bodies else size
-
-
-def declared_size(data: bytes | memoryview) -> int | None:
-    """Return how many bytes the message has that begins here, by its own word; ``None`` where its head is not whole."""
-    if len(data) < _HEAD.size:
-        return None
-    magic, version, _, total, _, _ = _HEAD.unpack_from(data)
-    if magic != MAGIC or version != VERSION:
-        raise MessageError("these bytes are not the beginning of a fedspan message")
-    return int(total)
+    size = _HEAD.size + sum(map(len, _heads(message)))
+    for value in message.values():
+        if isinstance(value, np.ndarray) and value.nbytes:
+            size += -size % 8 + value.nbytes
+    return size
 
 
 def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BYTES) -> Message:
-    """Read bytes from outside. Whatever they are, the result is a message or a `MessageError`.
+    """Read bytes from outside: whatever they are, return a message or raise a `MessageError`.
 
     Arrays are read-only views into `data` where their alignment allows, so time and memory are bounded by its size.
     """
@@ -149,7 +128,7 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
     if version != VERSION:
         raise MessageError(f"the message has format version {version}, and this fedspan reads version {VERSION}")
     if total != len(view) or zero != _ZERO:
-        raise MessageError(f"the message says it has {total} bytes and has {len(view)}")
+        raise MessageError(f"the message has {len(view)} bytes, and declares {total}")
     if entries > _MOST_ENTRIES:
         raise MessageError(f"the message has {entries} keys, at most {_MOST_ENTRIES} are allowed")
     if zlib.crc32(view[_HEAD.size :]) != crc:
@@ -161,7 +140,7 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
         key = reader.text("key")
         if not key or len(key) > _LARGEST_KEY or key in message:
             raise MessageError(f"the message has an empty, repeated or overlong key {key[:40]!r}")
-        kind = reader.number("<B")
+        kind = reader.byte()
         if kind == _ARRAY:
             dtype, shape = reader.array_head(key)
             arrays.append((key, dtype, shape))
@@ -176,7 +155,7 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
 
 
 def as_array(data: bytes) -> NDArray[np.uint8]:
-    """Return bytes as they can stand in a message."""
+    """Return bytes as an array, which a message can hold."""
     return np.frombuffer(data, dtype=np.uint8)
 
 
@@ -184,8 +163,8 @@ def non_finite_key(message: Message) -> str | None:
     """Return the first key whose value holds NaN or infinity, or ``None``."""
     for key, value in message.items():
         if isinstance(value, np.ndarray):
-            # One sum of squares sees any NaN or infinity without a temporary array, and vdot never warns; only then
-            # look at every value, because squares of finite values may overflow too.
+            # One sum of squares finds any NaN or infinity without a temporary array, and vdot never warns. Squares of
+            # finite values may overflow too: only then look at every value.
             small = value.dtype.kind not in "fc" or math.isfinite(abs(np.vdot(value, value)))
             if not small and not np.isfinite(value).all():
                 return key
@@ -197,11 +176,6 @@ def non_finite_key(message: Message) -> str | None:
     return None
 
 
-# Keys that were found good: the same few come again and again.
-_seen_keys: set[str] = set()
-_MOST_SEEN_KEYS = 1000
-
-
 def _check_key(key: object, what: str) -> None:
     if type(key) is not str:
         raise MessageError(f"a {what} has the key {key!r}: keys must be strings")
@@ -209,8 +183,6 @@ def _check_key(key: object, what: str) -> None:
         raise MessageError(
             f"a {what} has the key {key[:40]!r}: keys must be plain text of 1 to {_LARGEST_KEY} characters"
         )
-    if len(_seen_keys) < _MOST_SEEN_KEYS:
-        _seen_keys.add(key)
 
 
 def _canonical_value(key: str, value: object, what: str) -> Value:
@@ -236,17 +208,17 @@ def _canonical_value(key: str, value: object, what: str) -> Value:
         if not is_plain_text(value):
             raise MessageError(f"{what} key {key!r} holds text that is not valid Unicode")
         return str(value)
-    raise MessageError(f"{what} key {key!r} holds a {type(value).__name__}, but {_ALLOWED}")
+    raise MessageError(f"{what} key {key!r} holds a {type(value).__name__}, but a message {_ALLOWED}")
 
 
 def _canonical_array(key: str, value: NDArray[Any], what: str) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
-        raise MessageError(f"{what} key {key!r} holds a masked array, but {_ALLOWED}")
+        raise MessageError(f"{what} key {key!r} holds a masked array, but a message {_ALLOWED}")
     dtype = value.dtype.newbyteorder("<")
     if dtype.kind in "US":
         dtype = max(dtype, np.dtype(dtype.kind + "1"), key=lambda d: d.itemsize)
     elif dtype not in _CODE_OF_DTYPE:
-        raise MessageError(f"{what} key {key!r} holds an array of dtype {value.dtype}, but {_ALLOWED}")
+        raise MessageError(f"{what} key {key!r} holds an array of dtype {value.dtype}, but a message {_ALLOWED}")
     if value.ndim > _MAX_NDIM:
         raise MessageError(
             f"{what} key {key!r} holds an array of {value.ndim} dimensions, at most {_MAX_NDIM} are allowed"
@@ -259,7 +231,7 @@ def _canonical_array(key: str, value: NDArray[Any], what: str) -> NDArray[Any]:
 
 
 def is_plain_text(text: str) -> bool:
-    """Whether `text` can be written as UTF-8."""
+    """Return whether `text` can be written as UTF-8."""
     if text.isascii():
         return True
     try:
@@ -270,53 +242,30 @@ def is_plain_text(text: str) -> bool:
 
 
 def _are_code_points(text: NDArray[Any]) -> bool:
-    """Whether a contiguous ``U`` array holds only Unicode scalar values (no surrogates, no number too large)."""
+    """Return whether a contiguous ``U`` array holds only Unicode scalar values."""
     points = text.reshape(-1).view(np.uint32)
     return bool(np.all((points <= _LARGEST_CODE_POINT) & ((points < 0xD800) | (points > 0xDFFF))))
 
 
-def _layout(message: Message) -> tuple[list[bytes | memoryview], int]:
-    """Return everything after the head, in order, and the total size."""
-    heads: list[bytes] = []
-    arrays: list[NDArray[Any]] = []
+def _heads(message: Message) -> Iterator[bytes]:
+    """Yield all of a canonical message that comes before the arrays' bytes."""
     for key, value in message.items():
         name = key.encode()
-        heads.append(_varint(len(name)) + name)
-        if isinstance(value, np.ndarray):
-            heads.append(_array_head(value))
-            arrays.append(value)
-        else:
-            heads.append(_scalar(value))
-    header = b"".join(heads)
-    parts: list[bytes | memoryview] = [header]
-    total = _HEAD.size + len(header)
-    for array in arrays:
-        if array.nbytes:
-            parts.append(bytes(-total % 8))
-            parts.append(array.reshape(-1).view(np.uint8).data)
-            total += -total % 8 + array.nbytes
-    return parts, total
-
-
-def _last_padding(message: Message) -> int:
-    sizes = [value.nbytes for value in message.values() if isinstance(value, np.ndarray) and value.nbytes]
-    return -sizes[-1] % 8
+        yield _varint(len(name)) + name
+        yield _array_head(value) if isinstance(value, np.ndarray) else _scalar(value)
 
 
 def _scalar(value: Value) -> bytes:
-    if value is None:
-        return struct.pack("<B", _NONE)
-    if isinstance(value, bool):
-        return struct.pack("<B", _TRUE if value else _FALSE)
+    if value is None or isinstance(value, bool):
+        return bytes([_NONE if value is None else _TRUE if value else _FALSE])
+    if isinstance(value, str):
+        text = value.encode()
+        return bytes([_STR]) + _varint(len(text)) + text
     if isinstance(value, int):
         return struct.pack("<Bq", _INT, value) if value < 2**63 else struct.pack("<BQ", _UINT, value)
     if isinstance(value, float):
         return struct.pack("<Bd", _FLOAT, value)
-    if isinstance(value, complex):
-        return struct.pack("<Bdd", _COMPLEX, value.real, value.imag)
-    assert isinstance(value, str)
-    text = value.encode()
-    return struct.pack("<B", _STR) + _varint(len(text)) + text
+    return struct.pack("<Bdd", _COMPLEX, value.real, value.imag)
 
 
 def _array_head(array: NDArray[Any]) -> bytes:
@@ -334,6 +283,8 @@ def _width(dtype: np.dtype[Any]) -> int:
 
 
 def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return _ONE_BYTE[value]
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)
@@ -342,8 +293,7 @@ def _varint(value: int) -> bytes:
     return bytes(parts)
 
 
-def _varint_size(value: int) -> int:
-    return max(1, -(-value.bit_length() // 7))
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
 
 
 class _Reader:
@@ -360,13 +310,13 @@ class _Reader:
         self.at += size
         return piece
 
-    def number(self, form: str) -> int:
-        return int(struct.unpack(form, self.take(struct.calcsize(form)))[0])
+    def byte(self) -> int:
+        return self.take(1)[0]
 
     def varint(self) -> int:
         value = 0
         for shift in range(0, 63, 7):
-            part = self.number("<B")
+            part = self.byte()
             value |= (part & 0x7F) << shift
             if part < 0x80:
                 return value
@@ -380,24 +330,18 @@ class _Reader:
             raise MessageError(f"the message has a {what} that is not valid UTF-8") from None
 
     def value(self, kind: int) -> Value:
-        if kind == _NONE:
-            return None
-        if kind in (_FALSE, _TRUE):
-            return kind == _TRUE
-        if kind == _INT:
-            return self.number("<q")
-        if kind == _UINT:
-            return self.number("<Q")
-        if kind == _FLOAT:
-            return float(struct.unpack("<d", self.take(8))[0])
-        if kind == _COMPLEX:
-            return complex(*struct.unpack("<dd", self.take(16)))
+        if kind in (_NONE, _FALSE, _TRUE):
+            return None if kind == _NONE else kind == _TRUE
+        if kind in _NUMBERS:
+            form = _NUMBERS[kind]
+            found = struct.unpack(form, self.take(struct.calcsize(form)))
+            return complex(*found) if kind == _COMPLEX else found[0]
         if kind == _STR:
             return self.text("string")
         raise MessageError(f"the message has an entry of unknown kind {kind}")
 
     def array_head(self, key: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        code = self.number("<B")
+        code = self.byte()
         if code < len(_DTYPE_OF_CODE):
             dtype = _DTYPE_OF_CODE[code]
         elif code in (_TEXT, _BYTES):
@@ -407,7 +351,7 @@ class _Reader:
             dtype = np.dtype(f"<U{width}" if code == _TEXT else f"S{width}")
         else:
             raise MessageError(f"the message's array {key[:40]!r} has the unknown dtype code {code}")
-        ndim = self.number("<B")
+        ndim = self.byte()
         if ndim > _MAX_NDIM:
             raise MessageError(
                 f"the message's array {key[:40]!r} has {ndim} dimensions, at most {_MAX_NDIM} are allowed"
@@ -436,4 +380,4 @@ class _Reader:
         return array
 
     def _refuse_array(self, key: str) -> NoReturn:
-        raise MessageError(f"the message's array {key[:40]!r} claims to be larger than the message")
+        raise MessageError(f"the message's array {key[:40]!r} declares to be larger than the message")

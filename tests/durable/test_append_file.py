@@ -29,8 +29,7 @@ def entries_of(path, **options):
     file = AppendFile(path, accept=found.append, **options)
     bodies = [bytes(file.body(entry)) for entry in found]
     file.close()
-    plain = [{key: value for key, value in entry.fields.items() if key != "body_bytes"} for entry in found]
-    return list(zip(plain, bodies, strict=True))
+    return [(entry.fields, body) for entry, body in zip(found, bodies, strict=True)]
 
 
 def test_what_is_written_is_read_again(written):
@@ -39,6 +38,50 @@ def test_what_is_written_is_read_again(written):
         ({"b": [1.5, None]}, b"x" * 60 + b"\n{y" * 10),
         ({"c": "text"}, b""),
     ]
+
+
+def test_an_entry_can_be_read_by_the_process_that_wrote_it(tmp_path):
+    found = []
+    file = AppendFile(tmp_path / "file", accept=found.append)
+    file.append({"a": 1}, [b"raw ", b"bytes"])
+    assert (found[0].fields, bytes(file.body(found[0]))) == ({"a": 1}, b"raw bytes")
+    file.close()
+    with pytest.raises(AppendFileError, match="was closed"):
+        file.body(found[0])
+
+
+def test_bytes_that_quote_an_entry_do_not_keep_a_torn_one(tmp_path):
+    path = tmp_path / "file"
+    file = AppendFile(path)
+    file.append({"a": 1})
+    file.append({"b": 2}, [b"\n" + path.read_bytes() + b"\n" + path.read_bytes()])
+    file.close()
+    raw = path.read_bytes()
+    for cut in (1, 5, 30):
+        path.write_bytes(raw[:-cut])
+        assert entries_of(path) == [({"a": 1}, b"")]
+
+
+def test_a_changed_length_does_not_drop_the_entries_after_it(written):
+    raw = written.read_bytes()
+    written.write_bytes(raw.replace(b'"body_bytes": 90', b'"body_bytes": 99'))
+    with pytest.raises(AppendFileError, match="entry 1"):
+        entries_of(written)
+    written.write_bytes(raw.replace(b'"body_bytes": 90', b'"body_bytes": 990'))
+    with pytest.raises(AppendFileError, match=r"entry 1 \(its bytes are cut short\)"):
+        entries_of(written)
+
+
+def test_a_changed_end_of_line_does_not_drop_two_entries(tmp_path):
+    path = tmp_path / "file"
+    file = AppendFile(path)
+    for number in range(3):
+        file.append({"number": number})
+    file.close()
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(lines[0] + b"\n" + lines[1] + b" " + lines[2] + b"\n")
+    with pytest.raises(AppendFileError, match="entry 1"):
+        entries_of(path)
 
 
 def test_only_the_owner_can_read_the_file(written):

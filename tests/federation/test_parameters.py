@@ -157,7 +157,7 @@ def test_a_step_without_annotations_takes_what_it_is_given():
 def test_every_step_of_fedspan_declares_its_parameters(id):
     step = install_steps()[id]
     if step.function.__module__.startswith("fedspan."):
-        assert step.parameters.complete
+        assert step.declared.complete
 
 
 @pytest.mark.parametrize("id", installed_transforms())

@@ -17,6 +17,7 @@ from fedspan.errors import FedspanError, JournalError, QuorumError
 from fedspan.federation.calls.faults import KINDS
 from fedspan.federation.site.steps import dotted_name
 from fedspan.wire import canonical, encode
+from tests.durable.entries import entry_bounds
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,7 @@ def check_resumes_after_any_call(example: Example, folder) -> None:
     assert expected == example.expected, "with a journal the result is another one"
     journal = folder / "run-000" / "journal"
     whole = journal.read_bytes()
-    bounds, at = [], 0
-    while at < len(whole):
-        at += 24 + int.from_bytes(whole[at + 12 : at + 20], "little") + 16
-        bounds.append(at)
+    bounds = entry_bounds(journal)[1:]
     calls = bounds[:-1]
     some = {round(i) for i in np.linspace(0, len(calls) - 1, min(PLACES, len(calls)))}
     for number, place in enumerate(sorted(some)):

@@ -26,7 +26,10 @@ from typing import Any
 
 _DIGEST = 16
 _SUFFIX = len(', "chain": "') + 2 * _DIGEST + len('"}')
-_ENDING = re.compile(rb', "chain": "[0-9a-f]{32}"}\n')
+#: The end of an entry's line; another entry that begins one byte after such an end, in the same line; a whole line.
+_END = re.compile(rb', "chain": "[0-9a-f]{32}"\}\n')
+_NEXT_IN_LINE = re.compile(rb', "chain": "[0-9a-f]{32}"\}.\{"', re.DOTALL)
+_LINE = re.compile(rb'^(\{".*), "chain": "([0-9a-f]{32})"\}\n', re.MULTILINE)
 #: A line of JSON may have this many bytes.
 _LONGEST_LINE = 2**28
 
@@ -39,13 +42,18 @@ class AppendFileError(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: its fields, where it begins and ends, and where its raw bytes begin."""
+    """One entry: its fields, where it and its raw bytes begin, and where it ends."""
 
     fields: dict[str, Any]
     start: int
     body: int
     end: int
     chain: str
+
+    @property
+    def size(self) -> int:
+        """The number of raw bytes."""
+        return max(0, self.end - self.body - 1)
 
 
 class AppendFile:
@@ -106,6 +114,12 @@ class AppendFile:
         """Whether the file is not open now."""
         return self._file is None
 
+    @property
+    def _descriptor(self) -> int:
+        if self._file is None:
+            raise AppendFileError("was closed")
+        return self._file
+
     def close(self) -> None:
         """Close the file and release its lock."""
         if self._file is not None:
@@ -125,46 +139,40 @@ class AppendFile:
 
     def append(self, fields: Mapping[str, Any], parts: Iterable[bytes | memoryview] = ()) -> None:
         """Write one entry and hand it to the operating system before returning."""
-        if self._file is None:
-            raise AppendFileError("was closed")
+        descriptor = self._descriptor
         if self._read_only:
             raise AppendFileError("was opened for reading only")
         parts = tuple(parts)
         size = sum(map(len, parts))
-        text = json.dumps({**fields, **({"body_bytes": size} if parts else {})})
-        head = text[:-1].encode() if len(text) > 2 else b'{"empty": true'
+        head = json.dumps({**fields, **({"body_bytes": size} if parts else {})})[:-1].encode()
         if self.count == 0 and self._key_of is not None:
             self._key = self._key_of(dict(fields))
-        chain = self._digest(head, parts)
+        chain = self._digest(self.chain, head, parts)
         line = head + f', "chain": "{chain}"}}\n'.encode()
         entry = Entry(dict(fields), self.end, self.end + len(line), self.end + len(line) + size + bool(parts), chain)
         try:
-            _write(self._file, (line, *parts, b"\n" if parts else b""), self.end)
+            _write(descriptor, (line, *parts, b"\n" if parts else b""), self.end)
             if self._sync:
-                os.fsync(self._file)
+                os.fsync(descriptor)
                 if self.count == 0:
                     _sync_folder(self.path.parent)
         except OSError as error:
             with suppress(OSError):
-                os.ftruncate(self._file, self.end)
+                os.ftruncate(descriptor, self.end)
             raise AppendFileError(f"can't be written: {error.strerror or error}") from None
         self._take(entry)
 
     def body(self, entry: Entry) -> memoryview:
-        """Return the raw bytes of an entry; refuse them if they changed on the disk."""
-        if self._file is None:
-            raise AppendFileError("was closed")
-        size = int(entry.fields.get("body_bytes", 0))
-        raw = _read_all(self._file, size, entry.body)
-        if len(raw) != size:
+        """Return the raw bytes of an entry."""
+        raw = _read_all(self._descriptor, entry.size, entry.body)
+        if len(raw) != entry.size:
             raise AppendFileError("changed while it was in use")
         return memoryview(raw)
 
     def cut(self, entry: Entry, before: Entry | None) -> None:
         """Drop the last entry; `before` is the one that is then the last."""
-        assert self._file is not None
         assert entry.end == self.end
-        os.ftruncate(self._file, entry.start)
+        os.ftruncate(self._descriptor, entry.start)
         self.end, self.count = entry.start, self.count - 1
         self.chain = "" if before is None else before.chain
 
@@ -172,17 +180,13 @@ class AppendFile:
         """Put new entries in place of all, at once: a kill leaves the old file or the new one."""
         beside = self.path.with_suffix(".new")
         beside.unlink(missing_ok=True)
-        accept, self._accept = self._accept, lambda entry: None
         self.close()
-        new = AppendFile(beside, sync=False, key_of=self._key_of)
+        new = AppendFile(beside, sync=self._sync, key_of=self._key_of)
         try:
             for fields, parts in entries:
                 new.append(fields, parts)
-            if self._sync and new._file is not None:
-                os.fsync(new._file)
         finally:
             new.close()
-            self._accept = accept
         os.replace(beside, self.path)
         if self._sync:
             _sync_folder(self.path.parent)
@@ -206,56 +210,49 @@ class AppendFile:
 
     def _read_on(self) -> None:
         """Read what was written since the last look; drop a last entry that was cut short."""
-        assert self._file is not None
-        size = os.fstat(self._file).st_size
+        size = os.fstat(self._descriptor).st_size
         if size < self.end:
             raise AppendFileError("has become shorter: entries were taken off its end")
-        if self.end and not self._ends_with_chain():
+        if self.end and self._shared and not self._ends_with_chain():
             raise AppendFileError("has other entries than it had: it was replaced or altered")
         while self.end < size:
             try:
-                entry = self._entry_at(self.end, size)
-                self._take(entry)
+                self._take(self._entry_at(self.end, size))
             except _TornError as error:
-                if self._follows(error.after, size) or not _may_begin(error.line):
-                    raise AppendFileError(self._damage(error.why)) from None
+                if self._follows(error, size) or not _may_begin(error.line):
+                    raise self._damage(error) from None
                 if not self._read_only:
-                    os.ftruncate(self._file, self.end)
+                    os.ftruncate(self._descriptor, self.end)
                 return
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise AppendFileError(self._damage(str(error))) from None
+                raise self._damage(error) from None
 
     def _entry_at(self, start: int, size: int) -> Entry:
         """Return the entry at `start` after checking its chain."""
-        assert self._file is not None
-        line = _read_line(self._file, start, size)
+        line = _read_line(self._descriptor, start, size)
         if not line.endswith(b"\n"):
             raise _TornError("its line has no end", line, size)
         body = start + len(line)
-        head, suffix = line[: -_SUFFIX - 1], line[-_SUFFIX - 1 : -1]
+        head, suffix = line[: -_SUFFIX - 1], line[-_SUFFIX - 1 :]
         try:
             fields = json.loads(head + b"}")
             length = fields.pop("body_bytes", None)
-            whole = isinstance(fields, dict) and suffix.startswith(b', "chain": "') and suffix.endswith(b'"}')
-            whole &= length is None or (type(length) is int and length >= 0)
+            whole = _END.fullmatch(suffix) and (length is None or (type(length) is int and length >= 0))
         except (ValueError, AttributeError, RecursionError):
-            whole = False
+            whole = None
         if not whole:
             raise _TornError("it is not an entry", line, body)
+        chain = suffix[-2 * _DIGEST - 3 : -3].decode()
         end = body if length is None else body + length + 1
         if end > size:
-            raise _TornError("its bytes are cut short", line, body)
+            raise _TornError("its bytes are cut short", line, body, chain)
         if self.count == 0 and self._key_of is not None:
             self._key = self._key_of(fields)
-        raw = b"" if length is None else _read_all(self._file, length + 1, body)
+        raw = _read_all(self._descriptor, end - body, body)
         if raw and not raw.endswith(b"\n"):
             raise _TornError("its bytes have no end", line, end)
-        parts = () if length is None else (memoryview(raw)[:-1],)
-        chain = self._digest(head, parts)
-        if suffix[-2 - 2 * _DIGEST : -2].decode("ascii", "replace") != chain:
+        if self._digest(self.chain, head, (memoryview(raw)[:-1],)) != chain:
             raise _TornError("its digest does not match", line, end)
-        if length is not None:
-            fields["body_bytes"] = length
         return Entry(fields, start, body, end, chain)
 
     def _take(self, entry: Entry) -> None:
@@ -263,37 +260,45 @@ class AppendFile:
         self.end, self.chain = entry.end, entry.chain
         self.count += 1
 
-    def _digest(self, head: bytes, parts: Parts) -> str:
-        digest = blake2b(self.chain.encode() + b"\0", key=self._key, digest_size=_DIGEST)
+    def _digest(self, before: str, head: bytes, parts: Parts) -> str:
+        digest = blake2b(before.encode() + b"\0", key=self._key, digest_size=_DIGEST)
         digest.update(head)
         for part in parts:
             digest.update(part)
         return digest.hexdigest()
 
     def _ends_with_chain(self) -> bool:
-        """Return whether the last known entry is still where it was (files of several processes have no raw bytes)."""
-        if not self._shared:
-            return True
-        assert self._file is not None
+        """Return whether the last known entry of a shared file, which has no raw bytes, is still where it was."""
         tail = f'"{self.chain}"}}\n'.encode()
-        return _read_all(self._file, len(tail), self.end - len(tail)) == tail
+        return _read_all(self._descriptor, len(tail), self.end - len(tail)) == tail
 
-    def _follows(self, start: int, size: int) -> bool:
-        """Return whether an intact-looking entry follows: then the bad one was not cut short by a kill."""
-        assert self._file is not None
-        rest = _read_all(self._file, size - start, start)
-        return _ENDING.search(rest) is not None
+    def _follows(self, torn: _TornError, size: int) -> bool:
+        """Return whether another entry follows: then a kill has not cut the bad one short."""
+        rest = _read_all(self._descriptor, size - torn.after, torn.after)
+        if not torn.chain:
+            return bool(_END.search(rest) or _NEXT_IN_LINE.search(torn.line))
+        # The raw bytes of an entry may quote others. Only an entry that continues the chain really follows.
+        for found in _LINE.finditer(rest):
+            with suppress(ValueError, AttributeError, TypeError, RecursionError):
+                length = json.loads(found[1] + b"}").get("body_bytes", 0)
+                parts = (memoryview(rest)[found.end() : found.end() + length],)
+                if self._digest(torn.chain, found[1], parts) == found[2].decode():
+                    return True
+        return False
 
-    def _damage(self, why: str) -> str:
-        return f"is damaged or was altered at entry {self.count} ({why})"
+    def _damage(self, why: Exception) -> AppendFileError:
+        return AppendFileError(f"is damaged or was altered at entry {self.count} ({why})")
 
 
 class _TornError(Exception):
-    """An entry that is not whole; a kill may have cut it short if nothing follows `after`."""
+    """An entry that is not whole; a kill may have cut it short if nothing follows `after`.
 
-    def __init__(self, why: str, line: bytes, after: int) -> None:
+    `chain` is the entry's own, where its line is whole and its bytes are not.
+    """
+
+    def __init__(self, why: str, line: bytes, after: int, chain: str = "") -> None:
         super().__init__(why)
-        self.why, self.line, self.after = why, line, after
+        self.line, self.after, self.chain = line, after, chain
 
 
 def _may_begin(line: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The federation: all that a protocol can do is request steps at sites, and look at what comes back."""
+"""The federation: a protocol requests steps at sites, and reads what comes back."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, RunRecord, plain
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
+from fedspan.federation.site.state import NO_CHANGES
 from fedspan.federation.site.steps import dotted_name, find_step
 from fedspan.federation.site.transforms import Transform
 from fedspan.federation.versions import versions
@@ -34,13 +35,13 @@ StepLike = Callable[..., Any] | str
 
 @dataclass
 class Root:
-    """What all views of one federation share, whatever the run."""
+    """What all views of one federation share in all runs."""
 
     engine: Engine
     seed: int
     policy: Policy
     run_dir: Path | None = None
-    summation: Summation | None = None  # where the policy asks for secure sums
+    summation: Summation | None = None  # for a policy with secure sums
     observers: tuple[Observer, ...] = ()
     runs: int = 0
     open_run: Run | None = None  # of protocols that are called on the federation itself
@@ -49,7 +50,7 @@ class Root:
         """Close the run of protocols that were called on the federation itself."""
         run, self.open_run = self.open_run, None
         if run is not None:
-            run.leave()
+            run.close(resumable=True)
 
     def __del__(self) -> None:
         self.close()
@@ -134,7 +135,7 @@ class Federation:
             If fewer sites answered than the policy's quorum.
         """
         if self.policy.secure_sum and not find_step(step).public:
-            self.need_single_replies(f"asking for the replies of step {find_step(step).id!r}")
+            self.need_single_replies(f"fed.ask of step {find_step(step).id!r}")
         found = self._call(step, self._recipients(to), payload, "ask")
         return Replies(found.replies, found.failed)
 
@@ -142,22 +143,14 @@ class Federation:
 
     def sum(self, step: StepLike, /, **payload: object) -> Total:
         """Run `step` at all sites and return, key by key, the sum of the replies: all that the coordinator keeps."""
-        found = self._call(step, self.sites, payload, "sum")
-        return Total(found.replies[""], found.answered, found.failed)
+        return _total(self._call(step, self.sites, payload, "sum"))
 
     def mean(self, step: StepLike, /, **payload: object) -> Total:
         """Run `step` at all sites and return, key by key, the plain mean of the replies."""
-        found = self._call(step, self.sites, payload, "mean")
-        return Total(found.replies[""], found.answered, found.failed)
+        return _total(self._call(step, self.sites, payload, "mean"))
 
     def need_single_replies(self, what: str) -> None:
-        """Refuse `what` under secure sums: a protocol that needs single replies calls this before its first call.
-
-        Raises
-        ------
-        PolicyError
-            Under ``Policy(secure_sum=True)``.
-        """
+        """Refuse `what` under secure sums: a protocol that needs single replies calls this before its first call."""
         if self.policy.secure_sum:
             raise PolicyError(
                 f"{what} needs the replies of single sites, which secure_sum=True hides from the coordinator: "
@@ -165,10 +158,10 @@ class Federation:
             )
 
     def accept(self, replies: Replies, check: Callable[[Message], Message]) -> Replies:
-        """Return the replies of the last call as `check` makes them; where it raises, the site has failed.
+        """Return the replies of the last call as `check` returns them; where it raises, the site has failed.
 
-        For what a protocol knows of its replies and a policy cannot: that a basis has full rank, say. The failures are
-        in the record, and the quorum counts.
+        For what a protocol alone knows of its replies, such as that a basis has full rank. The failures are in the
+        record, and the quorum counts.
         """
         ok: dict[str, Message] = {}
         failures: dict[str, Failure] = {}
@@ -187,10 +180,7 @@ class Federation:
         return checked
 
     def sample(self, fraction: float) -> Federation:
-        """Return a view of a random share of the sites, drawn from this run's generator.
-
-        At least one site, or the fewest that a secure sum must have.
-        """
+        """Return a view of a random share of the sites: at least one, or the fewest of a secure sum."""
         if not 0 < fraction <= 1:
             raise InputError(f"sample({fraction!r}): the fraction must be above 0 and at most 1")
         secure = self.policy.secure_sum
@@ -204,7 +194,7 @@ class Federation:
         return self._with(sites=self._recipients(names))
 
     def rounds(self, n: int) -> Iterator[int]:
-        """Count rounds 0, 1, ... up to `n` of them, until `stop` is called; they show in progress and record."""
+        """Count up to `n` rounds from 0, until `stop` is called; they show in progress and record."""
         return self._run.rounds(n)
 
     def log(self, **metrics: object) -> None:
@@ -216,10 +206,7 @@ class Federation:
         self._run.stop(reason, EndingKind.CONVERGED if converged else EndingKind.STOPPED)
 
     def spent(self, privacy: PrivacySpent, *, again: bool = False) -> None:
-        """Keep in the record what the run spends of the sites' privacy, beside what it has spent before.
-
-        With `again` it replaces all earlier reports.
-        """
+        """Keep in the record what the run spends of the sites' privacy, in place of earlier reports if `again`."""
         self._run.spent(privacy, again)
 
     # What the caller of a protocol uses.
@@ -232,10 +219,7 @@ class Federation:
         seed: int | None = None,
         observers: Iterable[Observer] = (),
     ) -> Iterator[Federation]:
-        """Begin a run of its own, with a number, a journal and a record, and end it with the block.
-
-        Inside another run it is a part of that one.
-        """
+        """Begin a run of its own, and end it with the block; inside another run it is a part of that one."""
         if self._view.run is not None:
             yield self
             return
@@ -303,17 +287,10 @@ class Federation:
     def _new_run(self, what: str, settings: dict[str, Any], seed: int | None, observers: tuple[Observer, ...]) -> Run:
         """Begin a run with the next number."""
         root, view = self._root, self._view
-        record = RunRecord(
-            what,
-            settings,
-            root.runs,
-            root.seed if seed is None else seed,
-            tuple(root.engine.sites),
-            versions=versions(),
-            policy=plain(root.policy)["fields"],
-            transforms=tuple(transform.id for transform in view.transforms),
-            conditions=view.conditions,
-        )
+        seed = root.seed if seed is None else seed
+        record = RunRecord(what, settings, root.runs, seed, tuple(root.engine.sites), versions=versions())
+        record.policy, record.conditions = plain(root.policy)["fields"], view.conditions
+        record.transforms = tuple(transform.id for transform in view.transforms)
         folder = None if root.run_dir is None else root.run_dir / f"run-{root.runs:03d}"
         run = Run(root.engine, record, folder, root.observers + observers)
         root.runs += 1
@@ -356,13 +333,15 @@ class Federation:
             call.number, found.id, run.round, to, collected.answered, collected.failed, collected.bytes_down,
             collected.bytes_up, entry.seconds, recorded is not None, how, summation is not None,
         )  # fmt: skip
-        run.called(record)
+        run.record.calls.append(record)
+        if run.watched:
+            run.called(record)
         if not entry.quorum:  # no reply is accepted: the sites go back to where they were
             raise self._quorum_error(record, collected.failed)
         if collected.error is not None:
             raise InputError(collected.error)
-        if recorded is not None:
-            run.replay_state(call.number, collected.changes, collected.answered)
+        for site in collected.answered if recorded is not None else ():
+            run.engine.restore(run.id, site, call.number, collected.changes.get(site, NO_CHANGES))
         run.accepted.update(dict.fromkeys(collected.answered, call.number))
         return collected
 
@@ -388,25 +367,20 @@ class Federation:
         needed = self.policy.needed(len(call.to), adding=summation is not None)
         if summation is None:
             found = self._exchange(call, needed)
-            quorum = len(found.replies) >= needed
-            if how != "ask":
-                self._add_up(found, call, how, quorum)
+            quorum = len(found.answered) >= needed
         else:
             while True:
                 found = summation.collect(call, self._exchange, needed)
                 quorum = found.error is not None or len(found.answered) >= needed
                 if quorum or not self._returned(call, found.failed, needed):
                     break
-            summed = found.replies.get("", {}) if quorum else {}
-            found.replies = {"": canonical(averaged(summed, len(found.answered)) if how == "mean" else summed)}
+        if how != "ask":
+            self._add_up(found, call, how, quorum)
         digest = "" if self._run.journal is None else call.digest
         return JournalEntry(call.number, digest, found, time.perf_counter() - start, quorum)
 
     def _exchange(self, call: Call, needed: int = 0) -> Collected:
-        """Send a call out; return the replies that keep to the policy.
-
-        Where fewer are in order than `needed`, offline sites are requested again when they return.
-        """
+        """Send a call out, again to offline sites while fewer than `needed` answer; return the accepted replies."""
         sent = self._deliver(call, call.to)
         while True:
             outcomes = sent
@@ -429,12 +403,13 @@ class Federation:
         return bool(offline) and possible >= needed and self._run.wait(offline, self.policy.run_deadline)
 
     def _add_up(self, found: Collected, call: Call, how: str, quorum: bool) -> None:
-        """Replace single replies by their total under the name ``""``, or by why they cannot be added up."""
+        """Replace replies, or their secure sum, by the total under the name ``""``, or by why there is none."""
         replies, found.replies = found.replies, {"": {}}
-        if not quorum:
+        if not quorum or found.error is not None:
             return
         try:
-            summed = total(replies, call.step.id, mean=how == "mean")
+            summed = total(replies, call.step.id)
+            summed = canonical(averaged(summed, len(found.answered)) if how == "mean" else summed, "total")
         except FedspanError as error:
             found.error = str(error)
             return
@@ -449,7 +424,7 @@ class Federation:
         return run.engine.call(call, to, run.accepted, self.policy)
 
     def _quorum_error(self, call: CallRecord, failed: Mapping[str, Failure]) -> QuorumError:
-        """Return the error that names the failed sites; its cause is what a site of this process raised."""
+        """Return the error that names the failed sites; its cause is what a step raised in this process."""
         reasons = [f"{site}: {why}" for site, why in failed.items()]
         shown = "; ".join(reasons[:5]) + (f"; and {len(reasons) - 5} more" if len(reasons) > 5 else "")
         asked = len(call.asked)
@@ -463,6 +438,10 @@ class Federation:
         return error
 
 
+def _total(found: Collected) -> Total:
+    return Total(found.replies[""], found.answered, found.failed)
+
+
 def _bytes_down(call: Call) -> dict[str, int]:
     """Return the bytes of the message to each site."""
     transforms = sum(transform.size for transform in call.transforms)
@@ -472,6 +451,7 @@ def _bytes_down(call: Call) -> dict[str, int]:
 
 
 def _stable_text(value: Any) -> str:
-    """Return text of an attack that is the same in every process: no addresses."""
-    text = repr(value)
-    return text if " at 0x" not in text else dotted_name(value if hasattr(value, "__qualname__") else type(value))
+    """Return text of an attack that is the same in every process: its own repr, or the name of function or class."""
+    if hasattr(value, "__qualname__"):
+        return dotted_name(value)
+    return dotted_name(type(value)) if type(value).__repr__ is object.__repr__ else repr(value)

@@ -1,7 +1,7 @@
 """The journal: what the coordinator received, call by call, from which a killed run resumes.
 
-Its first entry is the head (what runs, on which data), then comes one entry per call, last one that says how the run
-ended. An entry is written before the protocol sees its replies. Mode 0600: replies can amount to data.
+Its first entry is the head (what runs, on which data), then comes one entry per call, last how the run ended. An entry
+is written before the protocol sees its replies. Mode 0600: replies can amount to data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class JournalEntry:
 
 
 class Journal:
-    """The journal of one run, open for reading what was done and for appending what is new.
+    """The journal of one run, open for replaying recorded calls and for appending new ones.
 
     Parameters
     ----------
@@ -48,37 +48,35 @@ class Journal:
     def __init__(self, path: Path, head: Mapping[str, Any], advice: Sequence[str] = ()) -> None:
         self.path = path
         self._entries: list[Entry] = []
-        _take_over(path.resolve(), self)
-        with self._errors():
+        # A journal that is opened again in the same process passes to the one that opens it, as between processes.
+        before = _open_here.get(path.resolve())
+        if before is not None:
+            before.close()
+        _open_here[path.resolve()] = self
+        with _errors(path):
             self._file = AppendFile(path, accept=self._entries.append)
         try:
-            with self._errors():
-                if not self._entries:
+            if not self._entries:
+                with _errors(path):
                     self._file.append({"head": head})
-            self.head = _head(self._entries[0].fields, path)
+            self.head = _head(self._entries, path)
             _compare_heads(self.head, head, advice, path)
         except BaseException:
             self._file.close()
             raise
         self._next = 1
 
-    @property
-    def resumed(self) -> bool:
-        """Whether calls of an earlier process are still to be replayed."""
-        return self._next < len(self._entries)
-
     def replay(self, number: int, digest: str, step: str) -> JournalEntry | None:
         """Return the recorded entry of the next call, or ``None`` where the record ends.
 
         The call must be the recorded one: otherwise another protocol, or one with other parameters, runs on this file.
         """
-        if not self.resumed:
+        if self._next >= len(self._entries):
             return None
-        entry = self._entry(self._next)
+        entry = self._recorded()
         if entry is None:
-            raise JournalError(
-                f"{self.path} is of a finished run that made {self._next - 1} calls, and this run makes more"
-            )
+            made = self._next - 1
+            raise JournalError(f"{self.path} is of a finished run that made {made} calls, and this run makes more")
         if (entry.number, entry.digest) != (number, digest):
             raise JournalError(
                 f"{self.path} does not fit: its call {entry.number} went to another step or had other recipients or "
@@ -110,46 +108,36 @@ class Journal:
             "quorum": entry.quorum,
             "error": collected.error,
         }
-        with self._errors():
-            self._file.append(fields, parts)
-        self._next = len(self._entries)
+        self._append(fields, parts)
 
     def finish(self, ending: str) -> None:
         """Write how the run ended, unless that is recorded already."""
-        if not self.resumed:
-            with self._errors():
-                self._file.append({"ended": ending})
-            self._next = len(self._entries)
-        elif self._entry(self._next) is not None:
+        if self._next >= len(self._entries):
+            self._append({"ended": ending})
+        elif self._recorded() is not None:
             raise JournalError(f"{self.path} does not fit: this run has stopped, and recorded calls are left over")
 
     def close(self) -> None:
         """Close the file and release its lock."""
         self._file.close()
 
-    def _entry(self, index: int) -> JournalEntry | None:
-        with self._errors():
-            return _parsed(self._entries[index], self._file, self.path)
+    def _append(self, fields: Mapping[str, Any], parts: Sequence[bytes] = ()) -> None:
+        self._check_open()
+        with _errors(self.path):
+            self._file.append(fields, parts)
+        self._next = len(self._entries)
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except AppendFileError as error:
-            closed = getattr(self, "_file", None) is not None and self._file.closed
-            more = ": another federation of this process continues its run" if closed else ""
-            raise JournalError(f"{self.path} {error}{more}") from None
+    def _recorded(self) -> JournalEntry | None:
+        self._check_open()
+        with _errors(self.path):
+            return _parsed(self._entries[self._next], self._file)
+
+    def _check_open(self) -> None:
+        if self._file.closed:
+            raise JournalError(f"{self.path} was closed: another federation of this process continues its run")
 
 
-# A journal that is opened again in the same process passes to the one that opens it, as between processes.
 _open_here: WeakValueDictionary[Path, Journal] = WeakValueDictionary()
-
-
-def _take_over(path: Path, journal: Journal) -> None:
-    before = _open_here.get(path)
-    if before is not None:
-        before.close()
-    _open_here[path] = journal
 
 
 def read_journal(path: Path) -> tuple[dict[str, Any], Iterator[JournalEntry]]:
@@ -157,62 +145,60 @@ def read_journal(path: Path) -> tuple[dict[str, Any], Iterator[JournalEntry]]:
 
     A last entry that was cut short is left out.
     """
+    if not path.is_file():
+        raise InputError(f"there is no journal {path}")
     entries: list[Entry] = []
-    try:
+    with _errors(path):
         file = AppendFile(path, make=False, read_only=True, accept=entries.append)
-    except AppendFileError as error:
-        kind = InputError if not path.is_file() else JournalError
-        raise kind(f"{path} {error}") from None
-    if not entries:
-        file.close()
-        raise JournalError(f"{path} is no journal")
-    head = _head(entries[0].fields, path)
 
     def calls() -> Iterator[JournalEntry]:
         try:
             for entry in entries[1:]:
-                parsed = _parsed(entry, file, path)
+                with _errors(path):
+                    parsed = _parsed(entry, file)
                 if parsed is not None:
                     yield parsed
         finally:
             file.close()
 
-    return head, calls()
+    return _head(entries, path), calls()
 
 
-def _head(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    head = fields.get("head")
+def _head(entries: Sequence[Entry], path: Path) -> dict[str, Any]:
+    head = entries[0].fields.get("head") if entries else None
     if not isinstance(head, dict):
         raise JournalError(f"{path} is no journal")
     return head
 
 
-def _parsed(entry: Entry, file: AppendFile, path: Path) -> JournalEntry | None:
-    """Read the entry of a call, or return ``None`` for the one that says how the run ended."""
+def _parsed(entry: Entry, file: AppendFile) -> JournalEntry | None:
+    """Read the entry of a call, or return ``None`` for the one that ended the run."""
     fields = entry.fields
     if "ended" in fields:
         return None
+    body, at, messages = file.body(entry), 0, []
+    for size in fields["sizes"]:
+        messages.append(decode(body[at : at + size], max_bytes=size))
+        at += size
+    replies = dict(zip(fields["replies"], messages, strict=False))
+    put = messages[len(replies) :]
+    changes = {
+        site: Changes(values, tuple(deleted))
+        for (site, deleted), values in zip(fields["changes"].items(), put, strict=True)
+    }
+    failed = {site: Failure.of(values) for site, values in fields["failed"].items()}
+    collected = Collected(
+        replies, fields["error"], tuple(fields["answered"]), failed, changes, fields["bytes_up"], fields["bytes_down"]
+    )
+    return JournalEntry(fields["number"], fields["digest"], collected, fields["seconds"], fields["quorum"])
+
+
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
     try:
-        body, at, messages = file.body(entry), 0, []
-        for size in fields["sizes"]:
-            messages.append(decode(body[at : at + size], max_bytes=size))
-            at += size
-        replies = dict(zip(fields["replies"], messages, strict=False))
-        put = messages[len(replies) :]
-        changes = {
-            site: Changes(values, tuple(deleted))
-            for (site, deleted), values in zip(fields["changes"].items(), put, strict=True)
-        }
-        collected = Collected(
-            replies,
-            fields["error"],
-            tuple(fields["answered"]),
-            {site: Failure.of(values) for site, values in fields["failed"].items()},
-            changes,
-            fields["bytes_up"],
-            fields["bytes_down"],
-        )
-        return JournalEntry(fields["number"], fields["digest"], collected, fields["seconds"], fields["quorum"])
+        yield
+    except AppendFileError as error:
+        raise JournalError(f"{path} {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, MessageError) as error:
         raise JournalError(f"{path} is damaged in one of its calls: {type(error).__name__}") from None
 

@@ -57,18 +57,18 @@ class Failure(str):
         error: BaseException | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Make the text of kind and detail."""
+        """Make the text from kind and detail."""
         self = super().__new__(cls, f"{kind}: {detail}" if detail else str(kind))
         self.kind, self.detail, self.error, self.facts = kind, detail, error, dict(facts or {})
         return self
 
     @property
     def offline(self) -> bool:
-        """Whether the site was not reached, so that it may be asked again where the quorum needs it."""
+        """Whether the site was not reached: it gets the call again where the quorum needs it."""
         return self.kind is FailureKind.OFFLINE
 
     def values(self) -> dict[str, Any]:
-        """Return it as records and journals keep it."""
+        """Return the failure as records and journals keep it."""
         return {"kind": self.kind.value, "detail": self.detail} | ({"facts": dict(self.facts)} if self.facts else {})
 
     @classmethod
@@ -91,7 +91,7 @@ class EndingKind(StrEnum):
 
 
 class Ending(str):
-    """How a run ended, or nothing while it runs: words for people, with a `kind` for code.
+    """How a run ended, empty while it runs: a sentence for people, with a `kind` for code.
 
     Examples
     --------
@@ -107,3 +107,12 @@ class Ending(str):
         self = super().__new__(cls, text if words is None else words)
         self.kind = kind
         return self
+
+    def values(self) -> dict[str, str]:
+        """Return the ending as a record's file keeps it."""
+        return {"how": self.kind.value, "words": str(self)}
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> Self:
+        """Read what `values` returned."""
+        return cls(EndingKind(values["how"]), values["words"])

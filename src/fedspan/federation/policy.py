@@ -1,4 +1,4 @@
-"""What a federation demands of its sites' replies, how long it waits, and how secure sums are set up."""
+"""The rules for calls: deadlines, quorum, sizes, and the settings of secure sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedspan.errors import PolicyError
 from fedspan.wire import DEFAULT_MAX_BYTES
 
-#: Sites that a secure sum can add up at most, and the bits that one of its numbers may have.
+#: The most sites that a secure sum can add up, and the most bits of one of its numbers.
 MOST_SITES, MOST_BITS = 1024, 512
 
 
@@ -19,14 +19,14 @@ class SecureSum:
     Parameters
     ----------
     threshold : float, default=2/3
-        The share of the requested sites that must stay to the end, rounded up; above 1/2 and at most 1. That many
-        colluding sites can uncover the others' parts, fewer can't.
+        The share of the requested sites that must stay to the end, rounded up; above 1/2 and at most 1. Fewer colluding
+        sites can't uncover the others' parts.
     least : int, default=2
-        Fewest sites whose sum may be uncovered. Sites refuse smaller sums. They can't prevent the difference of two
-        sums, unless `least` is the number of all sites.
+        The fewest sites of a sum: sites refuse smaller ones. They can't prevent the difference of two sums, unless
+        `least` is the number of all sites.
     largest : float, default=2.0**84
         The largest magnitude of a real number of one site, about 1.9e25. A larger one spoils the sum without naming the
-        site. Whole numbers may have up to 2**53 - 1, whatever is set here.
+        site. Whole numbers may always have up to 2**53 - 1.
     resolution : float, default=2.0**-96
         Real numbers are rounded to multiples of this (of the next power of two below it), about 1.3e-29.
 
@@ -63,7 +63,7 @@ class SecureSum:
 
     def needed(self, asked: int) -> int:
         """Return how many of `asked` sites must stay to the end: more than half of them, and at least `least`."""
-        # Rounding first: two thirds of a count that three divides stay whole, although 2/3 is not exact.
+        # Round first: 2/3 is not exact, and 2/3 of 9 must be 6.
         return max(self.least, asked // 2 + 1, math.ceil(round(self.threshold * asked, 9)))
 
 
@@ -74,20 +74,20 @@ class Policy:
     Parameters
     ----------
     deadline : float, default=60.0
-        Seconds that a site may take for one call. Nothing waits without a deadline.
+        Seconds that a site may take for one call.
     quorum : "majority", "all", int or float, default="majority"
-        How many of the requested sites must answer, or the run stops. An integer is a count (all of them where fewer
-        are requested), a float in (0, 1] a fraction, rounded up.
+        How many of the requested sites must answer, or the run stops. An integer is a count (of fewer sites: all), a
+        float in (0, 1] a fraction, rounded up.
     max_bytes : int, default=256 MiB
-        Largest message, each way.
+        The largest message, each way.
     finite : bool, default=True
         Refuse replies that hold NaN or infinity.
     secure_sum : bool or SecureSum, default=False
         Carry ``fed.sum`` and ``fed.mean`` by a secure sum, so that the coordinator sees no single site's part; ``True``
         is ``SecureSum()``. What needs single replies is then refused before any site is contacted.
     run_deadline : float, default=86400.0
-        Seconds for a whole run, a day by default. A run that takes longer stops, and continues if it is resumed. The
-        run waits this long for offline sites that the quorum needs. A call outside any run has all of it.
+        Seconds for a whole run. A run that takes longer stops, and continues if it is resumed. It waits this long for
+        offline sites that the quorum needs. A call outside any run has all of it.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class Policy:
             )
 
     def needed(self, asked: int, *, adding: bool = False) -> int:
-        """Return how many of `asked` sites must answer; `adding`: where their replies go into a secure sum."""
+        """Return how many of `asked` sites must answer, or, `adding` them up by a secure sum, must stay to its end."""
         if adding and isinstance(self.secure_sum, SecureSum):
             return max(self.needed(asked), self.secure_sum.needed(asked))
         if self.quorum == "majority":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-#: What one guarantee protects: whoever sees the replies can hardly tell which of two such tables a site has.
+#: What a guarantee protects: the replies hardly reveal which of two such tables a site has.
 UNIT = "one row of one site replaced by any other; the numbers of rows are public"
 #: The same where the numbers of rows are not public.
 ROW_ADDED = "one row of one site added or removed"
@@ -21,8 +21,8 @@ class PrivacySpent:
     mechanism : str
         With its parameters.
     epsilon : dict
-        By site: exact, for all that the run asked of it, and at most that where replies were lost; infinite where a
-        site alone knows it and did not say.
+        By site: exact for all that the run requested of it, and an upper bound where replies were lost. Infinite where
+        only the site knows it and did not report it.
     accountant : dict
         By site: the same by the accountant of dp-accounting; empty where that package is not installed.
     delta : float
@@ -31,10 +31,10 @@ class PrivacySpent:
     covers, leaves_out : tuple of str
         What of the sites' replies the noise covers, and what it does not.
     simulated : tuple of str
-        Sites whose noise follows from the run's seed, because they have no ledger: nothing of them is protected. So
-        are those counted that did not say that they have one.
+        Sites without a ledger, or that did not report one: their noise follows from the run's seed and protects
+        nothing.
     refused : tuple of str
-        Sites that refused in mid-run, because their budget did not last: their epsilon is of what they answered.
+        Sites whose budget did not last for the run: their epsilon is that of what they answered.
     guaranteed : bool
         False where the noise depends on the rows, so that the figures are no guarantee.
     """
@@ -60,7 +60,7 @@ class PrivacySpent:
         return replace(self, leaves_out=(*self.leaves_out, *what))
 
     def __add__(self, other: PrivacySpent) -> PrivacySpent:
-        """Return the two together: epsilons and deltas add up, which is always true, and more than is spent.
+        """Return an upper bound of both together: epsilons and deltas add up.
 
         Examples
         --------
@@ -69,17 +69,12 @@ class PrivacySpent:
         >>> (one + other).sentence()
         'epsilon 3 at delta 1.1e-05; covers sums and means'
         """
-        sites = sorted({**self.epsilon, **other.epsilon})
-        counted = (
-            {site: self.accountant.get(site, 0.0) + other.accountant.get(site, 0.0) for site in sites}
-            if self.accountant and other.accountant
-            else {}
-        )
+        counted = bool(self.accountant and other.accountant)
         return PrivacySpent(
             f"{self.mechanism} and {other.mechanism}",
-            {site: self.epsilon.get(site, 0.0) + other.epsilon.get(site, 0.0) for site in sites},
+            _added(self.epsilon, other.epsilon),
             self.delta + other.delta,
-            counted,
+            _added(self.accountant, other.accountant) if counted else {},
             tuple(dict.fromkeys(self.covers + other.covers)),
             tuple(dict.fromkeys(self.leaves_out + other.leaves_out)),
             tuple(sorted({*self.simulated, *other.simulated})),
@@ -89,23 +84,24 @@ class PrivacySpent:
         )
 
     def sentence(self) -> str:
-        """Say it in one line: epsilon and delta, for what (where that is not `UNIT`), what is covered and what is not.
+        """Describe it in one line: epsilon, delta and unit (unless it is `UNIT`), what is covered and what is not.
 
         Examples
         --------
         >>> PrivacySpent("demo", {"a": 2.0, "b": 1.0}, 1e-5, {"a": 2.01}, ("sums",), ("means",), ("a", "b")).sentence()
         'epsilon 2 (accountant: 2.01) at delta 1e-05, simulated; covers sums; does not cover means'
         """
-        beside = f" (accountant: {max(self.accountant.values()):.4g})" if self.accountant else ""
-        marks = "" if self.unit == UNIT else f" for {self.unit}"
-        marks += "" if self.guaranteed else ", no guarantee: the noise depends on the rows"
+        text = f"epsilon {self.worst:.4g}"
+        text += f" (accountant: {max(self.accountant.values()):.4g})" if self.accountant else ""
+        text += f" at delta {self.delta:g}" + ("" if self.unit == UNIT else f" for {self.unit}")
+        text += "" if self.guaranteed else ", no guarantee: the noise depends on the rows"
         if self.simulated:
-            some = f" at {len(self.simulated)} of {len(self.epsilon)} sites"
-            marks += f", simulated{some if len(self.simulated) < len(self.epsilon) else ''}"
-        out = f"; does not cover {', nor '.join(self.leaves_out)}" if self.leaves_out else ""
-        out += f"; {', '.join(self.refused[:10])} refused when the budget there was spent" if self.refused else ""
-        return (
-            f"epsilon {self.worst:.4g}{beside} at delta {self.delta:g}{marks}; covers {' and '.join(self.covers)}{out}"
+            all_sites = len(self.simulated) >= len(self.epsilon)
+            text += ", simulated" + ("" if all_sites else f" at {len(self.simulated)} of {len(self.epsilon)} sites")
+        text += f"; covers {' and '.join(self.covers)}"
+        text += f"; does not cover {', nor '.join(self.leaves_out)}" if self.leaves_out else ""
+        return text + (
+            f"; {', '.join(self.refused[:10])} refused when the budget there was spent" if self.refused else ""
         )
 
     def values(self) -> dict[str, Any]:
@@ -115,12 +111,16 @@ class PrivacySpent:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PrivacySpent:
         """Read it from a record's file."""
-        found = dict(values)
-        for name in ("covers", "leaves_out", "simulated", "refused"):
-            found[name] = tuple(found.get(name, ()))
+        found: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
         for name in ("epsilon", "accountant"):
             found[name] = {site: _number(value) for site, value in found[name].items()}
         return cls(**found)
+
+
+def _added(some: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
+    return {site: some.get(site, 0.0) + others.get(site, 0.0) for site in sorted({**some, **others})}
 
 
 def _number(value: Any) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedspan.errors import InputError
-from fedspan.federation.outcomes import Ending, EndingKind, Failure
+from fedspan.federation.outcomes import Ending, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.site.steps import dotted_name
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class CallRecord:
     """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal.
 
-    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``; `secure` says
-    that a secure sum carried it.
+    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``, which a secure
+    sum carried where `secure` is set.
     """
 
     number: int
@@ -43,7 +43,7 @@ class CallRecord:
     secure: bool = False
 
     def values(self) -> dict[str, Any]:
-        """Return it as a record's file keeps it."""
+        """Return the call as a record's file keeps it."""
         return {**vars(self), "failed": {site: failure.values() for site, failure in self.failed.items()}}
 
 
@@ -131,7 +131,7 @@ class RunRecord:
 
     @property
     def absences(self) -> list[str]:
-        """Which sites were offline for a while, in words: in which calls, and when they answered again."""
+        """Sentences on the sites that were offline: in which calls, and when they answered again."""
         offline = sorted({site for _, site, failure in self.failures if failure.offline})
         return [sentence for site in offline for sentence in _absences(site, self.calls)]
 
@@ -186,21 +186,12 @@ class RunRecord:
 
     def lines(self) -> list[str]:
         """Return the record as JSON Lines: the run, its calls and metrics, its end."""
-        head = {
-            "what": self.what,
-            "settings": self.settings,
-            "number": self.number,
-            "seed": self.seed,
-            "sites": self.sites,
-            "policy": self.policy,
-            "transforms": self.transforms,
-            "conditions": self.conditions,
-        }
-        entries: list[tuple[str, Any]] = [("run", head), ("versions", self.versions)]
+        entries: list[tuple[str, Any]] = [("run", {name: getattr(self, name) for name in _HEAD})]
+        entries.append(("versions", self.versions))
         entries += [("call", call.values()) for call in self.calls]
-        entries += [("metrics", asdict(entry)) for entry in self.metrics]
+        entries += [("metrics", vars(entry)) for entry in self.metrics]
         entries += [("privacy", self.privacy.values())] if self.privacy is not None else []
-        entries += [("ended", ending_values(self.stopped))] if self.stopped else []
+        entries += [("ended", self.stopped.values())] if self.stopped else []
         return [json_line(kind, values) for kind, values in entries]
 
     @classmethod
@@ -208,14 +199,13 @@ class RunRecord:
         """Read a record back from JSON Lines, in whatever order calls and metrics were written."""
         parsed = [json.loads(line) for line in lines if line.strip()]
         head = next(entry for entry in parsed if entry["kind"] == "run")
-        record = cls(**{key: head[key] for key in ("what", "settings", "number", "seed")}, sites=tuple(head["sites"]))
-        record.policy, record.conditions = head["policy"], head["conditions"]
-        record.transforms = tuple(head["transforms"])
+        record = cls(**{name: head[name] for name in _HEAD})
+        record.sites, record.transforms = tuple(record.sites), tuple(record.transforms)
         for entry in parsed:
             kind = entry.pop("kind")
             if kind == "call":
                 entry["asked"], entry["answered"] = tuple(entry["asked"]), tuple(entry["answered"])
-                entry["failed"] = {site: Failure.of(values) for site, values in entry["failed"].items()}
+                entry["failed"] = _failures(entry["failed"])
                 record.calls.append(CallRecord(**entry))
             elif kind == "metrics":
                 values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
@@ -225,10 +215,18 @@ class RunRecord:
             elif kind == "privacy":
                 record.privacy = PrivacySpent.of(entry)
             elif kind == "ended":
-                record.stopped = Ending(EndingKind(entry["how"]), entry["words"])
+                record.stopped = Ending.of(entry)
             elif kind == "rejected":
-                record.reject(entry["number"], {site: Failure.of(why) for site, why in entry["failed"].items()})
+                record.reject(entry["number"], _failures(entry["failed"]))
         return record
+
+
+#: What the first line of a record's file holds.
+_HEAD = ("what", "settings", "number", "seed", "sites", "policy", "transforms", "conditions")
+
+
+def _failures(values: Mapping[str, Any]) -> dict[str, Failure]:
+    return {site: Failure.of(failure) for site, failure in values.items()}
 
 
 def _absences(site: str, calls: list[CallRecord]) -> Iterator[str]:
@@ -241,18 +239,13 @@ def _absences(site: str, calls: list[CallRecord]) -> Iterator[str]:
             yield f"site {site} was offline in {which}" + ("" if back is None else f" and back in call {back}")
 
 
-def ending_values(ending: Ending) -> dict[str, str]:
-    """Return an ending as a record's file keeps it."""
-    return {"how": ending.kind.value, "words": str(ending)}
-
-
 def json_line(kind: str, values: Mapping[str, Any]) -> str:
     """Return one line of a record's file."""
     return json.dumps(strict_json({"kind": kind, **values}))
 
 
 def strict_json(value: Any) -> Any:
-    """Return `value` with NaN and infinity as ``{"float": "nan"}``, because JSON has none for them."""
+    """Return `value` with NaN and infinity as ``{"float": "nan"}``, which JSON lacks."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     if isinstance(value, Mapping):
@@ -273,12 +266,13 @@ def plain(value: Any) -> Any:
     >>> plain({"tol": 1e-3, "start": np.zeros(2), "names": ("a", "b")})["start"]["shape"]
     [2]
     """
-    if value is None or isinstance(value, bool | int | str):
-        return value if type(value) in (bool, int, str, type(None)) else plain(_builtin(value))
+    for kind in (bool, int, str):
+        if isinstance(value, kind):  # also an instance of a subclass, such as an enumeration
+            return kind(value)
+    if value is None or isinstance(value, np.integer | np.bool_):
+        return None if value is None else value.item()
     if isinstance(value, float | np.floating):
         return strict_json(float(value))
-    if isinstance(value, np.integer | np.bool_):
-        return value.item()
     if isinstance(value, np.ndarray):
         digest = blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
         return {"class": "array", "shape": list(value.shape), "dtype": str(value.dtype), "digest": digest}
@@ -293,8 +287,3 @@ def plain(value: Any) -> Any:
     else:
         parameters = value.get_params(deep=False) if hasattr(value, "get_params") else {}
     return {"class": dotted_name(type(value)), **({"fields": plain(parameters)} if parameters else {})}
-
-
-def _builtin(value: Any) -> Any:
-    """Return a subclass of a built-in type as that type."""
-    return next(kind(value) for kind in (bool, int, str) if isinstance(value, kind))

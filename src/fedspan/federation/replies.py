@@ -1,4 +1,4 @@
-"""What comes back from a call. Partial failure is data, not an exception."""
+"""Replies to one call, and their totals. Partial failure is data, not an exception."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation.outcomes import Failure
-from fedspan.wire import Message, Value, canonical
+from fedspan.wire import Message, Value
 
 
 class Replies(Mapping[str, Message]):
-    """The answers by site name, in name order, and the failures with their reasons.
+    """The replies by site name, in name order, and the failures with their reasons.
 
     Attributes
     ----------
@@ -48,17 +48,14 @@ class Replies(Mapping[str, Message]):
 
     def stack(self, key: str) -> NDArray[Any]:
         """Return the value of `key` of every site that answered, stacked along a new first axis, in name order."""
-        values = [np.asarray(self._value(site, key)) for site in self.ok]
+        for site, reply in self.ok.items():
+            if key not in reply:
+                raise InputError(f"site {site!r} sent no {key!r}, it sent {sorted(reply)}")
+        values = [np.asarray(reply[key]) for reply in self.ok.values()]
         shapes = {value.shape for value in values}
         if len(shapes) > 1:
             raise InputError(f"{key!r} cannot be stacked: the sites sent the shapes {sorted(shapes)}")
         return np.stack(values)
-
-    def _value(self, site: str, key: str) -> Value:
-        try:
-            return self.ok[site][key]
-        except KeyError:
-            raise InputError(f"site {site!r} sent no {key!r}, it sent {sorted(self.ok[site])}") from None
 
 
 class Total(dict[str, Value]):
@@ -67,7 +64,7 @@ class Total(dict[str, Value]):
     Attributes
     ----------
     sites : tuple of str
-        Who is in it.
+        The sites whose replies were added up.
     failed : dict of site name to reason
     """
 
@@ -78,20 +75,22 @@ class Total(dict[str, Value]):
 
 
 class FailedSiteError(FedspanError, KeyError):
-    """A protocol reads the reply of a site that gave none."""
+    """A protocol reads the reply of a site that failed."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-def total(replies: Mapping[str, Message], step: str, *, mean: bool) -> Message:
+def total(replies: Mapping[str, Message], step: str) -> Message:
     """Add replies up in name order, every key on its own; counts stay exact, floats are added in double precision."""
     names = sorted(replies)
     result: Message = {}
     for key in replies[names[0]] if names else ():
-        values = [replies[name].get(key) for name in names]
-        result[key] = _add(values, key, step)
-    return canonical(averaged(result, len(names)) if mean else result, f"total of step {step!r}")
+        try:
+            result[key] = _sum([replies[name].get(key) for name in names])
+        except InputError as error:
+            raise InputError(f"the replies of step {step!r} cannot be added up: {key!r} {error}") from None
+    return result
 
 
 def averaged(total: Message, count: int) -> Message:
@@ -99,32 +98,28 @@ def averaged(total: Message, count: int) -> Message:
     return {key: value / count for key, value in total.items()}
 
 
-def _add(values: list[Value], key: str, step: str) -> Value:
+def _sum(values: list[Value]) -> Value:
     types = set(map(type, values))
     if types <= {bool, int, float, complex}:
         return sum(values)
     if types & {str, type(None)}:
-        raise InputError(
-            f"the replies of step {step!r} cannot be added up: {key!r} is not a number or an array of numbers"
-        )
+        raise InputError("is not a number or an array of numbers")
     arrays = [np.asarray(value) for value in values]
     shapes = {array.shape for array in arrays}
     kinds = {array.dtype.kind for array in arrays}
     if len(shapes) > 1:
-        raise InputError(f"the replies of step {step!r} cannot be added up: {key!r} has the shapes {sorted(shapes)}")
+        raise InputError(f"has the shapes {sorted(shapes)}")
     if kinds & set("US"):
-        raise InputError(f"the replies of step {step!r} cannot be added up: {key!r} is text")
-    if "c" in kinds:
-        wide: type = np.complex128
-    elif "f" in kinds:
-        wide = np.float64
+        raise InputError("is text")
+    if kinds & set("cf"):
+        wide: type = np.complex128 if "c" in kinds else np.float64
     else:
         wide = np.uint64 if kinds == {"u"} else np.int64
-        largest = sum(max(abs(int(a.max())), abs(int(a.min()))) for a in arrays if a.size)
+        largest = sum(max(abs(int(array.max())), abs(int(array.min()))) for array in arrays if array.size)
         if largest > np.iinfo(wide).max:
-            raise InputError(f"the replies of step {step!r} cannot be added up: {key!r} would overflow 64 bits")
-    acc: NDArray[Any] = np.zeros(arrays[0].shape, dtype=wide)
-    with np.errstate(over="ignore"):  # an overflow is told by whoever looks at the total
+            raise InputError("would overflow 64 bits")
+    found: NDArray[Any] = np.zeros(arrays[0].shape, dtype=wide)
+    with np.errstate(over="ignore"):  # the federation refuses a total that is not finite
         for array in arrays:
-            acc += array.astype(wide, copy=False)
-    return acc
+            found += array.astype(wide, copy=False)
+    return found

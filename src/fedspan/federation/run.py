@@ -15,15 +15,14 @@ from fedspan.federation.calls.call import Engine
 from fedspan.federation.journal import Journal
 from fedspan.federation.outcomes import Ending, EndingKind, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
-from fedspan.federation.record import CallRecord, Metrics, RunRecord, ending_values, json_line
+from fedspan.federation.record import CallRecord, Metrics, RunRecord, json_line
 from fedspan.federation.site.site import generator
-from fedspan.federation.site.state import NO_CHANGES
 from fedspan.federation.versions import versions
 from fedspan.wire import canonical
 
 
 class Observer:
-    """Receives what a run does while it runs: progress bars and trackers are made of this."""
+    """Receives what a run does while it runs: the base of progress bars and trackers."""
 
     def began(self, record: RunRecord) -> None:
         """Note that a run begins."""
@@ -45,13 +44,7 @@ class Observer:
 
 
 class Run:
-    """What the calls of one run share.
-
-    Parameters
-    ----------
-    folder : path, optional
-        Where journal and record go; without it the run is not durable.
-    """
+    """What the calls of one run share; with a `folder` for journal and record the run can be resumed."""
 
     def __init__(
         self, engine: Engine, record: RunRecord, folder: Path | None = None, observers: tuple[Observer, ...] = ()
@@ -69,9 +62,9 @@ class Run:
         self._lines: TextIO | None = None
         head = None if folder is None else self._open_files(folder)
         self.id = engine.begin(f"{record.what}#{record.number}", head)
+        self.watched = folder is not None or bool(observers)  # calls are reported to a file or to observers
         self._keep_versions()  # an existing journal decides the number of threads
-        for observer in observers:
-            observer.began(record)
+        self._notify("began", record)
 
     def rounds(self, n: int) -> Iterator[int]:
         """Count rounds from 0 to at most `n`, until `stop` is called."""
@@ -81,8 +74,7 @@ class Run:
         try:
             for number in range(n):
                 self.round = number
-                for observer in self.observers:
-                    observer.round(number, n)
+                self._notify("round", number, n)
                 yield number
                 if self._stop:
                     return
@@ -98,23 +90,20 @@ class Run:
         self.record.stopped = Ending(kind, str(reason))
 
     def log(self, values: Mapping[str, object]) -> None:
-        """Keep numbers and words of the protocol's own in the record."""
+        """Keep named numbers and words of the protocol in the record."""
         metrics = Metrics(self.calls - 1, self.round, dict(canonical(values, "log")))
         for name, value in metrics.values.items():
             if isinstance(value, np.ndarray | complex):
                 raise InputError(f"log({name}=...) takes a number or text, not a {type(value).__name__}")
         self.record.metrics.append(metrics)
         self._write("metrics", vars(metrics))
-        for observer in self.observers:
-            observer.logged(metrics)
+        self._notify("logged", metrics)
 
     def called(self, call: CallRecord) -> None:
-        """Keep a call in the record."""
-        self.record.calls.append(call)
+        """Report a call to the record's file and to observers."""
         if self._lines is not None:
             self._write("call", call.values())
-        for observer in self.observers:
-            observer.called(call)
+        self._notify("called", call)
 
     def rejected(self, failures: Mapping[str, Failure]) -> None:
         """Keep in the record that the protocol itself rejected replies of the last call."""
@@ -131,42 +120,34 @@ class Run:
     def wait(self, sites: tuple[str, ...], deadline: float) -> bool:
         """Wait for offline sites until the run is `deadline` seconds old; return whether one may be back."""
         left = self.began + deadline - time.monotonic()
-        for observer in self.observers if left > 0 else ():
-            observer.waiting(sites)
-        return left > 0 and self.engine.wait(sites, left)
-
-    def replay_state(self, number: int, changes: Mapping[str, Any], answered: tuple[str, ...]) -> None:
-        """Bring the sites' states to where call `number` of the journal left them."""
-        for site in answered:
-            self.engine.restore(self.id, site, number, changes.get(site, NO_CHANGES))
+        if left <= 0:
+            return False
+        self._notify("waiting", sites)
+        return self.engine.wait(sites, left)
 
     def end(self, error: BaseException | None = None) -> None:
         """Close the run: with its result, or with the error that ended it."""
+        record = self.record
         try:
-            self._keep_versions()
-            if isinstance(error, KeyboardInterrupt):
-                self.record.stopped = Ending(EndingKind.INTERRUPTED, "interrupted by the user")
-            elif error is not None:
-                self.record.stopped = Ending(EndingKind.FAILED, f"failed: {type(error).__name__}: {error}")
-            elif not self.record.stopped:
-                self.record.stopped = Ending(EndingKind.FINISHED)
             if self.journal is not None and error is None:
-                self.journal.finish(self.record.stopped)
-            self._write("ended", ending_values(self.record.stopped))
+                self.journal.finish(record.stopped or Ending(EndingKind.FINISHED))
+        except Exception as failed:
+            error = failed
+            raise
         finally:
+            if isinstance(error, KeyboardInterrupt):
+                record.stopped = Ending(EndingKind.INTERRUPTED, "interrupted by the user")
+            elif error is not None:
+                record.stopped = Ending(EndingKind.FAILED, f"failed: {type(error).__name__}: {error}")
+            record.stopped = record.stopped or Ending(EndingKind.FINISHED)
             self.close(resumable=error is not None)
-        for observer in self.observers:
-            observer.ended(self.record)
-
-    def leave(self) -> None:
-        """Close a run without an end of its own: its protocols were called on the federation itself."""
-        self._keep_versions()
-        self.record.stopped = self.record.stopped or Ending(EndingKind.CLOSED)
-        self._write("ended", ending_values(self.record.stopped))
-        self.close(resumable=True)
+        self._notify("ended", record)
 
     def close(self, *, resumable: bool) -> None:
-        """Release files and the sites' states; without a journal nothing is `resumable`."""
+        """Release files and the sites' states; a run of protocols on the federation itself ends with this."""
+        self.record.stopped = self.record.stopped or Ending(EndingKind.CLOSED)
+        self._keep_versions()
+        self._write("ended", self.record.stopped.values())
         self.engine.end(self.id, self.record.sites, resumable and self.journal is not None)
         if self.journal is not None:
             self.journal.close()
@@ -188,14 +169,8 @@ class Run:
         except OSError as error:
             raise InputError(f"run_dir={str(folder.parent)!r} cannot be used: {error.strerror}") from None
         record = self.record
-        head = {
-            "format": 1,
-            "what": record.what,
-            "settings": record.settings,
-            "run": record.number,
-            "seed": record.seed,
-            **self.engine.describe(),
-        }
+        head = {"format": 1, "what": record.what, "settings": record.settings, "run": record.number}
+        head |= {"seed": record.seed, **self.engine.describe()}
         self.journal = Journal(folder / "journal", head, advice=self.engine.advice)
         descriptor = os.open(folder / "record.jsonl", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._lines = os.fdopen(descriptor, "w", encoding="utf-8")
@@ -207,3 +182,7 @@ class Run:
         if self._lines is not None:
             self._lines.write(json_line(kind, values) + "\n")
             self._lines.flush()
+
+    def _notify(self, event: str, *what: object) -> None:
+        for observer in self.observers:
+            getattr(observer, event)(*what)

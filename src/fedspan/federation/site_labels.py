@@ -17,11 +17,10 @@ def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dty
         raise InputError(f"sites has the shape {array.shape}, and must have one label for each of the {rows} rows")
     if rows == 0:
         raise InputError("a federation needs at least one row")
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise InputError("sites has NaN among its labels: every row must belong to a site")
-    if array.dtype.kind == "M" and np.isnat(array).any():
-        raise InputError("sites has a missing date among its labels: every row must belong to a site")
-    if array.dtype == object:
+    kind = array.dtype.kind
+    if (kind == "f" and np.isnan(array).any()) or (kind == "M" and np.isnat(array).any()):
+        raise InputError("sites has NaN or a missing date among its labels: every row must belong to a site")
+    if kind == "O":
         _check_objects(array)
         array = array.astype(str)
     distinct, codes = np.unique(array, return_inverse=True)
@@ -34,14 +33,12 @@ def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dty
 
 
 def _label_array(labels: Any) -> np.ndarray[Any, Any]:
-    """Return labels as an array that keeps what they are: numpy would make text of a list of numbers and text."""
+    """Return labels as an array of their own types: numpy would make text of a list of numbers and text."""
     if isinstance(labels, np.ndarray):
         return labels
     if hasattr(labels, "to_numpy"):
-        plain = labels.to_numpy()
-        return (
-            plain if isinstance(plain, np.ndarray) and plain.dtype.kind in "biufUM" else labels.to_numpy(dtype=object)
-        )
+        plain: np.ndarray[Any, Any] = np.asarray(labels.to_numpy())
+        return plain if plain.dtype.kind in "biufUM" else np.asarray(labels.to_numpy(dtype=object))
     values = list(labels)
     array = np.empty(len(values), dtype=object)
     array[:] = values
@@ -52,14 +49,11 @@ def _check_objects(labels: np.ndarray[Any, Any]) -> None:
     """Refuse missing labels, and two labels that have one name."""
     by_name: dict[str, Any] = {}
     for label in labels:
-        if label is None or _is_nan(label) or type(label).__name__ in ("NAType", "NaTType"):
+        is_nan = isinstance(label, float | np.floating) and math.isnan(label)
+        if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):
             raise InputError("sites has a missing value among its labels: every row must belong to a site")
         first = by_name.setdefault(str(label), label)
         if first is not label and (isinstance(first, str) != isinstance(label, str) or first != label):
             raise InputError(
                 f"the labels {first!r} and {label!r} both name the site {str(label)!r}: rename one of them"
             )
-
-
-def _is_nan(label: object) -> bool:
-    return isinstance(label, float | np.floating) and math.isnan(label)

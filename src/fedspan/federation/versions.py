@@ -1,4 +1,4 @@
-"""What a result depends on: versions of Python, fedspan, what it stands on and the extras; processor and threads."""
+"""What a result depends on: versions of Python and packages, kind of processor, number of BLAS threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 #: What every result depends on.
 ALWAYS = ("fedspan", "numpy", "scipy", "scikit-learn")
-#: Modules of extras and the packages that they come from. A process that has loaded one may have used it.
+#: Optional modules and their packages: a process that has loaded one may have used it.
 EXTRAS = {
     "array_api_compat": "array-api-compat",
     "cryptography": "cryptography",
@@ -25,14 +25,14 @@ EXTRAS = {
     "torch": "torch",
     "umap": "umap-learn",
 }
-#: The names of what is no version.
+#: The keys beside those of versions.
 PROCESSOR, THREADS = "processor", "BLAS threads"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, of what every result depends on, and of the extras that this process has loaded.
+    """Return versions, processor and BLAS threads, which decide the last bits; no name of the machine.
 
-    Then the kind of processor and the number of BLAS threads, which decide the last bits. No name of the machine.
+    Of the optional packages it has those that this process has loaded.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def version_of(package: str) -> str:
-    """Return the version of an installed package, or say that it is not."""
+    """Return the version of a package, or ``"not installed"``."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -67,9 +67,9 @@ def processor() -> str:
 
 
 def blas_threads() -> int | None:
-    """Return the largest number of threads that a BLAS of this process uses now; None where nobody can tell.
+    """Return the largest number of threads that a BLAS of this process uses now.
 
-    The package that can is loaded by whoever computes, and not needed here.
+    ``None`` before threadpoolctl is loaded, which the engines do.
     """
     if "threadpoolctl" not in sys.modules:
         return None

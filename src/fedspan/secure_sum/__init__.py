@@ -1,1 +1,1 @@
-"""The secure sum: the double-masking protocol of Bonawitz et al. (2017) under ``fed.sum`` and ``fed.mean``."""
+"""Secure sums: the coordinator learns the total of the sites' replies, and no single one."""

@@ -1,16 +1,18 @@
 """The coordinator's side of the secure sum: five queries to the sites, and no look at any single part.
 
-After Bonawitz et al. (2017), "Practical secure aggregation for privacy-preserving machine learning". A site that
-leaves after it has shared its secrets costs nothing but its part: the others' shares of its key take its masks away.
-A query that a site did not answer is sent once more; the site then repeats its answer, if it gave one.
+After Bonawitz et al. (2017), "Practical secure aggregation for privacy-preserving machine learning". A site that leaves
+after it has shared its secrets costs its part alone: the others' shares of its key remove its masks. A query without an
+answer is sent once more; a site that has answered it repeats its answer.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,26 +23,17 @@ from fedspan.federation.calls.call import Call, Collected, Exchange
 from fedspan.federation.calls.reply_checks import misshapen
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.policy import MOST_SITES, SecureSum
-from fedspan.federation.site.noise_query import query_digest
-from fedspan.secure_sum import sum_layout as forms
-from fedspan.secure_sum.sum_group import Group, group_of
-from fedspan.secure_sum.sum_layout import SpoiltError
-from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair, check_installed, mask
-from fedspan.secure_sum.sum_modular import Words, add
-from fedspan.secure_sum.sum_queries import Queries, TooFewError
+from fedspan.federation.site.noise_query import query_digest, request_digest
+from fedspan.federation.site.steps import find_step
+from fedspan.secure_sum import sum_layout as layouts
+from fedspan.secure_sum import sum_site_steps as site_steps
+from fedspan.secure_sum.sum_fixed_point import FixedPoint, Words, add
+from fedspan.secure_sum.sum_group import Group, commitment, group_of
+from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair, mask, primitives
 from fedspan.secure_sum.sum_secret_shares import SHARE_BYTES, Joiner
-from fedspan.secure_sum.sum_site_steps import (
-    PAYLOAD,
-    SEALED_BYTES,
-    commitment,
-    confirm,
-    masked,
-    offer,
-    pair_seeds,
-    share,
-    unmask,
-)
-from fedspan.wire import Message
+from fedspan.wire import Message, canonical
+
+Bytes = NDArray[np.uint8]
 
 
 class SecureSummation:
@@ -52,7 +45,7 @@ class SecureSummation:
 
     def check_possible(self, what: str, n_sites: int) -> None:
         """Refuse a sum that can't be secure, before any site is contacted."""
-        check_installed()
+        primitives()
         least = self.settings.least
         if not least <= n_sites <= MOST_SITES:
             raise PolicyError(
@@ -63,7 +56,7 @@ class SecureSummation:
     def collect(self, call: Call, exchange: Exchange, needed: int) -> Collected:
         """Return the sum of the replies to `call`, without showing them to the coordinator.
 
-        A sum over fewer than `needed` sites is given up before it is uncovered: it may be made again over more of them,
+        A sum over fewer than `needed` sites is given up before it is uncovered. It may be made again over more sites,
         and the difference would be one site's part.
         """
         self._warn_of_difference(call)
@@ -74,7 +67,7 @@ class SecureSummation:
             found.answered = ()
         except InputError as error:
             found.error = str(error)
-        except SpoiltError as error:
+        except layouts.SpoiltError as error:
             found.error = f"the secure sum of step {call.step.id!r} is refused: {error}"
         except FedspanError as error:
             found.error = f"the secure sum of step {call.step.id!r} failed: {error}"
@@ -85,7 +78,7 @@ class SecureSummation:
         return found
 
     def _warn_of_difference(self, call: Call) -> None:
-        """Warn of two sums of one query whose sets of sites differ by fewer sites than a sum may be over.
+        """Warn of two sums of one query whose sets of sites differ by fewer sites than the least of a sum.
 
         Sites can't notice that: a query that differs in its last bit is another one.
         """
@@ -107,10 +100,29 @@ class SecureSummation:
         sets.append(now)
 
 
-class _Sum(Queries):
-    """One secure sum; `found` is filled as it goes."""
+class TooFewError(Exception):
+    """Fewer sites are left than a sum needs."""
+
+
+class _Sum:
+    """One secure sum of the replies to `call`; it fills `found` as sites answer."""
+
+    def __init__(self, call: Call, settings: SecureSum, exchange: Exchange, found: Collected) -> None:
+        self.call = call
+        self.numbers = FixedPoint.of(settings)
+        self.threshold = settings.needed(len(call.to))
+        self.exchange = exchange
+        self.found = found
+        self.parts = 0
+        # No other sum has this name, not even one of a coordinator that was killed and begins again.
+        self.session = f"{call.run}/{call.number}/{secrets.token_hex(8)}"
+        # Every site computes this digest of the request that it received: they agree only if it is the same one.
+        self.asked = request_digest(
+            call.step.id, call.payload, call.transform_digests, call.run, call.number, call.seed
+        )
 
     def make(self, needed: int) -> None:
+        """Make the five queries, and keep the total and the sites that are in it."""
         group, commitments, sealed = self.share(*self.offer())
         there = [k for k, name in enumerate(group.names) if name in sealed]
         if len(there) < needed:  # a site gives its masked reply to one set a call: not to this one
@@ -119,57 +131,56 @@ class _Sum(Queries):
         if len(came) < needed:
             raise TooFewError
         self.unmask(group, there, came, commitments, totals)
-        form = forms.from_text(group.form)
-        self.found.replies = {"": forms.unpacked(*totals, form, self.numbers, len(came))}
+        self.found.replies = {"": layouts.unpacked(*totals, layouts.from_text(group.form), self.numbers, len(came))}
         self.found.answered = tuple(group.names[k] for k in came)
 
-    def offer(self) -> tuple[dict[str, Message], forms.Form]:
-        """Have the sites run the step; return their keys, and the form of reply that most of them have."""
+    def offer(self) -> tuple[dict[str, Message], layouts.Layout]:
+        """Have the sites run the step; return their keys, and the layout of the replies of most of them."""
         payload = {
             "what": self.call.step.id,
             "largest": self.numbers.largest,
             "fraction_bits": self.numbers.fraction_bits,
-            **{PAYLOAD + key: value for key, value in self.call.payload.items()},
+            **{site_steps.PAYLOAD + key: value for key, value in self.call.payload.items()},
         }
-        offers = self.checked(self.ask(offer, self.call.to, payload, reads=True), np.uint8, {"key": (KEY_BYTES,)})
-        read: dict[str, forms.Form] = {}
+        replies = self.query(site_steps.offer, self.call.to, payload, transforms=self.call.transforms)
+        offers = self.checked(replies, np.uint8, {"key": (KEY_BYTES,)})
+        read: dict[str, layouts.Layout] = {}
         for site, reply in offers.items():
             try:
-                read[site] = forms.from_text(reply.get("form"))
+                read[site] = layouts.from_text(reply.get("form"))
             except MessageError as error:
-                self.fail(site, Failure(FailureKind.MALFORMED, str(error)))
-        for site, failure in misshapen(replace(self.call, how="sum"), forms.examples(read), {}).items():
-            self.fail(site, failure)
+                self.found.failed[site] = Failure(FailureKind.MALFORMED, str(error))
+        for site, failure in misshapen(replace(self.call, how="sum"), layouts.examples(read), {}).items():
+            self.found.failed[site] = failure
             del read[site]
         self.check_enough(read)
-        form = forms.agreed(list(read.values()), self.call.step.id)
-        return {site: offers[site] for site in read}, form
+        return {site: offers[site] for site in read}, layouts.agreed(list(read.values()), self.call.step.id)
 
     def share(
-        self, offers: dict[str, Message], form: forms.Form
-    ) -> tuple[Group, dict[str, bytes], dict[str, NDArray[np.uint8]]]:
+        self, offers: dict[str, Message], layout: layouts.Layout
+    ) -> tuple[Group, dict[str, bytes], dict[str, Bytes]]:
         """Have the sites share their secrets; return what each of them sealed for the others."""
         names = tuple(offers)
-        told: Message = {
+        described: Message = {
             "names": json.dumps(names),
             "keys": np.stack([offers[name]["key"] for name in names]),
             "threshold": self.threshold,
-            "form": forms.as_text(form),
+            "form": layouts.as_text(layout),
         }
-        shapes = {"sealed": (len(names), SEALED_BYTES), "commitment": (KEY_BYTES,)}
-        replies = self.checked(self.ask(share, names, told), np.uint8, shapes)
-        group = group_of(self.session, self.asked, self.numbers, **told)
+        shapes = {"sealed": (len(names), site_steps.SEALED_BYTES), "commitment": (KEY_BYTES,)}
+        replies = self.checked(self.query(site_steps.share, names, described), np.uint8, shapes)
+        group = group_of(self.session, self.asked, self.numbers, **described)
         commitments = {name: reply["commitment"].tobytes() for name, reply in replies.items()}
         return group, commitments, {name: reply["sealed"] for name, reply in replies.items()}
 
     def masked(
-        self, group: Group, there: list[int], sealed: Mapping[str, NDArray[np.uint8]]
+        self, group: Group, there: list[int], sealed: Mapping[str, Bytes]
     ) -> tuple[list[int], tuple[Words, Words]]:
-        """Hand the sealed shares on; return whose masked replies came, and their sum."""
+        """Forward the sealed shares; return which masked replies came, and their sum."""
         names = [group.names[k] for k in there]
         apart = {group.names[k]: {"sealed": np.stack([sealed[name][k] for name in names])} for k in there}
-        replies = self.ask(masked, names, {"alive": _flags(group, there)}, apart)
-        whole, real = forms.sizes(forms.from_text(group.form), self.numbers)
+        replies = self.query(site_steps.masked, names, {"alive": _flags(group, there)}, apart)
+        whole, real = layouts.sizes(layouts.from_text(group.form), self.numbers)
         replies = self.checked(replies, np.uint64, {"whole": whole, "real": real})
         totals = np.zeros(whole, dtype=np.uint64), np.zeros(real, dtype=np.uint64)
         for reply in replies.values():
@@ -185,16 +196,20 @@ class _Sum(Queries):
         commitments: Mapping[str, bytes],
         totals: tuple[Words, ...],
     ) -> None:
-        """Take the masks off `totals`: the own ones of those who came, and those of pairs with the ones who left."""
-        tags = self.confirm(group, came)
-        none = np.zeros(KEY_BYTES, dtype=np.uint8)
+        """Remove the masks from `totals`: the own ones of sites that came, and those of pairs with sites that left."""
+        n = len(group.names)
+        replies = self.query(site_steps.confirm, [group.names[k] for k in came], {"alive": _flags(group, came)})
+        tags = {
+            site: reply["tags"] for site, reply in self.checked(replies, np.uint8, {"tags": (n, KEY_BYTES)}).items()
+        }
+        none = np.zeros((n, KEY_BYTES), dtype=np.uint8)
         apart = {
-            group.names[k]: {"tags": np.stack([tags[name][k] if name in tags else none for name in group.names])}
+            group.names[k]: {"tags": np.stack([tags.get(name, none)[k] for name in group.names])}
             for k in came
             if group.names[k] in tags
         }
-        replies = self.ask(unmask, tuple(apart), {}, apart)
-        replies = self.checked(replies, np.uint8, {"shares": (len(group.names), SHARE_BYTES)})
+        replies = self.query(site_steps.unmask, tuple(apart), {}, apart)
+        replies = self.checked(replies, np.uint8, {"shares": (n, SHARE_BYTES)})
         held = {k: replies[group.names[k]]["shares"] for k in came if group.names[k] in replies}
         joiner = Joiner(list(held), self.threshold)
         plus: list[bytes] = []
@@ -208,20 +223,70 @@ class _Sum(Queries):
                 key = KeyPair(secret)
                 right = key.public == group.keys[k]
                 # The others have added the masks of pairs with later ones, and subtracted those with earlier ones.
-                for other, seed in pair_seeds(key, k, group, came).items() if right else ():
+                for other, seed in site_steps.pair_seeds(key, k, group, came).items() if right else ():
                     (minus if other < k else plus).append(seed)
             if not right:
                 raise FedspanError(f"the shares of site {group.names[k]!r} do not fit: some site sends wrong ones")
         mask(totals, plus, minus)
 
-    def confirm(self, group: Group, came: list[int]) -> dict[str, NDArray[np.uint8]]:
-        """Have the sites tell each other whose masked replies came; return the tags of each."""
-        replies = self.ask(confirm, [group.names[k] for k in came], {"alive": _flags(group, came)})
-        replies = self.checked(replies, np.uint8, {"tags": (len(group.names), KEY_BYTES)})
-        return {name: reply["tags"] for name, reply in replies.items()}
+    def query(
+        self,
+        step: Callable[..., Any],
+        to: Sequence[str],
+        payload: Message,
+        apart: Mapping[str, Message] | None = None,
+        transforms: tuple[Any, ...] = (),
+    ) -> dict[str, Message]:
+        """Send one query to the sites `to`, and once more to those that did not answer; return the replies."""
+        replies: dict[str, Message] = {}
+        left = tuple(to)
+        for _ in range(2):
+            call = replace(
+                self.call,
+                step=find_step(step),
+                payload=canonical({"session": self.session, **payload}, "payload"),
+                to=left,
+                transforms=transforms,
+                how="ask",
+                part=self.parts,
+                apart={site: canonical(apart[site], "payload") for site in left} if apart else {},
+            )
+            self.parts += 1
+            came = self.exchange(call)
+            replies |= came.replies
+            self.found.changes |= came.changes
+            for totals, sizes in ((self.found.bytes_up, came.bytes_up), (self.found.bytes_down, came.bytes_down)):
+                for site, size in sizes.items():
+                    totals[site] = totals.get(site, 0) + size
+            left = tuple(came.failed)
+            if not left:
+                break
+        self.found.failed |= came.failed
+        self.check_enough(replies)
+        return {site: replies[site] for site in to if site in replies}
+
+    def checked(
+        self, replies: dict[str, Message], dtype: type, shapes: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, Message]:
+        """Return the replies whose arrays have the right types and shapes: most sites may agree on wrong ones."""
+        good: dict[str, Message] = {}
+        for site, reply in replies.items():
+            arrays = {key: np.asarray(reply.get(key)) for key in shapes}
+            if all(array.shape == shapes[key] and array.dtype == dtype for key, array in arrays.items()):
+                good[site] = reply
+            else:
+                detail = f"{', '.join(shapes)} must have the shapes {list(shapes.values())}"
+                self.found.failed[site] = Failure(FailureKind.MISSHAPEN, detail)
+        self.check_enough(good)
+        return good
+
+    def check_enough(self, left: Sized) -> None:
+        """Give up where fewer sites are left than the threshold."""
+        if len(left) < self.threshold:
+            raise TooFewError
 
 
-def _flags(group: Group, members: Sequence[int]) -> NDArray[np.bool_]:
+def _flags(group: Group, members: Iterable[int]) -> NDArray[np.bool_]:
     flags = np.zeros(len(group.names), dtype=np.bool_)
     flags[list(members)] = True
     return flags

@@ -1,8 +1,8 @@
-"""Numbers as whole multiples of a resolution: what is added up modulo a power of two is exact in any order.
+"""Numbers as whole multiples of a resolution, modulo a power of two: their sum is exact in any order.
 
 A real number is a multiple of 2^-fraction_bits in two's complement, in as many words of 64 bits as the declared range
-needs; a whole number is itself, in one word. Each holds the sum of up to `MOST_SITES` numbers of the range, so that a
-sum of numbers that their sites have checked never wraps.
+needs: a column of an array (w, m) of uint64, the lowest word first. A whole number is one word. Each holds the sum of
+up to `MOST_SITES` numbers of the range, so that a sum of numbers that their sites have checked never wraps.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation.policy import MOST_BITS, MOST_SITES, SecureSum
-from fedspan.secure_sum.sum_modular import WORD_BITS, Words, is_negative, negate
+from fedspan.federation.policy import MOST_SITES, SecureSum
 
-#: What whole numbers of one site may reach: `MOST_SITES` of them stay below 2^63.
+Words = NDArray[np.uint64]
+
+WORD_BITS = 64
+#: The largest whole number of one site: `MOST_SITES` of them stay below 2^63.
 LARGEST_WHOLE = 2**63 // MOST_SITES - 1
 _HALF = np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
@@ -36,14 +38,6 @@ class FixedPoint:
 
     largest: float
     fraction_bits: int
-
-    def __post_init__(self) -> None:
-        right = isinstance(self.largest, float) and 0 < self.largest < math.inf
-        right &= type(self.fraction_bits) is int and abs(self.fraction_bits) <= MOST_BITS
-        if not right or self.words * WORD_BITS > MOST_BITS:
-            raise InputError(
-                f"a range of {self.largest!r} with {self.fraction_bits!r} binary places is too much for a secure sum"
-            )
 
     @classmethod
     def of(cls, settings: SecureSum) -> FixedPoint:
@@ -68,8 +62,8 @@ class FixedPoint:
             raise InputError(f"a value is not finite, or beyond the {self.largest:g} that a secure sum takes")
         rest = np.ldexp(magnitude, self.fraction_bits)
         words = np.empty((self.words, len(values)), dtype=np.uint64)
-        # What a double has above a power of two, and what it has below, are doubles again: nothing is rounded but the
-        # part below the resolution.
+        # The part of a double above a power of two, and the part below, are doubles: only the part below the
+        # resolution is rounded.
         for k in range(self.words - 1, -1, -1):
             digit = np.floor(np.ldexp(rest, -WORD_BITS * k)) if k else np.rint(rest)
             rest = rest - np.ldexp(digit, WORD_BITS * k)
@@ -80,10 +74,10 @@ class FixedPoint:
     def decoded(self, words: Words) -> NDArray[np.float64]:
         """Return the values (m,) of words (w, m), in double precision."""
         words = words.copy()
-        negative = is_negative(words)
+        negative = np.asarray(words[-1] >> np.uint64(WORD_BITS - 1) == 1)  # the upper half of the range
         negate(words, negative)
         values = np.zeros(words.shape[1])
-        for k, word in enumerate(words):  # the small parts first: what is rounded is below the last bit of the result
+        for k, word in enumerate(words):  # the small parts first: rounding stays below the last bit of the result
             values += np.ldexp((word & _LOW).astype(np.float64), WORD_BITS * k - self.fraction_bits)
             values += np.ldexp((word >> _HALF).astype(np.float64), WORD_BITS * k + 32 - self.fraction_bits)
         return np.where(negative, -values, values)
@@ -96,7 +90,66 @@ def encoded_whole(values: NDArray[np.integer]) -> Words:
     return values.astype(np.int64).view(np.uint64)[None]
 
 
-def decoded_whole(words: Words) -> NDArray[np.int64]:
-    """Return the whole numbers (m,) of words (1, m)."""
-    whole: NDArray[np.int64] = words[0].view(np.int64)
-    return whole
+def add(total: Words, other: Words) -> None:
+    """Add `other` (w, m) to `total` (w, m), in place.
+
+    Examples
+    --------
+    >>> total = np.array([[2**64 - 1], [5]], dtype=np.uint64)
+    >>> add(total, np.array([[1], [0]], dtype=np.uint64))
+    >>> total.ravel()
+    array([0, 6], dtype=uint64)
+    """
+    _add(total, other, None)
+
+
+def subtract(total: Words, other: Words) -> None:
+    """Subtract `other` (w, m) from `total` (w, m), in place."""
+    if len(total) == 1:
+        total -= other
+    else:
+        _add(total, ~other, np.ones(total.shape[1], dtype=np.bool_))
+
+
+class Accumulator:
+    """A sum of many numbers (w, m), whose carries are counted, and carried only at the end."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._total = np.zeros(shape, dtype=np.uint64)
+        self._carries = np.zeros((shape[0] - 1, shape[1]), dtype=np.uint16)
+        self._wrapped = np.zeros(self._carries.shape, dtype=np.bool_)
+
+    def add(self, other: Words) -> None:
+        """Add a number; at most 65,535 times."""
+        np.add(self._total, other, out=self._total)
+        np.less(self._total[:-1], other[:-1], out=self._wrapped)
+        np.add(self._carries, self._wrapped, out=self._carries)
+
+    def value(self) -> Words:
+        """Return the sum; nothing may be added after that."""
+        for k, carry in enumerate(self._carries):
+            word = self._total[k + 1]
+            np.add(word, carry, out=word)
+            if k + 1 < len(self._carries):
+                np.add(self._carries[k + 1], word < carry, out=self._carries[k + 1])
+        return self._total
+
+
+def negate(numbers: Words, where: NDArray[np.bool_]) -> None:
+    """Turn the sign of the columns `where` (m,), in place."""
+    numbers[:, where] = ~numbers[:, where]
+    carry = where
+    for word in numbers:
+        np.add(word, carry, out=word)
+        carry = carry & (word == 0)
+
+
+def _add(total: Words, other: Words, carry: NDArray[np.bool_] | None) -> None:
+    for k, (word, summand) in enumerate(zip(total, other, strict=True)):
+        np.add(word, summand, out=word)
+        wrapped = None if k == len(total) - 1 else word < summand
+        if carry is not None:
+            np.add(word, carry, out=word)
+            if wrapped is not None:
+                wrapped |= carry & (word == 0)
+        carry = wrapped

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, MessageError
 from fedspan.federation.policy import MOST_SITES
+from fedspan.federation.site.noise_query import message_digest
+from fedspan.federation.site.parameters import ArrayOf
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.secure_sum.sum_masks import KEY_BYTES
-from fedspan.wire import encode
 
-Bytes = NDArray[np.uint8]
-Flags = NDArray[np.bool_]
+_NO_SET = "the set of sites is not a sorted list of names with a key for each"
+
+Bytes = Annotated[NDArray[np.uint8], ArrayOf("byte", 2)]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Group:
     names: tuple[str, ...]
     keys: tuple[bytes, ...]  # for the masks of this sum
     threshold: int
-    form: str
+    form: str  # the layout of the replies, as it travels
     view: bytes
 
     def among(self, flags: Sequence[bool]) -> tuple[str, ...]:
@@ -40,40 +42,33 @@ class Group:
 def group_of(
     session: str, asked: bytes, numbers: FixedPoint, names: str, keys: Bytes, threshold: int, form: str
 ) -> Group:
-    """Return the set of sites that a message describes; `asked` is the digest of what is to be added up."""
-    listed = tuple(json.loads(names))
-    view = digest(
-        {
-            "session": session,
-            "asked": np.frombuffer(asked, dtype=np.uint8),
-            "names": names,
-            "keys": keys,
-            "threshold": threshold,
-            "form": form,
-            "largest": numbers.largest,
-            "fraction_bits": numbers.fraction_bits,
-        }
-    )
-    return Group(listed, tuple(row.tobytes() for row in keys), threshold, form, view)
-
-
-def checked_group(
-    question: Mapping[str, Any], session: str, asked: bytes, numbers: FixedPoint, me: str, key: bytes, least: int
-) -> Group:
-    """Return the set of sites of a sum, if the site `me`, whose public key in it is `key`, may take part in it."""
-    keys, threshold = question["keys"], question["threshold"]
+    """Return the set of sites that a message describes; `asked` is the digest of the request that is added up."""
+    seen = {
+        "session": session,
+        "asked": np.frombuffer(asked, dtype=np.uint8),
+        "names": names,
+        "keys": keys,
+        "threshold": threshold,
+        "form": form,
+        "largest": numbers.largest,
+        "fraction_bits": numbers.fraction_bits,
+    }
     try:
-        group = group_of(session, asked, numbers, **question)
-        right = all(isinstance(name, str) for name in group.names) and tuple(sorted(set(group.names))) == group.names
-        right &= keys.dtype == np.uint8 and keys.shape == (len(group.names), KEY_BYTES)
-    except (ValueError, TypeError, AttributeError):
-        right = False
-    if not right:
-        raise MessageError("the set of sites is not a sorted list of names with a key for each")
-    n = len(group.names)
+        listed = tuple(json.loads(names))
+    except (ValueError, TypeError):
+        raise MessageError(_NO_SET) from None
+    return Group(listed, tuple(row.tobytes() for row in keys), threshold, form, message_digest(seen))
+
+
+def check_group(group: Group, me: str, key: bytes, least: int) -> None:
+    """Refuse a set in which the site `me`, with this public `key`, may not take part."""
+    n, threshold = len(group.names), group.threshold
+    sound = all(isinstance(name, str) for name in group.names) and tuple(sorted(set(group.names))) == group.names
+    if not sound or [len(one) for one in group.keys] != [KEY_BYTES] * n:
+        raise MessageError(_NO_SET)
     if n > MOST_SITES:
         raise FedspanError(f"a secure sum is over at most {MOST_SITES} sites, not over {n}")
-    if type(threshold) is not int or threshold > n:
+    if threshold > n:
         raise FedspanError(f"the set has {n} sites, fewer than the threshold of {threshold}")
     if threshold < least:
         raise FedspanError(f"a threshold of {threshold} is below the {least} sites that this site demands")
@@ -83,15 +78,13 @@ def checked_group(
         raise FedspanError("this site is not in the set with the key that it gave for this sum")
     if len(set(group.keys)) < n:
         raise FedspanError("two sites of the set have the same key")
-    return group
 
 
-def checked_flags(alive: Flags, group: Group, me: int) -> tuple[bool, ...]:
-    """Return who is left of a set, if these are enough and site number `me` is among them."""
-    n = len(group.names)
-    if not isinstance(alive, np.ndarray) or alive.dtype != np.bool_ or alive.shape != (n,):
-        raise MessageError(f"the sites that are left must be told by {n} flags")
-    left = int(alive.sum())
+def checked_flags(alive: NDArray[np.bool_], group: Group, me: int) -> tuple[bool, ...]:
+    """Return the flags of the sites that are left, if they are enough and site number `me` is among them."""
+    n, left = len(group.names), int(alive.sum())
+    if alive.shape != (n,):
+        raise MessageError(f"the sites that are left must be {n} flags")
     if left < group.threshold:
         raise FedspanError(f"{left} sites are left, fewer than the threshold of {group.threshold}")
     if not alive[me]:
@@ -99,6 +92,6 @@ def checked_flags(alive: Flags, group: Group, me: int) -> tuple[bool, ...]:
     return tuple(alive.tolist())
 
 
-def digest(question: Mapping[str, object]) -> bytes:
-    """Return what tells two messages apart."""
-    return blake2b(encode({key: question[key] for key in sorted(question)}), digest_size=32).digest()
+def commitment(seed: bytes) -> bytes:
+    """Return a digest that shows whether shares gave the right seed, and reveals nothing about it."""
+    return blake2b(seed, digest_size=32, person=b"fedspan seed").digest()

@@ -1,6 +1,6 @@
-"""What a reply that is to be added up looks like, and the way from a reply to words modulo a power of two and back.
+"""The layout of a reply that is added up, and the way from a reply to words modulo a power of two and back.
 
-The form of a reply is told in the open: its keys, shapes and kinds are the step's, the same at all sites.
+The layout travels in the open: keys, shapes and kinds are those of the step, the same at all sites.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import FedspanError, InputError, MessageError
-from fedspan.secure_sum.sum_fixed_point import LARGEST_WHOLE, FixedPoint, decoded_whole, encoded_whole
-from fedspan.secure_sum.sum_modular import Words
+from fedspan.secure_sum.sum_fixed_point import LARGEST_WHOLE, FixedPoint, Words, encoded_whole
 from fedspan.wire import Message, Value
 
-#: Kinds of values in the order in which they give way to each other: counts, whole numbers, reals, complex numbers.
+#: Kinds of values, each of which can hold those before it: counts, whole numbers, reals, complex numbers.
 _KINDS = "uifc"
 _TEXT = "t"
 _MOST_NUMBERS = 2**40
@@ -28,11 +27,11 @@ _DTYPES = {"u": np.uint64, "i": np.int64, "f": np.float64, "c": np.complex128}
 
 
 class SpoiltError(FedspanError):
-    """Some site had no part to give, and has said so to the sum alone."""
+    """Some site had nothing to add, and has spoilt the sum."""
 
 
 @dataclass(frozen=True)
-class Part:
+class Summand:
     """One key of a reply: an `array` or a Python number, of a `kind` of ``uifc``, or ``t`` for anything else."""
 
     key: str
@@ -42,78 +41,93 @@ class Part:
 
     @property
     def size(self) -> int:
-        """How many real or whole numbers it is."""
+        """The number of its real or whole numbers."""
         return math.prod(self.shape) * (2 if self.kind == "c" else 1)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether a summand from outside is one at all."""
+        extents = len(self.shape) <= 32 and all(type(extent) is int and extent >= 0 for extent in self.shape)
+        extents = extents and math.prod(max(extent, 1) for extent in self.shape) < _MOST_NUMBERS
+        types = isinstance(self.key, str) and isinstance(self.kind, str) and isinstance(self.array, bool)
+        return types and extents and self.kind in (*_KINDS, _TEXT) and (self.array or not self.shape)
+
     def example(self) -> Value:
-        """Return a value of this form that takes no memory."""
+        """Return a value of this layout that takes no memory."""
         if self.kind == _TEXT:
             return ""
         zero: NDArray[Any] = np.zeros((), dtype=_DTYPES[self.kind])
         return np.broadcast_to(zero, self.shape) if self.array else zero.item()
 
 
-Form = tuple[Part, ...]
+Layout = tuple[Summand, ...]
 
 
-def form_of(reply: Message) -> Form:
-    """Return the form of a site's reply, in the order of its keys."""
-    return tuple(_part(key, value) for key, value in reply.items())
+def layout_of_reply(reply: Message) -> Layout:
+    """Return the layout of a site's reply, in the order of its keys."""
+    found = []
+    for key, value in reply.items():
+        if isinstance(value, np.ndarray):
+            kind = {"b": "i", "U": _TEXT, "S": _TEXT}.get(value.dtype.kind, value.dtype.kind)
+            found.append(Summand(key, kind, True, value.shape))
+        else:
+            kinds = {bool: "i", int: "i", float: "f", complex: "c"}
+            found.append(Summand(key, kinds.get(type(value), _TEXT), False, ()))
+    return tuple(found)
 
 
-def _part(key: str, value: Value) -> Part:
-    if isinstance(value, np.ndarray):
-        kind = {"b": "i", "U": _TEXT, "S": _TEXT}.get(value.dtype.kind, value.dtype.kind)
-        return Part(key, kind, True, value.shape)
-    kinds = {bool: "i", int: "i", float: "f", complex: "c"}
-    return Part(key, kinds.get(type(value), _TEXT), False, ())
+def as_text(layout: Layout) -> str:
+    """Return a layout as it travels."""
+    return json.dumps([[one.key, one.kind, one.array, one.shape] for one in layout])
 
 
-def as_text(form: Form) -> str:
-    """Return a form as it travels."""
-    return json.dumps([[part.key, part.kind, part.array, part.shape] for part in form])
-
-
-def from_text(text: object) -> Form:
-    """Read a form from outside, or refuse it."""
+def from_text(text: object) -> Layout:
+    """Read a layout from outside, or refuse it."""
     try:
-        form = tuple(Part(key, kind, array, tuple(shape)) for key, kind, array, shape in json.loads(str(text)))
+        layout = tuple(Summand(key, kind, array, tuple(shape)) for key, kind, array, shape in json.loads(str(text)))
+        sound = all(one.is_sound for one in layout) and len({one.key for one in layout}) == len(layout)
     except (ValueError, TypeError):
-        form = (Part("", "", False, ()),)
-    if not all(map(_is_sound, form)) or len({part.key for part in form}) < len(form):
-        raise MessageError("the form of a reply is not a list of keys, kinds and shapes")
-    return form
+        sound = False
+    if not sound:
+        raise MessageError("the layout of a reply is not a list of keys, kinds and shapes")
+    return layout
 
 
-def _is_sound(part: Part) -> bool:
-    extents = len(part.shape) <= 32 and all(type(extent) is int and extent >= 0 for extent in part.shape)
-    extents = extents and math.prod(max(extent, 1) for extent in part.shape) < _MOST_NUMBERS
-    right = isinstance(part.key, str) and isinstance(part.kind, str) and isinstance(part.array, bool)
-    return right and extents and part.kind in tuple(_KINDS + _TEXT) and (part.array or not part.shape)
-
-
-def agreed(forms: Sequence[Form], step: str) -> Form:
-    """Return the form that holds the values of all `forms`, which have the same keys and shapes."""
-    by_key = [{part.key: part for part in form} for form in forms]
+def agreed(layouts: Sequence[Layout], step: str) -> Layout:
+    """Return the layout that holds the values of all `layouts`, which have the same keys and shapes."""
+    by_key = [{one.key: one for one in layout} for layout in layouts]
     result = []
-    for part in forms[0]:
-        parts = [form[part.key] for form in by_key]
-        kinds = {one.kind for one in parts}
-        array = any(one.array for one in parts)
+    for summand in layouts[0]:
+        same = [layout[summand.key] for layout in by_key]
+        kinds, array = {one.kind for one in same}, any(one.array for one in same)
         if _TEXT in kinds:
             what = "text" if array else "not a number or an array of numbers"
-            raise InputError(f"the replies of step {step!r} cannot be added up: {part.key!r} is {what}")
-        result.append(replace(part, kind=max(kinds, key=_KINDS.index), array=array))
+            raise InputError(f"the replies of step {step!r} cannot be added up: {summand.key!r} is {what}")
+        result.append(replace(summand, kind=max(kinds, key=_KINDS.index), array=array))
     return tuple(result)
 
 
+def check_fits(own: Layout, layout: Layout) -> None:
+    """Refuse a layout that a reply of the layout `own` does not have, or that would cut its numbers off."""
+    by_key = {one.key: one for one in own}
+    keys = [one.key for one in layout]
+    if by_key.keys() != set(keys):
+        raise InputError(f"this site's reply has the keys {list(by_key)}, and {keys} were agreed")
+    for one in layout:
+        mine = by_key[one.key]
+        if mine.shape != one.shape:
+            raise InputError(f"{one.key!r} has the shape {mine.shape} at this site, and {one.shape} was agreed")
+        if _TEXT in (mine.kind, one.kind) or _KINDS.index(mine.kind) > _KINDS.index(one.kind):
+            raise InputError(f"{one.key!r} has numbers of kind {mine.kind!r} at this site, {one.kind!r} was agreed")
+
+
 def out_of_range(reply: Message, numbers: FixedPoint) -> str:
-    """Say in words why a secure sum cannot take a reply, if so: nobody else can look at it, so the site itself must."""
+    """Return why a secure sum can't take a reply, or an empty text; only the site itself can look."""
     for key, value in reply.items():
         array = np.asarray(value)
         if array.dtype.kind in "fc":
-            real = np.abs(array.real if array.dtype.kind == "f" else np.maximum(abs(array.real), abs(array.imag)))
-            largest, bound = real.max(initial=0.0), numbers.largest
+            parts = [array] if array.dtype.kind == "f" else [array.real, array.imag]
+            largest, bound = np.max([np.abs(part).max(initial=0.0) for part in parts]), numbers.largest
             if not np.isfinite(largest):
                 return f"{key!r} holds NaN or infinity"
         elif array.dtype.kind in "biu" or isinstance(value, int):
@@ -125,83 +139,61 @@ def out_of_range(reply: Message, numbers: FixedPoint) -> str:
     return ""
 
 
-def packed(reply: Message, form: Form, numbers: FixedPoint) -> tuple[Words, Words]:
+def packed(reply: Message, layout: Layout, numbers: FixedPoint) -> tuple[Words, Words]:
     """Return a reply as words: a flag of 0 and its whole numbers (1, 1 + m), and its real numbers (w, m')."""
     whole: list[NDArray[Any]] = [np.zeros(1, dtype=np.uint64)]
-    real: list[NDArray[np.float64]] = []
-    for part in form:
-        value = np.asarray(reply[part.key])
-        if part.kind in "ui":
+    real: list[NDArray[np.float64]] = [np.zeros(0)]
+    for one in layout:
+        value = np.asarray(reply[one.key])
+        if one.kind in "ui":
             whole.append(encoded_whole(value.ravel())[0])
         else:
-            wide: NDArray[Any] = np.ascontiguousarray(value, dtype=_DTYPES[part.kind])
+            wide: NDArray[Any] = np.ascontiguousarray(value, dtype=_DTYPES[one.kind])
             real.append(wide.ravel().view(np.float64))
-    return _joined(whole, np.uint64)[None], numbers.encoded(_joined(real, np.float64))
+    return np.concatenate(whole)[None], numbers.encoded(np.concatenate(real))
 
 
-def check_fits(own: Form, form: Form) -> None:
-    """Refuse a form that a reply of the form `own` does not have, or that would cut its numbers off."""
-    by_key = {part.key: part for part in own}
-    if by_key.keys() != {part.key for part in form}:
-        keys = [part.key for part in form]
-        raise InputError(f"this site's reply has the keys {list(by_key)}, and {keys} were agreed")
-    for part in form:
-        mine = by_key[part.key]
-        if mine.shape != part.shape:
-            raise InputError(f"{part.key!r} has the shape {mine.shape} at this site, and {part.shape} was agreed")
-        if _TEXT in (mine.kind, part.kind) or _KINDS.index(mine.kind) > _KINDS.index(part.kind):
-            raise InputError(f"{part.key!r} has numbers of kind {mine.kind!r} at this site, {part.kind!r} was agreed")
+def spoilt(layout: Layout, numbers: FixedPoint) -> tuple[Words, Words]:
+    """Return words that make any total meaningless, and its flag another than 0: of a site with nothing to add.
 
-
-def spoilt(form: Form, numbers: FixedPoint) -> tuple[Words, Words]:
-    """Return words that make any total nonsense, and its flag another than 0: of a site that has no part to give.
-
-    They are random, so that the parts of the others are as hidden as if they had not been added up at all: a site that
-    sent zeros instead could be made the means of leaving itself out.
+    They are random, so that the sum hides the parts of the others. Zeros instead would let the coordinator leave a site
+    out of a sum, by a request that fails there.
     """
     whole, real = (
         np.frombuffer(bytearray(secrets.token_bytes(8 * words * m)), dtype=np.uint64).reshape(words, m)
-        for words, m in sizes(form, numbers)
+        for words, m in sizes(layout, numbers)
     )
     whole[0, 0] |= np.uint64(1)
     return whole, real
 
 
-def unpacked(whole: Words, real: Words, form: Form, numbers: FixedPoint, sites: int) -> Message:
-    """Return the reply that the sums `whole` and `real` over so many `sites` are words of; refuse impossible ones."""
+def unpacked(whole: Words, real: Words, layout: Layout, numbers: FixedPoint, sites: int) -> Message:
+    """Return the total over this number of `sites` from the sums of their words; refuse impossible numbers."""
     if whole[0, 0]:
         raise SpoiltError(
             f"at one or more of the {sites} sites the reply holds a number that is not finite or is beyond the range "
-            f"of secure sums ({numbers.largest:g}; whole numbers {LARGEST_WHOLE:g}), or the step fails for its rows: "
-            "which site it is only its own log tells; give the columns another unit, or more range by "
-            "SecureSum(largest=...)"
+            f"of secure sums ({numbers.largest:g}; whole numbers {LARGEST_WHOLE:g}), or the step fails for its rows. "
+            "The log of that site names it: give the columns another unit, or more range by SecureSum(largest=...)"
         )
-    counts, values = decoded_whole(whole), numbers.decoded(real)
+    values = {True: whole[0, 1:].view(np.int64), False: numbers.decoded(real)}
+    bounds = {True: LARGEST_WHOLE, False: numbers.largest}
     result: Message = {}
-    at = {"whole": 1, "real": 0}
-    for part in form:
-        which, source, bound = (
-            ("whole", counts, LARGEST_WHOLE) if part.kind in "ui" else ("real", values, numbers.largest)
-        )
-        flat = source[at[which] : at[which] + part.size]
-        at[which] += part.size
-        if flat.size and np.max(np.abs(flat)) > sites * bound:
-            raise InputError(f"the secure sum of {part.key!r} is beyond what {sites} sites can have")
-        value: NDArray[Any] = np.ascontiguousarray(flat).view(_DTYPES[part.kind]).reshape(part.shape)
-        result[part.key] = value if part.array else value.item()
+    for one in layout:
+        is_whole = one.kind in "ui"
+        flat, values[is_whole] = values[is_whole][: one.size], values[is_whole][one.size :]
+        if flat.size and np.max(np.abs(flat)) > sites * bounds[is_whole]:
+            raise InputError(f"the secure sum of {one.key!r} is beyond what {sites} sites can have")
+        value: NDArray[Any] = np.ascontiguousarray(flat).view(_DTYPES[one.kind]).reshape(one.shape)
+        result[one.key] = value if one.array else value.item()
     return result
 
 
-def sizes(form: Form, numbers: FixedPoint) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the shapes of the words of a form; the first whole number is a flag."""
-    whole = sum(part.size for part in form if part.kind in "ui")
-    return (1, 1 + whole), (numbers.words, sum(part.size for part in form) - whole)
+def sizes(layout: Layout, numbers: FixedPoint) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the shapes of the words of a layout; the first whole number is a flag."""
+    whole = sum(one.size for one in layout if one.kind in "ui")
+    return (1, 1 + whole), (numbers.words, sum(one.size for one in layout) - whole)
 
 
-def examples(form: Mapping[str, Form]) -> dict[str, Message]:
-    """Return for every site a message of its form, to be compared with the others."""
-    return {site: {part.key: part.example() for part in parts} for site, parts in form.items()}
-
-
-def _joined(arrays: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
+def examples(layouts: Mapping[str, Layout]) -> dict[str, Message]:
+    """Return for every site a message of its layout, to be compared with the others."""
+    return {site: {one.key: one.example() for one in layout} for site, layout in layouts.items()}

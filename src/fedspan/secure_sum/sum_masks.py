@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedspan.errors import FedspanError, MissingPackageError
-from fedspan.secure_sum.sum_modular import Accumulator, Words, add, subtract
+from fedspan.secure_sum.sum_fixed_point import Accumulator, Words, add, subtract
 
 KEY_BYTES = 32
 SEAL_BYTES = 16  # what sealing adds to a message
@@ -21,9 +21,10 @@ _BLOCK = 2**13  # numbers masked at a time: the block and its masks stay in a pr
 
 
 @cache
-def _primitives() -> Any:
+def primitives() -> Any:
+    """Return the primitives of `cryptography`, or refuse with a sentence where that package is missing."""
     try:
-        from cryptography.hazmat import primitives
+        from cryptography.hazmat import primitives as found
         from cryptography.hazmat.primitives import ciphers, hashes  # noqa: F401
         from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: F401
         from cryptography.hazmat.primitives.ciphers import aead  # noqa: F401
@@ -32,54 +33,47 @@ def _primitives() -> Any:
         raise MissingPackageError(
             'a secure sum needs cryptography, which is not installed: pip install "fedspan[secure]"'
         ) from None
-    return primitives
-
-
-def check_installed() -> None:
-    """Refuse with a sentence where `cryptography` is missing."""
-    _primitives()
+    return found
 
 
 class KeyPair:
     """An X25519 key pair; `secret` (32 bytes) is all of it."""
 
     def __init__(self, secret: bytes | None = None) -> None:
-        x25519 = _primitives().asymmetric.x25519
+        x25519 = primitives().asymmetric.x25519
         self.secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
         self._key = x25519.X25519PrivateKey.from_private_bytes(self.secret)
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def agreed(self, public: bytes) -> bytes:
         """Return what only the owners of this pair and of `public` can compute."""
-        x25519 = _primitives().asymmetric.x25519
+        x25519 = primitives().asymmetric.x25519
         try:
             agreed: bytes = self._key.exchange(x25519.X25519PublicKey.from_public_bytes(public))
-        except ValueError:  # a point that gives the same to everybody
-            raise FedspanError("a public key is not one that can be agreed with") from None
+        except ValueError:  # a point with which all agree on the same secret
+            raise FedspanError("a public key is not one to agree with on a secret") from None
         return agreed
 
 
 def derived(secret: bytes, salt: bytes, purpose: str) -> bytes:
     """Return the 32 bytes that HKDF (SHA-256) makes of a secret for one purpose."""
-    primitives = _primitives()
-    key: bytes = primitives.kdf.hkdf.HKDF(
-        primitives.hashes.SHA256(), KEY_BYTES, salt, b"fedspan secure sum: " + purpose.encode()
-    ).derive(secret)
+    algorithm, info = primitives().hashes.SHA256(), b"fedspan secure sum: " + purpose.encode()
+    key: bytes = primitives().kdf.hkdf.HKDF(algorithm, KEY_BYTES, salt, info).derive(secret)
     return key
 
 
 def seal(key: bytes, message: bytes, context: bytes) -> bytes:
     """Return `message` encrypted and bound to `context`. A key seals one message only."""
-    sealed: bytes = _primitives().ciphers.aead.ChaCha20Poly1305(key).encrypt(bytes(12), message, context)
+    sealed: bytes = primitives().ciphers.aead.ChaCha20Poly1305(key).encrypt(bytes(12), message, context)
     return sealed
 
 
 def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
-    """Return what `seal` was given, or refuse what is not its work for this key and `context`."""
+    """Return the message that `seal` encrypted with this key for this `context`, or refuse."""
     from cryptography.exceptions import InvalidTag
 
     try:
-        message: bytes = _primitives().ciphers.aead.ChaCha20Poly1305(key).decrypt(bytes(12), sealed, context)
+        message: bytes = primitives().ciphers.aead.ChaCha20Poly1305(key).decrypt(bytes(12), sealed, context)
     except InvalidTag:
         raise FedspanError("a sealed message is not what its sender sealed for this set of sites") from None
     return message
@@ -88,10 +82,10 @@ def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
 def mask(parts: Sequence[Words], plus: Sequence[bytes], minus: Sequence[bytes] = ()) -> None:
     """Add to `parts`, arrays (w, m) of words, the masks of the seeds `plus`, and subtract those of `minus`; in place.
 
-    A seed's mask is uniform over all words, for whoever does not know the seed.
+    Without the seed, its mask is uniform over all words.
     """
     block = 8 * _BLOCK * max((len(part) for part in parts), default=0)
-    zeros, noise = bytes(block), bytearray(block + 63)  # the cipher wants room for a block of its own more
+    zeros, noise = bytes(block), bytearray(block + 63)  # the cipher needs room for one more block of its own
     streams = [[_stream(seed) for seed in seeds] for seeds in (plus, minus)]
     for part in parts:
         for start in range(0, part.shape[1], _BLOCK):
@@ -107,5 +101,5 @@ def mask(parts: Sequence[Words], plus: Sequence[bytes], minus: Sequence[bytes] =
 
 
 def _stream(seed: bytes) -> Any:
-    ciphers = _primitives().ciphers
+    ciphers = primitives().ciphers
     return ciphers.Cipher(ciphers.algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()

@@ -1,4 +1,4 @@
-"""Shamir's secret sharing (1979): any t of n shares give a secret of 32 bytes back, fewer say nothing of it.
+"""Shamir's secret sharing (1979): any t of n shares give a secret of 32 bytes, fewer reveal nothing about it.
 
 A secret is a number below 2^256 and the value at 0 of a random polynomial of degree t - 1 over the integers modulo a
 prime; the share of the k-th holder is its value at k + 1.
@@ -15,17 +15,17 @@ from fedspan.errors import FedspanError, InputError
 PRIME = 2**256 + 297
 SECRET_BYTES = 32
 SHARE_BYTES = 33
-# Holders are numbered by 10 bits: so many products fit between two reductions at little cost.
+# Holders are numbered by 10 bits: this many products fit between two reductions at little cost.
 _REDUCE_EVERY = 8
 
 
 def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
-    """Return one share for each of the `holders`; any `threshold` of them give `secret` back.
+    """Return one share for each of the `holders`; any `threshold` of them give `secret`.
 
     Examples
     --------
     >>> shares = split(bytes(31) + b"!", threshold=2, holders=3)
-    >>> joined({0: shares[0], 2: shares[2]}, threshold=2)[-1:]
+    >>> Joiner([0, 2], threshold=2)({0: shares[0], 2: shares[2]})[-1:]
     b'!'
     """
     if len(secret) != SECRET_BYTES:
@@ -37,13 +37,8 @@ def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
     return [_value(polynomial, k + 1).to_bytes(SHARE_BYTES, "big") for k in range(holders)]
 
 
-def joined(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Return the secret that `shares`, by the holder's number from 0, belong to."""
-    return Joiner(list(shares), threshold)(shares)
-
-
 class Joiner:
-    """Joins shares of many secrets that the same holders have: what depends on the holders is computed once."""
+    """Joins the shares, by the holder's number from 0, of many secrets that the same holders have."""
 
     def __init__(self, holders: list[int], threshold: int) -> None:
         if len(holders) < threshold:
@@ -53,7 +48,7 @@ class Joiner:
         self._weights = [_lagrange_at_zero(point, points) for point in points]
 
     def __call__(self, shares: Mapping[int, bytes]) -> bytes:
-        """Return the secret of `shares`; wrong shares give another one, or an error where it is none."""
+        """Return the secret of `shares`; wrong shares give another one, or an error where it is too large."""
         values = (int.from_bytes(shares[holder], "big") for holder in self.holders)
         secret = sum(weight * value for weight, value in zip(self._weights, values, strict=True)) % PRIME
         if secret >> (8 * SECRET_BYTES):

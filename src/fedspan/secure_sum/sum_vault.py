@@ -1,8 +1,8 @@
-"""What a site keeps to itself for secure sums: its key, the keys of the others, and what it said in each sum.
+"""What a site keeps to itself for secure sums: its key, the keys of the others, and what it answered in each sum.
 
-A vault is not part of the site's `state`: it is in no journal, and a coordinator that takes back the last call does not
-take back what the vault remembers. It is lost with the site's process, and loses nothing by that: a sum that was under
-way goes on without the site, and the next one has keys of its own.
+A vault is not part of the site's `state`. It is in no journal, and a coordinator that takes back the last call takes
+nothing back here. It is lost with the site's process: a sum that was under way continues without the site, and the next
+one has keys of its own.
 """
 
 from __future__ import annotations
@@ -12,53 +12,108 @@ from dataclasses import dataclass, field
 
 from fedspan.errors import FedspanError, LostSumError
 from fedspan.federation.policy import SecureSum
-from fedspan.secure_sum.sum_answered_queries import Given
+from fedspan.federation.site.noise_query import message_digest
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
-from fedspan.secure_sum.sum_group import Group, digest
-from fedspan.secure_sum.sum_layout import Form
+from fedspan.secure_sum.sum_group import Group
+from fedspan.secure_sum.sum_layout import Layout
 from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair
 from fedspan.wire import Message
 
-#: Sums of which a site remembers what it said. One that it has forgotten is one that it never heard of.
+#: Sums of which a site remembers its answers; an older one is unknown to it.
 _MOST_SESSIONS = 16
+#: Calls of one run of which a site remembers its answers; older ones are over.
+_MOST_CALLS = 32
 
 
 @dataclass
 class Session:
-    """One sum at one site: what it is about, and what has been answered."""
+    """One sum at one site: what it adds up, and what the site has answered."""
 
-    asked: bytes  # the digest of the step, what it was told, and the transforms
-    reply: Message | None  # the site's part of the sum; forgotten when it is over. None: it can only spoil the sum
-    form: Form
+    asked: bytes  # the digest of the step, its payload and the transforms
+    reply: Message | None  # the site's part of the sum; dropped when it is over. None: the site spoils the sum
+    layout: Layout
     numbers: FixedPoint
     key: KeyPair | None  # for the pairwise masks
-    least: int = 0  # the fewest sites that the reply may be added up with, by its noise
+    least: int = 0  # the fewest sites that the reply may be added up with, because of its noise
     what: str = ""  # the step whose replies are added up
-    seed: bytes = b""  # of the self mask
+    seed: bytes = b""  # of the site's own mask
     group: Group | None = None
-    alive: tuple[bool, ...] = ()  # who of the group has shared its secrets
-    left: tuple[bool, ...] = ()  # who of these has given a masked reply
+    alive: tuple[bool, ...] = ()  # the sites of the group that have shared their secrets
+    left: tuple[bool, ...] = ()  # those of them that have given a masked reply
     shares: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # by owner: of its key and of its seed
     answered: dict[str, tuple[bytes, Message | None]] = field(default_factory=dict)
 
-    def once(self, stage: str, question: Mapping[str, object], refusal: str, answer: Callable[[], Message]) -> Message:
-        """Answer one question a stage: a repeated one gets the same reply, another one is refused."""
-        asked = digest(question)
-        if stage in self.answered:
-            before, reply = self.answered[stage]
-            if before != asked:
-                raise FedspanError(refusal)
-            if reply is None:
-                raise FedspanError("this sum is over")
-            return reply
-        reply = answer()
-        self.answered[stage] = (asked, reply)
+    def once(self, stage: str, query: Mapping[str, object], refusal: str, answer: Callable[[], Message]) -> Message:
+        """Answer one query per stage: a repeated one gets the same reply, another one is refused."""
+        asked = message_digest(query)
+        if stage not in self.answered:
+            reply: Message | None = answer()
+            self.answered[stage] = (asked, reply)
+        before, reply = self.answered[stage]
+        if before != asked:
+            raise FedspanError(refusal)
+        if reply is None:
+            raise FedspanError("this sum is over")
         return reply
 
     def close(self) -> None:
-        """Forget the site's part and all secrets."""
+        """Drop the site's part and all secrets."""
         self.reply, self.key, self.seed, self.shares = None, None, b"", {}
         self.answered = {stage: (asked, None) for stage, (asked, _) in self.answered.items()}
+
+
+@dataclass
+class _Answer:
+    asked: bytes  # the digest of the request
+    alive: tuple[str, ...]  # the sites whose sum the masked reply is for
+    left: tuple[str, ...] = ()  # the sites whose sum this site has helped to uncover
+
+
+class AnsweredQueries:
+    """The request and the set of sites that this site has answered, in each call of each run.
+
+    Sums of one call over two sets of sites would reveal their difference. This memory outlasts the run: a coordinator
+    that was killed may request the same sum of the same sites again, and gets it under new keys. A call that the site
+    has forgotten is over.
+    """
+
+    def __init__(self) -> None:
+        self._answers: dict[str, dict[int, _Answer]] = {}
+        self._over: dict[str, int] = {}  # by run: the last call that is over
+
+    def check(self, run: str, number: int, asked: bytes) -> None:
+        """Refuse a call that is over, or in which this site has answered another request."""
+        if number <= self._over.get(run, -1):
+            raise FedspanError(f"call {number} of this run is over at this site")
+        before = self._answers.get(run, {}).get(number)
+        if before is not None and before.asked != asked:
+            raise FedspanError(f"this site has given a masked reply to another request in call {number} of this run")
+
+    def masked(self, run: str, number: int, asked: bytes, alive: tuple[str, ...]) -> None:
+        """Note a masked reply, or refuse it where there was one for other sites."""
+        self.check(run, number, asked)
+        answers = self._answers.setdefault(run, {})
+        if answers.setdefault(number, _Answer(asked, alive)).alive != alive:
+            raise FedspanError(
+                f"this site has given a masked reply for another set of sites in call {number} of this run: request "
+                "the same sites, or begin a new run"
+            )
+        while len(answers) > _MOST_CALLS:
+            oldest = min(answers)
+            self._over[run] = max(self._over.get(run, -1), oldest)
+            del answers[oldest]
+
+    def unmasked(self, run: str, number: int, left: tuple[str, ...]) -> None:
+        """Note shares, or refuse them where there were some for the sum over other sites."""
+        before = self._answers.get(run, {}).get(number)
+        if before is None:
+            raise FedspanError(f"call {number} of this run is over at this site")
+        if before.left and before.left != left:
+            raise FedspanError(
+                f"this site has helped to uncover the sum over another set of sites in call {number} of this run: "
+                "begin a new run"
+            )
+        before.left = left
 
 
 class Vault:
@@ -67,19 +122,18 @@ class Vault:
     Parameters
     ----------
     identity : bytes (32,), optional
-        The X25519 private key that the other sites know this one by. An engine that has certificates binds its public
-        key to the site's own; without one it is drawn when it is first needed.
+        The X25519 private key that identifies this site to the others. An engine with certificates binds its public key
+        to the site's own. Default: drawn when it is first needed.
 
     Attributes
     ----------
     least : int
         This site takes part in no sum that fewer sites could uncover.
     numbers : FixedPoint
-        Range and resolution of all sums that this site takes part in: the federation's, not the coordinator's choice.
-    given : Given
-        For which sites and to which question it has given masked replies, call by call.
+        Range and resolution of all sums of this site: the federation's, not the coordinator's choice.
+    answers : AnsweredQueries
     sums_only : bool
-        This site answers nothing that single replies would be needed for.
+        This site gives no single reply that reveals something.
     """
 
     def __init__(self, identity: bytes | None = None) -> None:
@@ -87,7 +141,7 @@ class Vault:
         self._known: dict[str, bytes] = {}
         self._channels: dict[str, bytes] = {}
         self._sessions: dict[str, Session] = {}
-        self.given = Given()
+        self.answers = AnsweredQueries()
         self.take(SecureSum())
         self.sums_only = False
 
@@ -102,23 +156,23 @@ class Vault:
 
     @property
     def public(self) -> bytes:
-        """The public key that the other sites are to know this one by."""
+        """The public key that identifies this site to the others."""
         return self._own.public
 
-    def introduce(self, keys: Mapping[str, bytes], anew: bool = False) -> None:
-        """Tell this site the public keys of the others, by name. A name that has another key already is refused.
+    def introduce(self, keys: Mapping[str, bytes], replace: bool = False) -> None:
+        """Learn the public keys of the others, by name; refuse another key for a known name.
 
-        Unless it is told `anew`: for an engine that has checked who says so.
+        An engine that has checked the sender may `replace` known keys.
         """
         for name, key in keys.items():
-            if len(key) != KEY_BYTES or (not anew and self._known.get(name, key) != key):
+            if len(key) != KEY_BYTES or (not replace and self._known.get(name, key) != key):
                 raise FedspanError(f"site {name!r} is known by another key")
             if self._known.get(name) != key:
                 self._known[name] = key
                 self._channels.pop(name, None)
 
     def knows(self, me: str) -> int:
-        """Return how many sites this one, called `me`, could be in a sum with, itself included."""
+        """Return the number of sites that this one, called `me`, could be in a sum with, itself included."""
         return len(self._known.keys() | {me})
 
     def channel(self, name: str) -> bytes:
@@ -130,7 +184,7 @@ class Vault:
         return self._channels[name]
 
     def begin(self, name: str, make: Callable[[], Session]) -> Session:
-        """Return the sum called `name`, made if this site has not heard of it."""
+        """Return the sum called `name`, made if it is new to this site."""
         if name not in self._sessions:
             session = make()
             while len(self._sessions) >= _MOST_SESSIONS:
@@ -149,7 +203,7 @@ class Vault:
         return self._sessions[name].what if name in self._sessions else ""
 
     def forget(self, run: str) -> None:
-        """Drop the sums of a run; what was given in its calls stays known."""
+        """Drop the sums of a run; its answered queries stay known."""
         for name in [name for name in self._sessions if name.startswith(f"{run}/")]:
             del self._sessions[name]
 

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The embedded engine: all sites in this process."""

@@ -1,4 +1,4 @@
-"""The number of BLAS threads: it decides the last bits of a matrix product, so it stays the same for a whole run."""
+"""The number of BLAS threads, which decides the last bits of a matrix product: it is fixed for a whole run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def blas_threads() -> int:
 
 
 class PinnedThreads:
-    """Keeps the number of BLAS threads at `number`, or at what it is now, until `release`."""
+    """Keeps the number of BLAS threads at `number`, or at the present one, until `release`."""
 
     def __init__(self, number: int | None) -> None:
         same = number is None or number == blas_threads()
         self._limiter = None if same else _controller().limit(limits=number)
 
     def release(self) -> None:
-        """Put back what was there before."""
+        """Restore the number from before."""
         if self._limiter is not None:
             self._limiter.restore_original_limits()
             self._limiter = None

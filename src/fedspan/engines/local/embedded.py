@@ -18,6 +18,7 @@ from fedspan.federation import Federation, Policy, SecureSum, Site
 from fedspan.federation.calls.call import Call, Outcome
 from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
+from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.site import checked_names
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.state import Changes
@@ -29,16 +30,7 @@ from fedspan.wire import decode, encode
 
 
 class LocalEngine:
-    """Runs calls at sites of this process.
-
-    Parameters
-    ----------
-    sites : sites
-    n_jobs : int, default=1
-        Threads that run steps; -1 for one per processor. Results do not depend on it.
-    wire : bool, default=False
-        Send every message through the wire format, as a real federation does. Results do not depend on it.
-    """
+    """Runs calls at sites of this process (see `LocalFederation` for the parameters)."""
 
     def __init__(self, sites: Iterable[Site], n_jobs: int = 1, wire: bool = False) -> None:
         hosts = [SiteHost(site, simulated=SimulatedLedger) for site in sites]
@@ -46,7 +38,7 @@ class LocalEngine:
         self.n_jobs = _checked_jobs(n_jobs)
         self.wire = wire
         self._hosts = {host.site.name: host for host in hosts}
-        self._overdue: dict[str, tuple[int, Batch[Outcome]]] = {}
+        self._overdue: dict[str, tuple[int, Batch[Outcome]]] = {}  # by site: the call that it still runs
         self._pinned: dict[str, PinnedThreads] = {}
 
     def describe(self) -> dict[str, Any]:
@@ -56,7 +48,7 @@ class LocalEngine:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The number of BLAS threads changes the last bits of a result: a resumed run goes on with its first one."""
+        """A resumed run keeps its number of BLAS threads, which changes the last bits of a result."""
         return ("threads",)
 
     def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
@@ -66,12 +58,14 @@ class LocalEngine:
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`, each within the deadline."""
-        outcomes: dict[str, Outcome] = {}
-        for name in list(self._overdue):
-            before = self._still_overdue(name)
-            if before is not None and name in to:
-                outcomes[name] = Failure(FailureKind.LATE, f"still busy with call {before}")
-        ready = [name for name in to if name not in outcomes]
+        self._overdue = {
+            name: (number, batch) for name, (number, batch) in self._overdue.items() if name in batch.overdue
+        }
+        outcomes: dict[str, Outcome] = {
+            name: Failure(FailureKind.LATE, f"still busy with call {self._overdue[name][0]}")
+            for name in to
+            if name in self._overdue
+        }
         payload = b""
         if self.wire:
             payload = b"" if call.apart else encode(call.payload)
@@ -86,23 +80,24 @@ class LocalEngine:
                 message = call.payload_of(name) if call.apart else call.payload
                 if self.wire:
                     message = decode(payload or encode(message), policy.max_bytes)
-                delivery = self._hosts[name].perform(call, message, accepted.get(name, -1))
+                host = self._hosts[name]
+                host.largest = policy.max_bytes
+                delivery = host.perform(call, message, accepted.get(name, -1))
                 if self.wire:
                     sent = encode(delivery.reply)
                     delivery = replace(delivery, reply=decode(sent, max_bytes=len(sent)))
-            except MessageError as error:
-                return Failure(FailureKind.MALFORMED, str(error), error)
             except BaseException as error:
                 return step_failure(call.step.id, error)
             return delivery
 
+        ready = [name for name in to if name not in outcomes]
         batch = Batch(ready, perform, policy.deadline)
         batch.run(self.n_jobs)
         for name in ready:
-            if name in batch.results:
-                outcomes[name] = batch.results[name]
-            else:
-                outcomes[name] = Failure(FailureKind.LATE, f"no reply within {policy.deadline:g} s")
+            late = name not in batch.results
+            outcomes[name] = (
+                Failure(FailureKind.LATE, f"no reply within {policy.deadline:g} s") if late else batch.results[name]
+            )
         self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
         for outcome in outcomes.values():
             if isinstance(outcome, Failure) and not isinstance(outcome.error, Exception | None):
@@ -110,10 +105,7 @@ class LocalEngine:
         return outcomes
 
     def introduce(self, settings: SecureSum) -> None:
-        """Let every site know the public keys of all, as their owners would, and answer by secure sums only.
-
-        The fewest sites of these, their range and their resolution are fixed here.
-        """
+        """Give every site the public keys of all and the settings of secure sums, and let it answer by these only."""
         for host in self._hosts.values():
             host.vault = Vault()
         keys = {name: host.vault.public for name, host in self._hosts.items()}
@@ -123,7 +115,7 @@ class LocalEngine:
             host.vault.sums_only = True
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
-        """Do to a site's state what the journal says that call `number` did."""
+        """Apply to a site's state what the journal records for call `number`."""
         self._hosts[site].restore(run, number, changes)
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
@@ -131,28 +123,21 @@ class LocalEngine:
         return False
 
     def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
-        """Forget the run's states (the journal has them), and let the number of BLAS threads be what it was."""
+        """Drop the run's states, which the journal has, and restore the number of BLAS threads."""
         for site in sites:
             self._hosts[site].forget(run)
-        pinned = self._pinned.pop(run, None)
-        if pinned is not None:
-            pinned.release()
-
-    def _still_overdue(self, name: str) -> int | None:
-        """Return the call that a site still runs although nobody waits for it any more."""
-        number, batch = self._overdue[name]
-        if name in batch.overdue:
-            return number
-        del self._overdue[name]
-        return None
+        if run in self._pinned:
+            self._pinned.pop(run).release()
 
 
 def step_failure(step: str, error: BaseException) -> Failure:
     """Return the failure of a step at a site of this process, whose owner may read the error's text."""
     if isinstance(error, BudgetError):
         return Failure(FailureKind.BUDGET_SPENT, str(error), error, error.facts)
-    if isinstance(error, PolicyError):
-        return Failure(FailureKind.REFUSED, str(error), error)
+    kinds = {OversizeError: FailureKind.OVERSIZE, PolicyError: FailureKind.REFUSED, MessageError: FailureKind.MALFORMED}
+    for kind, name in kinds.items():
+        if isinstance(error, kind):
+            return Failure(name, str(error), error)
     text = " ".join(str(error).split())[:300]
     return Failure(FailureKind.STEP_FAILED, f"step {step!r} raised {type(error).__name__}: {text}", error)
 
@@ -166,12 +151,12 @@ class LocalFederation(Federation):
     seed : int, default=0
         The seed of its runs, unless an estimator has a ``random_state``.
     n_jobs : int, default=1
-        Threads that run steps; -1 for one per processor.
+        Threads that run steps; -1 for one per processor. Results do not depend on it.
     wire : bool, default=False
-        Send every message through the wire format.
+        Send every message through the wire format, as a real federation does. Results do not depend on it.
     policy : Policy, optional
     run_dir : path, optional
-        Keep each run's journal and record here: running the same thing again continues where it stopped.
+        Keep each run's journal and record here: the same run begun again continues where it stopped.
 
     Examples
     --------

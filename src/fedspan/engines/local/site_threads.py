@@ -1,7 +1,7 @@
 """Threads that run one job at many sites, each within its deadline.
 
-A step cannot be killed, so a thread whose step overstays is given up: its site has failed this call, and is overdue
-until the step returns. The threads are daemons, so one that hangs does not keep the process from ending.
+A step can't be killed. If it takes too long, its thread is given up: the site has failed this call, and is overdue
+until the step returns. The threads are daemons, so that one that hangs does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 R = TypeVar("R")
 
-#: How many threads go on with a batch once a job has overstayed its deadline.
+#: How many threads continue a batch after a job has missed its deadline.
 _AFTER_A_HANG = 16
 
 
@@ -50,12 +50,12 @@ class Batch(Generic[R]):
             while (wait := self._give_up_overdue()) is not None:
                 self._worker_left.wait(wait)
                 self._worker_left.clear()
-        except BaseException:  # an interrupt: what has not begun is not to begin any more
+        except BaseException:  # an interrupt: no other job may begin
             self._todo.clear()
             raise
 
     def work(self, worker: _Worker) -> None:
-        """Do jobs until none is left or the worker was given up; what a thread runs."""
+        """Do jobs until none is left or the worker is given up; this is what a thread runs."""
         name, result = "", None
         while True:
             with self._lock:
@@ -81,14 +81,14 @@ class Batch(Generic[R]):
         worker.inbox.put(self.work)
 
     def _give_up_overdue(self) -> float | None:
-        """Let go of workers whose job has overstayed; return how long to wait for the others, if there are any."""
+        """Give up workers whose job is late; return how long to wait for the others, if there are any."""
         with self._lock:
             now = time.perf_counter()
             for worker, (name, began) in list(self._running.items()):
                 if now - began > self._deadline and name:
                     del self._running[worker]
                     self.overdue.add(name)
-                    # Where one site hangs others may: let them do so side by side, not one deadline after the other.
+                    # Where one site hangs others may: let them hang side by side, not one deadline after the other.
                     for _ in range(min(len(self._todo), _AFTER_A_HANG)):
                         self._start_worker()
             if not self._running:
@@ -98,7 +98,7 @@ class Batch(Generic[R]):
 
 
 class _Worker:
-    """A daemon thread that does what it finds in its inbox, and waits among the idle ones in between."""
+    """A daemon thread that runs what it finds in its inbox, and is idle in between."""
 
     def __init__(self) -> None:
         self.inbox: SimpleQueue[Callable[[_Worker], None]] = SimpleQueue()
@@ -111,5 +111,5 @@ class _Worker:
 
 
 _idle: list[_Worker] = []
-# A forked child has the list but not the threads.
-os.register_at_fork(after_in_child=_idle.clear)
+if hasattr(os, "register_at_fork"):  # a forked child has the list but not the threads; Windows does not fork
+    os.register_at_fork(after_in_child=_idle.clear)

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""One call: what is sent, what comes back, and the attacks and faults that tests rehearse."""

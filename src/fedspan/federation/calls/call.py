@@ -23,9 +23,8 @@ class Call:
 
     `number` counts the calls of its run from 0; with the run's seed and the site's name it decides what a site draws.
     `how` states what the protocol wants of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``. `conditions` names
-    the attacks and faults that are rehearsed. `digest` identifies all of it, so that a journal recognises its calls.
-
-    A secure sum is one call in several parts: `part` counts them, and `apart` is what single sites receive besides.
+    the attacks and faults that are rehearsed. A secure sum is one call in several parts: `part` counts them, and
+    `apart` is the payload that one site alone receives besides.
     """
 
     run: str
@@ -42,7 +41,7 @@ class Call:
 
     @cached_property
     def digest(self) -> str:
-        """What identifies this call: two calls with one digest are the same."""
+        """What identifies this call in a journal: two calls with one digest are the same."""
         digest = blake2b(digest_size=16)
         for part in (self.how, self.step.id, self.conditions, *self.to):
             digest.update(part.encode() + b"\0")
@@ -53,7 +52,7 @@ class Call:
         return digest.hexdigest()
 
     def query(self, site: str) -> bytes:
-        """Return what identifies this call as one site receives it, whoever else receives it."""
+        """Return what identifies this call as one site receives it, whichever other sites receive it."""
         apart = self.apart.get(site, {})
         return self._common + (message_digest(apart) if apart else b"")
 
@@ -80,8 +79,8 @@ class Call:
 class Delivery:
     """A site's reply with what binds it to its call: its number and what the call did to the site's state.
 
-    `canonical` says that no attack or fault has touched `reply`. `sent` is what the site itself sent, where that is
-    known: the reply must have its shapes. `rows` is the site's number of rows, which identifies per-row arrays.
+    `canonical` is False after an attack or fault has touched `reply`. `sent` is what the site itself sent, where that
+    is known: the reply must have its shapes. `rows` is the site's number of rows, which identifies per-row arrays.
     """
 
     number: int
@@ -104,7 +103,7 @@ Outcome = Delivery | Failure
 
 
 class Engine(Protocol):
-    """Carries calls to sites. The only importer of its framework, and the only thing that differs between engines."""
+    """Carries calls to sites: all that differs between engines."""
 
     @property
     def sites(self) -> tuple[str, ...]:

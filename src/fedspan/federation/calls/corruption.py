@@ -22,7 +22,7 @@ class AttackedCall:
 
 
 #: ``attack(replies, bad, rng, call) -> {site: reply}``: all honest replies by site, the names of the malicious sites in
-#: this call, a generator, and the call. A malicious site that is left out stays honest; ``None`` sends nothing.
+#: this call, a generator, and the call. A malicious site without an entry stays honest; ``None`` sends nothing.
 Attack = Callable[[Mapping[str, Message], tuple[str, ...], np.random.Generator, AttackedCall], Mapping[str, Any]]
 
 

@@ -12,7 +12,7 @@ from fedspan.errors import InputError, MessageError
 from fedspan.federation.calls.call import Call, Delivery, Outcome
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.site import generator
-from fedspan.wire import Message, decode, encode
+from fedspan.wire import decode, encode
 
 
 @dataclass(frozen=True)
@@ -83,60 +83,42 @@ class FaultPlan:
             return outcome
         if kind == "duplicate":
             return repeat(site)
-        rng = self._generator(site, call.number, "how")
-        return _FAULTS[kind](outcome, rng)
+        if kind == "stale":
+            return replace(outcome, number=outcome.number - 1)
+        return _LOST.get(kind) or _damaged(kind, outcome, self._generator(site, call.number, "how"))
 
     def _generator(self, *names: object) -> np.random.Generator:
         return generator(self.seed, "fault", *names)
 
 
 KINDS = tuple(field.name for field in fields(FaultPlan) if field.name != "seed")
+_LOST = {
+    "drop": Failure(FailureKind.NO_REPLY, "injected fault, the reply was lost"),
+    "delay": Failure(FailureKind.LATE, "injected fault, the reply came after the deadline"),
+    "error": Failure(FailureKind.STEP_FAILED, "injected fault, the step raised RuntimeError"),
+}
 
 
-def _drop(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    return Failure(FailureKind.NO_REPLY, "injected fault, the reply was lost")
-
-
-def _delay(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    return Failure(FailureKind.LATE, "injected fault, the reply came after the deadline")
-
-
-def _error(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    return Failure(FailureKind.STEP_FAILED, "injected fault, the step raised RuntimeError")
-
-
-def _malformed(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    data = bytearray(encode(delivery.reply)) if isinstance(delivery.reply, dict) else bytearray(b"?")
-    data[rng.integers(len(data))] ^= 1 + int(rng.integers(255))
-    try:
-        return delivery.damaged(decode(bytes(data)))
-    except MessageError as error:
-        return Failure(FailureKind.MALFORMED, f"injected fault, {error}")
-
-
-def _nonfinite(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    return _with_one_changed(delivery, rng, _with_nan)
-
-
-def _shape(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    # A new axis of its own length for each site hit, so that two of them do not agree with each other.
-    return _with_one_changed(
-        delivery, rng, lambda v: np.repeat(np.asarray(v)[..., None], rng.integers(2, 1000), axis=-1)
-    )
-
-
-def _stale(delivery: Delivery, rng: np.random.Generator) -> Outcome:
-    return replace(delivery, number=delivery.number - 1)
-
-
-def _with_one_changed(delivery: Delivery, rng: np.random.Generator, change: Callable[[Any], Any]) -> Outcome:
-    if not isinstance(delivery.reply, dict) or not delivery.reply:
-        return Failure(FailureKind.NO_REPLY, "injected fault, the reply was lost")
-    reply: Message = dict(delivery.reply)
-    numbers = [k for k, v in reply.items() if v is not None and np.asarray(v).dtype.kind not in "US"]
+def _damaged(kind: str, delivery: Delivery, rng: np.random.Generator) -> Outcome:
+    """Return a delivery after a fault of its bytes, of one value, or of one array's shape."""
+    reply = delivery.reply
+    if kind == "malformed":
+        data = bytearray(encode(reply)) if isinstance(reply, dict) else bytearray(b"?")
+        data[rng.integers(len(data))] ^= 1 + int(rng.integers(255))
+        try:
+            return delivery.damaged(decode(bytes(data)))
+        except MessageError as error:
+            return Failure(FailureKind.MALFORMED, f"injected fault, {error}")
+    if not isinstance(reply, dict) or not reply:
+        return _LOST["drop"]
+    numbers = [key for key, value in reply.items() if value is not None and np.asarray(value).dtype.kind not in "US"]
     key = str(rng.choice(sorted(numbers or reply)))
-    reply[key] = change(reply[key])
-    return delivery.damaged(reply)
+    if kind == "nonfinite":
+        return delivery.damaged({**reply, key: _with_nan(reply[key])})
+    # A new axis of its own length for each site hit, so that two of them do not agree with each other.
+    return delivery.damaged(
+        {**reply, key: np.repeat(np.asarray(reply[key])[..., None], rng.integers(2, 1000), axis=-1)}
+    )
 
 
 def _with_nan(value: Any) -> Any:
@@ -146,14 +128,3 @@ def _with_nan(value: Any) -> Any:
     broken = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     broken.flat[-1] = np.nan
     return broken if isinstance(value, np.ndarray) else broken.item()
-
-
-_FAULTS: dict[str, Callable[[Delivery, np.random.Generator], Outcome]] = {
-    "drop": _drop,
-    "delay": _delay,
-    "error": _error,
-    "malformed": _malformed,
-    "nonfinite": _nonfinite,
-    "shape": _shape,
-    "stale": _stale,
-}

@@ -1,9 +1,10 @@
-"""Checks of replies against the policy and against each other: nothing from outside is trusted before."""
+"""Checks of replies against the policy and against each other, before a protocol sees them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 
@@ -18,109 +19,71 @@ from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 Layout = tuple[tuple[str, str, tuple[int, ...] | None], ...]
 
 _NO_KEYS: frozenset[str] = frozenset()
-_SILENT = Failure(FailureKind.NO_REPLY)
-
-
-class _BadReplyError(Exception):
-    """A reply that breaks the policy."""
-
-    def __init__(self, kind: FailureKind, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = Failure(kind, detail)
 
 
 def check_replies(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Collected:
     """Check every reply against the policy and against the others; sort them in name order."""
     found = Collected()
-    ok, sizes, failed = found.replies, found.bytes_up, found.failed
-    sizer = _Sizer()
+    first: Message | None = None  # most replies have the layout of the first one, and so its size
+    first_size, all_alike = 0, True
     for name in call.to:
-        outcome = outcomes.get(name, _SILENT)
-        if isinstance(outcome, Failure):
-            failed[name] = outcome
-            continue
-        try:
-            if outcome.canonical and sizer.is_usual(outcome, call.number, policy):
-                ok[name], sizes[name] = _counted(call, outcome.reply), sizer.size
-            else:
-                ok[name], sizes[name] = _checked(call, outcome, policy, sizer)
-        except _BadReplyError as error:
-            failed[name] = error.failure
-        except MessageError as error:
-            failed[name] = Failure(FailureKind.MALFORMED, str(error))
-    if not sizer.all_alike:
-        for name, failure in misshapen(call, ok, outcomes).items():
-            del ok[name], sizes[name]
-            failed[name] = failure
-    found.answered = tuple(ok)
-    for name in ok:
+        outcome = outcomes.get(name) or Failure(FailureKind.NO_REPLY)
+        reply = _checked(call, outcome, policy) if isinstance(outcome, Delivery) else outcome
+        if not isinstance(reply, Failure):
+            alike = first is not None and _alike(reply, first)
+            size = first_size if alike else encoded_size(reply)
+            if size <= policy.max_bytes:
+                if first is None:
+                    first, first_size = reply, size
+                all_alike &= alike or reply is first
+                found.replies[name], found.bytes_up[name] = reply, size
+                continue
+            detail = f"the reply has {size} bytes, more than the {policy.max_bytes} allowed"
+            reply = Failure(FailureKind.OVERSIZE, detail)
+        found.failed[name] = reply
+    if not all_alike:
+        for name, failure in misshapen(call, found.replies, outcomes).items():
+            del found.replies[name], found.bytes_up[name]
+            found.failed[name] = failure
+    found.answered = tuple(found.replies)
+    for name in found.answered:
         changes = outcomes[name].changes  # type: ignore[union-attr]
         if changes is not NO_CHANGES:
             found.changes[name] = changes
     return found
 
 
-class _Sizer:
-    """Sizes of replies: a reply with the layout of the first one, as most have, has its size."""
-
-    def __init__(self) -> None:
-        self.first: Message | None = None
-        self.size = 0
-        self.all_alike = True
-
-    def is_usual(self, delivery: Delivery, number: int, policy: Policy) -> bool:
-        """Return whether an untouched reply looks like the first one, and so needs no second look."""
-        if self.first is None or delivery.number != number or delivery.sent is not None:
-            return False
-        return _alike(delivery.reply, self.first) and not (policy.finite and non_finite_key(delivery.reply))
-
-    def __call__(self, reply: Message) -> int:
-        if self.first is None:
-            self.first, self.size = reply, encoded_size(reply)
-            return self.size
-        if _alike(reply, self.first):
-            return self.size
-        self.all_alike = False
-        return encoded_size(reply)
-
-
-def _checked(call: Call, delivery: Delivery, policy: Policy, size_of: _Sizer) -> tuple[Message, int]:
+def _checked(call: Call, delivery: Delivery, policy: Policy) -> Message | Failure:
+    """Return a reply that keeps to the policy by itself, or why it does not."""
+    reply, sent = delivery.reply, delivery.sent
     if delivery.number != call.number:
-        raise _BadReplyError(FailureKind.STALE, f"a reply to call {delivery.number} came for call {call.number}")
-    if delivery.reply is None:
-        raise _BadReplyError(FailureKind.NO_REPLY, "")
-    reply: Message = delivery.reply if delivery.canonical else canonical(delivery.reply, "reply")
-    if delivery.sent is not None and layout_of(reply) != layout_of(delivery.sent):
-        raise _BadReplyError(
-            FailureKind.MISSHAPEN, _difference(layout_of(reply), layout_of(delivery.sent), "the site sent")
-        )
-    size = size_of(reply)
-    if size > policy.max_bytes:
-        detail = f"the reply has {size} bytes, more than the {policy.max_bytes} allowed"
-        raise _BadReplyError(FailureKind.OVERSIZE, detail)
-    if policy.finite:
-        key = non_finite_key(reply)
-        if key is not None:
-            raise _BadReplyError(FailureKind.NON_FINITE, f"{key!r} holds NaN or infinity")
-    return _counted(call, reply), size
-
-
-def _counted(call: Call, reply: Message) -> Message:
-    """Return a reply whose counts are possible."""
+        return Failure(FailureKind.STALE, f"a reply to call {delivery.number} came for call {call.number}")
+    if reply is None:
+        return Failure(FailureKind.NO_REPLY)
+    if not delivery.canonical:
+        try:
+            reply = canonical(reply, "reply")
+        except MessageError as error:
+            return Failure(FailureKind.MALFORMED, str(error))
+    if sent is not None and layout_of(reply) != layout_of(sent):
+        return Failure(FailureKind.MISSHAPEN, _difference(layout_of(reply), layout_of(sent), "the site sent"))
+    key = non_finite_key(reply) if policy.finite else None
+    if key is not None:
+        return Failure(FailureKind.NON_FINITE, f"{key!r} holds NaN or infinity")
     for key in call.step.counts:
         value = reply.get(key, 0)
         if not isinstance(value, int) or value < 0:
             detail = f"{key!r} is {value!r:.40}, and must be a whole number of at least 0"
-            raise _BadReplyError(FailureKind.MISCOUNTED, detail)
-    return reply
+            return Failure(FailureKind.MISCOUNTED, detail)
+    return cast(Message, reply)
 
 
 def misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outcome]) -> dict[str, Failure]:
     """Return the sites whose reply has other keys or shapes than most others, with the reason.
 
-    The step's `ragged` keys may have any shape, and where most sites send one entry per row the first axis may differ;
-    what is to be added up must have one shape. Without a most common layout no site can be blamed: then all stay, but
-    none of them can be added up.
+    The step's `ragged` keys may have any shape, and where most sites send one entry per row the first axis may differ.
+    Replies that are added up must have one shape. Without a most common layout no site can be blamed: all replies
+    stay, but they can't be added up.
     """
     adding = call.how != "ask"
     per_row = _NO_KEYS if adding else _mostly_per_row(ok, outcomes)
@@ -143,7 +106,7 @@ def misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outc
 
 
 def _alike(a: Message, b: Message) -> bool:
-    """Return whether two replies have the same keys, kinds, shapes and size: the quick test for the usual case."""
+    """Return whether two replies have the same keys, types, shapes and size."""
     if a.keys() != b.keys():
         return False
     for key, value in a.items():

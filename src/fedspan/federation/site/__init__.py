@@ -1,1 +1,1 @@
-"""ROOM."""
+"""A site's side: data, state, steps, transforms, and the host that runs calls."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,32 +18,17 @@ if TYPE_CHECKING:
 
 
 class OversizeError(PolicyError):
-    """A reply is larger than it may be."""
-
-
-class SumKeys(Protocol):
-    """What a site keeps to itself for secure sums (`fedspan.secure_sum.sum_vault.Vault`)."""
-
-    sums_only: bool
-
-    @property
-    def resolution(self) -> float:
-        """The distance of two neighbouring numbers of a sum."""
-
-    def knows(self, me: str) -> int:
-        """Return how many sites this one, called `me`, could be in a sum with, itself included."""
-
-    def forget(self, run: str) -> None:
-        """Drop the sums of a run."""
+    """A reply with noise is too large to leave, and its noise is not charged."""
 
 
 @dataclass(slots=True, eq=False)
 class CallContext:
     """One call at one site.
 
-    `base` is the site's state when the call began, `step`, `payload` and `transforms` are what was requested. `gate` is
-    called before data are read, and may refuse. `hidden` says that the reply goes into a secure sum, and `least` is the
-    fewest parts that it must be added up with. `largest` limits the bytes of a reply that carries noise.
+    `base` is the site's state when the call began; `step`, `payload` and `transforms` are what was requested. `vault`
+    has the keys for secure sums (a `Vault`, which this layer does not import). `simulated` makes a ledger from site and
+    seed, where an embedded site has none. `gate` is called before data are read, and may refuse. `largest` limits the
+    bytes of a reply with noise. `hidden` marks a reply that goes into a secure sum, over at least `least` sites.
     """
 
     base: Message
@@ -55,9 +40,9 @@ class CallContext:
     transforms: tuple[bytes, ...] = ()
     vault: Any = None
     ledger: SiteLedger | None = None
+    simulated: Callable[[str, int], SiteLedger] | None = None
     gate: Callable[[Site], None] | None = None
     largest: int | None = None
-    simulate: Callable[[], SiteLedger] | None = None
     charged: list[tuple[NoiseQuery, float, float]] = field(default_factory=list)
     hidden: bool = False
     least: int = 0
@@ -65,19 +50,8 @@ class CallContext:
     state: State | None = None
     rng: np.random.Generator | None = None
 
-    def own_or_simulated(self) -> SiteLedger | None:
-        """Return the site's own ledger, or in an embedded run without one a simulated one."""
-        if self.ledger is None and self.simulate is not None:
-            self.ledger = self.simulate()
-        return self.ledger
-
-    @property
-    def charges(self) -> int:
-        """The number of charges that this call makes."""
-        return len(self.charged)
-
     def charge(self, data: bytes, mark: str, mu2: float, rho: float) -> bytes:
-        """Return the key of this call's noise; the ledger is charged by `commit_charges`, before a reply leaves."""
+        """Return the key of this call's noise; `commit_charges` charges the ledger before a reply leaves."""
         assert self.ledger is not None
         query = self.query(data, mark)
         key = self.ledger.noise_key(query, mu2=mu2, rho=rho)
@@ -85,10 +59,11 @@ class CallContext:
         return key
 
     def check_size(self, reply: Message) -> None:
-        """Refuse a reply that is too large to leave, before its noise is charged."""
+        """Refuse a reply that is too large to leave, and charge nothing for it."""
         if self.largest is not None and encoded_size(reply) > self.largest:
+            self.charged.clear()
             raise OversizeError(
-                f"the reply has more than the {self.largest:,} bytes allowed, and the privacy budget is not charged for it"
+                f"the reply has more than the {self.largest:,} bytes allowed, and the privacy budget is not charged"
             )
 
     def commit_charges(self) -> None:
@@ -108,7 +83,7 @@ class CallContext:
         A `mark` makes it another query.
         """
         drawn = None if self.rng is None else (self.seed, self.number)
-        more: tuple[object, ...] = (self.charges, drawn, message_digest(self.base) if self.base else None)
+        more: tuple[object, ...] = (len(self.charged), drawn, message_digest(self.base) if self.base else None)
         more += (mark,) if mark else ()
         digest = query_digest(self.step, self.payload or {}, self.transforms, data, more)
         return NoiseQuery(self.run, self.step, digest)

@@ -22,7 +22,7 @@ class NoiseQuery:
 class SiteLedger(Protocol):
     """The privacy account that a site keeps (`fedspan.privacy.Ledger`).
 
-    `simulated` ones belong to embedded runs, whose noise anybody can compute again. A `strict` one lets no reply leave
+    `simulated` ones belong to embedded runs: their noise can be computed again. A `strict` one lets no reply leave
     that reveals something and carries no noise.
     """
 
@@ -60,10 +60,10 @@ def query_digest(
 def request_digest(
     step: str, payload: Mapping[str, Any], transforms: tuple[bytes, ...], run: str, number: int, seed: int
 ) -> bytes:
-    """Return the digest (32 bytes) of what a call requests of a site, whatever its data."""
+    """Return the digest (32 bytes) of what a call requests of a site."""
     return query_digest(step, payload, transforms, b"", (run, number, seed))
 
 
 def message_digest(message: Message | Mapping[str, Any]) -> bytes:
-    """Return the digest (32 bytes) of a message, whatever the order of its keys."""
+    """Return the digest (32 bytes) of a message, the same for any order of its keys."""
     return blake2b(encode({key: message[key] for key in sorted(message)}), digest_size=32).digest()

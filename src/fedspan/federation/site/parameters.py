@@ -24,6 +24,8 @@ from fedspan.errors import MessageError
 
 #: No axis of an array in a payload may be longer.
 LONGEST_AXIS = 2**40
+#: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.
+RESERVED = ("step", "to", "site")
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,10 @@ class Whole:
     most: int = 2**53
 
     def check(self, name: str, value: object) -> int:
-        """Return the number as a Python int, or refuse it."""
-        if type(value) is not int or not self.least <= value <= self.most:
-            raise MessageError(f"{name} must be a whole number from {self.least} to {self.most}")
-        return value
+        """Return the number, or refuse the value."""
+        if type(value) is int and self.least <= value <= self.most:
+            return value
+        raise MessageError(f"{name} must be a whole number from {self.least} to {self.most}")
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,13 @@ class Real:
     above: float = -math.inf
 
     def check(self, name: str, value: object) -> float:
-        """Return the number as a Python float, or refuse it."""
+        """Return the number as a Python float, or refuse the value."""
         found = float(value) if type(value) is float or (type(value) is int and abs(value) <= 2**53) else math.nan
-        if not (math.isfinite(found) and self.least <= found <= self.most and found > self.above):
-            bounds = {"at least": self.least, "above": self.above, "at most": self.most}
-            words = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
-            raise MessageError(f"{name} must be a finite number{', ' * bool(words)}{' and '.join(words)}")
-        return found
+        if math.isfinite(found) and self.least <= found <= self.most and found > self.above:
+            return found
+        bounds = {"at least": self.least, "above": self.above, "at most": self.most}
+        words = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+        raise MessageError(f"{name} must be a finite number{', ' * bool(words)}{' and '.join(words)}")
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,10 @@ class Flag:
     """True or False."""
 
     def check(self, name: str, value: object) -> bool:
-        """Return the truth value, or refuse it."""
-        if type(value) is not bool:
-            raise MessageError(f"{name} must be True or False")
-        return value
+        """Return the flag, or refuse the value."""
+        if type(value) is bool:
+            return value
+        raise MessageError(f"{name} must be True or False")
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,10 @@ class Text:
     longest: int = 1000
 
     def check(self, name: str, value: object) -> str:
-        """Return the text, or refuse it."""
-        if type(value) is not str or len(value) > self.longest:
-            raise MessageError(f"{name} must be text of at most {self.longest} characters")
-        return value
+        """Return the text, or refuse the value."""
+        if type(value) is str and len(value) <= self.longest:
+            return value
+        raise MessageError(f"{name} must be text of at most {self.longest} characters")
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,10 @@ class OneOf:
     words: tuple[str, ...]
 
     def check(self, name: str, value: object) -> str:
-        """Return the word, or refuse it."""
-        if type(value) is not str or value not in self.words:
-            raise MessageError(f"{name} must be one of {', '.join(map(repr, self.words))}")
-        return value
+        """Return the word, or refuse the value."""
+        if type(value) is str and value in self.words:
+            return value
+        raise MessageError(f"{name} must be one of {', '.join(map(repr, self.words))}")
 
 
 @dataclass(frozen=True)
@@ -111,14 +113,14 @@ class ArrayOf:
     most: float = math.inf
 
     def check(self, name: str, value: object) -> NDArray[Any]:
-        """Return the array in the declared type, or refuse it."""
+        """Return the array in the declared type, or refuse the value."""
         if not isinstance(value, np.ndarray) or value.ndim != self.ndim:
             raise MessageError(f"{name} must be an array with {self.ndim} axes")
-        if any(extent > LONGEST_AXIS for extent in value.shape):
+        if max(value.shape, default=0) > LONGEST_AXIS:
             raise MessageError(f"{name} has an axis of more than {LONGEST_AXIS} entries")
         array = _converted(value, self.kind)
         if array is None:
-            raise MessageError(f"{name} must hold {_KINDS[self.kind]}")
+            raise MessageError(f"{name} must hold {_KINDS[self.kind][1]}")
         if self.kind == "float" and self.finite and not np.isfinite(array).all():
             raise MessageError(f"{name} must hold finite numbers")
         bounded = math.isfinite(self.least) or math.isfinite(self.most)
@@ -127,33 +129,29 @@ class ArrayOf:
         return array
 
 
-_KINDS = {
-    "float": "real numbers",
-    "whole": "whole numbers",
-    "flag": "truth values",
-    "byte": "bytes",
-    "word": "words of 64 bits",
-    "text": "text",
+#: By kind of array: the only type of its values, where there is one, and its name in error messages.
+_KINDS: dict[str, tuple[Any, str]] = {
+    "float": (None, "real numbers"),
+    "whole": (None, "whole numbers"),
+    "flag": (np.dtype(np.bool_), "truth values"),
+    "byte": (np.dtype(np.uint8), "bytes"),
+    "word": (np.dtype(np.uint64), "words of 64 bits"),
+    "text": (None, "text"),
 }
 
 
 def _converted(array: NDArray[Any], kind: str) -> NDArray[Any] | None:
     """Return an array in the declared type if that changes no value, else ``None``."""
-    given = array.dtype.kind
-    if kind == "float":
-        if given == "f":
-            return array if array.dtype.itemsize in (4, 8) else array.astype(np.float64)
-        return array.astype(np.float64) if given in "iu" and _within(array, 2**53) else None
-    if kind == "whole":
-        return array.astype(np.int64) if given in "iu" and _within(array, 2**62) else None
-    wanted = {"flag": np.dtype(np.bool_), "byte": np.dtype(np.uint8), "word": np.dtype(np.uint64)}.get(kind)
-    if wanted is not None:
-        return array if array.dtype == wanted else None
-    return array if given == "U" else None
-
-
-def _within(array: NDArray[Any], most: int) -> bool:
-    return not array.size or (int(array.min()) >= -most and int(array.max()) <= most)
+    given, dtype = array.dtype.kind, _KINDS[kind][0]
+    if dtype is not None:
+        return array if array.dtype == dtype else None
+    if kind == "text":
+        return array if given == "U" else None
+    if kind == "float" and given == "f":
+        return array if array.dtype.itemsize in (4, 8) else array.astype(np.float64)
+    most, wanted = (2**53, np.float64) if kind == "float" else (2**62, np.int64)
+    exact = given in "iu" and (not array.size or (int(array.min()) >= -most and int(array.max()) <= most))
+    return array.astype(wanted) if exact else None
 
 
 Vector = Annotated[NDArray[np.float64], ArrayOf("float", 1)]
@@ -175,13 +173,22 @@ Check = Callable[[str, object], object]
 
 @dataclass(frozen=True)
 class Parameters:
-    """The declared parameters of a function: `declared` by name, and whether all of them are declared."""
+    """The parameters of a function: the checks of those that are declared, and whether all of them are."""
 
     declared: Mapping[str, Check]
     complete: bool
+    signature: inspect.Signature
+    required: frozenset[str]
+    allowed: frozenset[str] | None  # None: any name
 
     def validated(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return a payload with every declared parameter checked, and as its declared type."""
+        keys = payload.keys()
+        for key in RESERVED:
+            if key in keys:
+                raise MessageError(f"the payload has the key {key!r}, which is reserved: rename it")
+        if not self.required <= keys or not (self.allowed is None or keys <= self.allowed):
+            raise MessageError(f"the function takes {self.signature}, and a payload of {sorted(keys)} does not fit")
         checks = self.declared
         return {name: checks[name](name, value) if name in checks else value for name, value in payload.items()}
 
@@ -199,18 +206,17 @@ def parameters_of(function: Callable[..., Any], skip: int = 1) -> Parameters:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError):  # annotations of a user's own that can't be resolved
         hints = {}
-    signature = list(inspect.signature(function).parameters.values())[skip:]
-    declared: dict[str, Check] = {}
-    complete = True
-    for parameter in signature:
-        if parameter.kind is parameter.VAR_KEYWORD:
-            continue  # a step that runs another one checks that one's payload
-        check = _check_of(hints.get(parameter.name))
-        if check is None:
-            complete = False
-        else:
-            declared[parameter.name] = check
-    return Parameters(declared, complete)
+    signature = inspect.signature(function)
+    named = list(signature.parameters.values())[skip:]
+    # A step with **payload runs another one, which checks that payload.
+    any_name = any(one.kind is one.VAR_KEYWORD for one in named)
+    named = [one for one in named if one.kind is not one.VAR_KEYWORD]
+    checks = {one.name: _check_of(hints.get(one.name)) for one in named}
+    declared = {name: check for name, check in checks.items() if check is not None}
+    required = frozenset(one.name for one in named if one.default is one.empty)
+    return Parameters(
+        declared, len(declared) == len(named), signature, required, None if any_name else frozenset(checks)
+    )
 
 
 def _check_of(hint: Any) -> Check | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ import numpy as np
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
-from fedspan.federation.site.site_data import Array, SiteData, read_only
+from fedspan.federation.site.site_data import Array, SiteData, raw_bytes, read_only
 from fedspan.federation.site.state import NO_CHANGES, Changes, State
 from fedspan.wire import Message
 
@@ -58,7 +58,7 @@ class Site:
     state : mutable mapping
         During a run: named arrays and numbers that the site keeps from call to call.
     rng : numpy.random.Generator
-        During a run: made on first use from run seed, site name and call number, so that a retry draws the same numbers.
+        During a run: made from run seed, site name and call number, so that a retry draws the same numbers.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class Site:
         if rows < 1:
             raise InputError(f"rows={rows} must be at least 1")
         data = self._open
-        # A frame is in memory anyway, so it is transformed once. Arrays are transformed block by block.
+        # A frame is in memory anyway, so that it is transformed once. Arrays are transformed block by block.
         transform = None if data.transform_takes_frame else data.transform
         for start in range(0, len(self), rows):
             part = slice(start, start + rows)
@@ -144,7 +144,7 @@ class Site:
         """The generator of this call; not for noise that protects privacy, because the coordinator can replay it."""
         context = self.context
         if context.rng is None:
-            if context.charges:
+            if context.charged:
                 raise InputError("a step must draw from site.rng before it charges: what it draws is part of the query")
             context.rng = generator(context.seed, self.name, context.number)
         return context.rng
@@ -173,7 +173,12 @@ class Site:
     @property
     def ledger(self) -> SiteLedger | None:
         """The account that this site charges: its own, or in an embedded run without one a simulated one."""
-        return self._data.ledger if self._context is None else self._context.own_or_simulated()
+        context = self._context
+        if context is None:
+            return self._data.ledger
+        if context.ledger is None and context.simulated is not None:
+            context.ledger = context.simulated(self.name, context.seed)
+        return context.ledger
 
     def charged(self, *, mu2: float = 0.0, rho: float = 0.0, again: bool = False) -> bytes:
         """Charge the site's ledger for this call's reply; return the key of its noise.
@@ -198,9 +203,10 @@ class Site:
                 f"site {self.name!r} has no ledger, and this step adds noise from a site's own secret: "
                 "give the site one, fedspan.Site(name, X, ledger=fedspan.privacy.Ledger(path, ...))"
             )
-        # Simulated noise must be the same when a run is repeated, so there the call's number is the mark.
-        mark = f"call {context.seed} {context.number}" if ledger.simulated else secrets.token_hex(16)
-        return context.charge(self._data.digest(), mark if again else "", mu2, rho)
+        mark = ""
+        if again:  # simulated noise must be the same when a run is repeated
+            mark = f"call {context.seed} {context.number}" if ledger.simulated else secrets.token_hex(16)
+        return context.charge(self._data.digest(), mark, mu2, rho)
 
     def hidden_among(self, sites: float, deviation: float) -> None:
         """Demand that this reply leaves only within a secure sum over at least `sites` sites.
@@ -209,21 +215,21 @@ class Site:
         part in no sum that fewer sites can uncover, and in none whose resolution would round shares away.
         """
         context = self.context
-        if not context.hidden or context.vault is None:
+        vault = context.vault
+        if not context.hidden or vault is None:
             raise PolicyError(
                 f"site {self.name!r} adds a share of the noise only where a secure sum hides its part "
                 "(Policy(secure_sum=True)), and this call is none"
             )
-        known = context.vault.knows(self.name)
-        if not sites <= known:
+        if not sites <= vault.knows(self.name):
             raise PolicyError(
-                f"site {self.name!r} knows {known} sites, itself included, and is to add a share of noise that would "
-                f"be enough only among {sites}"
+                f"site {self.name!r} knows {vault.knows(self.name)} sites, itself included, and is to add a share of "
+                f"noise that would be enough only among {sites}"
             )
-        if not deviation >= _LEAST_STEPS * context.vault.resolution:
+        if not deviation >= _LEAST_STEPS * vault.resolution:
             raise PolicyError(
                 f"site {self.name!r} is to add a share of the noise with a deviation of {deviation:g}, which a secure "
-                f"sum to {context.vault.resolution:g} would round away: use a finer resolution"
+                f"sum to {vault.resolution:g} would round away: use a finer resolution"
             )
         context.least = max(context.least, math.ceil(sites))
 
@@ -237,13 +243,11 @@ class Site:
         """
         data = self._open
         digest = blake2b(digest_size=8, key=b"" if data.ledger is None else data.ledger.fingerprint_key())
-        some = slice(None, None, max(1, len(self) // 1024))
-        samples = [(data.shape, data.values(some))]
-        samples += [(column.shape, column[some]) for column in (data.y, data.task) if column is not None]
-        for _, sample in samples:
-            digest.update(repr(sample.tolist()).encode() if sample.dtype == object else sample.tobytes())
+        shapes = []
+        for values in data.blocks(slice(None, None, max(1, len(self) // 1024))):
+            digest.update(raw_bytes(values))
+            shapes.append(f"{'x'.join(map(str, (len(self), *values.shape[1:])))} {values.dtype}")
         digest.update(repr(data.feature_names).encode())
-        shapes = [f"{'x'.join(map(str, shape))} {sample.dtype}" for shape, sample in samples]
         return f"{', '.join(shapes)} #{digest.hexdigest()}"
 
     def digest(self) -> bytes:
@@ -277,12 +281,8 @@ class Site:
 
     def invented(self, ledger: SiteLedger, scale: float) -> Site:
         """Return this site, in the same call, with made-up rows of this scale in place of its own."""
-        now = self.context
-        context = CallContext(
-            now.base, now.run, now.number, now.seed, now.step, now.payload, now.transforms, now.vault, ledger
-        )
-        context.hidden = now.hidden
-        return _site(self._open.invented(scale), context)
+        fresh = replace(self.context, ledger=ledger, simulated=None, gate=None, charged=[], state=None, rng=None)
+        return _site(self._open.invented(scale), fresh)
 
     def now_runs(self, step: str, payload: Message) -> None:
         """Note that this call runs another step: a secure sum runs the step whose replies it adds."""

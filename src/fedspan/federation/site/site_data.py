@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from hashlib import blake2b
 from mmap import mmap
 from typing import Any
@@ -26,28 +27,32 @@ _COPIED_BYTES = 2**30
 class SiteData:
     """What all copies of a site share; `computed` is what steps keep with `Site.cached`.
 
-    The noise of a reply is made of a digest of the data: were they changed behind the digest's back, two replies with
-    one noise would give the difference away. So a site with a ledger has a copy of its own of all that it is given.
-    Memory-mapped files above 1 GiB are not copied, and are digested anew for every question that is charged, which
-    takes some 2 to 4 seconds for each GiB; they must not be rewritten while a question is being answered.
+    The noise of a reply is made from a digest of the data. If the data changed without the digest, two replies with the
+    same noise would reveal their difference. So a site with a ledger copies all that it is given. It does not copy
+    memory-mapped files above 1 GiB: it digests them again for every query that is charged, which takes some 2 to 4
+    seconds for each GiB. They must not be rewritten during a call.
     """
 
     def __init__(self, name: str, X: Any, y: Any, task: Any, ledger: SiteLedger | None = None) -> None:
         if not isinstance(name, str) or not name or not is_plain_text(name):
             raise InputError(f"a site's name must be a non-empty string of plain text, not {name!r}")
         self.name = name
-        self.frame: Any = X if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
-        if hasattr(self.frame, "iloc"):
-            # What is later written to the caller's own frame does not reach the site, nor with a ledger to its arrays.
-            self.frame = X.copy(deep=ledger is not None)
-        names = None if self.frame is None else [str(column) for column in self.frame.columns]
-        self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
         self.ledger = ledger
         self._rewritable = False  # whether the data are a file that others may write to
-        if self.frame is not None and ledger is not None and not hasattr(X, "iloc"):
-            self.frame, X = None, _frame_values(X)  # such a frame cannot be copied in parts
-        self._X = None if self.frame is not None else self._own(X, "X")
-        self.shape: tuple[int, ...] = X.shape if self._X is None else self._X.shape
+        self.frame: Any = None
+        self.feature_names: tuple[str, ...] | None = None
+        if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+            self.feature_names = tuple(str(column) for column in X.columns)
+            if hasattr(X, "iloc"):
+                # Later writes to the caller's frame do not reach the site, nor with a ledger those to its arrays.
+                self.frame = X.copy(deep=ledger is not None)
+            elif ledger is None:
+                self.frame = X
+            else:
+                X = _frame_values(X)  # such a frame can't be copied in parts
+        if self.frame is None:
+            self.X = self._own(X, "X")
+        self.shape: tuple[int, ...] = X.shape if self.frame is not None else self.X.shape
         if not self.shape:
             raise InputError(f"site {name!r}: X must have rows, and is a single value")
         self.y = self._column(y, "y")
@@ -55,27 +60,30 @@ class SiteData:
         self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
         self.transform: Callable[[Any], Array] | None = None
         self.transform_takes_frame = False
-        self.hidden: tuple[str, ...] = ()  # what noise on the rows does not cover, and nobody sees who sees noisy rows
+        self.hidden: tuple[str, ...] = ()  # columns that noise on the rows does not cover
         self._computed: tuple[bytes, dict[str, Any]] = (b"", {})
 
-    @property
+    @cached_property
     def X(self) -> Array:
-        """The values. A frame's are made when first needed: of numbers and text together they would double it."""
-        if self._X is None:
-            self._X = read_only(_frame_values(self.frame), self.name, "X")
-        return self._X
+        """The values. Those of a frame are made when first needed: they may double its memory."""
+        return read_only(_frame_values(self.frame), self.name, "X")
 
     def values(self, part: slice) -> Array:
         """Return the values of some rows, without those of the others."""
         return _frame_values(self.frame.iloc[part]) if hasattr(self.frame, "iloc") else self.X[part]
 
     def rows(self, part: slice) -> Any:
-        """Return the rows that the transform is to have: of the data frame, if it takes one, or of the values."""
+        """Return the rows that the transform receives: of the data frame, if it takes one, or of the values."""
         return self.frame.iloc[part] if self.transform_takes_frame else self.X[part]
+
+    def blocks(self, part: slice) -> Iterator[Array]:
+        """Yield some rows of X, y and task."""
+        yield self.values(part)
+        yield from (column[part] for column in (self.y, self.task) if column is not None)
 
     @property
     def computed(self) -> dict[str, Any]:
-        """What was computed of the data: of a file that was rewritten nothing is kept."""
+        """What steps computed from the data; empty again after a file was rewritten."""
         digest = self._digest[0] if self._rewritable and self._digest else b""
         if self._computed[0] != digest:
             self._computed = (digest, {})
@@ -86,18 +94,16 @@ class SiteData:
         if self._rewritable or not self._digest:
             digest = blake2b(repr((self.name, self.shape, self.feature_names)).encode(), digest_size=32)
             for start in range(0, self.shape[0], _DIGEST_ROWS):
-                part = slice(start, start + _DIGEST_ROWS)
-                for values in (self.values(part), *(c[part] for c in (self.y, self.task) if c is not None)):
-                    digest.update(f"{values.dtype} {values.shape};".encode())
-                    digest.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+                for values in self.blocks(slice(start, start + _DIGEST_ROWS)):
+                    digest.update(f"{values.dtype} {values.shape};".encode() + raw_bytes(values))
             self._digest[:] = [digest.digest()]
         return self._digest[0]
 
     def replaced(self, X: Array) -> SiteData:
-        """Return these data with other rows in place of all that was there: frame, transform, target and task included."""
+        """Return these data with other rows in place of everything: frame, transform, target and task included."""
         data = self.seen()
         data._digest, data._rewritable = self._digest[:1] or [self.digest()], False  # of what these rows were made of
-        data._X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
+        data.X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
         data.shape = X.shape
         data.transform, data.transform_takes_frame = None, False
         data.hidden = tuple(what for what in ("y", "task") if getattr(self, what) is not None) + self.hidden
@@ -105,15 +111,17 @@ class SiteData:
         return data
 
     def invented(self, scale: float) -> SiteData:
-        """Return data that have the shapes and kinds of these and nothing else, seen as these are."""
+        """Return made-up data of the same shapes and kinds, seen through the same transforms."""
         data = self.seen()
         data._digest, data._rewritable = [], False
-        data._X = None if self._X is None else invented_values(self._X.dtype, self._X.shape, scale)
         if hasattr(self.frame, "iloc"):
-            data.frame, data._X = self.frame.copy(), None
+            vars(data).pop("X", None)
+            data.frame = self.frame.copy()
             for k, dtype in enumerate(self.frame.dtypes):
                 plain = np.dtype(getattr(dtype, "kind", "O") if getattr(dtype, "kind", "O") in "buif" else "O")
                 data.frame.isetitem(k, invented_values(plain, (self.shape[0],), scale))
+        else:
+            data.X, data.frame = invented_values(self.X.dtype, self.X.shape, scale), None
         data.y, data.task = (
             None if column is None else invented_values(column.dtype, column.shape, scale)
             for column in (self.y, self.task)
@@ -127,7 +135,7 @@ class SiteData:
         return data
 
     def _own(self, values: Any, what: str) -> Array:
-        """Return values as an array that cannot be written to, at a site with a ledger by nobody."""
+        """Return values as a read-only array, at a site with a ledger as a copy."""
         array = read_only(values, self.name, what)
         if self.ledger is None:
             return array
@@ -146,7 +154,7 @@ class SiteData:
 
 
 def invented_values(dtype: np.dtype[Any], shape: tuple[int, ...], scale: float) -> Array:
-    """Return values of a kind and shape: normal ones, whole ones of 0 and 1, or two words, always the same."""
+    """Return made-up values, the same every time: normal ones, zeros and ones, or two words."""
     rows = min(shape[0], _INVENTED_ROWS)
     normal = scale * np.random.default_rng(0).normal(size=(rows, *shape[1:]))
     some: Array = normal if dtype.kind in "fc" else normal > 0
@@ -157,15 +165,20 @@ def invented_values(dtype: np.dtype[Any], shape: tuple[int, ...], scale: float) 
     return read_only(some if rows == shape[0] else np.broadcast_to(some[:1], shape), "", "X")
 
 
+def raw_bytes(values: Array) -> bytes:
+    """Return what a digest takes of an array."""
+    return repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
+
+
 def _is_mapped(values: Any) -> bool:
-    """Tell whether an array lies in a memory-mapped file."""
+    """Return whether an array lies in a memory-mapped file."""
     while isinstance(values, np.ndarray):
         values = values.base
     return isinstance(values, mmap)
 
 
 def _frame_values(frame: Any) -> Array:
-    """Return a data frame's values: as numbers where all columns are, also those of pandas' own nullable types."""
+    """Return a data frame's values: numbers where all columns are, also those of pandas' nullable types."""
     values: Array = frame.to_numpy()
     if values.dtype == object and all(getattr(dtype, "kind", "O") in "buif" for dtype in frame.dtypes):
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -173,7 +186,7 @@ def _frame_values(frame: Any) -> Array:
 
 
 def read_only(values: Any, site: str, what: str) -> Array:
-    """Return `values` as an array that cannot be written to."""
+    """Return `values` as an array that can't be written to."""
     if hasattr(values, "tocsr"):
         raise InputError(f"site {site!r}: {what} is a sparse matrix, which fedspan does not take: give a dense array")
     array: Array = values if isinstance(values, np.ndarray) else np.asarray(values)

@@ -1,8 +1,8 @@
 """The site's side of a call: the same code next to the data on every engine.
 
 A call's reply and what it did to the site's state are one record. Each call names the last call that the coordinator
-accepted from this site. If the site went further, because a reply came too late or was refused, it takes the state back
-to that call. A repeated call gets the reply that was given before.
+accepted from this site. If a reply came too late or was refused, the site takes the state back to that call. A repeated
+call gets the reply that was given before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from fedspan.errors import BudgetError, FedspanError, LedgerError, LostSumError, PolicyError, UnknownStepError
 from fedspan.federation.calls.call import Call, Delivery
-from fedspan.federation.site.call_context import CallContext, OversizeError, SumKeys
+from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.state import NO_CHANGES, Changes
@@ -68,7 +68,7 @@ class Records(Protocol):
     """Where a site writes its run states, if they are to outlive its process."""
 
     def load(self, run: str) -> RunState:
-        """Return the state of a run, a new one where there is none. The host changes it and then reports that."""
+        """Return the state of a run, or a new one; the host changes it and then reports the change."""
 
     def answered(self, call: Call, after: int, delivery: Delivery) -> None:
         """Write a reply and what it did to the state, before the reply leaves."""
@@ -82,7 +82,7 @@ class SiteHost:
 
     Parameters
     ----------
-    vault : SumKeys, optional
+    vault : fedspan.secure_sum.sum_vault.Vault, optional
         The site's keys for secure sums.
     simulated : callable, optional
         Makes the ledger of a site without one from its name and the run's seed: for embedded sites alone. Others
@@ -93,18 +93,18 @@ class SiteHost:
     Attributes
     ----------
     largest : int or None
-        Bytes that a reply may have. A larger one is refused, and its noise is not charged.
+        Bytes that a reply with noise may have. A larger one is refused, and its noise is not charged.
     """
 
     def __init__(
         self,
         site: Site,
-        vault: SumKeys | None = None,
+        vault: Any = None,
         simulated: Callable[[str, int], SiteLedger] | None = None,
         records: Records | None = None,
     ) -> None:
         self.site = site
-        self.vault: Any = vault
+        self.vault = vault
         self.largest: int | None = None
         self._records = records
         self._simulated = simulated
@@ -124,21 +124,27 @@ class SiteHost:
             run.pending_number = call.number
         ledger = self.site.ledger
         digests = call.transform_digests if call.transforms else ()
-        simulate = None if ledger is not None else self._simulate(call.seed)
         context = CallContext(
             run.state, call.run, call.number, call.seed, call.step.id, payload, digests, self.vault, ledger,
-            largest=self.largest, simulate=simulate,
+            self._simulated, largest=self.largest,
         )  # fmt: skip
         strict = ledger is not None and ledger.strict
         if strict:
             context.gate = partial(_refuse_without_noise, call)
-        site = self.site.in_call(context) if strict else self.site
+        site = self.site.in_call(context)
         try:
-            site = self._view(call, context).in_call(context)
-            reply = canonical(call.step.function(site, **payload), "reply")
+            try:
+                if call.transforms:
+                    site = self._view(call, site).in_call(context)
+                reply = canonical(call.step.function(site, **payload), "reply")
+                if strict:
+                    _refuse_without_noise(call, site)
+                if context.charged:
+                    context.check_size(reply)
+            finally:
+                if context.charged:  # before anything leaves: a reply, or that the step failed
+                    context.commit_charges()
         except Exception as error:
-            if not isinstance(error, OversizeError):
-                context.commit_charges()
             if self._records is not None:
                 self._records.failed(call, after)
             if not strict or isinstance(error, WITHOUT_ROWS):
@@ -147,11 +153,6 @@ class SiteHost:
             raise FedspanError(
                 f"step {context.step!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
             ) from None
-        if strict:
-            _refuse_without_noise(call, site)
-        if context.charged:
-            context.check_size(reply)
-            context.commit_charges()
         delivery = Delivery(call.number, reply, len(self.site), site.changes())
         run.pending.append((call, delivery))
         if self._records is not None:
@@ -168,12 +169,6 @@ class SiteHost:
                     return given
         return None
 
-    def _run(self, run: str) -> RunState:
-        state = self._runs.get(run) if self._records is None else self._records.load(run)
-        if state is None:
-            state = self._runs[run] = RunState()
-        return state
-
     def restore(self, run: str, number: int, changes: Changes) -> None:
         """Apply to the state what call `number` of a journal did."""
         state = self._runs.setdefault(run, RunState())
@@ -185,21 +180,22 @@ class SiteHost:
         if self.vault is not None:
             self.vault.forget(run)
 
-    def _simulate(self, seed: int) -> Callable[[], SiteLedger] | None:
-        """Return what makes the simulated ledger of an embedded site, where a step needs one."""
-        return None if self._simulated is None else partial(self._simulated, self.site.name, seed)
+    def _run(self, run: str) -> RunState:
+        if self._records is not None:
+            return self._records.load(run)
+        state = self._runs.get(run)
+        if state is None:
+            state = self._runs[run] = RunState()
+        return state
 
-    def _view(self, call: Call, context: CallContext) -> Site:
+    def _view(self, call: Call, own: Site) -> Site:
         """Return the site through the call's transforms; the last such view is kept, with what it has computed."""
-        if not call.transforms:
-            return self.site
         digests = call.transform_digests
         # Simulated noise depends on the run's seed.
         private = any(transform.private for transform in call.transforms)
         key = b"".join(digests) + (repr(call.seed).encode() if private else b"")
         if self._seen_through[0] != key:
-            site = self.site
-            ledger = context.own_or_simulated() if private else None
+            site, ledger = self.site, own.ledger if private else None
             for number, transform in enumerate(call.transforms):
                 site = transform.applied_to(site, ledger, call.run, digests[:number])
             self._seen_through = (key, site)
@@ -211,10 +207,9 @@ def _refuse_without_noise(call: Call, site: Site) -> None:
 
     Called whenever a step is about to read data, and before its reply leaves.
     """
-    context = site.context
-    covered = context.charges > 0 or any(transform.private for transform in call.transforms)
-    if not covered and not find_step(context.step).public:
+    step = find_step(site.context.step)
+    if not step.public and not site.context.charged and not any(transform.private for transform in call.transforms):
         raise PolicyError(
             f"the strict ledger of site {site.name!r} lets no reply leave that carries no noise, and that of step "
-            f"{context.step!r} carries none"
+            f"{step.id!r} carries none"
         )

@@ -31,8 +31,8 @@ NO_CHANGES = Changes()
 class State(MutableMapping[str, Value]):
     """A call's working copy of its site's state.
 
-    What goes in is copied. What comes out is this call's own copy, which may be changed in place. The site's
-    state itself changes only when the coordinator has accepted the call's reply, and then by `changes`.
+    Values are copied when they are set or first read, and may then be changed in place. The site's state itself
+    changes only after the coordinator has accepted the call's reply, by `changes`.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class State(MutableMapping[str, Value]):
             self._deleted.add(key)
 
     def setdefault(self, key: str, default: object = None) -> Value:
-        """Return the value of `key`, which is `default` where there was none: the kept copy, to be changed in place."""
+        """Return the kept value of `key`, at first a copy of `default`; it may be changed in place."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -101,7 +101,7 @@ def _own_copy(value: Value) -> Value:
 
 
 def _same(a: Value, b: Value) -> bool:
-    """Whether two values are the same to the last bit (NaN equals itself, 0.0 differs from -0.0)."""
+    """Return whether two values are the same to the last bit (NaN equals itself, 0.0 differs from -0.0)."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     return type(a) is type(b) and repr(a) == repr(b)

@@ -2,75 +2,89 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from fedspan.errors import InputError, MessageError, UnknownStepError
 from fedspan.federation.site.parameters import Parameters, parameters_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+Runs = Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]]
 
 #: What a reply may reveal. ``"nothing"``: column names, row counts, keys. ``"sums"``: totals over rows. ``"rows"``:
 #: rows, cells, or one entry per row.
 REVEALS = ("nothing", "sums", "rows")
-#: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.
-RESERVED = ("step", "to", "site")
 
 
 @dataclass(frozen=True)
-class Step:
+class Installed:
+    """A registered function; `what` it is, for error messages."""
+
+    what: ClassVar[str] = "step"
+    id: str
+    function: Callable[..., Any]
+
+    @cached_property
+    def declared(self) -> Parameters:
+        """The types, ranks and ranges that the function's signature declares."""
+        return parameters_of(self.function)
+
+    def validated(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a payload, or parameters, in their declared types; refuse what the function would not take."""
+        if not values and not self.declared.required:
+            return {}
+        try:
+            return self.declared.validated(values)
+        except MessageError as error:
+            raise MessageError(f"{self.what} {self.id!r}: {error}") from None
+
+
+T = TypeVar("T", bound=Installed)
+
+
+class Registry(Generic[T]):
+    """What this process has installed, by id."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, T] = {}
+        self._ids: dict[Callable[..., Any], str] = {}
+
+    def add(self, found: T) -> None:
+        """Install a function; refuse an id that another one has."""
+        before = self.by_id.get(found.id)
+        if before is not None and dotted_name(before.function) != dotted_name(found.function):
+            names = f"{dotted_name(before.function)} and {dotted_name(found.function)}"
+            raise InputError(f"two functions have the id {found.id!r}, and ids must be unique: {names}")
+        self.by_id[found.id] = found
+        self._ids[found.function] = found.id
+
+    def id_of(self, function: Callable[..., Any]) -> str:
+        """Return the id of an installed function, or the dotted name of another."""
+        return self._ids.get(function) or dotted_name(function)
+
+
+@dataclass(frozen=True)
+class Step(Installed):
     """A registered step (see `step` for the fields)."""
 
-    id: str
-    function: Callable[..., Mapping[str, object]]
     reveals: str = "rows"
     ragged: frozenset[str] = frozenset()
     counts: frozenset[str] = frozenset()
     fewest: Callable[..., int] | None = None
     fewest_in_sums: bool = True
-    runs: Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]] | None = None
-    _fits: set[frozenset[str]] = field(default_factory=set, compare=False)
+    runs: Runs | None = None
 
     @property
     def public(self) -> bool:
         """Whether the reply reveals nothing about the rows."""
         return self.reveals == "nothing"
 
-    @cached_property
-    def parameters(self) -> Parameters:
-        """The types, ranks and ranges that the function's signature declares."""
-        return parameters_of(self.function)
 
-    def validated(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a payload in its declared types; refuse one that this step's function would not take."""
-        self._check_names(payload)
-        try:
-            return self.parameters.validated(payload)
-        except MessageError as error:
-            raise MessageError(f"step {self.id!r}: {error}") from None
-
-    def _check_names(self, payload: Mapping[str, object]) -> None:
-        keys = frozenset(payload)
-        if keys in self._fits:
-            return
-        for key in RESERVED:
-            if key in payload:
-                raise MessageError(f"the payload of step {self.id!r} has the key {key!r}, which is reserved: rename it")
-        signature = inspect.signature(self.function)
-        try:
-            signature.bind(None, **payload)
-        except TypeError as error:
-            raise MessageError(f"step {self.id!r} takes {signature}, and this call does not fit: {error}") from None
-        self._fits.add(keys)
-
-
-_installed: dict[str, Step] = {}
-_ids: dict[Callable[..., Any], str] = {}
+_steps: Registry[Step] = Registry()
 
 
 @overload
@@ -85,7 +99,7 @@ def step(
     counts: Iterable[str] = (),
     fewest: Callable[..., int] | None = None,
     fewest_in_sums: bool = True,
-    runs: Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]] | None = None,
+    runs: Runs | None = None,
 ) -> Callable[[F], F]: ...
 
 
@@ -98,7 +112,7 @@ def step(
     counts: Iterable[str] = (),
     fewest: Callable[..., int] | None = None,
     fewest_in_sums: bool = True,
-    runs: Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]] | None = None,
+    runs: Runs | None = None,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step.
 
@@ -131,37 +145,28 @@ def step(
     ... def count(site):
     ...     return {"n": len(site)}
     """
+    if callable(id):
+        return step()(id)
 
-    def register(function: F, id: str | None) -> F:
-        if not callable(function) or not list(inspect.signature(function).parameters):
+    def register(function: F) -> F:
+        if not callable(function):
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         if reveals not in REVEALS:
             raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
-        found = id or dotted_name(function)
-        before = _installed.get(found)
-        if before is not None and dotted_name(before.function) != dotted_name(function):
-            raise InputError(
-                f"two steps have the id {found!r}: {dotted_name(before.function)}, {dotted_name(function)}"
-            )
-        _installed[found] = Step(
-            found, function, reveals, frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs
-        )
-        _ids[function] = found
+        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs)
+        _steps.add(Step(id or dotted_name(function), function, reveals, *made))
         return function
 
-    if callable(id):
-        return register(id, None)
-    return lambda function: register(function, id)
+    return register
 
 
 def find_step(wanted: Callable[..., Any] | str) -> Step:
     """Return the installed step with this function or id, or refuse with a sentence."""
-    id = wanted if isinstance(wanted, str) else _ids.get(wanted, "")
-    found = _installed.get(id)
+    id = wanted if isinstance(wanted, str) else _steps.id_of(wanted)
+    found = _steps.by_id.get(id)
     if found is None or not (isinstance(wanted, str) or found.function is wanted):
-        name = wanted if isinstance(wanted, str) else dotted_name(wanted)
         raise UnknownStepError(
-            f"{name!r} is not an installed step: only functions decorated with @fedspan.step, in a module that this "
+            f"{id!r} is not an installed step: only functions decorated with @fedspan.step, in a module that this "
             "site has imported, can be called"
         )
     return found
@@ -169,11 +174,11 @@ def find_step(wanted: Callable[..., Any] | str) -> Step:
 
 def installed_steps() -> dict[str, Step]:
     """Return all installed steps by id, sorted."""
-    return {id: _installed[id] for id in sorted(_installed)}
+    return {id: _steps.by_id[id] for id in sorted(_steps.by_id)}
 
 
 def dotted_name(function: Callable[..., Any]) -> str:
-    """Return ``module.function``; a script's own functions are named after its file, so that importing it agrees."""
+    """Return ``module.function``; a script's own functions are named after its file, as where it is imported."""
     module = getattr(function, "__module__", None) or "?"
     if module == "__main__":
         main = sys.modules["__main__"]

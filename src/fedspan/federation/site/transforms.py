@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError, MessageError, UnknownStepError
+from fedspan.errors import InputError, UnknownStepError
 from fedspan.federation.site.noise_query import NoiseQuery, SiteLedger, query_digest
 from fedspan.federation.site.parameters import Parameters, parameters_of
 from fedspan.federation.site.site import Site
-from fedspan.federation.site.steps import dotted_name
+from fedspan.federation.site.steps import Installed, Registry, dotted_name
 from fedspan.wire import Message, canonical, encode
 
 F = TypeVar("F", bound=Callable[..., NDArray[Any]])
@@ -26,29 +26,20 @@ Digests = tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
-class InstalledTransform:
+class InstalledTransform(Installed):
     """A registered transform (see `transform` for the fields)."""
 
-    id: str
-    function: Callable[..., NDArray[Any]]
+    what: ClassVar[str] = "transform"
     frames: bool = False
     mu2: Callable[..., float] | None = None
 
     @cached_property
     def declared(self) -> Parameters:
-        """The types, ranks and ranges that the function's signature declares."""
+        """The types, ranks and ranges of the parameters after the rows and the key."""
         return parameters_of(self.function, skip=1 if self.mu2 is None else 2)
 
-    def validated(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters in their declared types, or refuse them."""
-        try:
-            return self.declared.validated(parameters)
-        except MessageError as error:
-            raise MessageError(f"transform {self.id!r}: {error}") from None
 
-
-_installed: dict[str, InstalledTransform] = {}
-_ids: dict[Callable[..., Any], str] = {}
+_transforms: Registry[InstalledTransform] = Registry()
 
 
 @overload
@@ -81,24 +72,19 @@ def transform(
     ... def shifted(X, by):
     ...     return X + by
     """
+    if callable(id):
+        return transform()(id)
 
-    def register(function: F, id: str | None) -> F:
-        found = id or dotted_name(function)
-        before = _installed.get(found)
-        if before is not None and dotted_name(before.function) != dotted_name(function):
-            raise InputError(f"two transforms have the id {found!r}")
-        _installed[found] = InstalledTransform(found, function, frames, mu2)
-        _ids[function] = found
+    def register(function: F) -> F:
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2))
         return function
 
-    if callable(id):
-        return register(id, None)
-    return lambda function: register(function, id)
+    return register
 
 
 def installed_transforms() -> dict[str, InstalledTransform]:
     """Return all installed transforms by id, sorted."""
-    return {id: _installed[id] for id in sorted(_installed)}
+    return {id: _transforms.by_id[id] for id in sorted(_transforms.by_id)}
 
 
 @dataclass(frozen=True)
@@ -123,20 +109,20 @@ class Transform:
     ) -> Transform:
         """Make the transform that applies `function` with `parameters`."""
         names = None if columns is None else tuple(columns)
-        return cls(_ids.get(function) or dotted_name(function), canonical(parameters, "transform"), names)
+        return cls(_transforms.id_of(function), canonical(parameters, "transform"), names)
 
     @property
     def private(self) -> bool:
         """Whether this transform adds noise, which covers all that is seen through it."""
-        return self.id in _installed and _installed[self.id].mu2 is not None
+        return self.id in _transforms.by_id and _transforms.by_id[self.id].mu2 is not None
 
     def applied_to(self, site: Site, ledger: SiteLedger | None = None, run: str = "", before: Digests = ()) -> Site:
         """Return the site as it is seen through this transform; `before` are the digests of the earlier ones."""
-        if self.id not in _installed:
+        found = _transforms.by_id.get(self.id)
+        if found is None:
             raise UnknownStepError(f"{self.id!r} is not an installed transform at this site")
         if self.columns is not None and site.feature_names is not None and site.feature_names != self.columns:
             raise InputError("the columns of this site are not those that the transform was fitted on")
-        found = _installed[self.id]
         if found.mu2 is not None:
             return self._noisy(site, found, ledger, run, before)
         return site.through(partial(found.function, **found.validated(self.parameters)), frames=found.frames)

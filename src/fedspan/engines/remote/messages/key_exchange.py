@@ -37,7 +37,7 @@ class Introductions:
         made: dict[str, int] = {}
         for name, introduction in introductions.items():
             keys[name], made[name] = self._checked(name, bytes(introduction))
-        self._vault.introduce(keys, anew=True)
+        self._vault.introduce(keys, replace=True)
         self._made |= made
 
     def _checked(self, name: str, introduction: bytes) -> tuple[bytes, int]:

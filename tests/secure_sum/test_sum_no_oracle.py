@@ -10,13 +10,15 @@ import pytest
 
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
-from fedspan.errors import BudgetError, InputError, PolicyError, QuorumError
+from fedspan.errors import InputError, PolicyError, QuorumError
+from fedspan.federation.outcomes import FailureKind
+from fedspan.federation.site.call_context import CallContext
 from fedspan.maps.parts.map_centres import along_axes
-from fedspan.secure_sum import sum_layout as forms
-from fedspan.secure_sum.sum_modular import subtract
+from fedspan.secure_sum import sum_layout as layouts
+from fedspan.secure_sum.sum_fixed_point import subtract
 from fedspan.sums.moments import local_sums
 
-from .players import Players, sites_of
+from .players import NUMBERS, Players, sites_of
 
 SECURE = fs.Policy(secure_sum=True)
 
@@ -68,13 +70,13 @@ def seen(monkeypatch):
     def shown(outcome):
         reply = getattr(outcome, "reply", None)
         if reply is None:
-            return outcome.reason
+            return str(outcome)
         return {key: value if isinstance(value, str) else (value.shape, value.dtype) for key, value in reply.items()}
 
     def call(self, call, to, *args):
         outcomes = whole(self, call, to, *args)
         for name, outcome in outcomes.items():
-            told.setdefault(name, []).append((call.step.name, call.part, shown(outcome)))
+            told.setdefault(name, []).append((call.step.id, call.part, shown(outcome)))
         return outcomes
 
     monkeypatch.setattr(LocalEngine, "call", call)
@@ -155,7 +157,7 @@ def test_frames_are_invented_too(seen):
 
 def test_the_sum_with_a_site_that_spoils_it_tells_nothing(monkeypatch):
     """All sites but one are out of range: were their parts left out, the total would be that one's part."""
-    totals, whole = [], forms.unpacked
+    totals, whole = [], layouts.unpacked
 
     def noted(*args):
         totals.append([words.copy() for words in args[:2]])
@@ -168,7 +170,7 @@ def test_the_sum_with_a_site_that_spoils_it_tells_nothing(monkeypatch):
         with pytest.raises(InputError, match="at one or more of the 5 sites"):
             fed.sum(in_range_alone)
     reply = {"x": sites[2].X.sum(axis=0), "n": 7}
-    part = forms.packed(reply, forms.form_of(reply), fs.SecureSum().numbers)
+    part = layouts.packed(reply, layouts.layout_of_reply(reply), NUMBERS)
     for which in (0, 1):
         first, second = totals[0][which], totals[1][which]
         assert np.all(first != part[which])
@@ -204,28 +206,28 @@ def test_rules_and_accounts_are_told_in_the_open(tmp_path):
     sites = [*sites_of(4), fs.Site("s04", np.zeros((2, 3)), ledger=ledger)]
     total = fs.LocalFederation(sites, policy=SECURE).sum(dear)
     assert total["n"] == 4
-    assert BudgetError.__name__ in total.failed["s04"]
+    assert total.failed["s04"].kind is FailureKind.BUDGET_SPENT
 
 
 @pytest.fixture
 def at_offer():
     players = Players(5)
-    site = players.hosts["s00"].site.at_work({}, 0, 0, players.hosts["s00"].vault)
-    site.asked_for("a", {})
+    site = players.hosts["s00"].site.in_call(CallContext({}, vault=players.hosts["s00"].vault))
+    site.now_runs("a", {})
     return site
 
 
 def test_shares_of_noise_are_among_sites_that_are_known(at_offer):
     """More sharers than there can be would be less noise than was charged: refused before the step reads anything."""
     at_offer.hidden_among(5, deviation=1.0)
-    assert at_offer.least_in_sum == 5
+    assert at_offer.context.least == 5
     for sites in (6, 10**16, float("inf"), float("nan")):
         with pytest.raises(PolicyError, match="knows 5 sites, itself included, and is to add a share of noise"):
             at_offer.hidden_among(sites, deviation=1.0)
 
 
 def test_shares_of_noise_that_would_be_rounded_away_are_refused(at_offer):
-    at_offer.vault.take(fs.SecureSum(resolution=2.0**-10))
+    at_offer.context.vault.take(fs.SecureSum(resolution=2.0**-10))
     at_offer.hidden_among(5, deviation=1.0)
     with pytest.raises(PolicyError, match=r"which a secure sum to 0\.000976562 would round away"):
         at_offer.hidden_among(5, deviation=0.99)

@@ -10,14 +10,18 @@ import pytest
 import fedspan as fs
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.calls.call import Call
+from fedspan.federation.site.parameters import Share
 from fedspan.federation.site.site_host import SiteHost
+from fedspan.federation.site.state import Changes
 from fedspan.federation.site.steps import find_step
 from fedspan.federation.site.transforms import Transform
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.secure_sum.sum_masks import KeyPair
-from fedspan.secure_sum.sum_site_steps import _tag, as_array, confirm, unmask
+from fedspan.secure_sum.sum_site_steps import _tag, confirm, offer, unmask
 from fedspan.secure_sum.sum_vault import Vault
+from fedspan.wire import as_array
 
-from .players import Players, numbers_of, sites_of
+from .players import NUMBERS, Players, numbers_of, sites_of
 
 
 @fs.transform
@@ -81,8 +85,11 @@ def test_tags_are_each_for_one_site_and_one_set(players):
         players.at("s01", unmask, session="run/0/a", tags=tags)  # those for s00
     with pytest.raises(FedspanError, match="1 sites have confirmed this set"):
         players.at("s00", unmask, session="run/0/a", tags=players.confirm("s00", players.names))  # its own, sent back
-    for wrong in (tags[:4], tags[:, :31], tags.astype(float), tags.astype(np.int8)):
+    for wrong in (tags[:4], tags[:, :31]):
         with pytest.raises(MessageError, match="not one for each site"):
+            players.at("s00", unmask, session="run/0/a", tags=wrong)
+    for wrong in (tags.astype(float), tags.astype(np.int8)):
+        with pytest.raises(MessageError, match="tags must hold bytes"):
             players.at("s00", unmask, session="run/0/a", tags=wrong)
 
 
@@ -124,8 +131,8 @@ def test_a_seen_call_with_another_step_or_payload_is_refused(players):
         (3, 4, "the set has 3 sites, fewer than the threshold of 4"),
         (5, 2, "a threshold of 2 is not more than half of the 5 sites"),
         (4, 2, "a threshold of 2 is not more than half of the 4 sites"),
-        (1, 1, "a threshold of 1 is below the 2 sites that this site demands"),
-        (5, 0, "a threshold of 0 is below the 2 sites"),
+        (1, 1, "threshold must be a whole number from 2 to 1024"),
+        (5, 0, "threshold must be a whole number from 2 to 1024"),
     ],
 )
 def test_too_few_participants_are_refused(players, kept, threshold, why):
@@ -177,7 +184,7 @@ def test_a_stranger_is_refused(players):
 
 def test_an_impostor_cannot_seal_for_a_known_name(players):
     """Another machine answers under the name s04: its shares open with nobody who knows the key of s04."""
-    impostor = SiteHost(sites_of(5)[4])
+    impostor = SiteHost(sites_of(5)[4], Vault())
     impostor.vault.introduce({name: host.vault.public for name, host in players.hosts.items() if name != "s04"})
     players.hosts["s04"] = impostor
     _, shares = players.up_to_shares()
@@ -279,29 +286,34 @@ def test_shapes_and_kinds_of_questions_are_checked(players):
         {"names": json.dumps(list(players.names[::-1]))},
         {"names": "no json"},
         {"names": json.dumps([1, 2, 3, 4, 5])},
-        *({"keys": np.zeros(shape, dtype=np.uint8)} for shape in ((5, 31), (5, 33), (4, 32), (6, 32), (160,))),
-        {"keys": np.zeros((5, 32))},
-        {"keys": 3},
+        *({"keys": np.zeros(shape, dtype=np.uint8)} for shape in ((5, 31), (5, 33), (4, 32), (6, 32))),
     ):
         with pytest.raises(MessageError, match="not a sorted list of names with a key for each"):
             players.shared(players.group(offers, **wrong), ["s00"])
+    for keys in (np.zeros(160, dtype=np.uint8), np.zeros((5, 32)), 3):
+        with pytest.raises(MessageError, match="keys must"):
+            players.shared(players.group(offers, keys=keys), ["s00"])
     shares = players.shared(players.group(offers))
-    with pytest.raises(MessageError, match="told by 5 flags"):
+    with pytest.raises(MessageError, match="must be 5 flags"):
+        players.masked("s00", shares, alive=np.ones(4, dtype=bool))
+    with pytest.raises(MessageError, match="alive must hold truth values"):
         players.masked("s00", shares, alive=np.ones(5))
     with pytest.raises(MessageError, match="not one for each site"):
         players.masked("s00", shares, sealed=np.zeros((4, 82), dtype=np.uint8))
 
 
 def test_the_range_is_the_federations(players):
-    """It is fixed at the site: nobody can ask, sum by sum, on which side of a number its reply is."""
-    wrong = [{"fraction_bits": 10**6}, {"largest": 1e300}, {"largest": float("nan")}, {"fraction_bits": 0.5}]
-    for told in [*wrong, {"largest": 1.0}, {"fraction_bits": 95}]:
+    """It is fixed at the site: otherwise each sum could reveal on which side of a number its reply is."""
+    for other in [{"largest": 1e300}, {"largest": 1.0}, {"fraction_bits": 95}]:
         with pytest.raises(PolicyError, match=r"the sums of this site's federation have numbers of up to 1\.93428e"):
-            players.offer("s00", **told)
+            players.offer("s00", **other)
+    for wrong in [{"fraction_bits": 10**6}, {"largest": float("nan")}, {"fraction_bits": 0.5}]:
+        with pytest.raises(MessageError, match="must be"):
+            players.offer("s00", **wrong)
     narrow = fs.SecureSum(largest=10.0, resolution=0.25)
     fed = fs.LocalFederation(sites_of(3), policy=fs.Policy(secure_sum=narrow))
     for host in fed._root.engine._hosts.values():
-        assert host.vault.numbers == narrow.numbers
+        assert host.vault.numbers == FixedPoint.of(narrow)
 
 
 def test_taking_back_a_call_takes_back_no_secret():
@@ -310,7 +322,7 @@ def test_taking_back_a_call_takes_back_no_secret():
     players.up_to_masked()
     host = players.hosts["s00"]
     players.unmask("s00", players.names)
-    host.restore("run", 0, fs.federation.state.Changes())
+    host.restore("run", 0, Changes())
     with pytest.raises(FedspanError, match="never gives both kinds"):
         players.unmask("s00", players.names[:4])
 
@@ -345,3 +357,32 @@ def test_forgotten_sums_begin_anew_with_other_keys(players):
     players.hosts["s00"].vault.forget("run")
     with pytest.raises(FedspanError, match="knows nothing of this sum"):
         players.unmask("s00", players.names, session="run/1/39")
+
+
+@fs.step
+def declared(site, scale: Share):
+    return {"x": scale * site.X.sum()}
+
+
+def test_the_payload_of_the_summed_step_is_checked_at_the_site(players):
+    def offered(**payload):
+        settings = {"largest": NUMBERS.largest, "fraction_bits": NUMBERS.fraction_bits}
+        return players.at("s00", offer, session="run/0/a", what=f"{__name__}.declared", **settings, **payload)
+
+    for wrong in ({"with scale": 1.5}, {"with scale": np.array(0.5)}, {}, {"with scale": 0.5, "with more": 1}):
+        with pytest.raises(MessageError, match=r"declared'"):
+            offered(**wrong)
+    with pytest.raises(MessageError, match="begin with 'with '"):
+        offered(**{"with scale": 0.5, "more": 1})
+    assert "key" in offered(**{"with scale": 0.5})
+
+
+@fs.step
+def many_keys(site):
+    return {f"a long name of a number, {k}": float(k) for k in range(100)}
+
+
+def test_many_sites_with_long_names_and_many_keys_can_be_added_up():
+    sites = [fs.Site(f"a hospital with quite a long name, number {k:03d}", np.ones((3, 2))) for k in range(40)]
+    total = fs.LocalFederation(sites, policy=fs.Policy(secure_sum=True)).sum(many_keys)
+    assert list(total.values()) == [40.0 * k for k in range(100)]

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import fedspan as fs
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
+
 PAGE = Path(__file__).parents[2] / "docs" / "secure-sums.md"
 
 
@@ -18,6 +21,6 @@ def test_the_lines_of_the_page_run(capsys):
     assert float(difference) < 1e-13
     assert summary.startswith("FedPCA: 5 calls to 6 sites")
     exec(compile(settings, str(PAGE), "exec"), names)
-    numbers = names["fs"].SecureSum(threshold=0.8, least=5, largest=1e6, resolution=1e-9).numbers
+    numbers = FixedPoint.of(fs.SecureSum(threshold=0.8, least=5, largest=1e6, resolution=1e-9))
     assert numbers.words == 1
-    assert names["fs"].SecureSum().numbers.resolution == pytest.approx(1.3e-29, rel=0.05)
+    assert FixedPoint.of(fs.SecureSum()).resolution == pytest.approx(1.3e-29, rel=0.05)

@@ -1,4 +1,4 @@
-"""Every estimator, found by itself, against scikit-learn's own checks, and the laws of ours."""
+"""Every estimator against scikit-learn's own checks, and against what our estimators promise."""
 
 from __future__ import annotations
 
@@ -54,6 +54,11 @@ def test_a_table_with_sites_is_the_federation_of_its_rows(kind):
     assert_same_fit(by_table, by_federation, np.argsort(labels, kind="stable"))
     assert by_table.sites_ == ("0", "1", "2", "3")
     assert by_table.run_.sites == ("0", "1", "2", "3")
+    sent = [
+        [(call.step, call.how, call.bytes_down, call.bytes_up) for call in model.run_.calls]
+        for model in (by_table, by_federation)
+    ]
+    assert sent[0] == sent[1]
 
 
 @every_estimator
@@ -99,7 +104,7 @@ def test_a_resumed_fit_is_the_same_fit(kind, tmp_path):
 
 
 @every_estimator
-def test_bad_input_gets_a_sentence(kind):
+def test_bad_input_is_refused_with_a_sentence(kind):
     X, labels = table()
     with pytest.raises(InputError, match="one label for each of the 60 rows"):
         make(kind).fit(X, Y, sites=labels[:-1])

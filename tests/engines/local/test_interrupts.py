@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedspan as fs
-
-from ..secure.players import sites_of
+from tests.secure_sum.players import sites_of
 
 
 class EndError(BaseException):

@@ -7,11 +7,13 @@ import json
 import numpy as np
 
 import fedspan as fs
-from fedspan.federation.site.call_context import Asked
+from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.site_host import SiteHost
-from fedspan.secure_sum import sum_layout as forms
+from fedspan.federation.site.steps import find_step
+from fedspan.secure_sum import sum_layout as layouts
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.secure_sum.sum_site_steps import confirm, masked, offer, share, unmask
+from fedspan.secure_sum.sum_vault import Vault
 
 NUMBERS = FixedPoint(2.0**84, 96)
 
@@ -31,7 +33,7 @@ class Players:
     """Sites that know each other, and the questions of a sum as an honest coordinator puts them."""
 
     def __init__(self, n=5, sites=None):
-        self.hosts = {site.name: SiteHost(site) for site in sites or sites_of(n)}
+        self.hosts = {site.name: SiteHost(site, Vault()) for site in sites or sites_of(n)}
         self.names = tuple(sorted(self.hosts))
         for host in self.hosts.values():
             host.vault.introduce({name: other.vault.public for name, other in self.hosts.items()})
@@ -45,8 +47,9 @@ class Players:
         seen = host.site
         for transform in transforms:
             seen = transform.applied_to(seen)
-        asked = Asked(run, step.__name__, payload, tuple(transform.digest for transform in transforms))
-        return step(seen.at_work({}, 0, int(number), host.vault, asked=asked), **payload)
+        digests = tuple(transform.digest for transform in transforms)
+        context = CallContext({}, run, int(number), 0, step.__name__, payload, digests, host.vault)
+        return step(seen.in_call(context), **find_step(step).validated(payload))
 
     def offer(self, name, session="run/0/a", factor=1.0, **changes):
         told = {
@@ -108,4 +111,4 @@ class Players:
         """Return a site's part as words, without masks."""
         reply = numbers_of(self.hosts[name].site, factor)
         reply = {key: np.asarray(value) if key != "n" else value for key, value in reply.items()}
-        return forms.packed(reply, forms.form_of(reply), NUMBERS)
+        return layouts.packed(reply, layouts.layout_of_reply(reply), NUMBERS)

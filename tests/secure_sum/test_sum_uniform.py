@@ -8,15 +8,15 @@ from scipy.stats import chi2, kstest
 
 import fedspan as fs
 
-from .players import Players
+from .players import NUMBERS, Players
 
-NUMBERS = 4000
+COUNT = 4000
 REPEATS = 6
 
 
 @fs.step
 def plain_part(site, factor):
-    return {"zero": np.zeros(NUMBERS, dtype=np.int64), "x": np.full(NUMBERS, factor)}
+    return {"zero": np.zeros(COUNT, dtype=np.int64), "x": np.full(COUNT, factor)}
 
 
 def masked_replies(factor):
@@ -70,5 +70,5 @@ def test_two_parts_cannot_be_told_apart(replies):
     """The same test that finds an unmasked part at once finds no difference between the masked ones."""
     low, high = (replies[factor].ravel() / 2.0**64 for factor in (0.0, 1e20))
     assert kstest(low, high).pvalue > 1e-6
-    bare = fs.SecureSum().numbers.encoded(np.full(NUMBERS, 1e20)).ravel() / 2.0**64
+    bare = NUMBERS.encoded(np.full(COUNT, 1e20)).ravel() / 2.0**64
     assert kstest(bare, "uniform").pvalue < 1e-12

@@ -10,10 +10,10 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, InputError, QuorumError
-from fedspan.federation.calls.call import Failure
 from fedspan.federation.calls.faults import KINDS
+from fedspan.federation.outcomes import Failure, FailureKind
+from fedspan.secure_sum.sum_fixed_point import add
 from fedspan.secure_sum.sum_masks import mask
-from fedspan.secure_sum.sum_modular import add
 
 from .players import Players, numbers_of, sites_of
 
@@ -45,7 +45,7 @@ def leaving(monkeypatch):
             if name in lost and (not isinstance(lost, dict) or lost[name] > 0):
                 if isinstance(lost, dict):
                     lost[name] -= 1
-                outcomes[name] = Failure("lost")
+                outcomes[name] = Failure(FailureKind.NO_REPLY, "lost")
         return outcomes
 
     monkeypatch.setattr(LocalEngine, "call", call)
@@ -75,10 +75,12 @@ def test_leaving_at_any_stage_costs_the_part_alone(leaving, stage, gone):
 def test_below_the_threshold_the_call_fails_and_the_next_does_not(leaving, stage):
     fed = fs.LocalFederation(sites_of(6), policy=SECURE)
     leaving[stage] = ["s00", "s01", "s02"]
-    with pytest.raises(QuorumError, match=r"3 of 6 sites answered .*, and the secure sum needs 4\. Failed: s00: lost"):
+    with pytest.raises(
+        QuorumError, match=r"3 of 6 sites answered .*, and the secure sum needs 4\. Failed: s00: no reply: lost"
+    ):
         fed.sum(counted)
     leaving.clear()
-    assert fed.sum(counted)["calls"] == 6  # nobody's state went on
+    assert fed.sum(counted)["calls"] == 6  # no state went on
 
 
 def test_different_sites_leave_at_every_stage(leaving):
@@ -112,7 +114,7 @@ def test_a_question_that_was_lost_is_put_once_more(monkeypatch, stage, reached, 
         }
         lost.extend((name, call.number) for name in gone)
         outcomes = whole(self, call, [name for name in to if reached or name not in gone], accepted, policy)
-        return outcomes | {name: Failure("lost") for name in gone}
+        return outcomes | {name: Failure(FailureKind.NO_REPLY, "lost") for name in gone}
 
     monkeypatch.setattr(LocalEngine, "call", call)
     fed = fs.LocalFederation(sites_of(6), policy=SECURE, run_dir=tmp_path).apply(halved)

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from fedspan.errors import FedspanError, MissingPackageError
-from fedspan.secure_sum import sum_masks as masks
-from fedspan.secure_sum.sum_masks import KeyPair, check_installed, derived, mask, seal, unseal
+from fedspan.secure_sum.sum_masks import KeyPair, derived, mask, primitives, seal, unseal
 
 
 def test_both_sides_agree_and_others_do_not():
     a, b, c = KeyPair(), KeyPair(), KeyPair()
     assert a.agreed(b.public) == b.agreed(a.public) != c.agreed(a.public)
     assert KeyPair(a.secret).public == a.public
-    with pytest.raises(FedspanError, match="not one that can be agreed with"):
+    with pytest.raises(FedspanError, match="not one to agree with"):
         a.agreed(bytes(32))
 
 
@@ -58,8 +57,8 @@ def test_without_the_package_there_is_a_sentence(monkeypatch):
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    check_installed()
+    primitives()
     monkeypatch.setattr(builtins, "__import__", without)
-    masks._primitives.cache_clear()
+    primitives.cache_clear()
     with pytest.raises(MissingPackageError, match=r'pip install "fedspan\[secure\]"'):
-        check_installed()
+        primitives()

@@ -22,26 +22,26 @@ SECURE = fs.Policy(secure_sum=True)
 #: The protocols that need sums alone, as their examples are set.
 OF_SUMS = {
     "autoencoder",
-    "bad_targets.refuse_bad_targets",
-    "category_union.most_frequent",
+    "refuse_bad_targets",
+    "most_frequent",
     "column_kinds",
-    "columns.agree_on_columns",
+    "agree_on_columns",
     "covariance_pca",
-    "covariance_pca.total_scatter",
+    "total_scatter",
     "feature_scaling",
     "fedavg",
     "feddl",
     "federated_k_means",
     "heavy_tails",
-    "logistic_fedx.other_classes",
+    "other_classes",
     "map_centres",
     "moments",
-    "moments.refuse_bad_values",
+    "refuse_bad_values",
     "neighbor_hits",
     "one_shot_map",
     "orthogonal_iteration",
     "power",
-    "privacy_spent.refuse_strict",
+    "refuse_strict",
     "private_feddl",
     "private_map",
     "quantiles",
@@ -49,8 +49,8 @@ OF_SUMS = {
     "residual",
     "subspace_iteration",
     "target_moments",
-    "task_coefs.common_centre",
-    "task_coefs.pooled_coefs",
+    "common_centre",
+    "pooled_coefs",
 }
 #: Those whose sites add shares of the noise under a secure sum, and all of it without: other results, by design.
 OF_SHARED_NOISE = {"noisy_centres"}
@@ -62,7 +62,7 @@ def contacts(monkeypatch):
     whole, seen = LocalEngine.call, []
 
     def call(self, call, *args):
-        seen.append(call.step.name)
+        seen.append(call.step.id)
         return whole(self, call, *args)
 
     monkeypatch.setattr(LocalEngine, "call", call)

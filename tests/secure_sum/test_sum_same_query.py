@@ -10,6 +10,7 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
+from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.steps import find_step
 from fedspan.federation.site.transforms import Transform
 from fedspan.maps.parts.map_centres import along_axes
@@ -54,9 +55,8 @@ def test_no_masked_reply_where_sites_were_told_different_things(other, wrong):
 
 def test_the_seed_and_the_range_are_part_of_the_question():
     """What a step draws goes by the run's seed."""
-    site = sites_of(1)[0]
-    found = {site.at_work({}, seed, 0).asked_digest("a", {}) for seed in (0, 1)}
-    found |= {site.at_work({}, 0, number).asked_digest("a", {}) for number in (0, 1)}
+    found = {CallContext({}, "run", 0, seed).request_digest("a", {}) for seed in (0, 1)}
+    found |= {CallContext({}, "run", number, 0).request_digest("a", {}) for number in (0, 1)}
     assert len(found) == 3
     players = Players(5)
     players.hosts["s02"].vault.take(fs.SecureSum(largest=1e6))
@@ -77,7 +77,7 @@ def told_apart(monkeypatch):
         outcomes = {}
         for name in to:
             mine = call
-            if call.step is find_step("fedspan.secure_sum.sum_site_steps.offer") and name in changes:
+            if call.step is find_step("secure_sum.offer") and name in changes:
                 mine = replace(call, **{key: change(getattr(call, key)) for key, change in changes[name].items()})
             outcomes |= whole(self, mine, [name], accepted, policy)
         return outcomes

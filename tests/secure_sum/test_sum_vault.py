@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fedspan.federation.view import Root, View
 
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
-from fedspan.federation.calls.call import Failure
-from fedspan.secure_sum.sum_answered_queries import Given
+from fedspan.federation.federation import Root, View
+from fedspan.federation.outcomes import Failure, FailureKind
+from fedspan.secure_sum.sum_coordinator import SecureSummation
 from fedspan.secure_sum.sum_site_steps import unmask
+from fedspan.secure_sum.sum_vault import AnsweredQueries
 
 from .players import Players, numbers_of, sites_of
 
@@ -28,7 +29,7 @@ class Restarted(fs.Federation):
     """A coordinator that has lost its memory, and sites that have not."""
 
     def __init__(self, engine, run_dir=None):
-        super().__init__(Root(engine, 0, SECURE, run_dir), View(engine.sites))
+        super().__init__(Root(engine, 0, SECURE, run_dir, SecureSummation(SECURE.secure_sum)), View(engine.sites))
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_the_same_call_over_fewer_sites_is_refused(engine):
 
 def test_the_same_call_with_another_question_is_refused(engine):
     sum_of(engine, engine.sites)
-    with pytest.raises(QuorumError, match="given a masked reply to another question in call 0 of this run"):
+    with pytest.raises(QuorumError, match="given a masked reply to another request in call 0 of this run"):
         sum_of(engine, engine.sites, factor=2.0)
 
 
@@ -107,7 +108,7 @@ def test_a_sum_that_begins_anew_takes_back_what_the_one_before_did(engine, tmp_p
         gone = [] if lost else ["s01"]
         lost.extend(gone)
         outcomes = whole(self, call, [name for name in to if name not in gone], *args)
-        return outcomes | {name: Failure("lost") for name in gone}
+        return outcomes | {name: Failure(FailureKind.NO_REPLY, "lost") for name in gone}
 
     def three(fed):
         return [fed.sum(counted)["calls"] for _ in range(3)]
@@ -161,27 +162,27 @@ def test_memory_outlasts_the_run():
 
 
 def test_a_forgotten_call_is_over():
-    given = Given()
+    answers = AnsweredQueries()
     for number in range(100):
-        given.masked("run", number, b"question", ("a", "b"))
+        answers.masked("run", number, b"question", ("a", "b"))
     for number in (0, 50, 67):
         with pytest.raises(FedspanError, match=f"call {number} of this run is over"):
-            given.masked("run", number, b"question", ("a", "b"))
+            answers.masked("run", number, b"question", ("a", "b"))
         with pytest.raises(FedspanError, match="is over"):
-            given.unmasked("run", number, ("a",))
-    given.masked("run", 68, b"question", ("a", "b"))
-    with pytest.raises(FedspanError, match="another question in call 68"):
-        given.check("run", 68, b"another")
-    given.masked("another run", 0, b"question", ("a",))
+            answers.unmasked("run", number, ("a",))
+    answers.masked("run", 68, b"question", ("a", "b"))
+    with pytest.raises(FedspanError, match="another request in call 68"):
+        answers.check("run", 68, b"another")
+    answers.masked("another run", 0, b"question", ("a",))
 
 
 def test_a_masked_reply_is_for_one_set_whichever_comes_first():
     for first, second in ((("a", "b"), ("a", "c")), (("a", "c"), ("a", "b")), (("a", "b"), ("a", "b", "c"))):
-        given = Given()
-        given.masked("run", 0, b"q", first)
-        given.masked("run", 0, b"q", first)
+        answers = AnsweredQueries()
+        answers.masked("run", 0, b"q", first)
+        answers.masked("run", 0, b"q", first)
         with pytest.raises(FedspanError, match="for another set of sites in call 0"):
-            given.masked("run", 0, b"q", second)
-        given.unmasked("run", 0, first)
+            answers.masked("run", 0, b"q", second)
+        answers.unmasked("run", 0, first)
         with pytest.raises(FedspanError, match="uncover the sum over another set of sites"):
-            given.unmasked("run", 0, second)
+            answers.unmasked("run", 0, second)

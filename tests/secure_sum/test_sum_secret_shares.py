@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from fedspan.errors import FedspanError, InputError
 from fedspan.secure_sum import sum_secret_shares as shamir
-from fedspan.secure_sum.sum_secret_shares import PRIME, Joiner, joined, split
+from fedspan.secure_sum.sum_secret_shares import PRIME, Joiner, split
+
+
+def joined(shares, threshold):
+    return Joiner(list(shares), threshold)(shares)
+
 
 secrets_of_32 = st.binary(min_size=32, max_size=32)
 

@@ -10,8 +10,9 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import JournalError, QuorumError
-from fedspan.federation.calls.call import Failure
+from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.secure_sum import sum_masks as masks
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
 
 from ..laws.protocol_laws import as_bytes
 from .players import sites_of
@@ -27,7 +28,7 @@ def walk(site, pull):
     return {"position": position, "steps": site.state["steps"]}
 
 
-@fs.step(public=True)
+@fs.step(reveals="nothing")
 def columns(site):
     site.state["asked"] = site.state.get("asked", 0) + 1
     return {"columns": site.X.shape[1], "asked": site.state["asked"]}
@@ -122,7 +123,10 @@ def test_a_sum_that_failed_is_asked_for_again(tmp_path):
     def call(self, call, to, *args):
         outcomes = whole(self, call, to, *args)
         lost = call.number == 3 and call.step.function.__name__ == "masked"
-        return {name: Failure("lost") if lost and name < "s03" else outcome for name, outcome in outcomes.items()}
+        return {
+            name: Failure(FailureKind.NO_REPLY, "lost") if lost and name < "s03" else outcome
+            for name, outcome in outcomes.items()
+        }
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalEngine, "call", call)
@@ -174,7 +178,7 @@ def test_what_the_coordinator_receives_holds_no_part(monkeypatch):
     monkeypatch.setattr(LocalEngine, "call", call)
     sites = sites_of(5)
     fs.LocalFederation(sites, policy=SECURE).sum(row_sums)
-    numbers = fs.SecureSum().numbers
+    numbers = FixedPoint.of(fs.SecureSum())
     received = b"".join(seen)
     for site in sites:
         for value in site.X.sum(axis=0):

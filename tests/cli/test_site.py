@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from fedspan.owner.owner_request import Ask
 
 from fedspan.cli import main
 from fedspan.owner import read_owned_site
-from fedspan.owner.owner_request import Ask
 from fedspan.privacy import Ledger
 
 SITE = """
@@ -127,10 +127,9 @@ def test_a_check_writes_nothing_at_all(site, capsys):
 
 
 def test_a_ledger_is_read_and_a_spent_one_is_a_problem(site, capsys):
-    from fedspan.federation.site.noise_query import Question
 
     ledger = Ledger(site.parent / "clinic.ledger", 2.0, 1e-5)
-    ledger.key(Question("r", "step", b"1"), mu2=0.1)
+    ledger.key(NoiseQuery("r", "step", b"1"), mu2=0.1)
     code, shown = check(site, capsys)
     assert code == 0
     assert f"budget: epsilon=2 at delta=1e-05, {2 - ledger.spent:.4g} left" in shown
@@ -169,7 +168,7 @@ def test_what_could_run_follows_the_steps(site, capsys):
 def logged(site, count=3):
     guard = read_owned_site(site).guard
     for number in range(count):
-        guard.release(Ask("alice", "lead", "r", number, 0, "fedspan.sums.moments.local_sums", (), "ask", False), 100)
+        guard.release(Ask("alice", "lead", "r", number, 0, "sums.sums", (), "ask", False), 100)
     guard.refused(Ask("bob", "lead", "r", 0, 0, "ourlab.step", (), "ask", True), "no [bold]step", "refused")
     return site.parent / "audit.jsonl"
 

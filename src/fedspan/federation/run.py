@@ -167,12 +167,14 @@ class Run:
 
     def close(self, *, resumable: bool) -> None:
         """Release files and the sites' states; without a journal nothing is `resumable`."""
-        self.engine.end(self.id, self.record.sites, resumable and self.journal is not None)
-        if self.journal is not None:
-            self.journal.close()
-        if self._lines is not None:
-            self._lines.close()
-            self._lines = None
+        try:
+            self.engine.end(self.id, self.record.sites, resumable and self.journal is not None)
+        finally:  # also where that is interrupted: the run can be resumed in this process
+            if self.journal is not None:
+                self.journal.close()
+            if self._lines is not None:
+                self._lines.close()
+                self._lines = None
 
     def _keep_versions(self) -> None:
         """Keep in the record which extras were loaded, and what else has changed, since it began."""

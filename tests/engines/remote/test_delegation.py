@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.remote.messages.delegation import Delegate, delegated
+from fedspan.engines.remote.messages.delegation import Delegate, make_delegation
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.wire import decode, encode
 
@@ -25,13 +25,13 @@ def net(tmp_path):
 
 
 def delegate(to="server", by=None, signer=None, federation="clinics", seconds=60.0):
-    return Delegate(identity(signer or to), delegated(by or user(), to, federation, seconds), authority())
+    return Delegate(identity(signer or to), make_delegation(by or user(), to, federation, seconds), authority())
 
 
 def test_a_delegate_runs_what_the_user_could(net):
     expected = fs.LocalFederation(three_sites(), seed=1).run(wander)
     np.testing.assert_array_equal(net.federation(who=delegate()).run(wander), expected)
-    assert delegate().who == user().who
+    assert delegate().participant == user().participant
 
 
 def test_a_run_of_a_delegate_is_the_users(net, tmp_path):
@@ -69,18 +69,18 @@ def test_a_site_checks_a_delegation_itself(net, monkeypatch):
     good = delegate()
     with net.federation(who=good) as fed:
         assert fed.sum(count)["n"] == 21
-        word = decode(good.delegation)
-        later = decode(word["head"].tobytes()) | {"until": time.time() + 1e6}
-        good.delegation = encode(word | {"head": np.frombuffer(encode(later), dtype=np.uint8)})
+        signed = decode(good.delegation)
+        later = decode(signed["head"].tobytes()) | {"until": time.time() + 1e6}
+        good.delegation = encode(signed | {"head": np.frombuffer(encode(later), dtype=np.uint8)})
         with pytest.raises(QuorumError, match="the signature is not one of 'alice' on this message"):
             fed.ask(count)
-        good.delegation = delegated(user(), "another", "clinics", 60.0)
+        good.delegation = make_delegation(user(), "another", "clinics", 60.0)
         with pytest.raises(QuorumError, match="'alice' has not delegated anything to 'server'"):
             fed.ask(count)
-        good.delegation = delegated(user(), "server", "clinics", 60.0)
+        good.delegation = make_delegation(user(), "server", "clinics", 60.0)
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 61.0)
-        with pytest.raises(QuorumError, match="the time is over for which 'alice' has let 'server' speak"):
+        with pytest.raises(QuorumError, match="the delegation of 'alice' to 'server' has expired"):
             fed.ask(count)
 
 
@@ -94,10 +94,10 @@ def test_the_role_is_the_users(net):
 
 def test_only_users_delegate_and_not_for_ever():
     with pytest.raises(InputError, match="'a' is no user"):
-        delegated(identity("a"), "server", "clinics", 60.0)
+        make_delegation(identity("a"), "server", "clinics", 60.0)
     for seconds in (0.0, float("inf"), 1e9):
         with pytest.raises(InputError, match="at most 30 days"):
-            delegated(user(), "server", "clinics", seconds)
+            make_delegation(user(), "server", "clinics", seconds)
     # A user does not pass on what another one has delegated.
     with pytest.raises(MessageError, match="has not delegated anything to 'bob'"):
-        Delegate(user("bob"), delegated(user(), "bob", "clinics", 60.0), authority())
+        Delegate(user("bob"), make_delegation(user(), "bob", "clinics", 60.0), authority())

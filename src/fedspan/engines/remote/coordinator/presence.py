@@ -1,4 +1,4 @@
-"""Which sites are away: a site that did not answer is not waited for again until it says that it is there."""
+"""Offline sites: a site that did not answer is not waited for again until a short probe reaches it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from time import monotonic, sleep
 
 from fedspan.engines.remote.messages.transport import Transport
 
-#: Asking who was away whether it is there takes at most so many seconds, and at most a tenth of the time.
-_PROBE = 2.0
+#: Seconds that one probe may take, and how much longer the pause after it is: probes take at most a tenth of the time.
+_PROBE, _REST = 2.0, 9
+#: The first and the longest pause, in seconds, while waiting for a site.
 _PAUSES = (0.02, 1.0)
 
 
@@ -20,7 +21,7 @@ class _Absence:
 
 
 class Presence:
-    """Keeps account of who is away.
+    """Records which sites are offline.
 
     Parameters
     ----------
@@ -32,27 +33,27 @@ class Presence:
     def __init__(self, transport: Transport, probe: Callable[[Sequence[str], float], Iterable[str]]) -> None:
         self._transport = transport
         self._probe = probe
-        self._away: dict[str, _Absence] = {}
+        self._offline: dict[str, _Absence] = {}
 
     def lost(self, site: str, reason: str) -> None:
-        """Take note that a site did not answer."""
-        self._away.setdefault(site, _Absence(reason))
+        """Record that a site did not answer."""
+        self._offline.setdefault(site, _Absence(reason))
 
-    def away(self, sites: Iterable[str]) -> dict[str, str]:
-        """Return which of the sites are away, with the reason, after a look at those that may have come back."""
-        gone = [site for site in sites if site in self._away]
-        if gone:
+    def offline(self, sites: Iterable[str]) -> dict[str, str]:
+        """Return which of the sites are offline, with the reason, after a probe of those that may be back."""
+        absent = [site for site in sites if site in self._offline]
+        if absent:
             now, online = monotonic(), self._transport.online()
-            due = [site for site in gone if site in online and now >= self._away[site].next_probe]
+            due = [site for site in absent if site in online and now >= self._offline[site].next_probe]
             if due:
                 self._look_for(due, now)
-        return {site: self._away[site].reason for site in gone if site in self._away}
+        return {site: self._offline[site].reason for site in absent if site in self._offline}
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
-        """Wait until one of the sites is there, at most so long."""
+        """Wait, at most `seconds`, until one of the sites is back; return whether one is."""
         until = monotonic() + seconds
         pause, longest = _PAUSES
-        while len(self.away(sites)) == len(sites):
+        while len(self.offline(sites)) == len(sites):
             left = until - monotonic()
             if left <= 0:
                 return False
@@ -62,8 +63,8 @@ class Presence:
 
     def _look_for(self, sites: list[str], began: float) -> None:
         for site in self._probe(sites, _PROBE):
-            del self._away[site]
+            del self._offline[site]
         now = monotonic()
         for site in sites:
-            if site in self._away:
-                self._away[site].next_probe = now + 9 * (now - began)
+            if site in self._offline:
+                self._offline[site].next_probe = now + _REST * (now - began)

@@ -1,8 +1,8 @@
-"""A user's word that somebody else may ask sites in the user's name for a while: for runs that go on without the user.
+"""Delegation: a user authorises the coordinator to send requests in the user's name, for runs that outlast the user.
 
-The user's key stays with the user. Whoever holds the delegation signs with a key of his own; sites see the user's name
-and role, and check both signatures. It is a power of attorney: within its time the delegate can ask whatever the user
-could, so that it is made for a short time, and for the coordinator alone.
+The user's key stays with the user. The delegate signs with its own key; sites see the user's name and role, and check
+both signatures. While it is valid, a delegate can request whatever the user could. So it is valid for a short time, and
+for the coordinator alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from fedspan.engines.remote.messages.identity import Authority, Identity, Who
+from fedspan.engines.remote.messages.identity import Authority, Identity, Participant
 from fedspan.errors import InputError, MessageError
 from fedspan.wire import as_array, decode, encode
 
@@ -19,34 +19,34 @@ _LARGEST = 2**14
 _LONGEST = 30 * 86400.0
 
 
-class Sender(Protocol):
-    """Whoever signs messages: a participant, or one who speaks for a user."""
+class Signer(Protocol):
+    """Signs messages: a participant, or a delegate of a user."""
 
     @property
-    def who(self) -> Who:
+    def participant(self) -> Participant:
         """In whose name."""
 
     @property
     def certificate(self) -> bytes:
-        """Whose key signs, PEM."""
+        """The certificate of the key that signs, PEM."""
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature of `message`."""
 
     @property
     def delegation(self) -> bytes:
-        """The user's word that this sender may speak for the user; empty where it speaks for itself."""
+        """The user's delegation; empty where the signer acts in its own name."""
 
 
 class Delegate:
-    """Speaks for a user, with a key of its own.
+    """Signs in a user's name, with a key of its own.
 
     Parameters
     ----------
     identity : Identity
-        Its own.
+        The delegate's own.
     delegation : bytes
-        The user's word (see `delegated`).
+        What `make_delegation` returned to the user.
     authority : Authority
         The federation's root.
     """
@@ -55,15 +55,15 @@ class Delegate:
         self._identity = identity
         self.delegation = delegation
         self.certificate = identity.certificate
-        self.who = check_delegation(delegation, authority, identity.who)
+        self.participant = check_delegation(delegation, authority, identity.participant)
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature of `message`, made with the delegate's own key."""
         return self._identity.sign(message)
 
 
-def delegated(user: Identity, to: str, federation: str, seconds: float) -> bytes:
-    """Return the word of `user` that the participant `to` may speak for the user, from now on for so many seconds."""
+def make_delegation(user: Identity, to: str, federation: str, seconds: float) -> bytes:
+    """Authorise the participant `to` to act in the name of `user` from now on for this number of seconds."""
     if not user.role:
         raise InputError(f"{user.name!r} is no user, and has nothing to delegate")
     if not 0 < seconds <= _LONGEST:
@@ -73,20 +73,20 @@ def delegated(user: Identity, to: str, federation: str, seconds: float) -> bytes
     return encode({"head": as_array(head), "signature": as_array(signature), "certificate": as_array(user.certificate)})
 
 
-def check_delegation(delegation: bytes, authority: Authority, delegate: Who) -> Who:
-    """Return for whom `delegate` may speak, or refuse with a sentence."""
+def check_delegation(delegation: bytes, authority: Authority, delegate: Participant) -> Participant:
+    """Return the user in whose name `delegate` may act, or refuse with a `MessageError`."""
     try:
         outer = decode(delegation, _LARGEST)
-        head, signature, certificate = (outer[name].tobytes() for name in ("head", "signature", "certificate"))
-        user = authority.verify(certificate, signature, _PURPOSE + head)
-        told = decode(head, _LARGEST)
-        to, federation, until = str(told["to"]), str(told["federation"]), float(told["until"])
+        raw, signature, certificate = (outer[name].tobytes() for name in ("head", "signature", "certificate"))
+        user = authority.verify(certificate, signature, _PURPOSE + raw)
+        head = decode(raw, _LARGEST)
+        to, federation, until = str(head["to"]), str(head["federation"]), float(head["until"])
     except (AttributeError, KeyError, TypeError) as error:
         raise MessageError("the delegation cannot be read") from error
     if federation != authority.federation:
         raise MessageError("the delegation is of another federation")
-    if not user.role or delegate != Who(to):
+    if not user.role or delegate != Participant(to):
         raise MessageError(f"{user.name!r} has not delegated anything to {delegate.name!r}")
     if time.time() > until:
-        raise MessageError(f"the time is over for which {user.name!r} has let {to!r} speak in that name")
+        raise MessageError(f"the delegation of {user.name!r} to {to!r} has expired")
     return user

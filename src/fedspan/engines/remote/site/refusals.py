@@ -1,11 +1,10 @@
-"""Why a site does not answer, as it says it: sentences of fedspan's own, and no text that may hold data."""
+"""Refusals: the sentence that a site sends instead of a reply. It is fedspan's own, and holds no data."""
 
 from __future__ import annotations
 
 import json
 
 from fedspan.engines.remote.messages.envelope import MISREAD
-from fedspan.engines.remote.site.site_store import StaleError
 from fedspan.errors import (
     BudgetError,
     FedspanError,
@@ -16,44 +15,57 @@ from fedspan.errors import (
     UnknownStepError,
 )
 from fedspan.federation.outcomes import FailureKind
+from fedspan.federation.site.call_context import OversizeError
 from fedspan.wire import Message
 
 _LONGEST_FACTS = 1000
-_REFUSALS = (BudgetError, LedgerError, MessageError, PolicyError, StaleError, UnknownStepError)
 
 
 class BusyError(FedspanError):
-    """A request came while another one is being answered."""
+    """A request came while the site is still answering another one."""
+
+
+class StaleError(FedspanError):
+    """A request that was seen before; `seen` is the serial number of the last one."""
+
+    def __init__(self, message: str, seen: int) -> None:
+        super().__init__(message)
+        self.seen = seen
 
 
 class StepError(FedspanError):
-    """A step raised something of its own, whose text stays at the site."""
+    """A step raised an error whose text may hold data, and stays at the site."""
 
     def __init__(self, step: str, error: BaseException) -> None:
         super().__init__(f"step {step!r} raised {type(error).__name__}, whose text stays at the site")
 
 
-def refusal(error: Exception) -> Message:
-    """Return what the head of a response reports of an error.
+_REFUSALS = (BudgetError, LedgerError, MessageError, PolicyError, StaleError, UnknownStepError)
+_KINDS = {
+    BudgetError: FailureKind.BUDGET_SPENT,
+    BusyError: FailureKind.LATE,
+    OversizeError: FailureKind.OVERSIZE,
+    StaleError: FailureKind.STALE,
+}
 
-    `again` says that the same request may be answered if it is repeated.
-    """
-    kind, failure, facts = "failed", FailureKind.STEP_FAILED, {}
+
+def refusal(error: Exception) -> Message:
+    """Return what the head of a response reports of an error; `again` invites the sender to repeat the request."""
+    kind, failure = "failed", FailureKind.STEP_FAILED
+    facts = error.facts if isinstance(error, BudgetError) else {}
     if isinstance(error, FedspanError):
         why = str(error)
-        if isinstance(error, _REFUSALS):
-            kind, failure = "refused", FailureKind.REFUSED
     elif isinstance(error, MISREAD):
-        why, kind, failure = "the request lacks something that it must have", "refused", FailureKind.REFUSED
+        why = "the request lacks a field that it must have"
     else:
-        why = f"the site failed with {type(error).__name__}: its owner's log may say more"
-    if isinstance(error, BudgetError):
-        failure, facts = FailureKind.BUDGET_SPENT, error.facts
-    elif isinstance(error, BusyError):
-        failure = FailureKind.LATE
+        why = f"the site failed with {type(error).__name__}: its owner's log may have more"
+    if isinstance(error, _REFUSALS) or (isinstance(error, MISREAD) and not isinstance(error, FedspanError)):
+        kind, failure = "refused", FailureKind.REFUSED
+    for known, its_kind in _KINDS.items():
+        failure = its_kind if isinstance(error, known) else failure
     again = isinstance(error, BusyError | LostSumError)
-    told: Message = {"kind": kind, "failure": failure.value, "why": why, "again": again, "facts": json.dumps(facts)}
-    return told | ({"seen": error.seen} if isinstance(error, StaleError) else {})
+    head: Message = {"kind": kind, "failure": failure.value, "why": why, "again": again, "facts": json.dumps(facts)}
+    return head | ({"seen": error.seen} if isinstance(error, StaleError) else {})
 
 
 def read_facts(text: object) -> dict[str, float]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from fedspan.owner.owner_request import Ask
 
 from fedspan.cli import main
 from fedspan.owner import read_owned_site
 from fedspan.owner.audit_log import OUTCOMES
-from fedspan.owner.owner_request import Ask
 from fedspan.owner.site_file import KEYS, read_site_file
 
 PAGE = (Path(__file__).parents[3] / "docs" / "site-owner.md").read_text()
@@ -42,7 +42,7 @@ def test_the_whole_example_is_a_site(folder, capsys):
     assert "all is well" in capsys.readouterr().out
     owned = read_owned_site("site.toml")
     assert owned.site.feature_names == ("age", "dose", "weight")
-    owned.guard.release(Ask("alice", "lead", "r", 0, 0, "fedspan.sums.moments.local_sums", (), "ask", True), 10)
+    owned.guard.release(Ask("alice", "lead", "r", 0, 0, "sums.sums", (), "ask", True), 10)
     assert main(log.split()[1:]) == 0
     # every key of the log is explained
     entry = (folder / "audit.jsonl").read_text()

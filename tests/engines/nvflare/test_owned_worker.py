@@ -7,6 +7,7 @@ import os
 import time
 
 import pytest
+from fedspan.engines.remote.messages.site_call import call_head
 
 import fedspan as fs
 from fedspan.engines.nvflare.setup.kit import Kit, write_kit
@@ -14,7 +15,6 @@ from fedspan.engines.nvflare.site import owned_worker
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
 from fedspan.engines.remote.messages.environment import fedspan_version
-from fedspan.engines.remote.messages.site_call import call_head
 from fedspan.errors import InputError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step
@@ -51,7 +51,7 @@ def open_site(write_site, tmp_path, monkeypatch):
 
 def ask(worker, run="r", number=0, kind="call"):
     """Ask for sums as alice does; return the number of rows, or why there is none."""
-    call = Call(run, number, 5, find_step("fedspan.sums.moments.local_sums"), {}, ("clinic",))
+    call = Call(run, number, 5, find_step("sums.sums"), {}, ("clinic",))
     told, parts = call_head(call, ["clinic"], {"clinic": number - 1}, fs.Policy(deadline=5.0), 1)
     head = {"kind": kind, "federation": "clinics", "version": fedspan_version(), "run": run, "serial": time.time_ns()}
     request = Sealed(user("alice", "analyst"), "request", head | told, parts).to("clinic")

@@ -30,7 +30,7 @@ def test_a_site_has_what_its_file_says(write_site, table):
     described = owned.describe()
     assert described["rows"] == 20
     assert described["columns"] == {"weight": "number", "age": "number"}
-    assert "fedspan.sums.moments.local_sums" in described["steps"]
+    assert "sums.sums" in described["steps"]
     assert described["budget"] is None
 
 
@@ -276,7 +276,7 @@ def test_own_modules_are_installed(write_site, tmp_path, monkeypatch):
     path.write_text(path.read_text().replace('name = "clinic"', 'name = "clinic"\nmodules = ["ourlab_steps"]'))
     steps = read_site_file(path).rules.steps
     assert "ourlab_steps.local_count" in steps
-    assert "fedspan.sums.moments.local_sums" not in steps
+    assert "sums.sums" not in steps
     sys.modules.pop("ourlab_steps")
     path.write_text(path.read_text().replace('modules = ["ourlab_steps"]', 'modules = ["ourlab_stepps"]'))
     with pytest.raises(InputError, match="the module 'ourlab_stepps' cannot be imported: ModuleNotFoundError"):

@@ -1,4 +1,4 @@
-"""Solvers that are no default are fitted on a real federation as on an embedded one, as every estimator is."""
+"""Solvers that are no default give the bits of the embedded engine on a remote federation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_fit_gives_the_bits_of_the_embedded_engine(name, tmp_path):
     assert far.run_.bytes_up == near.run_.bytes_up
 
 
-def test_progress_says_for_whom_a_run_waits(capsys):
+def test_progress_names_the_sites_that_a_run_waits_for(capsys):
     bar = ProgressBar()
     bar.began(fs.RunRecord("FedPCA", {}, 0, 0, ("a", "b")))
     bar._next_time = 0.0  # the run has taken long enough to show something

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from fedspan.owner.owner_request import Ask
 
 from fedspan.errors import BudgetError, FedspanError, PolicyError
 from fedspan.federation.calls.call import Call
@@ -17,11 +18,10 @@ from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.steps import find_step
 from fedspan.owner import audit_log, read_owned_site
 from fedspan.owner.allowed_steps import SINGLE_ROWS
-from fedspan.owner.owner_request import Ask
 from fedspan.wire import encode
 
-SUMS = "fedspan.sums.moments.local_sums"
-PULL = "fedspan.landmarks.parts.noisy_pull.local_noisy_pull"
+SUMS = "sums.sums"
+PULL = "landmarks.noisy_pull"
 
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -91,10 +91,10 @@ def test_what_is_allowed_is_answered_and_written_down(write_site, table):
         ('steps = ["fedspan.landmarks.feddl"]', asked(), f"this site's owner does not allow step '{SUMS}'"),
         ("steps = []", asked(), "does not allow step"),
         ("", asked("ourlab.local_all"), "does not allow step 'ourlab.local_all'"),
-        ("", asked("fedspan.landmarks.landmark_distances.local_distances"), "it is in the group 'single rows'"),
-        ("", asked("fedspan.secure_sum.sum_site_steps.offer", how="secure offer"), "does not allow step"),
+        ("", asked("landmarks.distances"), "it is in the group 'single rows'"),
+        ("", asked("secure_sum.offer", how="secure offer"), "does not allow step"),
         ("", asked(transforms=("ourlab.zoom",)), "does not allow the transform 'ourlab.zoom'"),
-        ("transforms = []", asked(transforms=("fedspan.sums.row_transforms.affine",)), "does not allow the transform"),
+        ("transforms = []", asked(transforms=("sums.standardize",)), "does not allow the transform"),
         ("least_rows = 31", asked(), r"fewer rows than its owner asks for \(31\), and answers nothing"),
         ("sums_only = true", asked(), "allows secure sums only, and .* was asked for a reply of its own"),
         ("sums_only = true", asked(how="sum"), "allows secure sums only"),
@@ -118,17 +118,17 @@ def test_each_rule_refuses_before_data_are_touched_and_says_why(write_site, rule
         ('users = ["alice"]', asked()),
         ('steps = ["fedspan.sums.moments"]', asked()),
         (f'steps = ["{SUMS}"]', asked()),
-        ("", asked("fedspan.landmarks.feddl.local_pull")),
-        ('steps = ["single rows"]', asked("fedspan.landmarks.landmark_distances.local_distances")),
-        ('steps = ["fedspan"]', asked("fedspan.landmarks.landmark_distances.local_distances")),
-        ("steps = []", asked("fedspan.sums.columns.local_columns")),
-        ("steps = []", asked("fedspan.secure_sum.sum_site_steps.share", how="secure share")),
+        ("", asked("landmarks.pull")),
+        ('steps = ["single rows"]', asked("landmarks.distances")),
+        ('steps = ["fedspan"]', asked("landmarks.distances")),
+        ("steps = []", asked("sums.columns")),
+        ("steps = []", asked("secure_sum.share", how="secure share")),
         ("least_rows = 30", asked()),
         ("sums_only = true", asked(how="secure offer")),
-        ("sums_only = true", asked("fedspan.sums.columns.local_columns")),
+        ("sums_only = true", asked("sums.columns")),
         ("rounds_per_day = 1", asked()),
-        ("", asked(transforms=("fedspan.sums.row_transforms.affine",))),
-        ('transforms = ["fedspan.sums.row_transforms"]', asked(transforms=("fedspan.sums.row_transforms.affine",))),
+        ("", asked(transforms=("sums.standardize",))),
+        ('transforms = ["fedspan.sums.row_transforms"]', asked(transforms=("sums.standardize",))),
     ],
 )
 def test_each_rule_lets_pass_what_it_allows(write_site, rules, ask):
@@ -200,11 +200,11 @@ def test_parts_of_a_secure_sum_are_one_round_and_a_second_answer_is_another(writ
 def test_a_step_that_fails_counts_as_a_round_and_a_refused_one_does_not(write_site):
     path = write_site(rules='rounds_per_day = 1\nusers = ["alice", "bob"]')
     owned = read_owned_site(path)
-    for step in ("fedspan.tables.parts.category_union.local_names", "ourlab.step"):
+    for step in ("tables.category_names", "ourlab.step"):
         with pytest.raises(PolicyError):
             serve(owned, asked(step))
     with pytest.raises(TypeError):
-        serve(owned, asked("fedspan.sums.moments.local_centred_sums"))  # without a centre
+        serve(owned, asked("sums.centred_sums"))  # without a centre
     with pytest.raises(PolicyError, match="rounds a day"):
         serve(owned, asked(number=1))
     assert [line["outcome"] for line in lines(path)] == ["refused", "refused", "failed", "refused"]

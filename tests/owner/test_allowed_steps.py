@@ -16,10 +16,10 @@ from tests.laws.protocol_examples import EXAMPLES
 #: Steps that are handed to a protocol by its caller, which it cannot name.
 HANDED_IN = {
     "fedavg.fedavg": {
-        "fedspan.anomaly.parts.autoencoder.local_training",
-        "fedspan.anomaly.parts.autoencoder.local_loss",
+        "anomaly.autoencoder_training",
+        "anomaly.autoencoder_loss",
     },
-    "orthogonal_iteration.orthogonal_iteration": {"fedspan.pca.subspace_iteration.local_product"},
+    "orthogonal_iteration.orthogonal_iteration": {"pca.product"},
 }
 
 
@@ -74,7 +74,7 @@ def test_single_rows_are_installed_steps_and_groups_are_apart():
 
 def test_what_estimators_need_is_found():
     needed = known_estimators()
-    assert "fedspan.pca.fedpg.local_update" in needed["FedPCA"]
-    assert "fedspan.anomaly.parts.autoencoder.local_training" in needed["FedAutoencoderDetector"]
-    assert "fedspan.landmarks.landmark_distances.local_distances" in needed["FedTSNE"]
+    assert "pca.fedpg_update" in needed["FedPCA"]
+    assert "anomaly.autoencoder_training" in needed["FedAutoencoderDetector"]
+    assert "landmarks.distances" in needed["FedTSNE"]
     assert all(steps for steps in needed.values())

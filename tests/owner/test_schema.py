@@ -8,11 +8,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from fedspan.engines.remote.coordinator.agreed_kinds import told_kinds
 
 import fedspan as fs
 from fedspan.cli import main
 from fedspan.engines.nvflare.setup.kit import Kit, write_kit
-from fedspan.engines.remote.coordinator.agreed_kinds import told_kinds
 from fedspan.errors import InputError
 from fedspan.owner import read_owned_site
 from fedspan.owner.schema import kind_of

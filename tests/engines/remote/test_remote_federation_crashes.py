@@ -1,13 +1,15 @@
-"""Nothing is lost: whoever is killed, and whenever, a run of all sites ends with the bytes of an undisturbed one."""
+"""Crashes: whichever process is killed, and whenever, a run of all sites ends with the bytes of an undisturbed one."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import fedspan as fs
-from fedspan.engines.remote.site import run_file
+from fedspan.durable import append_file
 from fedspan.federation.journal import Journal
 from tests.laws.protocol_laws import as_bytes
 
@@ -30,7 +32,7 @@ class CoordinatorKilled(BaseException):
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("moment", ["before the call", "after the answers", "in the journal", "after the journal"])
 def test_the_coordinator_is_killed_at_every_call(name, moment, tmp_path, monkeypatch):
-    """One run, killed again and again and gone on with by another process, with the sites' disks as they were."""
+    """One run is killed again and again and continued by another process, with the sites' disks as they were."""
     net = Network(sites(), tmp_path / "sites")
     whole_send, whole_append = Network.send, Journal.append
     left = [0]
@@ -49,10 +51,10 @@ def test_the_coordinator_is_killed_at_every_call(name, moment, tmp_path, monkeyp
 
     def append(self, entry):
         if moment == "in the journal":
-            end = self._end
+            end = self._file.end
             whole_append(self, entry)
-            if left[0] == 0:  # this one is cut short
-                self._file.truncate((end + self._end) // 2)
+            if left[0] == 0:  # this entry is cut short
+                os.truncate(self.path, (end + self._file.end) // 2)
             at(moment)
         else:
             whole_append(self, entry)
@@ -62,7 +64,7 @@ def test_the_coordinator_is_killed_at_every_call(name, moment, tmp_path, monkeyp
     monkeypatch.setattr(Journal, "append", append)
     kills = 0
     while True:
-        # Each process comes a little further than the one before it; it greets the sites first.
+        # Each process comes a little further than the one before it; it requests the sites' reports first.
         left[0] = {"in the journal": 1, "after the journal": 0}.get(moment, 2)
         try:
             found = run(name, net, tmp_path / "run")
@@ -80,20 +82,21 @@ def test_the_coordinator_is_killed_at_every_call(name, moment, tmp_path, monkeyp
 def test_a_site_is_killed_at_every_write(name, where, tmp_path, monkeypatch):
     """At each moment in which a site writes to its disk its process is killed once, and comes back."""
     net = Network(sites(), tmp_path / "sites")
-    whole = run_file.write
+    whole = append_file._write
     writes, kills = [0], [0]
 
-    def write(file, data):
+    def write(file, parts, at):
         writes[0] += 1
         fatal = writes[0] % 3 == 0
         if fatal and where != "before":
-            whole(file, data if where == "after" else data[: len(data) // 2])
+            data = b"".join(parts)
+            whole(file, (data if where == "after" else data[: len(data) // 2],), at)
         if fatal:
             kills[0] += 1
             raise Killed
-        return whole(file, data)
+        return whole(file, parts, at)
 
-    monkeypatch.setattr(run_file, "write", write)
+    monkeypatch.setattr(append_file, "_write", write)
     net.after_send = lambda: [net.start(site) for site in list(net.gone)]
     assert run(name, net) == expected(name)
     assert kills[0] > 5
@@ -109,7 +112,7 @@ def troubles(draw):
 @settings(max_examples=12, phases=[Phase.generate])
 @pytest.mark.parametrize("name", RUNS)
 @given(plan=troubles(), resumed=st.integers(0, 12))
-def test_whatever_happens_the_bytes_are_the_same(name, plan, resumed, tmp_path_factory):
+def test_the_bytes_are_the_same_whatever_happens(name, plan, resumed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     net = Network(sites(), folder / "sites")
     sends = [0]
@@ -118,7 +121,7 @@ def test_whatever_happens_the_bytes_are_the_same(name, plan, resumed, tmp_path_f
         return plan.get(sends[0]) == (what, site)
 
     def online():
-        """Whoever is away comes back after it was looked for once."""
+        """An offline site comes back after it was looked for once."""
         there = frozenset(net.sites) - net.gone
         for site in list(net.gone):
             net.start(site)
@@ -143,7 +146,7 @@ def test_whatever_happens_the_bytes_are_the_same(name, plan, resumed, tmp_path_f
     net.close()
 
 
-def test_with_a_lower_quorum_a_run_goes_on_and_takes_a_site_back(tmp_path):
+def test_with_a_lower_quorum_a_run_continues_and_includes_a_site_again(tmp_path):
     net = Network(sites(), tmp_path / "sites")
     fed = net.federation(fs.Policy(deadline=5.0))
     sends = [0]
@@ -159,8 +162,8 @@ def test_with_a_lower_quorum_a_run_goes_on_and_takes_a_site_back(tmp_path):
     with fed.begin("wander") as running:
         wander(running, rounds=8)
     (absence,) = running.record.absences
-    assert absence.startswith("site b was away in call")
-    assert "there again in call" in absence
+    assert absence.startswith("site b was offline in call")
+    assert "back in call" in absence
     assert running.record.calls[-1].answered == ("a", "b", "c")
 
 

@@ -8,22 +8,22 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from fedspan.secure_sum.sum_settings import SecureSum
+from fedspan.engines.remote.messages.site_call import call_head
 
 import fedspan as fs
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
 from fedspan.engines.remote.messages.environment import fedspan_version
-from fedspan.engines.remote.messages.site_call import call_head
 from fedspan.engines.remote.site.site_worker import SiteWorker
 from fedspan.errors import UnknownStepError
+from fedspan.federation import SecureSum
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step
 from fedspan.owner import read_owned_site
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user
 
-SUMS = "fedspan.sums.moments.local_sums"
-OFFER = "fedspan.secure_sum.sum_site_steps.offer"
+SUMS = "sums.sums"
+OFFER = "secure_sum.offer"
 NUMBERS = {"largest": SecureSum().numbers.largest, "fraction_bits": SecureSum().numbers.fraction_bits}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.remote.messages import key_exchange as introduction
+from fedspan.engines.remote.messages import key_exchange
 from fedspan.engines.remote.messages.envelope import Sealed
 from fedspan.errors import PolicyError, QuorumError
 from fedspan.pca.covariance import covariance_pca
@@ -26,30 +26,6 @@ def net(tmp_path):
     network = Network(three_sites(), tmp_path / "sites")
     yield network
     network.close()
-
-
-class Log:
-    """A guard that allows everything and remembers it."""
-
-    def __init__(self):
-        self.asks = []
-
-    largest_reply = None
-
-    def welcome(self, ask):
-        pass
-
-    def look(self, ask):
-        pass
-
-    def admit(self, ask):
-        self.asks.append(ask)
-
-    def release(self, ask, size):
-        pass
-
-    def refused(self, ask, why, outcome, ran):
-        pass
 
 
 def walked(fed, rounds=3):
@@ -77,16 +53,16 @@ def test_no_part_of_a_site_travels(net):
 
 
 def test_the_owner_sees_which_step_is_summed(tmp_path):
-    log = Log()
-    with Network(three_sites(), tmp_path, guard=log).federation(SECURE) as fed:
+    net, judged = Network(three_sites(), tmp_path), []
+    net.workers["a"].admission.check_call = judged.append
+    with net.federation(SECURE) as fed:
         fed.sum(count)
-    mine = log.asks[:: len(three_sites())]
-    assert {ask.step for ask in mine} == {"tests.engines.remote.steps.count"}
-    assert [ask.how for ask in mine] == [f"secure {what}" for what in ("offer", "share", "masked", "confirm", "unmask")]
+    assert {request.step for request in judged} == {"tests.engines.remote.steps.count"}
+    assert [request.stage for request in judged] == ["offer", "share", "masked", "confirm", "unmask"]
 
 
 def test_a_run_of_secure_sums_gives_no_single_reply(net):
-    """Whatever the coordinator says: the site has been told that this run is one of sums, and keeps to it."""
+    """Whatever the coordinator requests: the site knows that this run is one of secure sums."""
     fed = net.federation(SECURE)
     fed.sum(count)
     net.start("a")  # also after a restart
@@ -100,7 +76,7 @@ def test_a_run_of_secure_sums_gives_no_single_reply(net):
 
 
 @pytest.mark.parametrize("moment", range(1, 12))
-def test_a_restarted_site_is_introduced_again(net, moment):
+def test_a_restarted_site_exchanges_keys_again(net, moment):
     """A site's key is lost with its process. With a quorum of all the sum is made again."""
     expected = walked(fs.LocalFederation(three_sites(), seed=1, policy=SECURE))
     fed = net.federation(STRICT)
@@ -116,21 +92,21 @@ def test_a_restarted_site_is_introduced_again(net, moment):
         np.testing.assert_array_equal(walked(running), expected)
 
 
-def test_a_site_that_is_away_at_first_joins_later(net):
+def test_a_site_that_is_offline_at_first_joins_later(net):
     net.stop("c")
     with net.federation(SECURE) as fed:
         assert fed.sum(count).sites == ("a", "b")
         net.start("c")
         assert fed.sum(count).sites == ("a", "b", "c")
-        assert fed.record.absences == ["site c was away in call 0, and there again in call 1"]
+        assert fed.record.absences == ["site c was offline in call 0 and back in call 1"]
 
 
 class Forger:
-    """Somebody between the sites, with a key of his own."""
+    """An attacker between the sites, with its own key."""
 
     def __init__(self, site="b", signer=None, federation="clinics", made=2**60, says=None):
         head = {"federation": federation, "site": says or site, "made": made, "key": as_array(Vault().public)}
-        self.introduction = Sealed(signer or identity("b"), "introduction", head, {}).to("")
+        self.key = Sealed(signer or identity("b"), "key", head, {}).to("")
         self.site = site
 
 
@@ -144,13 +120,13 @@ def foreign(name):
 @pytest.mark.parametrize(
     ("forger", "reason"),
     [
-        (lambda: Forger(signer=identity("c")), "the key of site 'b' is not believed: 'c' has signed it"),
-        (lambda: Forger(signer=identity("b", "lead")), "the key of site 'b' is not believed: 'b' has signed it"),
+        (lambda: Forger(signer=identity("c")), "the key of site 'b' is refused: 'c' has signed it"),
+        (lambda: Forger(signer=identity("b", "analyst")), "the key of site 'b' is refused: 'b' has signed it"),
         (lambda: Forger(signer=foreign("b")), "was not issued by the root"),
         (lambda: Forger(federation="banks"), "of another federation"),
-        (lambda: Forger(says="c"), "the key of site 'b' is not believed: 'b' has signed it"),
+        (lambda: Forger(says="c"), "the key of site 'b' is refused: 'b' has signed it"),
         (lambda: Forger("x", signer=identity("x")), "there is no such site in this federation"),
-        (lambda: Forger(made=1), "the key of site 'b' is not believed: there is a newer one"),
+        (lambda: Forger(made=1), "the key of site 'b' is refused: a newer one is known"),
     ],
     ids=["another site", "a user", "another root", "another federation", "another name", "no site", "an old one"],
 )
@@ -161,27 +137,26 @@ def test_a_forged_key_is_refused_by_the_site(net, forger, reason):
     vault = net.workers["a"].host.vault
     known = dict(vault._known)
     with pytest.raises(PolicyError, match=reason):
-        net.workers["a"].introductions.take({forged.site: forged.introduction})
+        net.workers["a"].keys.accept({forged.site: forged.key})
     assert vault._known == known
 
 
 def test_a_coordinator_that_forges_keys_gets_no_sum(net):
     fed = net.federation(SECURE)
-    fed.engine.about()
-    forged = Forger(signer=identity("c")).introduction
-    about = fed.engine._meeting.about
-    object.__setattr__(about["b"], "introduction", forged)
-    with pytest.raises(QuorumError, match="refused: the key of site 'b' is not believed: 'c' has signed it"):
+    fed.engine.reports()
+    forged = Forger(signer=identity("c")).key
+    object.__setattr__(fed.engine._directory.reports["b"], "key", forged)
+    with pytest.raises(QuorumError, match="refused: the key of site 'b' is refused: 'c' has signed it"):
         fed.sum(count)
 
 
-def test_a_site_does_not_go_below_the_least_it_was_told(net):
+def test_a_site_does_not_go_below_the_least_of_its_run(net):
     fed = net.federation(fs.Policy(secure_sum=fs.SecureSum(least=3)))
     fed.sum(count)
-    fed.engine._meeting._secure = fs.SecureSum(least=2)
-    fed.engine._meeting.introduce(list(fed.engine._pinned))
-    assert "over at least 3 sites, not 2" in fed.engine._meeting.objection("a")
+    fed.engine._directory._secure = fs.SecureSum(least=2)
+    fed.engine._directory.exchange_keys(list(fed.engine._pinned))
+    assert "over at least 3 sites, not 2" in fed.engine._directory.objection("a")
 
 
-def test_an_introduction_is_small(net):
-    assert len(net.workers["a"].introductions.own) < introduction._LARGEST
+def test_a_signed_key_is_small(net):
+    assert len(net.workers["a"].keys.own) < key_exchange._LARGEST

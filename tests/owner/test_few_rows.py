@@ -20,7 +20,7 @@ from tests.engines.remote.people import authority, user
 
 from .desk import NUMBERS, OFFER, Desk, Wires, numbers
 
-NORMAL = "fedspan.few_shot.parts.task_coefs.local_normal_equations"
+NORMAL = "few_shot.normal_equations"
 FEW = "only where its numbers are about 5 rows or more"
 NETWORK = {"hidden": np.array([], dtype=np.int64), "latent": 1, "split": 7}
 TRAINING = {"local_epochs": 1, "batch_size": 128, "step_size": 0.1, "seed": 1}
@@ -129,9 +129,7 @@ def test_parts_of_small_tables_are_few_rows(tmp_path, name, payload, rows):
     assert FEW in opened(tmp_path / "fewer", "least_rows = 5", rows=rows - 1).ask(step, payload=payload)
 
 
-@pytest.mark.parametrize(
-    "step", [NORMAL, "fedspan.few_shot.parts.tasks.local_tasks", "fedspan.few_shot.parts.task_coefs.local_coefs"]
-)
+@pytest.mark.parametrize("step", [NORMAL, "few_shot.tasks", "few_shot.coefs"])
 def test_tasks_of_few_rows_are_single_rows_whichever_is_asked_for(tmp_path, step):
     payload = {"U": np.eye(3), "tasks": np.array(["t0"]), "centre": np.zeros(4)}
     if step != NORMAL:
@@ -148,7 +146,7 @@ def test_truncation_does_not_leave_a_single_row(tmp_path):
     frame = table()
     frame["y"] = np.linspace(1.0, 2.0, 60)
     desk = Desk(tmp_path / "a", "", frame, 'label = "y"')
-    step = "fedspan.few_shot.parts.truncated_moments.local_own_product"
+    step = "few_shot.start_own_product"
     payload = {"U": np.eye(3), "intercept": False, "parts": 1}
     assert FEW in desk.ask(step, payload=payload | {"alpha": 1.01})
     assert isinstance(desk.ask(step, run="r 2", payload=payload | {"alpha": 4.0}), dict)

@@ -22,7 +22,7 @@ from tests.engines.remote.people import authority, user
 
 from .desk import NUMBERS, OFFER, SUMS, Desk, Wires, numbers
 
-PAIR = "fedspan.mixed_regression.parts.moment_products.local_pair_product"
+PAIR = "mixed_regression.pair_product"
 PAIRED = {"models": np.zeros((1, 3)), "Q": np.eye(3)[:, None, :], "transposed": False}
 
 
@@ -93,12 +93,12 @@ def test_a_forbidden_step_is_not_hidden_in_what_one_site_is_told(three, monkeypa
 def test_a_second_word_on_a_sum_does_not_change_what_the_log_says_of_it(desk):
     told = {"session": "r/0/x", **NUMBERS}
     assert "key" in desk.ask(OFFER, payload={"what": SUMS, **told})
-    other = "fedspan.sums.moments.local_mean"
+    other = "sums.mean"
     assert "with another step" in desk.ask(OFFER, part=1, payload={"what": other, **told})
-    assert "takes (site" in desk.ask("fedspan.secure_sum.sum_site_steps.confirm", part=3, payload={"session": "r/0/x"})
+    assert "takes (site" in desk.ask("secure_sum.confirm", part=3, payload={"session": "r/0/x"})
     alive = {"session": "r/0/x", "alive": np.ones(3, dtype=bool)}
-    assert "shared no secrets" in desk.ask("fedspan.secure_sum.sum_site_steps.confirm", part=3, payload=alive)
-    assert [line["step"] for line in desk.lines()][1:] == [other, "fedspan.secure_sum.sum_site_steps.confirm", SUMS]
+    assert "shared no secrets" in desk.ask("secure_sum.confirm", part=3, payload=alive)
+    assert [line["step"] for line in desk.lines()][1:] == [other, "secure_sum.confirm", SUMS]
 
 
 def test_what_a_summed_step_is_told_is_named_as_such(desk):

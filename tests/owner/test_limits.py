@@ -12,14 +12,14 @@ from fedspan.owner import audit_log
 
 from .desk import NUMBERS, OFFER, SUMS, Desk
 
-CENTRED = "fedspan.sums.moments.local_centred_sums"
-COLUMNS = "fedspan.sums.columns.local_columns"
-PULL = "fedspan.landmarks.parts.noisy_pull.local_noisy_pull"
-SCATTER = "fedspan.maps.parts.noisy_sums.local_noisy_scatter"
+CENTRED = "sums.centred_sums"
+COLUMNS = "sums.columns"
+PULL = "landmarks.noisy_pull"
+SCATTER = "maps.noisy_scatter"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PRIVACY = 'ledger = "l"\nepsilon = 4.0\ndelta = 1e-6'
 QUESTION = {"Y": np.zeros((3, 2)), "gamma": 1.0, "multiplier": 6.0}
-NOISY = Transform("fedspan.privacy.noisy_rows.noisy_rows", {"center": np.zeros(2), "clip": 1.0, "sigma": 2.5})
+NOISY = Transform("privacy.noisy_rows", {"center": np.zeros(2), "clip": 1.0, "sigma": 2.5})
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def test_parts_are_those_of_secure_sums(tmp_path):
     assert found[1] == "a call of this step is part 0 to 0 of its call, not 1"
     told = {"what": SUMS, "session": "r/0/x", **NUMBERS}
     assert desk.ask(OFFER, part=2, payload=told) == "a call of this step is part 0 to 1 of its call, not 2"
-    late = "fedspan.secure_sum.sum_site_steps.unmask"
+    late = "secure_sum.unmask"
     assert "is part 4 to 9 of its call" in desk.ask(late, part=3, payload={"session": "x", "tags": np.zeros(1)})
 
 
@@ -89,7 +89,7 @@ def test_a_reply_that_does_not_leave_counts_and_its_size_is_not_told(tmp_path):
 
 def test_a_step_that_fails_counts(tmp_path):
     desk = Desk(tmp_path / "a", "rounds_per_day = 1")
-    assert "has no targets" in desk.ask("fedspan.few_shot.parts.task_coefs.local_totals", payload={"U": np.eye(2)})
+    assert "has no targets" in desk.ask("few_shot.task_totals", payload={"U": np.eye(2)})
     assert "rounds a day" in desk.ask(run="r 2")
 
 
@@ -97,7 +97,7 @@ def left(desk):
     return desk.owned.ledger.epsilon - desk.owned.ledger.spent
 
 
-@pytest.mark.parametrize("step", [COLUMNS, "fedspan.landmarks.parts.noisy_pull.local_rows"])
+@pytest.mark.parametrize("step", [COLUMNS, "landmarks.rows"])
 def test_where_nothing_is_allowed_no_transform_is_charged(tmp_path, step):
     desk = Desk(tmp_path / "a", "steps = []", privacy=PRIVACY)
     payload = {"text": False} if step == COLUMNS else {}
@@ -110,7 +110,7 @@ def test_the_later_rounds_of_a_sum_charge_nothing(tmp_path):
     desk = Desk(tmp_path / "a", privacy=PRIVACY)
     assert isinstance(desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS}), dict)
     told = {"session": "r/0/x", "alive": np.ones(3, dtype=bool)}
-    confirm = "fedspan.secure_sum.sum_site_steps.confirm"
+    confirm = "secure_sum.confirm"
     why = desk.ask(confirm, part=3, payload=told, transforms=(NOISY,))
     assert why == "only the first round of a secure sum reads data, and may name transforms"
     assert left(desk) == 4.0

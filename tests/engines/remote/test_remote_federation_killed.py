@@ -67,7 +67,7 @@ class Processes:
             except OSError as error:
                 answers[site] = Lost(f"the connection broke: {type(error).__name__}")
             except EOFError:
-                answers[site] = Lost("the site has gone")
+                answers[site] = Lost("the site ended")
         if timer is not None:
             timer.join()
         return answers
@@ -89,7 +89,7 @@ class Processes:
 
 @pytest.mark.slow
 def test_processes_that_are_killed_change_no_byte(tmp_path):
-    name = "fedpg"  # whose sites keep something from call to call
+    name = "fedpg"  # its sites keep state from call to call
     network = Processes(tmp_path, kills=3)
     try:
         protocol, options = RUNS[name]

@@ -1,4 +1,4 @@
-"""A site with an owner's file, and somebody who writes signed requests to it."""
+"""A site with an owner's file, and a user that sends signed requests to it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from fedspan.engines.remote.messages.site_call import call_head
 
 import fedspan as fs
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
 from fedspan.engines.remote.messages.environment import fedspan_version
+from fedspan.engines.remote.messages.request_head import call_head
 from fedspan.engines.remote.site.site_worker import SiteWorker
 from fedspan.errors import UnknownStepError
-from fedspan.federation import SecureSum
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step
 from fedspan.owner import read_owned_site
+from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user
 
 SUMS = "sums.sums"
 OFFER = "secure_sum.offer"
-NUMBERS = {"largest": SecureSum().numbers.largest, "fraction_bits": SecureSum().numbers.fraction_bits}
+NUMBERS = {
+    "largest": FixedPoint.of(fs.SecureSum()).largest,
+    "fraction_bits": FixedPoint.of(fs.SecureSum()).fraction_bits,
+}
 
 
 def numbers(rows=40, columns=("a", "b"), seed=0):
@@ -47,19 +50,19 @@ class Desk:
             self.worker.close()
         self.owned = read_owned_site(self.folder / "site.toml")
         own, known = identity(self.name), authority(["a", "b", "c"])
-        self.worker = SiteWorker(self.owned.site, self.folder / "store", own, known, guard=self.owned.guard)
+        self.worker = SiteWorker(self.owned.site, self.folder / "store", own, known, self.owned.admission)
 
     def request(self, step, number, run, kind, who, payload, apart, transforms, after, head):
         try:
             found = find_step(step)
         except UnknownStepError:
-            found = replace(find_step(SUMS), name=step)
+            found = replace(find_step(SUMS), id=step)
         call = Call(run, number, 5, found, payload, (self.name,), transforms=transforms, apart={self.name: apart or {}})
-        told, parts = call_head(call, [self.name], {self.name: after}, fs.Policy(deadline=5.0), 1)
+        fields, parts = call_head(call, [self.name], {self.name: after}, fs.Policy(deadline=5.0), 1)
         if apart is None:
             del parts[f"apart {self.name}"]
         about = {"kind": kind, "federation": "clinics", "version": fedspan_version(), "run": run}
-        return Sealed(who, "request", about | {"serial": time.time_ns()} | told | head, parts).to(self.name)
+        return Sealed(who, "request", about | {"serial": time.time_ns()} | fields | head, parts).to(self.name)
 
     def ask(
         self,
@@ -76,14 +79,14 @@ class Desk:
         over=None,
         **head,
     ):
-        """Return the reply, or the sentence that says why there is none; `found` is all of the answer."""
+        """Return the reply, or the reason why there is none; `found` is all of the answer."""
         who = who or user()
         request = self.request(
             step, number, run, kind, who, payload or {}, apart, transforms, after, head | (over or {})
         )
         self.found = open_sealed(self.worker.answer(request), authority(), "response", "", 2**28)
-        told = self.found.head
-        return decode(self.found.parts["reply"]) if told["kind"] == "reply" else told.get("why", told["kind"])
+        answer = self.found.head
+        return decode(self.found.parts["reply"]) if answer["kind"] == "reply" else answer.get("why", answer["kind"])
 
     def lines(self):
         return [json.loads(line) for line in (self.folder / "audit.jsonl").read_text().splitlines()]

@@ -1,80 +1,74 @@
-"""What the groups of steps hold, held against what protocols really ask and what really leaves."""
+"""Allowed steps: groups, ids, and what each step's description promises."""
 
 from __future__ import annotations
 
-import warnings
+import inspect
+import re
 
-import numpy as np
 import pytest
-from fedspan.cli.needed_steps import known_estimators, known_protocols
 
-import fedspan as fs
-from fedspan.federation.site.steps import find_step, installed_steps
-from fedspan.owner.allowed_steps import GROUPS, SINGLE_ROWS, AllowedSteps, install_steps
-from tests.laws.protocol_examples import EXAMPLES
+from fedspan.errors import InputError
+from fedspan.federation.site.discovery import install_steps
+from fedspan.federation.site.steps import find_step, installed_steps, step
+from fedspan.owner.allowed_steps import AllowedSteps, allows_transform, is_public
 
-#: Steps that are handed to a protocol by its caller, which it cannot name.
-HANDED_IN = {
-    "fedavg.fedavg": {
-        "anomaly.autoencoder_training",
-        "anomaly.autoencoder_loss",
-    },
-    "orthogonal_iteration.orthogonal_iteration": {"pca.product"},
-}
+OWN = {id: found for id, found in install_steps().items() if found.function.__module__.startswith("fedspan.")}
+SUMMED = {id for id in OWN if not id.startswith("secure_sum.")}
 
 
-@pytest.fixture(scope="module")
-def watched():
-    """Run every protocol's example; return the steps that each asked for, and those with an entry for each row."""
-    install_steps()
-    asked, per_row = {}, set()
-    for name, example in EXAMPLES.items():
-        sites = example.sites()
-        rows = {site.name: len(site) for site in sites}
-        steps = asked[name] = set()
-
-        def watch(replies, bad, rng, call, rows=rows, steps=steps):
-            steps.add(call.step)
-            keys = set.intersection(*map(set, replies.values()))
-            lengths = {key: [np.shape(reply[key])[:1] for reply in replies.values()] for key in keys}
-            if len(replies) > 1 and [(rows[site],) for site in replies] in lengths.values():
-                per_row.add(call.step)
-            return {site: replies[site] for site in bad}
-
-        fed = fs.LocalFederation(sites, seed=1).corrupt(watch, sites=[sites[0].name])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fed.run(example.protocol, **example.settings)
-    return asked, per_row
+def test_groups_follow_what_steps_reveal():
+    summaries, rows, both = (set(AllowedSteps([name]).installed()) for name in ("summaries", "single rows", "fedspan"))
+    public = {id for id in SUMMED if OWN[id].reveals == "nothing"}
+    assert summaries == {id for id in SUMMED if OWN[id].reveals in ("nothing", "sums")}
+    assert rows == {id for id in SUMMED if OWN[id].reveals == "rows"} | public
+    assert both == SUMMED
+    assert set(AllowedSteps([]).installed()) == public
 
 
-def test_a_reply_with_an_entry_for_each_row_is_no_summary(watched):
-    _, per_row = watched
-    assert per_row
-    assert per_row <= set(SINGLE_ROWS)
+def test_a_step_of_the_owner_is_in_no_group():
+    @step("ourlab.count")
+    def count(site):
+        return {"n": len(site)}
+
+    @step("ourlab.columns", reveals="nothing")
+    def columns(site):
+        return {"n": 1}
+
+    assert "ourlab.count" not in AllowedSteps(["fedspan"])
+    assert "ourlab.columns" not in AllowedSteps(["fedspan"])
+    assert "ourlab.count" in AllowedSteps(["ourlab"])
 
 
-def test_the_steps_that_code_names_are_those_that_it_asks_for(watched):
-    asked, _ = watched
-    needed = known_protocols()
-    for name, steps in asked.items():
-        assert steps <= needed[name] | HANDED_IN.get(name, set()), name
+def test_a_step_that_runs_another_one_is_never_allowed_by_itself():
+    """A secure sum is judged by the step that it sums: the sum of a sum could hide any step."""
+    assert "secure_sum.share" in AllowedSteps([])
+    for names in (["summaries"], ["fedspan"], ["secure_sum"], ["secure_sum.offer"]):
+        assert "secure_sum.offer" not in AllowedSteps(names)
+    assert not is_public("secure_sum.offer")
 
 
-def test_single_rows_are_installed_steps_and_groups_are_apart():
-    install_steps()
-    assert set(SINGLE_ROWS) <= set(installed_steps())
-    summaries, rows = (set(AllowedSteps([group]).installed()) for group in GROUPS)
-    public = {step for step in installed_steps() if step.startswith("fedspan.protocols.") and find_step(step).public}
-    assert summaries & rows == public
-    assert {step for step in installed_steps() if step.startswith("fedspan.protocols.")} == summaries | rows
-    elsewhere = {step for step in installed_steps() if not step.startswith("fedspan.protocols.")}  # of doctests
-    assert set(AllowedSteps(["fedspan"]).installed()) - elsewhere == summaries | rows
+def test_names_that_allow_nothing_are_refused():
+    with pytest.raises(InputError, match=r"'pca.grams' is neither .* did you mean 'pca.gram'\?"):
+        AllowedSteps(["pca.grams"])
+    with pytest.raises(InputError, match=r"did you mean 'summaries'\?"):
+        AllowedSteps(["summary"])
 
 
-def test_what_estimators_need_is_found():
-    needed = known_estimators()
-    assert "pca.fedpg_update" in needed["FedPCA"]
-    assert "anomaly.autoencoder_training" in needed["FedAutoencoderDetector"]
-    assert "landmarks.distances" in needed["FedTSNE"]
-    assert all(steps for steps in needed.values())
+def test_transforms_are_allowed_by_id_beginning_or_all_of_fedspan():
+    for names in (["sums.standardize"], ["sums"], ["fedspan"]):
+        assert allows_transform(names, "sums.standardize")
+    for names in ([], ["sums.stand"], ["tables"]):
+        assert not allows_transform(names, "sums.standardize")
+    assert not allows_transform(["fedspan"], "ourlab.zoom")
+
+
+@pytest.mark.parametrize("id", OWN)
+def test_the_first_line_of_a_description_states_all_that_leaves(id):
+    first, *rest = inspect.getdoc(find_step(id).function).splitlines()
+    assert "Leaves the site" in first
+    assert not re.search(r"\bAlso\b|\b[Ll]eaves? the site\b|\bbesides\b|\bin addition\b", " ".join(rest))
+
+
+def test_all_steps_are_described():
+    assert len(OWN) > 80
+    assert OWN.keys() <= installed_steps().keys()

@@ -1,22 +1,16 @@
-"""Kinds of columns: what a table holds, what the federation's schema says, and what other sites hold."""
+"""Kinds of columns: what a table holds, and what the schema requires."""
 
 from __future__ import annotations
-
-import json
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from fedspan.engines.remote.coordinator.agreed_kinds import told_kinds
 
-import fedspan as fs
 from fedspan.cli import main
 from fedspan.engines.nvflare.setup.kit import Kit, write_kit
 from fedspan.errors import InputError
 from fedspan.owner import read_owned_site
 from fedspan.owner.schema import kind_of
-from tests.engines.remote.network import Network
 
 DAYS = pd.date_range("2026-01-01", periods=30)
 
@@ -35,7 +29,7 @@ SCHEMA = 'd = "time"\nv = "integer"'
 
 
 @pytest.mark.parametrize("name", ["dated.csv", "dated.parquet"])
-def test_text_is_read_as_times_where_the_schema_says_so(write_site, dated, name):
+def test_text_is_read_as_times_where_the_schema_declares_them(write_site, dated, name):
     dated([None, *DAYS.strftime("%Y-%m-%dT%H:%M"), "2026-03-01 01:30+02:00"], name)
     path = write_site(f'file = "{name}"\nwhere = "d >= \'2026-01-15\'"', schema=SCHEMA)
     owned = read_owned_site(path)
@@ -62,7 +56,7 @@ def test_times_in_other_forms_are_refused_without_a_value(write_site, dated, cel
 def test_dates_that_are_text_are_compared_as_times(write_site, dated):
     dated([*DAYS.strftime("%Y-%m-%d"), "2026-01-20T12:00", "2026-01-19T23:30-02:00"])
     site = read_owned_site(write_site('file = "dated.csv"\ncolumns = ["v"]\nwhere = "d > \'2026-01-20\'"')).site
-    assert len(site) == 12  # ten later days, noon, and what is 1:30 of that day in UTC
+    assert len(site) == 12  # ten later days, noon, and 1:30 of that day in UTC
 
 
 def test_numbers_are_no_times(write_site, dated):
@@ -74,17 +68,17 @@ def test_numbers_are_no_times(write_site, dated):
 def test_kinds_of_odd_numbers(tmp_path, write_site):
     assert kind_of(pd.Series([1.0, np.inf])) == "number"
     assert kind_of(pd.Series([1.0, np.nan])) == "integer"
-    for arrays, said in (
+    for arrays, why in (
         ({"X": np.ones((20, 2)) * 1j}, "X is of type complex128, and must hold numbers"),
         ({"X": np.ones((20, 2)), "y": np.ones(20) * 1j}, "y is of type complex128"),
         ({"X": np.ones((20, 2)), "y": np.array([b"a"] * 20)}, "y is of type |S1"),
     ):
         np.savez(tmp_path / "odd.npz", **arrays)
-        with pytest.raises(InputError, match=said.replace("|", r"\|")):
+        with pytest.raises(InputError, match=why.replace("|", r"\|")):
             read_owned_site(write_site('file = "odd.npz"'))
 
 
-def test_arrays_of_an_archive_are_loaded_once_and_only_if_they_are_wanted(tmp_path, write_site, monkeypatch):
+def test_arrays_of_an_archive_are_loaded_once_and_only_if_they_are_used(tmp_path, write_site, monkeypatch):
     arrays = {"X": np.ones((20, 2)), "y": np.arange(20), "z": np.arange(20), "far": np.zeros(7)}
     np.savez(tmp_path / "rows.npz", **arrays)
     loaded = []
@@ -116,49 +110,3 @@ def test_a_check_compares_with_the_federation(write_site, tmp_path, capsys):
     assert "names the site 'clinic', and the kit is that of 'south'" in capsys.readouterr().out
     assert main([*check, *kit_of(tmp_path, None, name="alice", kind="user")]) == 1
     assert "needs a site's kit" in capsys.readouterr().out
-
-
-@pytest.fixture
-def net(tmp_path):
-    sites = [fs.Site(name, np.ones((20, 2))) for name in ("a", "b", "c")]
-    net = Network(sites, tmp_path)
-    yield net
-    for name in net.sites:
-        net.stop(name)
-
-
-def tell_kinds(net, kinds, monkeypatch):
-    for name, worker in net.workers.items():
-        hello = type(worker)._hello
-
-        def told(opened, worker=worker, name=name, hello=hello):
-            head, parts = hello(worker, opened)
-            return head, parts | {"owner": json.dumps({"columns": kinds[name]}).encode()}
-
-        monkeypatch.setattr(worker, "_hello", told, raising=False)
-
-
-def test_kinds_that_differ_between_sites_are_said_in_one_sentence(net, monkeypatch):
-    kinds = {"a": {"age": "integer", "d": "time"}, "b": {"age": "number", "d": "text"}, "c": {"age": "text"}}
-    tell_kinds(net, kinds, monkeypatch)
-    with net.federation() as fed:
-        with pytest.warns(UserWarning, match="the sites' tables differ") as caught:
-            fed.engine.about()
-        assert len(fed.engine.about()) == 3  # and not again
-    assert [str(warning.message) for warning in caught] == [
-        "the sites' tables differ: column 'age' holds numbers at a, b and text at c; "
-        "column 'd' holds time at a and text at b"
-    ]
-
-
-def test_numbers_of_several_kinds_are_numbers(net, monkeypatch):
-    tell_kinds(net, {"a": {"v": "integer"}, "b": {"v": "number"}, "c": {"v": "boolean"}}, monkeypatch)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with net.federation() as fed:
-            assert len(fed.engine.about()) == 3
-
-
-@pytest.mark.parametrize("owner", [b"", b"\xff", b"[]", b'{"columns": 3}', b"{}", None])
-def test_a_site_that_says_nonsense_of_its_columns_says_nothing(owner):
-    assert told_kinds(owner) == {}

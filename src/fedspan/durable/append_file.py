@@ -217,7 +217,7 @@ class AppendFile:
                 entry = self._entry_at(self.end, size)
                 self._take(entry)
             except _TornError as error:
-                if self._follows(error.after, size) or not _may_begin(error.line):
+                if self._follows(error.after, size) or not _may_be_torn(error.line, error.has_bytes):
                     raise AppendFileError(self._damage(error.why)) from None
                 if not self._read_only:
                     os.ftruncate(self._file, self.end)
@@ -244,16 +244,16 @@ class AppendFile:
             raise _TornError("it is not an entry", line, body)
         end = body if length is None else body + length + 1
         if end > size:
-            raise _TornError("its bytes are cut short", line, body)
+            raise _TornError("its bytes are cut short", line, body, has_bytes=True)
         if self.count == 0 and self._key_of is not None:
             self._key = self._key_of(fields)
         raw = b"" if length is None else _read_all(self._file, length + 1, body)
         if raw and not raw.endswith(b"\n"):
-            raise _TornError("its bytes have no end", line, end)
+            raise _TornError("its bytes have no end", line, end, has_bytes=True)
         parts = () if length is None else (memoryview(raw)[:-1],)
         chain = self._digest(head, parts)
         if suffix[-2 - 2 * _DIGEST : -2].decode("ascii", "replace") != chain:
-            raise _TornError("its digest does not match", line, end)
+            raise _TornError("its digest does not match", line, end, has_bytes=length is not None)
         if length is not None:
             fields["body_bytes"] = length
         return Entry(fields, start, body, end, chain)
@@ -291,18 +291,30 @@ class AppendFile:
 class _TornError(Exception):
     """An entry that is not whole; a kill may have cut it short if nothing follows `after`."""
 
-    def __init__(self, why: str, line: bytes, after: int) -> None:
+    def __init__(self, why: str, line: bytes, after: int, *, has_bytes: bool = False) -> None:
         super().__init__(why)
-        self.why, self.line, self.after = why, line, after
+        self.why, self.line, self.after, self.has_bytes = why, line, after, has_bytes
 
 
-def _may_begin(line: bytes) -> bool:
-    """Return whether a torn line can be the beginning of an entry, or zeros that a loss of power left.
+def _may_be_torn(line: bytes, has_bytes: bool) -> bool:
+    """Return whether a kill, or a loss of power, can have left this last line of an entry, with or without raw bytes.
 
-    Another kind of file is left as it is.
+    A whole line without raw bytes after it was altered, and JSON without a chain is another kind of file.
     """
-    line = line.rstrip(b"\0")
-    return line.startswith(b'{"') if len(line) > 1 else line in (b"", b"{")
+    zeros, line = b"\0" in line, line.rstrip(b"\0")
+    if len(line) < 2:
+        return line in (b"", b"{")
+    if line.endswith(b"\n"):
+        return zeros or has_bytes
+    return line.startswith(b'{"') and (_ENDING.search(line + b"\n") is not None or not _is_json(line))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _read_line(file: int, start: int, size: int) -> bytes:

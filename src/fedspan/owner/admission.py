@@ -188,7 +188,7 @@ class Admission:
         self._write(request, size, "answered", "")
 
     def refused(self, request: OwnerRequest, outcome: str, why: str) -> None:
-        """Log a request that was ``"refused"``, or ``"failed"``, by any part of the site. Nothing leaves, log or not."""
+        """Log a request that was ``"refused"`` or that ``"failed"``. Nothing leaves, so it does not need the log."""
         with suppress(AuditLogError):
             self._write(request, 0, outcome, why)
 

@@ -40,7 +40,7 @@ def test_a_site_that_sends_more_than_is_allowed_is_not_read(net, monkeypatch):
     )
     with (
         net.federation(fs.Policy(max_bytes=100_000)) as fed,
-        pytest.raises(QuorumError, match="refused: the message has .* more than the 100000 allowed"),
+        pytest.raises(QuorumError, match=r"refused: the message has .* more than the 100000 allowed"),
     ):
         fed.ask(odd, what="", where="")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from fedspan.engines.remote.coordinator import site_directory
@@ -53,3 +55,34 @@ def test_the_sites_reports_can_be_requested(net):
         net.meddle = lambda site, what, data: b"?" + data[1:] if (site, what) == ("a", "request") else data
         assert list(fed.engine.reports(refresh=True)) == ["b", "c"]
         assert "a" in fed.engine.missing_reports
+
+
+def publish(net, kinds):
+    """Let each site's owner publish the kinds of its columns."""
+    for name, worker in net.workers.items():
+        worker._describe = lambda name=name: {"columns": kinds[name]}
+
+
+def test_kinds_that_differ_between_sites_are_warned_of_once(net):
+    publish(net, {"a": {"age": "integer", "d": "time"}, "b": {"age": "number", "d": "text"}, "c": {"age": "text"}})
+    with net.federation() as fed:
+        with pytest.warns(UserWarning, match="the sites' tables differ") as caught:
+            fed.engine.reports()
+        assert len(fed.engine.reports()) == 3
+    assert [str(warning.message) for warning in caught] == [
+        "the sites' tables differ: column 'age' holds numbers at a, b and text at c; "
+        "column 'd' holds time at a and text at b"
+    ]
+
+
+def test_numbers_of_several_kinds_are_numbers(net):
+    publish(net, {"a": {"v": "integer"}, "b": {"v": "number"}, "c": {"v": "boolean"}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with net.federation() as fed:
+            assert len(fed.engine.reports()) == 3
+
+
+@pytest.mark.parametrize("owner", [b"", b"\xff", b"[]", b'{"columns": 3}', b"{}", None, b'{"rows": "x"}'])
+def test_what_an_owner_publishes_is_ignored_where_it_is_unreadable(owner):
+    assert site_directory._published(owner) == (None, {}, ())

@@ -14,11 +14,10 @@ from rich.table import Table
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.errors import FedspanError
 from fedspan.federation.site.steps import installed_steps
+from fedspan.owner.admission import Rules
 from fedspan.owner.audit_log import read_lines
-from fedspan.owner.owned_rows import Rows
-from fedspan.owner.owned_site import data_problems
-from fedspan.owner.rules import Rules
-from fedspan.owner.schema import kind_of, times_of
+from fedspan.owner.owned_site import Rows, data_problems, read_rows
+from fedspan.owner.schema import kind_of
 from fedspan.owner.site_file import PrivacyPlan, SiteFile, SiteFileError, read_site_file
 from fedspan.privacy import Ledger
 
@@ -78,12 +77,13 @@ def _member(path: Path) -> Kit:
 
 def _data(file: SiteFile, federation: dict[str, str] | None, report: _Report) -> None:
     try:
-        rows = file.data.read(times_of(file.schema, federation))
+        rows = read_rows(file, federation)
         report.problems += data_problems(file, rows, federation)
         _columns(file, rows, (federation or {}) | (file.schema or {}), report)
         if len(rows):
             rows.site(file.name, None)
-            file.rules.check_rows(len(rows))
+            if len(rows) < file.rules.least_rows:
+                report.problems.append(f"the site has fewer rows than its least_rows ({file.rules.least_rows})")
     except FedspanError as error:
         report.problems.append(str(error))
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from fedspan.datasets.toml_file import parsed
 from fedspan.errors import InputError
-from fedspan.owner.participant_names import NAME_RULE, is_name
 from fedspan.owner.schema import check_schema
+from fedspan.owner.site_file import NAME_RULE, is_name
 
 #: The server's name in its certificate and the name of its kit.
 COORDINATOR = "coordinator"

@@ -1,7 +1,7 @@
 """Messages between coordinator and sites: named parts under one signed head.
 
 The head holds the digest of every part, so that one signature covers all, and what binds the message: the federation,
-the run, the call, the sites that it is for. A part whose name begins with ``"apart "`` goes to one site alone; the other
+the run, the call, the sites that it is for. A part whose name begins with ``"apart "`` goes to one site alone; other
 sites receive only its digest. The reader checks the size first, then the signature, then reads head and parts.
 """
 

@@ -1,4 +1,4 @@
-"""A site whose rows live in PostgreSQL, with a real server."""
+"""A site whose rows are in PostgreSQL, with a real server; and no password is ever shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from fedspan.datasets.sources import SqlSource
 from fedspan.datasets.sources.secret import Secret
 from fedspan.errors import InputError
 from fedspan.owner import read_owned_site
+from fedspan.owner.owned_site import read_rows
 from fedspan.owner.schema import kind_of
+from fedspan.owner.site_file import read_site_file
 
 from .postgres_server import PASSWORD
 
@@ -49,7 +51,7 @@ def sql_site(write_site, monkeypatch, visits):
 
 
 def read(path):
-    return read_owned_site(path).file.data.read().frame
+    return read_rows(read_site_file(path)).frame
 
 
 def test_every_type_becomes_a_plain_column(sql_site):
@@ -107,14 +109,14 @@ def test_the_session_is_read_only(sql_site, visits):
     assert len(read(sql_site())) == 40
 
 
-def test_no_rows_is_a_sentence(sql_site):
+def test_an_empty_result_is_refused(sql_site):
     with pytest.raises(InputError, match=r"has no rows$"):
         read_owned_site(sql_site("SELECT * FROM visits WHERE id < 0"))
     with pytest.raises(InputError, match="has no rows that the row filter keeps"):
         read_owned_site(sql_site(more='where = "id < 0"'))
 
 
-def test_a_table_that_was_dropped_between_runs_is_said(sql_site, visits):
+def test_a_table_that_was_dropped_between_runs_is_reported(sql_site, visits):
     owned = read_owned_site(sql_site(more='columns = ["id", "dose"]'))
     visits.execute("INSERT INTO visits (id, dose) VALUES (41, 1.0)")
     assert owned.refresh()

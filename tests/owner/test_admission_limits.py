@@ -139,10 +139,8 @@ def test_nothing_is_charged_for_a_reply_that_is_too_large(tmp_path, step, payloa
 
 
 def test_noisy_rows_are_charged_once_whatever_is_requested_of_them(tmp_path):
-    desk = Desk(tmp_path / "a", "largest_reply = 90", privacy=PRIVACY)
-    assert "more bytes than the 90" in desk.ask(
-        "sums.centred_sums", payload={"centre": np.zeros(2)}, transforms=(NOISY,)
-    )
+    desk = Desk(tmp_path / "a", privacy=PRIVACY)
+    assert "more than the 30 bytes allowed" in desk.ask(SUMS, transforms=(NOISY,), max_bytes=30)
     once = left(desk)
     assert once < 4.0
     assert isinstance(desk.ask(SUMS, run="r 2", transforms=(NOISY,)), dict)

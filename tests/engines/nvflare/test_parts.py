@@ -16,13 +16,13 @@ import pytest
 import fedspan as fs
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+from fedspan.engines.nvflare.client.relay_groups import Gathering
+from fedspan.engines.nvflare.server.relay_call import GONE, RelayCall
 from nvflare.fuel.flare_api.api_spec import JobNotFound
 
-from fedspan.engines.nvflare.client.relay_groups import Gathering
 from fedspan.engines.nvflare.client.relay_monitor import Keeper
 from fedspan.engines.nvflare.client.relays import RelayJob, Relays
 from fedspan.engines.nvflare.client.user_session import GoneError, Session
-from fedspan.engines.nvflare.server.relay_call import GONE, RelayCall
 from fedspan.engines.nvflare.setup.console_events import event_of
 from fedspan.engines.nvflare.setup.payload_packing import INLINE_LIMIT, pack, unpack
 from fedspan.engines.nvflare.site import site_app

@@ -1,32 +1,38 @@
-"""Bytes to sites and back through NVIDIA FLARE: a user's session, relays on the server, a process at each site."""
+"""The transport over NVIDIA FLARE: a user's session, relays on the server, a process at each site."""
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
+from typing import Any
 
-from fedspan.engines.nvflare.client.relay_monitor import Keeper
-from fedspan.engines.nvflare.client.relay_request import Call
+from fedspan.engines.nvflare.client.relay_monitor import RelayMonitor
 from fedspan.engines.nvflare.client.relays import RelayJob
-from fedspan.engines.nvflare.setup.kit import read_kit
-from fedspan.engines.nvflare.setup.requirements import needs_nvflare
+from fedspan.engines.nvflare.client.user_session import ServerOfflineError, UserSession
+from fedspan.engines.nvflare.setup.kit import needs_nvflare, read_kit
 from fedspan.engines.remote.messages.transport import Lost
+
+#: Seconds of a request's deadline that are kept for the answer's way back from the server.
+WAY_BACK = 0.1
+LATE = "no answer within the deadline"
 
 
 class NVFlareTransport:
-    """The way from a user's process to the sites of a federation (see `fedspan.engines.remote.messages.transport`).
+    """A user's connection to the sites of a federation (see `Transport`).
 
-    Opening it logs in and starts a relay for the sites that are there; it survives the death of any other participant.
+    Opening it logs in and starts a relay for the sites that are online. It survives the death of any other participant.
     """
 
     def __init__(self, kit: str | Path) -> None:
         needs_nvflare()
         self._kit = read_kit(kit)
         self._kit.must_be("user", "connecting")
-        self._keeper = Keeper(self._kit)
-        self._closed = weakref.finalize(self, Keeper.stop, self._keeper)
+        self._monitor = RelayMonitor(self._kit)
+        self._closed = weakref.finalize(self, RelayMonitor.stop, self._monitor)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -34,42 +40,89 @@ class NVFlareTransport:
         return self._kit.sites
 
     def online(self) -> frozenset[str]:
-        """Return the sites that could be reached now, as far as is known, without waiting."""
-        return self._keeper.online()
+        """Return the sites that can be reached by what is known now, without waiting."""
+        return self._monitor.online()
 
     def wait_for(self, sites: Iterable[str] | None, limit: float) -> frozenset[str]:
-        """Wait at most `limit` seconds until `sites` can be reached, or all that are connected; return those that can.
+        """Wait at most `limit` seconds until `sites`, or all connected ones, can be reached; return those that can.
 
-        Raises what the server says where it refuses this user.
+        Raises an error where the server refuses this user.
         """
-        found = self._keeper.wait_for(sites, limit)
-        if self._keeper.denied is not None:
-            raise self._keeper.denied
+        found = self._monitor.wait_for(sites, limit)
+        if self._monitor.denied is not None:
+            raise self._monitor.denied
         return found
 
     def why_not(self, site: str) -> str:
-        """Say why a site cannot be reached."""
-        return self._keeper.why_not(site)
+        """Return why a site can't be reached."""
+        return self._monitor.why_not(site)
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Bring each site its request and return its answer, or why there is none, within `deadline` seconds."""
+        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds."""
         end = time.monotonic() + deadline
         answers: dict[str, bytes | Lost] = {}
-        ways: dict[RelayJob, dict[str, bytes]] = {}
+        by_relay: dict[RelayJob, dict[str, bytes]] = {}
         for site, request in requests.items():
-            way = self._keeper.way_to(site)
-            if way is None:
-                answers[site] = Lost(self._keeper.why_not(site))
+            relay = self._monitor.relay_to(site)
+            if relay is None:
+                answers[site] = Lost(self._monitor.why_not(site))
             else:
-                ways.setdefault(way, {})[site] = request
-        calls = [Call(way, part, end, self._keeper.session) for way, part in ways.items()]
-        for call in calls:
-            came, lost = call.wait()
-            self._keeper.suspect(call.way, lost)
-            answers |= came
+                by_relay.setdefault(relay, {})[site] = request
+        sent = [RelayRequest(relay, part, end, self._monitor.session) for relay, part in by_relay.items()]
+        for request_ in sent:
+            arrived, lost = request_.wait()
+            self._monitor.suspect(request_.relay, lost)
+            answers |= arrived
             answers |= {site: Lost(f"{site}: {why}") for site, why in lost.items()}
         return answers
 
     def close(self) -> None:
         """End the relays and log out."""
         self._closed()
+
+
+class RelayRequest:
+    """Sends requests through one relay, in a thread that is left behind if the server dies meanwhile."""
+
+    def __init__(
+        self, relay: RelayJob, requests: Mapping[str, bytes], end: float, session: Callable[[], UserSession]
+    ) -> None:
+        self.relay = relay
+        self._requests = dict(requests)
+        self._end = end
+        self._session = session
+        self._done: Future[dict[str, Any]] = Future()
+        threading.Thread(target=self._run, daemon=True, name="fedspan-request").start()
+
+    def wait(self) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Return the answers that arrived, and why the others did not."""
+        either: tuple[Future[Any], Future[Any]] = (self._done, self.relay.ended)
+        wait(either, timeout=max(0.0, self._end - time.monotonic()), return_when=FIRST_COMPLETED)
+        answers, lost, why = {}, {}, LATE
+        if self._done.done():
+            error = self._done.exception()
+            if error is None:
+                answers, lost = self._done.result()["answers"], self._done.result()["lost"]
+            else:
+                why = str(error)
+        elif self.relay.ended.done():
+            why = self.relay.ended.result()
+        arrived = {site: bytes(answer) for site, answer in answers.items() if site in self._requests}
+        return arrived, {site: str(lost.get(site, why)) for site in self._requests if site not in arrived}
+
+    def _run(self) -> None:
+        try:
+            numbers: dict[int, int] = {}  # sites with the same request share its bytes, which travel once
+            to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in self._requests.items()}
+            different = {to[site]: request for site, request in self._requests.items()}
+            session, left = self._session(), self._end - time.monotonic()
+            message = {
+                "to": to,
+                "requests": [different[number] for number in sorted(different)],
+                "limit": max(0.05, left - WAY_BACK),
+            }
+            self._done.set_result(session.call(self.relay.job, message, left + 1.0))
+        except Exception as error:  # of any kind from NVIDIA FLARE: this request is lost, and its sites are checked
+            known = isinstance(error, ServerOfflineError)
+            why = str(error) if known else f"no connection to the server: {type(error).__name__}"
+            self._done.set_exception(ServerOfflineError(why))

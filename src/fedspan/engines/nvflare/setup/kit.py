@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from fedspan.engines.nvflare.setup.federation_plan import FederationPlan
 from fedspan.engines.remote.messages.environment import fedspan_version
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MissingPackageError
 from fedspan.owner.schema import check_schema
 
 KINDS = ("coordinator", "site", "user")
@@ -18,7 +18,7 @@ KINDS = ("coordinator", "site", "user")
 
 @dataclass(frozen=True)
 class Kit:
-    """Whose kit a folder is, and of which federation; `schema` are the kinds of the columns that all sites have."""
+    """Whose kit a folder is, and of which federation; `schema` has the kinds of the columns that all sites have."""
 
     path: Path
     federation: str
@@ -31,9 +31,15 @@ class Kit:
     schema: dict[str, str] | None = None
 
     def must_be(self, kind: str, command: str) -> None:
-        """Say so if the kit is another participant's."""
+        """Refuse the kit of another kind of participant."""
         if self.kind != kind:
             raise InputError(f"{self.path} is the kit of the {self.kind} {self.name}; {command} needs a {kind}'s kit")
+
+
+def needs_nvflare() -> None:
+    """Raise an error unless NVIDIA FLARE is installed."""
+    if find_spec("nvflare") is None:
+        raise MissingPackageError("real federations need NVIDIA FLARE: pip install fedspan[nvflare]")
 
 
 def read_kit(path: str | os.PathLike[str]) -> Kit:
@@ -41,22 +47,18 @@ def read_kit(path: str | os.PathLike[str]) -> Kit:
     folder = Path(path).resolve()
     file = folder / "fedspan.json"
     try:
-        raw: Any = json.loads(file.read_text(encoding="utf-8"))
+        raw = json.loads(file.read_text(encoding="utf-8"))
+        schema = raw.pop("schema", None)
+        kit = Kit(folder, **raw | {name: tuple(sorted(raw[name])) for name in ("sites", "users")})
+        if kit.kind not in KINDS or not isinstance(schema, dict | None):
+            raise ValueError
     except OSError:
         raise InputError(
             f"{path} is not a kit: it has no fedspan.json; 'fedspan federation init fed.toml' makes kits"
         ) from None
-    except ValueError:
-        raise InputError(f"{file} is damaged; ask for the kit again") from None
-    fields = ("federation", "kind", "name", "server", "sites", "users", "version")
-    if not isinstance(raw, dict) or not all(key in raw for key in fields) or raw["kind"] not in KINDS:
-        raise InputError(f"{file} is damaged; ask for the kit again")
-    schema = raw.get("schema")
-    if schema is not None and not isinstance(schema, dict):
-        raise InputError(f"{file} is damaged; ask for the kit again")
-    sites, users = tuple(sorted(raw["sites"])), tuple(sorted(raw["users"]))
-    named = (raw["federation"], raw["kind"], raw["name"], raw["server"])
-    return Kit(folder, *named, sites, users, raw["version"], None if schema is None else check_schema(schema))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{file} is damaged; request the kit again") from None
+    return kit if schema is None else Kit(**vars(kit) | {"schema": check_schema(schema)})
 
 
 def write_kit(kit: Kit) -> None:
@@ -72,7 +74,7 @@ def new_kit(path: Path, plan: FederationPlan, kind: str, name: str) -> Kit:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner reads, whole or not at all."""
+    """Write a file that only its owner can read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

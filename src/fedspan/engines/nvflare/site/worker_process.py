@@ -1,8 +1,7 @@
-"""The site's worker: the one process of a site that reads its data and runs steps. All relays of all users share it."""
+"""The worker process: the one process of a site that reads its data and runs steps. All users share it."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -12,17 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
+from fedspan.engines.nvflare.setup.payload_packing import read_frame, socket_path, write_frame
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
-from fedspan.engines.nvflare.site.socket_frames import read_frame, socket_path, write_frame
-from fedspan.engines.nvflare.site.supervisor import BAD_CONFIG, SITE_CONFIG
+from fedspan.engines.nvflare.site.supervisor import BAD_CONFIG
 from fedspan.errors import FedspanError
 
 
 class WorkerServer:
     """Answers requests of the site's other processes, each connection in a thread."""
 
-    def __init__(self, kit: Path, config: Path, tell: Callable[[str], None]) -> None:
-        self.worker = OwnedWorker(kit, config, tell)
+    def __init__(self, kit: Path, config: Path, notify: Callable[[str], None]) -> None:
+        self.worker = OwnedWorker(kit, config, notify)
         self._lock = threading.Lock()
         self._links = 0
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -42,7 +41,7 @@ class WorkerServer:
     def _serve_one(self, link: socket.socket) -> None:
         with self._lock:
             if self._links == 0:
-                self.worker.refresh()  # a run may begin, and nobody is in the middle of one
+                self.worker.refresh()  # a run may begin, and no other is in progress
             self._links += 1
         try:
             with suppress(OSError, ValueError), link:
@@ -54,24 +53,22 @@ class WorkerServer:
 
 
 def main() -> int:
-    """Run the worker of the kit that is named."""
+    """Run the worker of a kit and a site.toml, the two arguments."""
     die_with_parent()
-    kit = Path(sys.argv[1])
-    config = Path(json.loads((kit / SITE_CONFIG).read_text(encoding="utf-8"))["config"])
-    # What steps print goes to the log; to the screen, through the pipe, goes what the owner is told.
-    screen = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    # What steps print goes to the log; notices for the owner go to the supervisor, through the pipe.
+    pipe = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def tell(line: str) -> None:
+    def notify(line: str) -> None:
         with suppress(OSError):
-            print(" ".join(line.split()), file=screen, flush=True)
+            print(" ".join(line.split()), file=pipe, flush=True)
 
     try:
-        server = WorkerServer(kit, config, tell)
+        server = WorkerServer(Path(sys.argv[1]), Path(sys.argv[2]), notify)
     except (FedspanError, OSError) as error:
         print(error, file=sys.stderr, flush=True)
         return BAD_CONFIG
-    tell(server.worker.in_words())
+    notify(server.worker.in_words())
     server.serve()
     return 0
 

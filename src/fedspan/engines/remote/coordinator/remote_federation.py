@@ -169,12 +169,13 @@ class RemoteEngine:
         wanted = [site for site in self.sites if refresh or site not in self._directory.reports]
         offline = {} if refresh else self._presence.offline(wanted)
         self._directory.refresh([site for site in wanted if site not in offline])
+        self._directory.warn()
         return {site: self._directory.reports[site] for site in self.sites if site in self._directory.reports}
 
     @property
     def missing_reports(self) -> dict[str, str]:
         """Why the other sites have reported nothing."""
-        return dict(self._directory.missing)
+        return {site: report.refused for site, report in self._directory.refused.items()}
 
     def _outcome(self, call: Call, site: str, answer: Answer, max_bytes: int) -> Outcome:
         if isinstance(answer, Failure):

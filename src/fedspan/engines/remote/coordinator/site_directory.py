@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
@@ -21,23 +21,24 @@ CONTROL_BYTES = 2**20
 
 @dataclass(frozen=True)
 class SiteReport:
-    """What a site reports about itself.
+    """What a site reports about itself, or why it does not (`refused`).
 
     `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` has shape and kind
     of the data; `busy` is what it is doing; `instance` changes when its process restarts; `key` is its signed key for
     secure sums. `rows`, `columns` (with kinds) and `allowed` (steps) are there where its owner publishes them.
     """
 
-    version: str
-    environment: dict[str, str]
-    fingerprint: str
-    steps: tuple[str, ...]
-    busy: str
-    key: bytes
-    instance: str
-    rows: int | None
-    columns: dict[str, str]
-    allowed: tuple[str, ...]
+    version: str = ""
+    refused: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""
+    steps: tuple[str, ...] = ()
+    busy: str = ""
+    key: bytes = b""
+    instance: str = ""
+    rows: int | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
 
 
 class SiteDirectory:
@@ -51,40 +52,38 @@ class SiteDirectory:
 
     Attributes
     ----------
-    reports : dict of SiteReport, by site
-    missing : dict of str, by site
-        Why another site has reported nothing.
+    reports, refused : dict of SiteReport, by site
     """
 
     def __init__(self, requests: SignedRequests, secure: SecureSum | None = None) -> None:
         self.reports: dict[str, SiteReport] = {}
-        self.missing: dict[str, str] = {}
+        self.refused: dict[str, SiteReport] = {}
         self._requests = requests
         self._secure = secure
         self._refused_keys: dict[str, str] = {}  # by site: why it did not accept the others' keys
         self._warned: set[str] = set()
 
     def refresh(self, sites: Sequence[str], deadline: float = CONTROL_SECONDS) -> None:
-        """Request the sites' reports; warn of differences that may change the last bits of a result."""
+        """Request the sites' reports."""
         for site, answer in self._requests.send("hello", "", {}, {}, sites, deadline, CONTROL_BYTES).items():
-            self.reports.pop(site, None)
-            self.missing.pop(site, None)
             report = _read(answer)
-            if isinstance(report, str):
-                self.missing[site] = report
-                continue
-            self.reports[site] = report
+            known, other = (self.refused, self.reports) if report.refused else (self.reports, self.refused)
+            known[site] = report
+            other.pop(site, None)
+
+    def warn(self) -> None:
+        """Warn, once each, of differences that may change the last bits of a result, and of kinds that differ."""
+        texts = []
+        for site, report in self.reports.items():
             others = differences(report.environment)
             if others:
-                self._warn(f"site {site!r} has {', '.join(others)}: the last bits of results may differ")
+                texts.append(f"site {site!r} has {', '.join(others)}: the last bits of results may differ")
         differ = kinds_that_differ({site: report.columns for site, report in self.reports.items()})
-        if differ:
-            self._warn(f"the sites' tables differ: {differ}")
-
-    def _warn(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            warnings.warn(text, stacklevel=3)
+        texts += [f"the sites' tables differ: {differ}"] if differ else []
+        for text in texts:
+            if text not in self._warned:
+                self._warned.add(text)
+                warnings.warn(text, stacklevel=3)
 
     def exchange_keys(self, runs: Iterable[str]) -> None:
         """Send all sites' keys to all sites, for these runs; each site checks them itself."""
@@ -118,16 +117,15 @@ class SiteDirectory:
         return self._refused_keys.get(site, "")
 
 
-def _read(answer: Answer) -> SiteReport | str:
-    """Return a site's report, or why there is none."""
+def _read(answer: Answer) -> SiteReport:
     if not isinstance(answer, Opened):
-        return answer.detail
+        return SiteReport(refused=answer.detail or str(answer.kind))
     if answer.head["kind"] != "about":
-        return str(answer.head.get("why"))[:1000]
+        return SiteReport(refused=str(answer.head.get("why"))[:1000] or "no reason given")
     try:
         about = json.loads(bytes(answer.parts["about"]))
-        if "refused" in about:
-            return str(about["refused"])[:1000]
+        if about.get("refused"):
+            return SiteReport(str(about["version"])[:100], str(about["refused"])[:1000])
         rows, columns, allowed = _published(answer.parts.get("owner", b"{}"))
         return SiteReport(
             version=str(about["version"]),
@@ -142,7 +140,7 @@ def _read(answer: Answer) -> SiteReport | str:
             allowed=allowed,
         )
     except MISREAD:
-        return "the answer lacks a field that it must have"
+        return SiteReport(refused="the answer lacks a field that it must have")
 
 
 def _published(owner: Any) -> tuple[int | None, dict[str, str], tuple[str, ...]]:

@@ -1,8 +1,7 @@
-"""Detached studies: handed in at the coordinator, run there by processes of their own, fetched afterwards.
+"""Detached studies at the coordinator: users submit them, processes of their own run them, users fetch the results.
 
-What is handed in is signed by the user, and with it comes the user's word that the coordinator may ask sites in the
-user's name for a while (`fedspan.engines.remote.messages.delegation`). A study whose process dies, or whose coordinator is
-started anew, goes on where it stopped.
+A submitted study is signed by the user, and comes with a delegation: the coordinator may act in the user's name for a
+while. A study whose process dies, or whose coordinator restarts, continues where it stopped.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ from fedspan.engines.nvflare.setup.federation_plan import COORDINATOR
 from fedspan.engines.nvflare.setup.kit import write_private
 from fedspan.engines.remote.messages.delegation import check_delegation
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
-from fedspan.engines.remote.messages.identity import Authority, Who
+from fedspan.engines.remote.messages.identity import Authority, Participant
 from fedspan.errors import FedspanError, InputError
+from fedspan.owner.admission import ANALYST
 
-#: The coordinator's kit, set by the process that runs it: processes of jobs read the same settings, and have no desk.
+#: The coordinator's kit, set by its own process: processes of jobs read the same settings, and have no queue.
 home: Path | None = None
 
 #: Studies that run at one time, and starts of one that dies again and again.
@@ -38,18 +38,18 @@ AT_ONCE, MOST_STARTS = 4, 50
 _NAME = re.compile(r"[0-9a-f]{12}")
 
 
-class StudyDesk(FLComponent):  # type: ignore[misc]
-    """A component of the coordinator."""
+class StudyQueueComponent(FLComponent):  # type: ignore[misc]
+    """The queue as a component of NVIDIA FLARE's server."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Open the desk when the coordinator is up."""
+        """Open the queue when the coordinator is up."""
         if event_type == EventType.SYSTEM_START and home is not None:
-            desk = Desk(home)
-            fl_ctx.get_engine().get_cell().register_request_cb(channel=CHANNEL, topic="*", cb=desk.request)
-            threading.Thread(target=desk.watch, daemon=True, name="fedspan-desk").start()
+            queue = StudyQueue(home)
+            fl_ctx.get_engine().get_cell().register_request_cb(channel=CHANNEL, topic="*", cb=queue.request)
+            threading.Thread(target=queue.watch, daemon=True, name="fedspan-studies").start()
 
 
-class Desk:
+class StudyQueue:
     """The studies of one coordinator, a folder each."""
 
     def __init__(self, kit: Path) -> None:
@@ -62,7 +62,7 @@ class Desk:
         self._starts: dict[str, int] = {}
 
     def request(self, message: Any) -> Any:
-        """Answer a user's request; whatever it holds, the answer is one."""
+        """Answer a user's request, whatever it holds."""
         from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
         try:
@@ -71,39 +71,43 @@ class Desk:
         except FedspanError as error:
             answer = {"refused": str(error)}
         except (KeyError, TypeError, ValueError):
-            answer = {"refused": "the request does not say all that it must"}
+            answer = {"refused": "the request lacks a field that it must have"}
         return new_cell_message({}, answer)
 
     def answer(self, opened: Opened) -> dict[str, Any]:
-        """Do what a signed request asks, for users who may run studies, and for each its own studies."""
-        who, head = opened.who, opened.head
-        if who.role != "analyst":
-            raise InputError(f"{who.name!r} has the role {who.role!r}, which may not run studies")
+        """Do what a signed request of an analyst states; each user has access to its own studies."""
+        user, head = opened.sender, opened.head
+        if user.role != ANALYST:
+            raise InputError(f"{user.name!r} has the role {user.role!r}, which may not run studies")
         if abs(time.time() - float(head["time"])) > LATEST:
             raise InputError("the request is too old, or the clocks differ by minutes")
         if head["kind"] == "submit":
-            return {"study": self._take(who, opened)}
+            return {"study": self._submit(user, opened)}
         if head["kind"] == "list":
-            return {"studies": [self._about(name) for name in self._names() if self._about(name)["who"] == who.name]}
+            known = map(self._about, self._names())
+            return {"studies": [about for about in known if about["who"] == user.name]}
+        name = str(head["study"])
+        if name not in self._names() or self._about(name)["who"] != user.name:
+            raise InputError(f"{user.name} has no study {name[:40]!r} here; 'fedspan status' lists them")
         if head["kind"] == "cancel":
-            return {"about": self._cancel(self._own(who, str(head["study"])))}
+            return {"about": self._cancel(name)}
         if head["kind"] == "fetch":
-            about = self._about(self._own(who, str(head["study"])))
-            results = self._folder / about["study"] / "results"
-            return {"about": about, "results": zipped(results) if about["state"] == "done" else b""}
+            about = self._about(name)
+            results = zipped(self._folder / name / "results") if about["state"] == "done" else b""
+            return {"about": about, "results": results}
         raise InputError(f"there is no request {str(head['kind'])[:40]!r}")
 
     def watch(self) -> None:
-        """Run what was handed in; start anew what died."""
+        """Run the submitted studies, and start those again that died."""
         for name in self._names():
-            if self._about(name)["state"] == "running":  # in a former life of this coordinator
+            if self._about(name)["state"] == "running":  # of an earlier process of this coordinator
                 self._set(name, state="waiting")
         while True:
             with self._lock:
-                self._look()
+                self._check()
             time.sleep(0.5)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         for name, process in list(self._running.items()):
             if process.poll() is not None:
                 del self._running[name]
@@ -113,22 +117,22 @@ class Desk:
             if len(self._running) < AT_ONCE and self._about(name)["state"] == "waiting":
                 self._start(name)
 
-    def _take(self, who: Who, opened: Opened) -> str:
+    def _submit(self, user: Participant, opened: Opened) -> str:
         delegation = bytes(opened.parts["delegation"])
-        if check_delegation(delegation, self._authority, Who(COORDINATOR)) != who:
-            raise InputError(f"the delegation is not one of {who.name!r}")
+        if check_delegation(delegation, self._authority, Participant(COORDINATOR)) != user:
+            raise InputError(f"the delegation is not one of {user.name!r}")
         name = secrets.token_hex(6)
         folder = self._folder / name
         folder.mkdir(mode=0o700)
         (folder / "delegation").write_bytes(delegation)
         write_private(folder / "study.toml", bytes(opened.parts["study"]).decode("utf-8"))
         title = str(opened.head["title"])[:100]
-        about = {"study": name, "title": title, "who": who.name, "since": time.time(), "state": "waiting", "why": ""}
+        about = {"study": name, "title": title, "who": user.name, "since": time.time(), "state": "waiting", "why": ""}
         write_private(folder / "about.json", json.dumps(about))
         return name
 
     def _cancel(self, name: str) -> dict[str, Any]:
-        """End a study that is under way, and give the user's word back."""
+        """Cancel a study that has not ended, and delete its delegation."""
         with self._lock:
             if self._about(name)["state"] in ("waiting", "running"):
                 self._over(name, state="cancelled")
@@ -137,7 +141,7 @@ class Desk:
         return self._about(name)
 
     def _over(self, name: str, **changes: Any) -> None:
-        """Take note of how a study ended; the user's word is not kept any longer than it is needed."""
+        """Record how a study ended, and delete the delegation, which is no longer needed."""
         self._set(name, **changes)
         (self._folder / name / "delegation").unlink(missing_ok=True)
 
@@ -154,11 +158,11 @@ class Desk:
     def _ended(self, name: str, code: int) -> None:
         if code == 0:
             self._over(name, state="done")
-        elif code < 0 and self._starts[name] < MOST_STARTS:  # it was killed, and goes on where it stopped
+        elif code < 0 and self._starts[name] < MOST_STARTS:  # it was killed, and continues where it stopped
             self._set(name, state="waiting")
         else:
-            said = (self._folder / name / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            self._over(name, state="failed", why=(said or ["it said nothing"])[-1][:1000])
+            lines = (self._folder / name / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            self._over(name, state="failed", why=(lines or ["its log is empty"])[-1][:1000])
 
     def _names(self) -> list[str]:
         return sorted(p.name for p in self._folder.iterdir() if _NAME.fullmatch(p.name) and (p / "about.json").exists())
@@ -166,11 +170,6 @@ class Desk:
     def _about(self, name: str) -> dict[str, Any]:
         about: dict[str, Any] = json.loads((self._folder / name / "about.json").read_text(encoding="utf-8"))
         return about
-
-    def _own(self, who: Who, name: str) -> str:
-        if name not in self._names() or self._about(name)["who"] != who.name:
-            raise InputError(f"{who.name} has no study {name[:40]!r} here; 'fedspan status' lists them")
-        return name
 
     def _set(self, name: str, **changes: Any) -> None:
         write_private(self._folder / name / "about.json", json.dumps(self._about(name) | changes))

@@ -1,4 +1,4 @@
-"""What ``fedspan federation demo`` concludes. (That the real thing gives the embedded bytes is tested beside this.)"""
+"""The conclusion of ``fedspan federation demo``; tests of the engine compare the bytes of a real federation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from fedspan.cli.federation import demo_federation_command as federation_demo
 
 
 class NoFederation:
-    def __init__(self, folder, name, tomls):
+    def __init__(self, folder, name, tomls, users):
         assert sorted(tomls) == sorted(federation_demo.SITES)
         assert all(toml.read_text().startswith("[site]") for toml in tomls.values())
-        self.plan = SimpleNamespace(server="nowhere:1", users={"alice": "analyst"})
+        assert users == {"alice": "analyst"}
+        self.plan = SimpleNamespace(server="nowhere:1")
 
     def __enter__(self):
         return self
@@ -30,13 +31,15 @@ class NoFederation:
         return name
 
 
-@pytest.mark.parametrize(("factor", "code", "said"), [(1.0, 0, "byte for byte"), (1.0 + 1e-9, 1, "ANOTHER ONE")])
-def test_one_bit_decides(monkeypatch, capsys, factor, code, said):
+@pytest.mark.parametrize(
+    ("factor", "code", "shown"), [(1.0, 0, "byte for byte"), (1.0 + 1e-9, 1, "THE RESULT DIFFERS")]
+)
+def test_one_bit_decides(monkeypatch, capsys, factor, code, shown):
     def connect(kit, *, seed, policy):
         rows = federation_demo._rows(seed)
         return fs.LocalFederation([fs.Site(name, X * factor) for name, X in rows.items()], seed=seed, policy=policy)
 
-    monkeypatch.setattr(federation_demo, "FederationHere", NoFederation)
+    monkeypatch.setattr(federation_demo, "LocalDeployment", NoFederation)
     monkeypatch.setattr(federation_demo, "connect", connect)
     assert main(["federation", "demo", "--seed", "3"]) == code
-    assert said in capsys.readouterr().out
+    assert shown in capsys.readouterr().out

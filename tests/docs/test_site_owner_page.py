@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from fedspan.owner.owner_request import Ask
+from fedspan.owner.admission import OwnerRequest
 
 from fedspan.cli import main
 from fedspan.owner import read_owned_site
 from fedspan.owner.audit_log import OUTCOMES
 from fedspan.owner.site_file import KEYS, read_site_file
 
-PAGE = (Path(__file__).parents[3] / "docs" / "site-owner.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "site-owner.md").read_text()
 
 
 def blocks(language):
@@ -39,10 +39,10 @@ def test_the_whole_example_is_a_site(folder, capsys):
     (folder / "site.toml").write_text(example)
     check, log = (line for line in PAGE.splitlines() if line.startswith("fedspan site "))
     assert main(check.split()[1:]) == 0
-    assert "all is well" in capsys.readouterr().out
+    assert "no problems" in capsys.readouterr().out
     owned = read_owned_site("site.toml")
     assert owned.site.feature_names == ("age", "dose", "weight")
-    owned.guard.release(Ask("alice", "lead", "r", 0, 0, "sums.sums", (), "ask", True), 10)
+    owned.admission.release(OwnerRequest("alice", "analyst", "call", "r", 0, 0, "sums.sums", (), "ask"), 10)
     assert main(log.split()[1:]) == 0
     # every key of the log is explained
     entry = (folder / "audit.jsonl").read_text()

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: in a folder of its own, on a free loopback port, gone when they are over."""
+"""A PostgreSQL server for the tests: in a folder of its own, on a free loopback port, stopped at their end."""
 
 from __future__ import annotations
 

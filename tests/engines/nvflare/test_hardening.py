@@ -1,4 +1,4 @@
-"""Who is refused, and the reason that is given for it."""
+"""Refusals of a hardened federation: foreign kits, silent outsiders, other users, foreign code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.client.relay_job import write_relay_job
-from fedspan.engines.nvflare.client.user_session import AwayError, DeniedError, Session
+from fedspan.engines.nvflare.client.user_session import DeniedError, ServerOfflineError, UserSession, write_relay_job
 from fedspan.engines.nvflare.setup.kit import read_kit
-from fedspan.engines.nvflare.setup.local_deployment import FederationHere
-from fedspan.engines.nvflare.site.socket_frames import read_frame, write_frame
+from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
+from fedspan.engines.nvflare.setup.payload_packing import read_frame, write_frame
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.envelope import open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Identity
@@ -30,21 +29,21 @@ pytestmark = pytest.mark.xdist_group("nvflare")
 
 
 @pytest.fixture(autouse=True)
-def everybody_is_there(way):
-    """Whom the tests before this one killed and started anew may still be on the way back."""
-    assert way.wait_for(SITES, 120.0) == set(SITES), {site: way.why_not(site) for site in SITES}
+def all_sites_are_online(connection):
+    """A site that an earlier test killed and restarted may not be back yet."""
+    assert connection.wait_for(SITES, 120.0) == set(SITES), {site: connection.why_not(site) for site in SITES}
 
 
 @pytest.fixture(scope="module")
-def foreign(here, tmp_path_factory):
+def foreign(deployment, tmp_path_factory):
     """Kits of another authority that name the same federation, participants and address. Nothing of it is started."""
     folder = tmp_path_factory.mktemp("foreign")
     tomls = {name: site_toml(name, folder / "owners" / name) for name in SITES}
-    other = FederationHere(folder, "tests", tomls, {"alice": "analyst"})
+    other = LocalDeployment(folder, "tests", tomls, {"alice": "analyst"})
     for file in folder.rglob("*.json"):
         text = file.read_text()
-        old, new = other.plan.server, here.plan.server
-        text = text.replace(old, new).replace(f'"port": {other.plan.port}', f'"port": {here.plan.port}')
+        old, new = other.plan.server, deployment.plan.server
+        text = text.replace(old, new).replace(f'"port": {other.plan.port}', f'"port": {deployment.plan.port}')
         file.write_text(text)
     with other:
         yield other
@@ -73,52 +72,55 @@ def flare_site(kit, name, log, words, limit=90.0):
         process.wait()
 
 
-def test_a_site_with_a_foreign_authority_does_not_trust_the_server_and_says_so(foreign):
+def test_a_site_with_a_foreign_authority_does_not_trust_the_server(foreign):
     foreign.start_site("north", wait=False)
-    foreign.wait_until("north", "the coordinator is not one of this kit's federation: self-signed certificate")
+    foreign.wait_until("north", "the coordinator does not belong to this kit's federation: self-signed certificate")
     foreign.kill("north")
 
 
-def test_a_site_whose_certificate_nobody_would_take_does_not_start(here, foreign, capsys):
-    shutil.copy(here.kit("south") / "startup" / "rootCA.pem", foreign.kit("south") / "startup" / "rootCA.pem")
+def test_a_site_with_an_invalid_certificate_does_not_start(deployment, foreign, capsys):
+    shutil.copy(deployment.kit("south") / "startup" / "rootCA.pem", foreign.kit("south") / "startup" / "rootCA.pem")
     toml = foreign.folder / "owners" / "south" / "site.toml"
     assert main(["site", "start", str(foreign.kit("south")), "--config", str(toml)]) == 2
     assert "cannot be used: the sender's certificate was not issued by the root" in capsys.readouterr().err
 
 
-def tls_to(here, root, certificate=None):
+def tls_to(deployment, root, certificate=None):
     context = ssl.create_default_context(cafile=str(root))
     context.check_hostname = False
     context.maximum_version = ssl.TLSVersion.TLSv1_2  # its handshake ends with the server's verdict
     if certificate:
         context.load_cert_chain(f"{certificate}.crt", f"{certificate}.key")
-    with socket.create_connection(("127.0.0.1", here.plan.port), timeout=20.0) as plain:
-        plain.settimeout(8.0)  # less than the server gives to those who say nothing
+    with socket.create_connection(("127.0.0.1", deployment.plan.port), timeout=20.0) as plain:
+        plain.settimeout(8.0)  # less than the server gives to silent connections
         with context.wrap_socket(plain) as link:
             link.settimeout(2.0)
             link.sendall(b"x" * 64)
             return link.recv(1)
 
 
-def test_a_foreign_certificate_and_no_certificate_are_refused_by_the_server(here, foreign):
-    root = here.kit("north") / "startup" / "rootCA.pem"
+def test_a_foreign_certificate_and_no_certificate_are_refused_by_the_server(deployment, foreign):
+    root = deployment.kit("north") / "startup" / "rootCA.pem"
     with pytest.raises(ssl.SSLError, match="alert unknown ca"):
-        tls_to(here, root, foreign.kit("north") / "startup" / "client")
+        tls_to(deployment, root, foreign.kit("north") / "startup" / "client")
     with pytest.raises(ssl.SSLError, match="alert handshake failure"):
-        tls_to(here, root)
-    with pytest.raises(TimeoutError, match="read"):  # a true certificate is let in; nonsense is not answered
-        tls_to(here, root, here.kit("north") / "startup" / "client")
+        tls_to(deployment, root)
+    with pytest.raises(TimeoutError, match="read"):  # a valid certificate is accepted; nonsense is not answered
+        tls_to(deployment, root, deployment.kit("north") / "startup" / "client")
 
 
-def test_outsiders_who_say_nothing_or_nonsense_keep_nobody_out(here):
-    outsiders = [socket.create_connection(("127.0.0.1", here.plan.port), timeout=20.0) for _ in range(50)]
+def test_outsiders_that_are_silent_or_send_nonsense_block_no_one(deployment):
+    outsiders = [socket.create_connection(("127.0.0.1", deployment.plan.port), timeout=20.0) for _ in range(50)]
     try:
         for outsider in outsiders[::2]:
             outsider.sendall(bytes(range(256)))
-        root, certificate = here.kit("north") / "startup" / "rootCA.pem", here.kit("north") / "startup" / "client"
-        with pytest.raises(TimeoutError, match="read"):  # it is let in at once, while they are there
-            tls_to(here, root, certificate)
-        session = Session(read_kit(here.kit("bob")), 20.0, login=60.0)
+        root, certificate = (
+            deployment.kit("north") / "startup" / "rootCA.pem",
+            deployment.kit("north") / "startup" / "client",
+        )
+        with pytest.raises(TimeoutError, match="read"):  # it is accepted at once, while they are connected
+            tls_to(deployment, root, certificate)
+        session = UserSession(read_kit(deployment.kit("bob")), 20.0, login=60.0)
         assert set(session.registered()) == set(SITES)
         session.close()
     finally:
@@ -131,36 +133,40 @@ def copied(kit, folder):
     return folder
 
 
-def test_a_site_cannot_take_another_sites_name(here, tmp_path):
+def test_a_site_cannot_take_another_sites_name(deployment, tmp_path):
     words = "authenticated as 'south' but claimed endpoint 'north'"
-    flare_site(copied(here.kit("south"), tmp_path / "kit"), "north", here.kit("coordinator") / "log.txt", words)
+    flare_site(
+        copied(deployment.kit("south"), tmp_path / "kit"), "north", deployment.kit("coordinator") / "log.txt", words
+    )
 
 
-def test_a_site_whose_config_names_another_site_does_not_start(here, tmp_path, capsys):
+def test_a_site_whose_config_names_another_site_does_not_start(deployment, tmp_path, capsys):
     toml = site_toml("north", tmp_path / "north")
-    kit = copied(here.kit("south"), tmp_path / "kit")
+    kit = copied(deployment.kit("south"), tmp_path / "kit")
     assert main(["site", "start", str(kit), "--config", str(toml)]) == 2
     assert "names the site 'north', and the kit is that of 'south'" in capsys.readouterr().err
 
 
-def test_a_foreign_user_cannot_log_in(foreign, here):
-    with pytest.raises(AwayError, match="does not answer"):
-        Session(read_kit(foreign.kit("alice")), login=4.0)
+def test_a_foreign_user_cannot_log_in(foreign, deployment):
+    with pytest.raises(ServerOfflineError, match="does not answer"):
+        UserSession(read_kit(foreign.kit("alice")), login=4.0)
 
 
-def test_a_viewer_may_not_run_anything_but_sees_who_is_online(here):
+def test_a_viewer_runs_nothing_but_sees_which_sites_are_online(deployment):
     with pytest.raises(DeniedError, match="not authorized"):
-        fs.connect(here.kit("bob"))
-    session = Session(read_kit(here.kit("bob")), 10.0)
+        fs.connect(deployment.kit("bob"))
+    session = UserSession(read_kit(deployment.kit("bob")), 10.0)
     assert set(session.registered()) == set(SITES)
     session.close()
 
 
-def test_a_user_whom_the_owner_does_not_name_is_refused_by_the_site(here, way):
-    carol = RemoteFederation(way, Identity.from_kit(here.kit("carol")), Authority.from_kit(here.kit("carol")))
+def test_a_user_that_the_owner_does_not_list_is_refused_by_the_site(deployment, connection):
+    carol = RemoteFederation(
+        connection, Identity.from_kit(deployment.kit("carol")), Authority.from_kit(deployment.kit("carol"))
+    )
     with pytest.raises(fs.errors.QuorumError) as refused:
         fs.FedPCA(2).fit(carol)
-    assert all("does not allow user 'carol'" in reason for reason in refused.value.failed.values())
+    assert all("does not list 'carol'" in reason for reason in refused.value.failed.values())
 
 
 def test_a_step_that_the_owner_does_not_list_is_refused_by_the_site(connected):
@@ -171,21 +177,21 @@ def test_a_step_that_the_owner_does_not_list_is_refused_by_the_site(connected):
     assert all("does not allow step 'steps_at_sites.forbidden'" in reason for reason in refused.value.failed.values())
 
 
-def test_nobody_else_can_use_a_users_relay(here, way):
-    relay = way._keeper.way_to("north")
-    other = Session(read_kit(here.kit("carol")), 10.0)
+def test_no_other_user_can_use_a_relay(deployment, connection):
+    relay = connection._monitor.relay_to("north")
+    other = UserSession(read_kit(deployment.kit("carol")), 10.0)
     try:
         with pytest.raises(DeniedError, match="not authorized"):
             other.command(relay.job, what="end")
-        with pytest.raises(AwayError, match="serves none but the user who submitted it"):
+        with pytest.raises(ServerOfflineError, match="serves only the user that submitted it"):
             other.call(relay.job, {"to": {"north": 0}, "requests": [b""], "limit": 1.0}, 5.0)
     finally:
         other.close()
 
 
 @pytest.fixture
-def alice(here):
-    session = Session(read_kit(here.kit("alice")), 10.0)
+def alice(deployment):
+    session = UserSession(read_kit(deployment.kit("alice")), 10.0)
     yield session
     session.close()
 
@@ -204,7 +210,7 @@ def test_a_job_that_ships_code_is_not_deployed(alice, tmp_path):
 
 
 @pytest.mark.parametrize(("side", "name"), [("server", "coordinator"), ("client", "north")])
-def test_a_component_outside_the_allow_list_is_not_made(here, alice, tmp_path, side, name):
+def test_a_component_outside_the_allow_list_is_not_made(deployment, alice, tmp_path, side, name):
     folder = write_relay_job(tmp_path, ["north"])
     trace = tmp_path / "trace"
     path = folder / "app" / "config" / f"config_fed_{side}.json"
@@ -213,7 +219,7 @@ def test_a_component_outside_the_allow_list_is_not_made(here, alice, tmp_path, s
     config["components"].insert(0, evil)
     path.write_text(json.dumps(config))
     job = alice._flare.submit_job(str(folder))
-    log, until, text = here.kit(name) / job / "log.txt", time.monotonic() + 90.0, ""
+    log, until, text = deployment.kit(name) / job / "log.txt", time.monotonic() + 90.0, ""
     while "is not in allow_list" not in text:
         assert time.monotonic() < until, text[-2000:]
         with contextlib.suppress(OSError):  # the server takes the folder away when the job has failed
@@ -224,8 +230,8 @@ def test_a_component_outside_the_allow_list_is_not_made(here, alice, tmp_path, s
     assert not trace.exists()
 
 
-def test_nonsense_to_the_workers_socket_is_refused(here):
-    path = str(here.kit("north") / "worker.sock")
+def test_nonsense_to_the_workers_socket_is_refused(deployment):
+    path = str(deployment.kit("north") / "worker.sock")
 
     def linked():
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -233,13 +239,13 @@ def test_nonsense_to_the_workers_socket_is_refused(here):
         link.connect(path)
         return link
 
-    authority = Authority.from_kit(here.kit("alice"))
+    authority = Authority.from_kit(deployment.kit("alice"))
     rng = np.random.default_rng(0)
     with linked() as link:
         for size in (0, 1, 1000, 100_000):
             write_frame(link, rng.bytes(size))
-            told = open_sealed(read_frame(link), authority, "response", "north", 2**20)
-            assert (told.who.name, told.head["kind"]) == ("north", "refused")
+            answer = open_sealed(read_frame(link), authority, "response", "north", 2**20)
+            assert (answer.sender.name, answer.head["kind"]) == ("north", "refused")
     with linked() as link:  # no frame at all: the connection ends, and the worker lives on
         link.sendall(b"\xff" * 64)
         with contextlib.suppress(ConnectionResetError):

@@ -1,4 +1,4 @@
-"""Whoever is killed in the middle of a run, nothing is lost: the final bytes are those of an undisturbed run."""
+"""Kills in the middle of a run lose nothing: the final bytes are those of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -9,28 +9,26 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.client.relay_request import LATE
+from fedspan.engines.nvflare.client.nvflare_transport import LATE, NVFlareTransport
 from tests.engines.nvflare.conftest import HERE, SITES, kill, processes_of, rows_of, wait_until
-from tests.engines.nvflare.studies import assert_report_anew, state_of, study_at, wait_for_study
+from tests.engines.nvflare.studies import assert_report_again, state_of, study_at, wait_for_study
 
 pytestmark = pytest.mark.xdist_group("nvflare")
 
 ROUNDS, SECONDS = 8, 0.1
-PATIENT = fs.Policy(quorum="all", deadline=20.0, run_deadline=120.0)
+WAITING = fs.Policy(quorum="all", deadline=20.0, run_deadline=120.0)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(embedded, here):
+def undisturbed(embedded, deployment):
     from steps_at_sites import drifted
 
-    return drifted(embedded(policy=PATIENT), ROUNDS, 0.0).tobytes()
+    return drifted(embedded(policy=WAITING), ROUNDS, 0.0).tobytes()
 
 
 def drift_under(connected, kill, ready=lambda: None):
@@ -42,56 +40,52 @@ def drift_under(connected, kill, ready=lambda: None):
             ready()
             threading.Timer(SECONDS / 2, kill).start()
 
-    return drifted(connected(policy=PATIENT), ROUNDS, SECONDS, between).tobytes()
+    return drifted(connected(policy=WAITING), ROUNDS, SECONDS, between).tobytes()
 
 
-def only_process(here, site, words):
-    kit = str(here.kit(site))
-    found = [
-        process
-        for process in processes_of(kit)
-        if words in Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
-    ]
+def only_process(deployment, site, words):
+    kit = str(deployment.kit(site))
+    found = [process for process, command in processes_of(kit).items() if words in command]
     assert found, f"no process of {site} has {words!r} on its command line"
     return found[-1]
 
 
-def test_a_worker_of_each_kind_and_a_whole_site_are_killed_in_one_call(here, connected, undisturbed):
+def test_a_worker_of_each_kind_and_a_whole_site_are_killed_in_one_call(deployment, connected, undisturbed):
     def kill_all():
-        os.kill(only_process(here, "south", "engines.nvflare.worker_process"), signal.SIGKILL)
-        os.kill(only_process(here, "north", "nvflare.private.fed.app.client.worker_process"), signal.SIGKILL)
-        kill(here, "west")
-        here.start_site("west", wait=False)
+        os.kill(only_process(deployment, "south", "engines.nvflare.site.worker_process"), signal.SIGKILL)
+        os.kill(only_process(deployment, "north", "nvflare.private.fed.app.client.worker_process"), signal.SIGKILL)
+        kill(deployment, "west")
+        deployment.start_site("west", wait=False)
 
     assert drift_under(connected, kill_all) == undisturbed
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_the_server_is_killed_during_a_run_and_a_detached_study(here, connected, undisturbed, tmp_path, capsys):
+def test_the_server_is_killed_during_a_run_and_a_detached_study(deployment, connected, undisturbed, tmp_path, capsys):
     (tmp_path / "slowly.toml").write_text(
         'seed = 3\n[model]\nname = "FedPCA"\nn_components = 2\nsolver = "fedpg"\nmax_rounds = 60\ntol = 1e-12\n'
         '[federation]\nquorum = "all"\nrun_deadline = 120.0\n'
     )
-    kit = str(here.kit("alice"))
+    kit = str(deployment.kit("alice"))
     assert main(["run", str(tmp_path / "slowly.toml"), "--kit", kit, "--detach", "--hours", "1"]) == 0
     name = capsys.readouterr().out.split()[1]
     assert main(["fetch", kit, name, "--out", str(tmp_path / "early")]) == 2
     assert f"study {name} is " in capsys.readouterr().err
 
     def under_way():
-        run = here.kit("coordinator") / "studies" / name / "results" / "run-000"
+        run = deployment.kit("coordinator") / "studies" / name / "results" / "run-000"
         wait_until(lambda: any(path.stat().st_size > 20_000 for path in run.glob("*")), f"{run} does not grow")
 
     def kill_coordinator():
-        here.kill("coordinator")
-        states.append(state_of(here, name))
-        wait_until(lambda: not processes_of(here.kit("coordinator")), "processes of the coordinator live on")
-        here.start_coordinator(wait=False)
+        deployment.kill("coordinator")
+        states.append(state_of(deployment, name))
+        wait_until(lambda: not processes_of(deployment.kit("coordinator")), "processes of the coordinator live on")
+        deployment.start_coordinator(wait=False)
 
     states = []
     assert drift_under(connected, kill_coordinator, under_way) == undisturbed
     assert states == ["running"]
-    wait_for_study(here, name, "done")
+    wait_for_study(deployment, name, "done")
     assert "slowly" in study_at(kit, name, capsys)
     assert main(["fetch", kit, name, "--out", str(tmp_path / "results")]) == 0
     fetched = {path.name for path in (tmp_path / "results").iterdir()}
@@ -99,10 +93,10 @@ def test_the_server_is_killed_during_a_run_and_a_detached_study(here, connected,
     fed = fs.LocalFederation([fs.Site(site, rows_of(site)) for site in SITES], seed=3)
     embedded = fs.FedPCA(2, solver="fedpg", max_rounds=60, tol=1e-12).fit(fed)
     assert fs.load(tmp_path / "results" / "model.fedspan").components_.tobytes() == embedded.components_.tobytes()
-    assert_report_anew(tmp_path / "results", "nvflare")
+    assert_report_again(tmp_path / "results", "nvflare")
 
 
-def test_the_users_process_is_killed_and_resumes(here, connected, undisturbed, tmp_path):
+def test_the_users_process_is_killed_and_resumes(deployment, connected, undisturbed, tmp_path):
     from steps_at_sites import drifted
 
     program = (
@@ -112,36 +106,36 @@ def test_the_users_process_is_killed_and_resumes(here, connected, undisturbed, t
         f"drifted(fed, {ROUNDS}, {SECONDS}, lambda number: print(number, flush=True))\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*map(str, [HERE, *sys.path]), ""])}
-    command = [sys.executable, "-c", program, str(here.kit("alice")), str(tmp_path / "run")]
+    command = [sys.executable, "-c", program, str(deployment.kit("alice")), str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as user:
         for line in user.stdout:
             if line.strip() == "4":
                 time.sleep(SECONDS / 2)
                 user.kill()
-    resumed = connected(policy=PATIENT, run_dir=tmp_path / "run")
+    resumed = connected(policy=WAITING, run_dir=tmp_path / "run")
     assert drifted(resumed, ROUNDS, SECONDS).tobytes() == undisturbed
 
 
-def test_a_site_dies_while_a_way_is_being_opened_and_a_run_goes_on_without_it(here, connected):
+def test_a_site_dies_while_a_relay_starts_and_a_run_continues_without_it(deployment, connected):
     from steps_at_sites import drift
 
     fed = connected(policy=fs.Policy(quorum=2, deadline=20.0))
     assert set(fed.ask(drift, shift=0.0, seconds=0.0).ok) == set(fed.sites)
-    before = len(here.said("west"))
-    transport = NVFlareTransport(here.kit("carol"))
+    before = len(deployment.output("west"))
+    transport = NVFlareTransport(deployment.kit("carol"))
     try:
-        wait_until(lambda: "a run began" in here.said("west")[before:], "no way is being opened")
-        kill(here, "west")
+        wait_until(lambda: "a run began" in deployment.output("west")[before:], "no relay is starting")
+        kill(deployment, "west")
         with ThreadPoolExecutor(1) as beside:
             asked = beside.submit(lambda: [fed.ask(drift, shift=0.0, seconds=0.0) for _ in range(4)])
             assert transport.wait_for(None, 100.0) == {"north", "south"}
-            assert transport.why_not("west") in ("west does not answer", "west is not connected")
+            assert transport.why_not("west") in ("west is silent", "west is not connected")
         replies = asked.result()
         assert all(set(one.failed) == {"west"} for one in replies)
         assert sum(LATE in one.failed["west"] for one in replies) <= 1  # later calls do not wait for it
-        here.start_site("west")
+        deployment.start_site("west")
         wait_until(lambda: not fed.ask(drift, shift=0.0, seconds=0.0).failed, "west did not come back")
     finally:
         transport.close()
-        if "west" not in here.processes:  # the tests after this one need it
-            here.start_site("west")
+        if "west" not in deployment.processes:  # the tests after this one need it
+            deployment.start_site("west")

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from fedspan.owner.admission import OwnerRequest
 
 from fedspan.cli import main
 from fedspan.owner import read_owned_site
+from fedspan.owner.admission import OwnerRequest
 from fedspan.owner.audit_log import OUTCOMES
 from fedspan.owner.site_file import KEYS, read_site_file
 

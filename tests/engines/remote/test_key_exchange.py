@@ -154,7 +154,7 @@ def test_a_site_does_not_go_below_the_least_of_its_run(net):
     fed = net.federation(fs.Policy(secure_sum=fs.SecureSum(least=3)))
     fed.sum(count)
     fed.engine._directory._secure = fs.SecureSum(least=2)
-    fed.engine._directory.exchange_keys(list(fed.engine._pinned))
+    fed.engine._directory.exchange_keys(fed.engine._directory.open_runs)
     assert "over at least 3 sites, not 2" in fed.engine._directory.objection("a")
 
 

@@ -52,8 +52,7 @@ def federation_status(path: str | Path) -> FederationStatus:
     transport = NVFlareTransport(kit.path)
     try:
         online = sorted(transport.wait_for(None, START_LIMIT))
-        requests = SignedRequests(transport, user, Authority.from_kit(kit.path), lambda site, reason: None)
-        directory = SiteDirectory(requests)
+        directory = SiteDirectory(SignedRequests(transport, user, Authority.from_kit(kit.path)))
         if online:
             directory.refresh(online)
         sites = [

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedspan.checks import whole_number
 from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
-from fedspan.engines.remote.coordinator.presence import Presence
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
-from fedspan.engines.remote.coordinator.site_directory import (
-    CONTROL_BYTES,
-    CONTROL_SECONDS,
-    SiteDirectory,
-    SiteReport,
-)
+from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, SiteDirectory, SiteReport
 from fedspan.engines.remote.messages.delegation import Signer
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.engines.remote.messages.identity import Authority
@@ -98,9 +92,7 @@ class RemoteEngine:
         self.transport = transport
         self.sites = tuple(sorted(transport.sites))
         self._federation = authority.federation
-        self._presence = Presence(transport, self._probe)
-        self._requests = SignedRequests(transport, signer, authority, self._presence.lost)
-        self._directory = SiteDirectory(self._requests, secure)
+        self._directory = SiteDirectory(SignedRequests(transport, signer, authority), secure)
         self._pinned: dict[str, tuple[int, PinnedThreads]] = {}  # by open run
 
     @property
@@ -126,13 +118,14 @@ class RemoteEngine:
         threads = blas_threads() if head is None else int(head["threads"])
         run = f"{name[:200]} {secrets.token_hex(16) if head is None else head['token']}"
         self._pinned[run] = (threads, PinnedThreads(threads))
+        self._directory.open_runs.add(run)
         self._directory.exchange_keys([run])
         return run
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`. An offline site gets no request before it is back."""
         outcomes: dict[str, Outcome] = {}
-        for site, reason in self._presence.offline(to).items():
+        for site, reason in self._directory.offline(to).items():
             outcomes[site] = Failure(FailureKind.OFFLINE, reason)
         for site in to:
             if site not in outcomes and (why := self._directory.objection(site)):
@@ -141,7 +134,7 @@ class RemoteEngine:
         if ready:
             head, parts = call_head(call, ready, accepted, policy, self._pinned[call.run][0])
             limit = int(policy.max_bytes)
-            answers = self._requests.send("call", call.run, head, parts, ready, policy.deadline, limit)
+            answers = self._directory.send("call", call.run, ready, head, parts, policy.deadline, limit)
             for site, answer in answers.items():
                 outcomes[site] = self._outcome(call, site, answer, limit)
             self._directory.refresh_restarted(call.run, answers)
@@ -149,7 +142,7 @@ class RemoteEngine:
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Wait for offline sites."""
-        return self._presence.wait(sites, seconds)
+        return self._directory.wait(sites, seconds)
 
     def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
         """Do nothing: a site has its state on its own disk, and each call names the call that it follows."""
@@ -157,17 +150,18 @@ class RemoteEngine:
     def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
         """End a run at the sites that are online, and restore the number of BLAS threads."""
         pinned = self._pinned.pop(run, None)
+        self._directory.open_runs.discard(run)
         if pinned is not None:
             pinned[1].release()
-        offline = self._presence.offline(sites)
+        offline = self._directory.offline(sites)
         online = [site for site in sites if site not in offline and not self._directory.objection(site)]
         if online and not resumable:
-            self._requests.send("end", run, {}, {}, online, CONTROL_SECONDS / 2, CONTROL_BYTES)
+            self._directory.send("end", run, online, seconds=CONTROL_SECONDS / 2)
 
     def reports(self, refresh: bool = False) -> dict[str, SiteReport]:
         """Return the reports of the sites that are online; with `refresh`, request all of them again."""
         wanted = [site for site in self.sites if refresh or site not in self._directory.reports]
-        offline = {} if refresh else self._presence.offline(wanted)
+        offline = {} if refresh else self._directory.offline(wanted)
         self._directory.refresh([site for site in wanted if site not in offline])
         self._directory.warn()
         return {site: self._directory.reports[site] for site in self.sites if site in self._directory.reports}
@@ -195,15 +189,7 @@ class RemoteEngine:
         """Return why a site has refused or failed, by its own report."""
         why, kind, again = str(head["why"])[:1000], FailureKind(head["failure"]), head["again"] is True
         if kind is FailureKind.LATE:
-            self._presence.lost(site, why)  # until a probe finds that it is not busy
+            self._directory.lost(site, why)  # until a probe finds that it is not busy
         if again:
             return Failure(FailureKind.OFFLINE, why)
         return Failure(kind, why, None, read_facts(head.get("facts")))
-
-    def _probe(self, sites: Sequence[str], seconds: float) -> Iterable[str]:
-        """Return which of the sites answer and are not busy."""
-        self._directory.refresh(sites, seconds)
-        ready = [site for site in sites if (found := self._directory.reports.get(site)) and not found.busy]
-        if ready:
-            self._directory.exchange_keys(self._pinned)
-        return ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedspan.engines.remote.messages.delegation import Signer
@@ -54,21 +54,12 @@ class Serials:
 
 
 class SignedRequests:
-    """Sends requests and checks answers.
+    """Sends requests over `transport` and checks the answers."""
 
-    Parameters
-    ----------
-    lost : callable
-        Called with ``(site, reason)`` for every site that did not answer.
-    """
-
-    def __init__(
-        self, transport: Transport, signer: Signer, authority: Authority, lost: Callable[[str, str], None]
-    ) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, signer: Signer, authority: Authority) -> None:
+        self.transport = transport
         self._signer = signer
         self._authority = authority
-        self._lost = lost
         self._serials = Serials()
 
     def send(
@@ -105,14 +96,11 @@ class SignedRequests:
                     **head,
                 }
                 sealed[serial] = (Sealed(self._signer, "request", bound, parts), bound)
-            answers = self._transport.send({site: sealed[serials[site]][0].to(site) for site in left}, seconds)
+            answers = self.transport.send({site: sealed[serials[site]][0].to(site) for site in left}, seconds)
             for site in left:
                 request, bound = sealed[serials[site]]
                 result[site] = self._checked(site, answers.get(site), request.digest, bound, max_bytes)
             left = [site for site in left if self._has_seen_later(site, result[site])]
-        for site, answer in result.items():
-            if isinstance(answer, Failure) and answer.offline:
-                self._lost(site, answer.detail)
         return result
 
     def _has_seen_later(self, site: str, answer: Answer) -> bool:

@@ -1,4 +1,4 @@
-"""The site directory: what the sites of a federation report about themselves, and the exchange of their keys."""
+"""The site directory: what sites report, which of them are offline, and the exchange of their keys."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic, sleep
 from typing import Any
 
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
 from fedspan.engines.remote.messages.envelope import MISREAD, Opened
 from fedspan.engines.remote.messages.environment import differences, fedspan_version
 from fedspan.federation import SecureSum
+from fedspan.federation.outcomes import Failure
 from fedspan.owner.schema import NUMBERS
+from fedspan.wire import Message
 
 #: Seconds, and bytes, for requests that run no step.
-CONTROL_SECONDS = 10.0
-CONTROL_BYTES = 2**20
+CONTROL_SECONDS, CONTROL_BYTES = 10.0, 2**20
+#: Seconds that one probe of an offline site may take, and how much longer the pause after it is: probes take at most a
+#: tenth of the time.
+_PROBE, _REST = 2.0, 9
+#: The first and the longest pause, in seconds, while waiting for a site.
+_PAUSES = (0.02, 1.0)
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,6 @@ class SiteReport:
     refused: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str = ""
-    steps: tuple[str, ...] = ()
     busy: str = ""
     key: bytes = b""
     instance: str = ""
@@ -42,30 +48,81 @@ class SiteReport:
 
 
 class SiteDirectory:
-    """Keeps the sites' reports.
+    """Keeps the sites' reports (`reports` and `refused`, by site), and sends all requests.
 
-    Parameters
-    ----------
-    requests : SignedRequests
-    secure : SecureSum or None
-        Sites exchange keys, for runs of secure sums.
-
-    Attributes
-    ----------
-    reports, refused : dict of SiteReport, by site
+    A site that did not answer gets no request before a short probe has reached it. With `secure`, sites exchange keys
+    for runs of secure sums, those that are `open_runs`.
     """
 
     def __init__(self, requests: SignedRequests, secure: SecureSum | None = None) -> None:
         self.reports: dict[str, SiteReport] = {}
         self.refused: dict[str, SiteReport] = {}
+        self.open_runs: set[str] = set()
         self._requests = requests
         self._secure = secure
+        self._offline: dict[str, str] = {}  # by site: the reason
+        self._next_probe: dict[str, float] = {}
         self._refused_keys: dict[str, str] = {}  # by site: why it did not accept the others' keys
         self._warned: set[str] = set()
 
-    def refresh(self, sites: Sequence[str], deadline: float = CONTROL_SECONDS) -> None:
+    def send(
+        self,
+        kind: str,
+        run: str,
+        to: Sequence[str],
+        head: Message | None = None,
+        parts: Mapping[str, bytes] | None = None,
+        seconds: float = CONTROL_SECONDS,
+        max_bytes: int = CONTROL_BYTES,
+    ) -> dict[str, Answer]:
+        """Send a request to the sites `to` within this time, and record which of them are offline."""
+        answers = self._requests.send(kind, run, head or {}, parts or {}, to, seconds, max_bytes)
+        for site, answer in answers.items():
+            if isinstance(answer, Failure) and answer.offline:
+                self.lost(site, answer.detail)
+        return answers
+
+    def lost(self, site: str, reason: str) -> None:
+        """Record that a site did not answer, or is busy."""
+        if site not in self._offline:
+            self._offline[site], self._next_probe[site] = reason, 0.0
+
+    def offline(self, sites: Iterable[str]) -> dict[str, str]:
+        """Return which of the sites are offline, with the reason, after a probe of those that may be back."""
+        absent = [site for site in sites if site in self._offline]
+        if absent:
+            now, online = monotonic(), self._requests.transport.online()
+            due = [site for site in absent if site in online and now >= self._next_probe[site]]
+            if due:
+                self._probe(due, now)
+        return {site: self._offline[site] for site in absent if site in self._offline}
+
+    def _probe(self, sites: list[str], began: float) -> None:
+        self.refresh(sites, _PROBE)
+        back = [site for site in sites if site in self.reports and not self.reports[site].busy]
+        if back:
+            self.exchange_keys(self.open_runs)
+        now = monotonic()
+        for site in sites:
+            self._next_probe[site] = now + _REST * (now - began)
+            if site in back:
+                del self._offline[site]
+
+    def wait(self, sites: Sequence[str], seconds: float) -> bool:
+        """Wait, at most `seconds`, until one of the sites is back; return whether one is."""
+        until = monotonic() + seconds
+        pause, longest = _PAUSES
+        while len(self.offline(sites)) == len(sites):
+            left = until - monotonic()
+            if left <= 0:
+                return False
+            sleep(min(pause, left))
+            pause = min(1.5 * pause, longest)
+        return True
+
+    def refresh(self, sites: Sequence[str], seconds: float = CONTROL_SECONDS) -> None:
         """Request the sites' reports."""
-        for site, answer in self._requests.send("hello", "", {}, {}, sites, deadline, CONTROL_BYTES).items():
+        for site, answer in self.send("hello", "", sites, seconds=seconds).items():
             report = _read(answer)
             known, other = (self.refused, self.reports) if report.refused else (self.reports, self.refused)
             known[site] = report
@@ -92,9 +149,7 @@ class SiteDirectory:
         parts = {site: report.key for site, report in self.reports.items()}
         self._refused_keys = {}
         for run in runs:
-            head = {"least": self._secure.least}
-            answers = self._requests.send("keys", run, head, parts, list(parts), CONTROL_SECONDS, CONTROL_BYTES)
-            for site, answer in answers.items():
+            for site, answer in self.send("keys", run, list(parts), {"least": self._secure.least}, parts).items():
                 if isinstance(answer, Opened) and answer.head["kind"] != "done":
                     self._refused_keys[site] = str(answer.head.get("why"))[:1000]
 
@@ -131,7 +186,6 @@ def _read(answer: Answer) -> SiteReport:
             version=str(about["version"]),
             environment={str(key): str(value) for key, value in about["environment"].items()},
             fingerprint=str(about["fingerprint"])[:1000],
-            steps=tuple(map(str, about["steps"])),
             busy=str(about["busy"])[:200],
             key=bytes(answer.parts["key"]),
             instance=str(answer.head["instance"]),

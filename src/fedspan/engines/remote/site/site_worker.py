@@ -71,6 +71,7 @@ class SiteWorker:
                 f"the site is called {site.name!r}, and its certificate is that of {identity.name!r}"
                 f"{f' with the role {identity.role!r}' if identity.role else ''}: they must have one name"
             )
+        install_steps()
         self.site = site
         self.admission = admission or Admission(site)
         self.store = SiteStore(Path(folder))
@@ -80,7 +81,6 @@ class SiteWorker:
         self._identity = identity
         self._authority = authority
         self._describe = describe
-        self._steps = tuple(install_steps())
         self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
         self._busy = ""
@@ -154,8 +154,8 @@ class SiteWorker:
         except PolicyError as error:
             self._refused(request, error)
             return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
-        about |= {"environment": environment(), "fingerprint": self.fingerprint, "steps": self._steps}
-        parts = {"about": json.dumps(about | {"busy": self._busy}).encode(), "key": self.keys.own}
+        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": self._busy}
+        parts = {"about": json.dumps(about).encode(), "key": self.keys.own}
         if self._describe is not None:
             parts["owner"] = json.dumps(self._describe()).encode()
         self.admission.release(request, sum(map(len, parts.values())))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.remote.coordinator import presence
-from fedspan.engines.remote.coordinator.presence import Presence
+from fedspan.engines.remote.coordinator import site_directory
+from fedspan.engines.remote.coordinator.site_directory import SiteDirectory
 from fedspan.errors import QuorumError
 from fedspan.federation.run import Observer
 
@@ -47,7 +47,7 @@ def test_an_offline_site_costs_one_attempt_and_comes_back(net):
 def test_a_site_that_hangs_is_probed_now_and_then_only(net, monkeypatch):
     """It seems to be connected, and does not answer: probes take a tenth of the time, and no deadline each."""
     clock = [0.0]
-    monkeypatch.setattr(presence, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(site_directory, "monotonic", lambda: clock[0])
 
     def lose(site, what):
         clock[0] += 2.0 if site == "c" else 0.0
@@ -92,8 +92,8 @@ def test_with_a_quorum_of_all_a_site_is_waited_for(net):
 
 def test_a_run_waits_until_its_deadline_and_can_be_resumed(net, tmp_path, monkeypatch):
     expected = fs.LocalFederation(three_sites(), seed=1).run(wander)
-    whole, left = Presence.wait, []
-    monkeypatch.setattr(Presence, "wait", lambda self, sites, s: left.append(s) or whole(self, sites, s / 600))
+    whole, left = SiteDirectory.wait, []
+    monkeypatch.setattr(SiteDirectory, "wait", lambda self, sites, s: left.append(s) or whole(self, sites, s / 600))
     net.after_send = lambda: len(net.sends) == 5 and net.stop("b")
     with pytest.raises(QuorumError, match="b: offline: the site is not connected"):
         net.federation(ALL, tmp_path / "run").run(wander)

@@ -11,8 +11,7 @@ from fedspan.cli.study_file import Study, read_study
 from fedspan.engines.nvflare.client.connect import connect_as
 from fedspan.engines.nvflare.setup.hardening import RUNNER
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
-from fedspan.engines.remote.messages.delegation import Delegate
-from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.messages.identity import Authority, Delegate, Identity
 from fedspan.errors import FedspanError
 from fedspan.federation import Federation
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from fedspan.errors import InputError
@@ -16,7 +16,7 @@ GROUPS = {
     "fedspan": "all steps of fedspan",
 }
 #: All steps, or all transforms, of fedspan.
-_OWN = "fedspan"
+OWN = "fedspan"
 _SECURE_SUM = "secure_sum"
 
 
@@ -36,16 +36,8 @@ class AllowedSteps:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
+        check_names("step", names, installed_steps(), GROUPS)
         self.names = tuple(names)
-        known = installed_steps()
-        for name in names:
-            if name not in GROUPS and not any(_covers(name, id) for id in known):
-                near = get_close_matches(name, [*GROUPS, *known, *{id.rpartition(".")[0] for id in known}], 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise InputError(
-                    f"steps: {name!r} is neither the id of an installed step, nor the beginning of such ids, nor one "
-                    f"of the groups {', '.join(map(repr, GROUPS))}{hint}"
-                )
 
     def __contains__(self, id: str) -> bool:
         return is_public(id) or self.names_it(id)
@@ -57,7 +49,7 @@ class AllowedSteps:
             return False
         if any(name not in GROUPS and _covers(name, id) for name in self.names):
             return True
-        return step is not None and _is_own(step) and not {_group(step, few_rows), _OWN}.isdisjoint(self.names)
+        return step is not None and _is_own(step) and not {_group(step, few_rows), OWN}.isdisjoint(self.names)
 
     def hint(self, id: str) -> str:
         """Name the group of a step of fedspan, for a user whose request is refused."""
@@ -69,11 +61,24 @@ class AllowedSteps:
         return tuple(id for id in installed_steps() if id in self and not _covers(_SECURE_SUM, id))
 
 
+def check_names(what: str, names: Sequence[str], ids: Iterable[str], groups: Iterable[str]) -> None:
+    """Refuse a name that is neither the id of an installed step or transform, nor a beginning of ids, nor a group."""
+    ids, groups = list(ids), list(groups)
+    for name in names:
+        if name not in groups and not any(_covers(name, id) for id in ids):
+            near = get_close_matches(name, [*groups, *ids, *{id.rpartition(".")[0] for id in ids}], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(
+                f"{what}s: {name!r} is neither the id of an installed {what}, nor the beginning of such ids, nor "
+                f"{' or '.join(map(repr, groups))}{hint}"
+            )
+
+
 def allows_transform(names: Sequence[str], id: str) -> bool:
     """Return whether a transform is named, by its id, the beginning of its id, or as one of fedspan's own."""
     found = installed_transforms().get(id)
     own = found is not None and found.function.__module__.startswith("fedspan.")
-    return any(_covers(name, id) or (own and name == _OWN) for name in names)
+    return any(_covers(name, id) or (own and name == OWN) for name in names)
 
 
 def is_public(id: str) -> bool:

@@ -53,9 +53,6 @@ class OwnedSite:
         self._kinds, self.site = rows.kinds(), rows.site(file.name, self.ledger)
         self.admission = Admission(self.site, file.rules, AuditLog(file.log), self.ledger)
 
-    def __repr__(self) -> str:
-        return f"OwnedSite({self.file.name!r}, {self.file.data.source.label!r})"
-
     def refresh(self) -> bool:
         """Read the data again if they may have changed, and return whether they were read.
 

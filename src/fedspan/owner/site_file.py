@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,11 +22,12 @@ from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
 from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, Rules
-from fedspan.owner.allowed_steps import AllowedSteps, allows_transform
+from fedspan.owner.allowed_steps import OWN, AllowedSteps, check_names
 from fedspan.owner.schema import check_schema
 from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")
+N = TypeVar("N", tuple[str, ...], None)
 
 KEYS = {
     "site": {"name", "modules"},
@@ -114,29 +114,24 @@ def is_name(value: object) -> bool:
 def _read(path: Path) -> SiteFile | list[str]:
     try:
         raw = parsed(path)[1]
+        problems = [f"{path}: {sentence}" for sentence in _misplaced_urls(raw)]
+        if problems:
+            return problems
+        check_keys(raw, {*KEYS, "schema"}, path, "")
     except InputError as error:
         return [str(error)]
-    problems = [f"{path}: {sentence}" for sentence in _misplaced_urls(raw)]
 
-    def part(make: Callable[[], T]) -> T | None:
+    def part(name: str, make: Callable[[_Section], T]) -> T | None:
         try:
-            return make()
+            return make(_Section(raw, name, path))
         except InputError as error:
             problems.append(str(error))
             return None
 
-    if not problems:
-        part(lambda: check_keys(raw, {*KEYS, "schema"}, path, ""))
-        for key, allowed in KEYS.items():
-            part(lambda key=key, allowed=allowed: check_keys(table(raw, key, path), allowed, path, f"[{key}] "))  # type: ignore[misc]
-    if problems:
-        return problems
-    name = part(lambda: _site(_Section(raw, "site", path)))
-    data = part(lambda: _data(_Section(raw, "data", path)))
-    schema = part(lambda: _schema(_Section(raw, "schema", path)) if "schema" in raw else None)
-    rules = part(lambda: _rules(_Section(raw, "rules", path)))
-    privacy = part(lambda: _privacy(_Section(raw, "privacy", path)) if "privacy" in raw else None)
-    log = part(lambda: path.parent / _Section(raw, "log", path).value("file", str, "audit.jsonl"))
+    name, data, rules = part("site", _site), part("data", _data), part("rules", _rules)
+    schema = part("schema", _schema) if "schema" in raw else None
+    privacy = part("privacy", _privacy) if "privacy" in raw else None
+    log = part("log", lambda section: section.folder / section.value("file", str, "audit.jsonl"))
     if problems or name is None or data is None or rules is None or log is None:
         return problems
     return SiteFile(path, name, data, schema, rules, privacy, log)
@@ -146,14 +141,13 @@ def _misplaced_urls(raw: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each text, but that of ``[data] url``, that holds a URL or part of one."""
     found = []
     for section, body in raw.items():
-        if _ANY_URL.search(section):
-            found.append('the name of a section is a URL, or part of one: write url = "..." in [data]')
+        entries = body if isinstance(body, dict) else {}
+        if any(_ANY_URL.search(name) for name in (section, *entries)):
+            found.append('the name of a section or key is a URL, or part of one: write url = "..." in [data]')
             continue
-        for key, value in body.items() if isinstance(body, dict) else ():
+        for key, value in entries.items():
             pattern = _DATABASE_URL if key in _FREE_TEXT else _ANY_URL
-            if _ANY_URL.search(key):
-                found.append(f'a key of [{section}] is a URL, or part of one: write url = "..." in [data]')
-            elif key not in _SECRET and any(pattern.search(text) for text in _texts(value)):
+            if key not in _SECRET and any(pattern.search(text) for text in _texts(value)):
                 found.append(f"[{section}] {key} holds a URL, or part of one: only [data] url may")
     return found
 
@@ -172,12 +166,15 @@ class _Section:
     def __init__(self, raw: Mapping[str, Any], name: str, path: Path) -> None:
         self.raw, self.path, self.folder = table(raw, name, path), path, path.parent
         self._where = f"[{name}] "
+        if name in KEYS:
+            check_keys(self.raw, KEYS[name], path, self._where)
 
     def value(self, key: str, kind: type, default: Any = None) -> Any:
         return typed(self.raw, key, kind, default, self.path, self._where)
 
-    def names(self, key: str, what: str) -> tuple[str, ...] | None:
-        return names(self.raw, key, self.path, self._where, what)
+    def names(self, key: str, what: str, default: N) -> tuple[str, ...] | N:
+        found = names(self.raw, key, self.path, self._where, what)
+        return default if found is None else found
 
     def secret(self, key: str) -> Secret | None:
         value = self.raw.get(key)
@@ -200,15 +197,15 @@ class _Section:
 def _site(section: _Section) -> str:
     if "name" not in section.raw:
         raise InputError(f"{section.path}: a [site] table with a name is missing")
-    modules = section.names("modules", "modules, such as 'ourlab.protocols'") or ()
+    modules = section.names("modules", "modules, such as 'ourlab.protocols'", ())
     with section.naming():
         install_steps(own=modules)
     return str(section.value("name", str))
 
 
 def _data(section: _Section) -> RowsPlan:
-    columns, drop = section.names("columns", "column names"), section.names("drop", "column names") or ()
-    missing = section.names("missing", 'texts that mean a missing cell, such as ["?"]') or ()
+    columns, drop = section.names("columns", "column names", None), section.names("drop", "column names", ())
+    missing = section.names("missing", 'texts that mean a missing cell, such as ["?"]', ())
     label, task, where = (section.value(key, str) for key in ("label", "task", "where"))
     named = [*(columns or ()), *drop, *dict.fromkeys(name for name in (label, task) if name is not None)]
     doubled = [name for name in named if named.count(name) > 1]
@@ -256,8 +253,9 @@ def _schema(section: _Section) -> dict[str, str]:
 
 
 def _rules(section: _Section) -> Rules:
-    steps, transforms = section.names("steps", "steps or groups"), section.names("transforms", "transforms")
-    users = section.names("users", "users' names")
+    steps = section.names("steps", "steps or groups", ("summaries",))
+    transforms = section.names("transforms", "transforms", (OWN,))
+    users = section.names("users", "users' names", None)
     for user in users or ():
         if not is_name(user):
             raise section.error(f"users: {user!r} can't be a name in a certificate: names are {NAME_RULE}")
@@ -272,22 +270,8 @@ def _rules(section: _Section) -> Rules:
                 ("rounds_per_day", 0, None),
             )
         }
-        allowed = AllowedSteps(("summaries",) if steps is None else steps)
-        seen_through = ("fedspan",) if transforms is None else _installed(transforms)
-        return Rules(allowed, seen_through, users=users, sums_only=sums_only, **limits)  # type: ignore[arg-type]
-
-
-def _installed(transforms: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of transforms, if each of them allows an installed one."""
-    known = installed_transforms()
-    for name in transforms:
-        if not any(allows_transform([name], id) for id in known):
-            near = get_close_matches(name, [*known, *{id.rpartition(".")[0] for id in known}], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InputError(
-                f"transforms: {name!r} is neither the id of an installed transform nor the beginning of such ids{hint}"
-            )
-    return transforms
+        check_names("transform", transforms, installed_transforms(), [OWN])
+        return Rules(AllowedSteps(steps), transforms, users=users, sums_only=sums_only, **limits)  # type: ignore[arg-type]
 
 
 def _privacy(section: _Section) -> PrivacyPlan:

@@ -13,8 +13,7 @@ import pytest
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
 from fedspan.engines.nvflare.client.user_session import ServerOfflineError, UserSession
 from fedspan.engines.nvflare.setup import handshake
-from fedspan.engines.nvflare.setup.federation_plan import parse_plan
-from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.kit import parse_plan, read_kit
 from fedspan.engines.nvflare.setup.provision import provision
 
 PLAN = {"name": "lab", "server": "127.0.0.1:8002", "sites": ["north"], "users": {"alice": "analyst"}}

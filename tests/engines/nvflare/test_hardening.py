@@ -16,7 +16,13 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.client.user_session import DeniedError, ServerOfflineError, UserSession, write_relay_job
+from fedspan.engines.nvflare.client.user_session import (
+    TOPIC,
+    DeniedError,
+    ServerOfflineError,
+    UserSession,
+    write_relay_job,
+)
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
 from fedspan.engines.nvflare.setup.payload_packing import read_frame, write_frame
@@ -73,7 +79,7 @@ def flare_site(kit, name, log, words, limit=90.0):
 
 
 def test_a_site_with_a_foreign_authority_does_not_trust_the_server(foreign):
-    foreign.start_site("north", wait=False)
+    foreign.start("north", wait=False)
     foreign.wait_until("north", "the coordinator does not belong to this kit's federation: self-signed certificate")
     foreign.kill("north")
 
@@ -184,7 +190,7 @@ def test_no_other_user_can_use_a_relay(deployment, connection):
         with pytest.raises(DeniedError, match="not authorized"):
             other.command(relay.job, what="end")
         with pytest.raises(ServerOfflineError, match="serves only the user that submitted it"):
-            other.call(relay.job, {"to": {"north": 0}, "requests": [b""], "limit": 1.0}, 5.0)
+            other.request(TOPIC, {"to": {"north": 0}, "requests": [b""], "limit": 1.0}, 5.0, relay.job)
     finally:
         other.close()
 
@@ -202,10 +208,10 @@ def test_a_job_that_ships_code_is_not_deployed(alice, tmp_path):
     (folder / "app" / "custom" / "mine.py").write_text("print('here I am')\n")
     job = alice._flare.submit_job(str(folder))
     until = time.monotonic() + 90.0
-    while not (status := alice.status(job)).startswith("FINISHED"):
+    while (status := alice.status(job))[0] != "FINISHED":
         assert time.monotonic() < until, status
         time.sleep(0.2)
-    assert status == "FINISHED:FAILED_TO_RUN"
+    assert status == ("FINISHED", "FAILED_TO_RUN")
     assert "BYOC not permitted" in json.dumps(alice._flare.get_job_meta(job))
 
 

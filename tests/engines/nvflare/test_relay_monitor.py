@@ -55,7 +55,7 @@ def test_a_worker_of_each_kind_and_a_whole_site_are_killed_in_one_call(deploymen
         os.kill(only_process(deployment, "south", "engines.nvflare.site.worker_process"), signal.SIGKILL)
         os.kill(only_process(deployment, "north", "nvflare.private.fed.app.client.worker_process"), signal.SIGKILL)
         kill(deployment, "west")
-        deployment.start_site("west", wait=False)
+        deployment.start("west", wait=False)
 
     assert drift_under(connected, kill_all) == undisturbed
 
@@ -80,7 +80,7 @@ def test_the_server_is_killed_during_a_run_and_a_detached_study(deployment, conn
         deployment.kill("coordinator")
         states.append(state_of(deployment, name))
         wait_until(lambda: not processes_of(deployment.kit("coordinator")), "processes of the coordinator live on")
-        deployment.start_coordinator(wait=False)
+        deployment.start("coordinator", wait=False)
 
     states = []
     assert drift_under(connected, kill_coordinator, under_way) == undisturbed
@@ -133,9 +133,9 @@ def test_a_site_dies_while_a_relay_starts_and_a_run_continues_without_it(deploym
         replies = asked.result()
         assert all(set(one.failed) == {"west"} for one in replies)
         assert sum(LATE in one.failed["west"] for one in replies) <= 1  # later calls do not wait for it
-        deployment.start_site("west")
+        deployment.start("west")
         wait_until(lambda: not fed.ask(drift, shift=0.0, seconds=0.0).failed, "west did not come back")
     finally:
         transport.close()
         if "west" not in deployment.processes:  # the tests after this one need it
-            deployment.start_site("west")
+            deployment.start("west")

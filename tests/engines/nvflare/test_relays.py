@@ -91,7 +91,7 @@ def test_each_site_has_the_newest_relay_that_leads_to_it():
 class RestartedServer:
     """A session with a server that has forgotten all jobs."""
 
-    status, finished = UserSession.status, UserSession.finished
+    status = UserSession.status
 
     class _flare:  # noqa: N801
         @staticmethod

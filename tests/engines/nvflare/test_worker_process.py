@@ -14,7 +14,7 @@ import pytest
 
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
 from fedspan.engines.nvflare.setup.payload_packing import socket_path
-from fedspan.engines.nvflare.site.supervisor import Supervisor
+from fedspan.engines.nvflare.site.worker_process import Supervisor
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_worker_reports_that_it_is_closed_and_open_again(kit, tmp_path):
 
 def test_the_console_shows_the_notices_of_a_worker(tmp_path, monkeypatch):
     shown, twice = [], threading.Event()
-    monkeypatch.setattr("fedspan.engines.nvflare.site.supervisor.report", shown.append)
+    monkeypatch.setattr("fedspan.engines.nvflare.site.worker_process.report", shown.append)
 
     class Supervised(Supervisor):
         started = 0

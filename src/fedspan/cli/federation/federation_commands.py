@@ -134,7 +134,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    from fedspan.engines.nvflare.setup.federation_plan import read_plan
+    from fedspan.engines.nvflare.setup.kit import read_plan
     from fedspan.engines.nvflare.setup.provision import AUTHORITY, provision
 
     done, out = provision(read_plan(arguments.plan), arguments.out), arguments.out
@@ -154,6 +154,7 @@ def _init(arguments: argparse.Namespace) -> int:
 
 def _status(arguments: argparse.Namespace) -> int:
     from fedspan.engines.nvflare.client.status import federation_status
+    from fedspan.engines.remote.coordinator.site_directory import SiteReport
     from fedspan.owner.admission import ANALYST
 
     status = federation_status(arguments.kit)
@@ -161,14 +162,16 @@ def _status(arguments: argparse.Namespace) -> int:
     table = Table(title=f"{status.kit.federation} at {status.kit.server}", title_justify="left", box=SIMPLE_HEAD)
     for column in ("site", "", "fedspan", "rows", "columns", "steps"):
         table.add_column(column, justify="right" if column in ("rows", "columns", "steps") else "left")
-    for site in status.sites:
-        numbers = (site.rows, site.columns, len(site.steps)) if site.rows is not None else ()
+    for site in status.kit.sites:
+        report = status.reports.get(site, SiteReport())
+        numbers = (report.rows, len(report.columns), len(report.allowed)) if report.rows is not None else ()
         shown = [f"{number:,}" for number in numbers]
-        table.add_row(site.name, "online" if site.online else "offline", site.version, *shown)
+        table.add_row(site, "online" if site in status.online else "offline", report.version, *shown)
     console.print(table)
-    for site in status.sites:
-        for line in (*site.remarks, *(site.steps if arguments.steps else ())):
-            console.print(f"{site.name}: {line}", soft_wrap=True, highlight=False)
+    for site in status.kit.sites:
+        steps = status.reports[site].allowed if arguments.steps and site in status.reports else ()
+        for line in (*status.remarks.get(site, ()), *steps):
+            console.print(f"{site}: {line}", soft_wrap=True, highlight=False)
     if status.role != ANALYST:
         console.print(f"({status.role}s see which sites are online; analysts also see their reports)", highlight=False)
     return 0

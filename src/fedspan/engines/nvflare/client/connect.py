@@ -8,8 +8,7 @@ from pathlib import Path
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
 from fedspan.engines.nvflare.setup.kit import needs_nvflare, read_kit
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
-from fedspan.engines.remote.messages.delegation import Signer
-from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.messages.identity import Authority, Identity, Signer
 from fedspan.errors import FedspanError
 from fedspan.federation import Policy
 

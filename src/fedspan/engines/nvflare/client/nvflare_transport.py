@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
 
 from fedspan.engines.nvflare.client.relay_monitor import RelayMonitor
 from fedspan.engines.nvflare.client.relays import RelayJob
-from fedspan.engines.nvflare.client.user_session import ServerOfflineError, UserSession
+from fedspan.engines.nvflare.client.user_session import TOPIC, ServerOfflineError
 from fedspan.engines.nvflare.setup.kit import needs_nvflare, read_kit
 from fedspan.engines.remote.messages.transport import Lost
 
@@ -68,61 +68,52 @@ class NVFlareTransport:
                 answers[site] = Lost(self._monitor.why_not(site))
             else:
                 by_relay.setdefault(relay, {})[site] = request
-        sent = [RelayRequest(relay, part, end, self._monitor.session) for relay, part in by_relay.items()]
-        for request_ in sent:
-            arrived, lost = request_.wait()
-            self._monitor.suspect(request_.relay, lost)
+        sent = {relay: (part, self._start(relay, part, end)) for relay, part in by_relay.items()}
+        for relay, (part, done) in sent.items():
+            arrived, lost = _outcome(relay, part, done, end)
+            self._monitor.suspect(relay, lost)
             answers |= arrived
             answers |= {site: Lost(f"{site}: {why}") for site, why in lost.items()}
         return answers
+
+    def _start(self, relay: RelayJob, requests: Mapping[str, bytes], end: float) -> Future[dict[str, Any]]:
+        """Send requests through one relay, in a thread that is left behind if the server dies meanwhile."""
+        done: Future[dict[str, Any]] = Future()
+
+        def run() -> None:
+            try:
+                numbers: dict[int, int] = {}  # sites with the same request share its bytes, which travel once
+                to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in requests.items()}
+                different = {to[site]: request for site, request in requests.items()}
+                session, left = self._monitor.session(), end - time.monotonic()
+                shared = [different[number] for number in sorted(different)]
+                message = {"to": to, "requests": shared, "limit": max(0.05, left - WAY_BACK)}
+                done.set_result(session.request(TOPIC, message, left + 1.0, relay.job))
+            except ServerOfflineError as error:
+                done.set_exception(error)
+            except Exception as error:  # of any kind from NVIDIA FLARE: this request is lost, and its sites are checked
+                done.set_exception(ServerOfflineError(f"no connection to the server: {type(error).__name__}"))
+
+        threading.Thread(target=run, daemon=True, name="fedspan-request").start()
+        return done
 
     def close(self) -> None:
         """End the relays and log out."""
         self._closed()
 
 
-class RelayRequest:
-    """Sends requests through one relay, in a thread that is left behind if the server dies meanwhile."""
-
-    def __init__(
-        self, relay: RelayJob, requests: Mapping[str, bytes], end: float, session: Callable[[], UserSession]
-    ) -> None:
-        self.relay = relay
-        self._requests = dict(requests)
-        self._end = end
-        self._session = session
-        self._done: Future[dict[str, Any]] = Future()
-        threading.Thread(target=self._run, daemon=True, name="fedspan-request").start()
-
-    def wait(self) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Return the answers that arrived, and why the others did not."""
-        either: tuple[Future[Any], Future[Any]] = (self._done, self.relay.ended)
-        wait(either, timeout=max(0.0, self._end - time.monotonic()), return_when=FIRST_COMPLETED)
-        answers, lost, why = {}, {}, LATE
-        if self._done.done():
-            error = self._done.exception()
-            if error is None:
-                answers, lost = self._done.result()["answers"], self._done.result()["lost"]
-            else:
-                why = str(error)
-        elif self.relay.ended.done():
-            why = self.relay.ended.result()
-        arrived = {site: bytes(answer) for site, answer in answers.items() if site in self._requests}
-        return arrived, {site: str(lost.get(site, why)) for site in self._requests if site not in arrived}
-
-    def _run(self) -> None:
-        try:
-            numbers: dict[int, int] = {}  # sites with the same request share its bytes, which travel once
-            to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in self._requests.items()}
-            different = {to[site]: request for site, request in self._requests.items()}
-            session, left = self._session(), self._end - time.monotonic()
-            message = {
-                "to": to,
-                "requests": [different[number] for number in sorted(different)],
-                "limit": max(0.05, left - WAY_BACK),
-            }
-            self._done.set_result(session.call(self.relay.job, message, left + 1.0))
-        except Exception as error:  # of any kind from NVIDIA FLARE: this request is lost, and its sites are checked
-            known = isinstance(error, ServerOfflineError)
-            why = str(error) if known else f"no connection to the server: {type(error).__name__}"
-            self._done.set_exception(ServerOfflineError(why))
+def _outcome(
+    relay: RelayJob, requests: Mapping[str, bytes], done: Future[dict[str, Any]], end: float
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Wait for the answers of one relay; return those that arrived, and why the others did not."""
+    either: tuple[Future[Any], Future[Any]] = (done, relay.ended)
+    wait(either, timeout=max(0.0, end - time.monotonic()), return_when=FIRST_COMPLETED)
+    result: dict[str, Any] = {"answers": {}, "lost": {}}
+    why = LATE
+    if done.done():
+        error = done.exception()
+        result, why = (done.result(), why) if error is None else (result, str(error))
+    elif relay.ended.done():
+        why = relay.ended.result()
+    arrived = {site: bytes(answer) for site, answer in result["answers"].items() if site in requests}
+    return arrived, {site: str(result["lost"].get(site, why)) for site in requests if site not in arrived}

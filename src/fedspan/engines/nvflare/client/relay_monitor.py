@@ -35,15 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class RelayMonitor:
-    """Knows the relay to each site.
-
-    Attributes
-    ----------
-    trouble : str or None
-        Why the server can't be used now.
-    denied : DeniedError or None
-        The server's refusal of this user.
-    """
+    """Knows the relay to each site, why the server can't be used now (`trouble`), and that it refuses this user."""
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
@@ -198,7 +190,7 @@ class RelayMonitor:
     def _remove_ended(self, session: UserSession, job: RelayJob) -> None:
         """Remove a relay that the server does not run, unless it still waits to start."""
         try:
-            failed = session.finished(job.job)
+            failed = session.status(job.job)[0] == "FINISHED"
             over = failed or job.ready
         except JobEndedError:  # a restarted server knows no earlier job
             over, failed = True, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,32 +11,24 @@ from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
 from fedspan.engines.nvflare.client.user_session import UserSession
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit
 from fedspan.engines.remote.coordinator.signed_requests import SignedRequests
-from fedspan.engines.remote.coordinator.site_directory import SiteDirectory
+from fedspan.engines.remote.coordinator.site_directory import SiteDirectory, SiteReport
 from fedspan.engines.remote.messages.environment import differences
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.owner.admission import ANALYST
 
 
 @dataclass(frozen=True)
-class SiteStatus:
-    """One site: whether it is connected and, where that was requested, what it reports about itself."""
-
-    name: str
-    online: bool
-    version: str = ""
-    rows: int | None = None
-    columns: int | None = None
-    steps: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class FederationStatus:
-    """All sites of a federation, as a user sees them."""
+    """A federation as a user with this role sees it: the sites online, reports and remarks, by site.
+
+    Only the signature of a report is verified.
+    """
 
     kit: Kit
     role: str
-    sites: tuple[SiteStatus, ...]
+    online: frozenset[str]
+    reports: Mapping[str, SiteReport]
+    remarks: Mapping[str, list[str]]
 
 
 def federation_status(path: str | Path) -> FederationStatus:
@@ -48,29 +41,23 @@ def federation_status(path: str | Path) -> FederationStatus:
         session = UserSession(kit)
         registered = session.registered()
         session.close()
-        return FederationStatus(kit, user.role, tuple(SiteStatus(site, site in registered) for site in kit.sites))
+        return FederationStatus(kit, user.role, frozenset(registered), {}, {})
     transport = NVFlareTransport(kit.path)
     try:
-        online = sorted(transport.wait_for(None, START_LIMIT))
+        online = transport.wait_for(None, START_LIMIT)
         directory = SiteDirectory(SignedRequests(transport, user, Authority.from_kit(kit.path)))
         if online:
-            directory.refresh(online)
-        sites = [
-            _status(site, directory) if site in online else SiteStatus(site, False, remarks=(transport.why_not(site),))
-            for site in kit.sites
-        ]
-        return FederationStatus(kit, user.role, tuple(sites))
+            directory.refresh(sorted(online))
+        reports = directory.refused | directory.reports
+        remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
+        for site, report in reports.items():
+            differ = differences(report.environment) if not report.refused else []
+            found = [
+                report.refused,
+                directory.objection(site),
+                *(f"has {one}: the last bits may differ" for one in differ),
+            ]
+            remarks[site] = [remark for remark in found if remark]
+        return FederationStatus(kit, user.role, online, reports, remarks)
     finally:
         transport.close()
-
-
-def _status(site: str, directory: SiteDirectory) -> SiteStatus:
-    """Return what a site has reported; none of it is verified but that the site has signed it."""
-    report = directory.reports.get(site)
-    if report is None:
-        refused = directory.refused[site]
-        return SiteStatus(site, True, refused.version, remarks=(refused.refused,))
-    remarks = [f"has {difference}: the last bits may differ" for difference in differences(report.environment)]
-    objection = directory.objection(site)
-    remarks = [objection, *remarks] if objection else remarks
-    return SiteStatus(site, True, report.version, report.rows, len(report.columns), report.allowed, tuple(remarks))

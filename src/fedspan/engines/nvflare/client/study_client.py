@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedspan.engines.nvflare.client.user_session import UserSession
-from fedspan.engines.nvflare.setup.federation_plan import COORDINATOR
-from fedspan.engines.nvflare.setup.kit import read_kit
-from fedspan.engines.remote.messages.delegation import make_delegation
+from fedspan.engines.nvflare.setup.kit import COORDINATOR, read_kit
 from fedspan.engines.remote.messages.envelope import Sealed
-from fedspan.engines.remote.messages.identity import Identity
+from fedspan.engines.remote.messages.identity import Identity, make_delegation
 from fedspan.errors import InputError
 
 CHANNEL, PURPOSE = "fedspan-studies", "study"
@@ -87,7 +85,7 @@ def _request(path: Path, head: dict[str, Any], parts: dict[str, bytes] | None = 
     message = Sealed(Identity.from_kit(kit.path), PURPOSE, bound, parts or {}).to(COORDINATOR)
     session = UserSession(kit)
     try:
-        answer = session.request_server(CHANNEL, message, _LIMIT)
+        answer = session.request(CHANNEL, message, _LIMIT)
     finally:
         session.close()
     if "refused" in answer:

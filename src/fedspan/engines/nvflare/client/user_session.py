@@ -121,19 +121,12 @@ class UserSession:
             return None
         return answer if isinstance(answer, dict) else None
 
-    def call(self, job: str, message: dict[str, Any], limit: float) -> dict[str, Any]:
-        """Send the relay `job` a call and return its answer; no other command waits for it."""
-        return self._request(TOPIC, f"server.{job}", message, limit)
-
-    def request_server(self, channel: str, message: bytes, limit: float) -> dict[str, Any]:
-        """Send the server itself a message and return its answer."""
-        return self._request(channel, "server", message, limit)
-
-    def _request(self, channel: str, target: str, message: Any, limit: float) -> dict[str, Any]:
+    def request(self, channel: str, message: Any, limit: float, job: str = "") -> dict[str, Any]:
+        """Send the server, or the relay `job` on it, a message and return its answer; no other command waits for it."""
         from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
         from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
-        request = new_cell_message({}, message)
+        target, request = f"server.{job}" if job else "server", new_cell_message({}, message)
         reply = self._flare.api.cell.send_request(
             channel=channel, topic="call", target=target, request=request, timeout=limit, optional=True
         )
@@ -145,13 +138,10 @@ class UserSession:
             raise ServerOfflineError(f"the federation's server gave no answer: {code} {why}".strip())
         return dict(reply.payload)
 
-    def finished(self, job: str) -> bool:
-        """Return whether the server lists `job` as finished, in whatever way."""
-        return self.status(job).partition(":")[0] == "FINISHED"
-
-    def status(self, job: str) -> str:
-        """Return NVIDIA FLARE's status of `job`, such as ``FINISHED:COMPLETED``."""
-        return str(self._guard(self._flare.get_job_meta, job).get("status", ""))
+    def status(self, job: str) -> tuple[str, str]:
+        """Return NVIDIA FLARE's status of `job` in two words, such as ``("FINISHED", "COMPLETED")``."""
+        state, _, how = str(self._guard(self._flare.get_job_meta, job).get("status", "")).partition(":")
+        return state, how
 
     def abort(self, job: str) -> None:
         """End `job`, whatever it does."""

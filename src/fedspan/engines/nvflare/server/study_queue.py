@@ -21,11 +21,9 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
-from fedspan.engines.nvflare.setup.federation_plan import COORDINATOR
-from fedspan.engines.nvflare.setup.kit import write_private
-from fedspan.engines.remote.messages.delegation import check_delegation
+from fedspan.engines.nvflare.setup.kit import COORDINATOR, write_private
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
-from fedspan.engines.remote.messages.identity import Authority, Participant
+from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
 from fedspan.errors import FedspanError, InputError
 from fedspan.owner.admission import ANALYST
 

@@ -21,17 +21,8 @@ MAX_JOBS = 64
 #: Name and role of the coordinator's own user. Sites refuse what it requests in its own name.
 RUNNER = "runner"
 
-_FORBIDDEN = (
-    "submit_job",
-    "clone_job",
-    "manage_job",
-    "download_job",
-    "operate",
-    "shell_commands",
-    "byoc",
-    "app_command",
-)
-_VIEW_ONLY = {"view": "any", **dict.fromkeys(_FORBIDDEN, "none")}
+_RIGHTS = ["submit_job", "clone_job", "manage_job", "download_job", "operate", "shell_commands", "byoc", "app_command"]
+_VIEW_ONLY = {"view": "any", **dict.fromkeys(_RIGHTS, "none")}
 
 
 def authorization() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from fedspan.engines.nvflare.setup.federation_plan import FederationPlan
+from fedspan.engines.nvflare.setup.kit import COORDINATOR, FederationPlan
 from fedspan.engines.nvflare.setup.parent_death_watch import child_environment
 from fedspan.engines.nvflare.setup.provision import provision
 from fedspan.errors import FedspanError
@@ -60,26 +60,14 @@ class LocalDeployment:
         """Return the kit of a participant."""
         return self.folder / "kits" / name
 
-    def start(self) -> None:
-        """Start the coordinator and all sites, and wait until they have joined."""
-        self.start_coordinator(wait=False)
-        for site in self._sites:
-            self.start_site(site, wait=False)
-        self.wait_until("coordinator", "the coordinator is up")
-        for site in self._sites:
-            self.wait_until(site, f"{site} joined")
-
-    def start_coordinator(self, *, wait: bool = True) -> None:
-        """Start the coordinator and wait until it is up."""
-        self._start("coordinator", "coordinator", "start", str(self.kit("coordinator")))
-        if wait:
-            self.wait_until("coordinator", "the coordinator is up")
-
-    def start_site(self, site: str, *, wait: bool = True) -> None:
-        """Start a site and wait until it has joined."""
-        self._start(site, "site", "start", str(self.kit(site)), "--config", str(self._sites[site]))
-        if wait:
-            self.wait_until(site, f"{site} joined")
+    def start(self, *names: str, wait: bool = True) -> None:
+        """Start participants, by default the coordinator and all sites, and wait until they have joined."""
+        names = names or (COORDINATOR, *self._sites)
+        for name in names:
+            site = ("site", "start", str(self.kit(name)), "--config", str(self._sites.get(name)))
+            self._start(name, *(site if name in self._sites else ("coordinator", "start", str(self.kit(name)))))
+        for name in names if wait else ():
+            self.wait_until(name, f"{name} joined" if name in self._sites else "the coordinator is up")
 
     def kill(self, name: str) -> None:
         """Kill a participant's process without warning, as a power cut would."""

@@ -18,7 +18,7 @@ from fedspan.engines.nvflare.setup.console_events import NewEvents, report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_private
 from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start
-from fedspan.engines.nvflare.site.supervisor import Supervisor
+from fedspan.engines.nvflare.site.worker_process import Supervisor
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
 

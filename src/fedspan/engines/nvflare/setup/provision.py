@@ -14,7 +14,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.nvflare.setup.federation_plan import COORDINATOR, FederationPlan
 from fedspan.engines.nvflare.setup.hardening import (
     RUNNER,
     authorization,
@@ -22,7 +21,16 @@ from fedspan.engines.nvflare.setup.hardening import (
     server_resources,
     site_resources,
 )
-from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, new_kit, read_kit, write_kit, write_private
+from fedspan.engines.nvflare.setup.kit import (
+    COORDINATOR,
+    FederationPlan,
+    Kit,
+    needs_nvflare,
+    new_kit,
+    read_kit,
+    write_kit,
+    write_private,
+)
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError
 

@@ -7,10 +7,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fedspan.engines.remote.messages.delegation import Signer
 from fedspan.engines.remote.messages.envelope import MISREAD, Opened, Sealed, open_sealed
 from fedspan.engines.remote.messages.environment import fedspan_version
-from fedspan.engines.remote.messages.identity import Authority, Participant
+from fedspan.engines.remote.messages.identity import Authority, Participant, Signer
 from fedspan.engines.remote.messages.transport import Lost, Transport
 from fedspan.errors import MessageError
 from fedspan.federation.outcomes import Failure, FailureKind
@@ -31,25 +30,19 @@ class Serials:
 
     def __init__(self) -> None:
         self._clock = 0
-        self._last: dict[str, int] = {}
-        self._ahead: dict[str, int] = {}  # by site that has seen a later number than the clock's: that number
+        self._last: dict[str, int] = {}  # by site: the highest number that it may have seen
 
     def next(self, sites: Collection[str]) -> dict[str, int]:
-        """Return the number of the next request to each of the sites: one for all that are not ahead."""
+        """Return the number of the next request to each of the sites: one for all that have seen no later one."""
         self._clock = max(self._clock + 1, time.time_ns())
-        for site in sites:
-            self._last[site] = max(self._clock, self._ahead.get(site, -1) + 1)
-            if self._last[site] > self._clock:
-                self._ahead[site] = self._last[site]
-            else:
-                self._ahead.pop(site, None)
+        self._last |= {site: max(self._clock, self._last.get(site, -1) + 1) for site in sites}
         return {site: self._last[site] for site in sites}
 
     def catch_up(self, site: str, seen: Any) -> bool:
         """Record the last number that a site has seen; return whether it may accept a further request."""
         if type(seen) is not int or not self._last[site] <= seen < _MOST_SERIAL:
             return False
-        self._ahead[site] = seen
+        self._last[site] = seen
         return True
 
 

@@ -14,8 +14,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from fedspan.engines.remote.messages.delegation import Signer, check_delegation
-from fedspan.engines.remote.messages.identity import Authority, Participant
+from fedspan.engines.remote.messages.identity import Authority, Participant, Signer, check_delegation
 from fedspan.errors import MessageError
 from fedspan.wire import Message, as_array, decode, encode
 

@@ -1,12 +1,17 @@
-"""Identities: certificates that the federation's root has issued, and signatures made with their keys.
+"""Identities: certificates that the federation's root has issued, signatures, and delegation.
 
 A kit's certificate has the participant's name in its common name and, for users, the role in its unstructured name; a
 site has no role. Keys are RSA. `cryptography` is imported when a certificate or key is first read.
+
+A user may authorise the coordinator to send requests in the user's name, for runs that outlast the user's process. The
+delegate signs with its own key; sites see the user's name and role, and check both signatures. While the delegation is
+valid, the delegate can request whatever the user could. So it is valid for a short time, and for one participant.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,11 +21,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedspan.errors import InputError, MessageError, MissingPackageError
+from fedspan.wire import as_array, decode, encode
 
 #: Clocks may differ by this much when a certificate has just been issued.
 _CLOCKS_DIFFER = timedelta(minutes=5)
 _LEAST_BITS = 2048
 _MOST_CHECKED = 256
+_DELEGATION = b"fedspan delegation\0"
+#: Bytes and seconds of a delegation.
+_LARGEST, _LONGEST = 2**14, 30 * 86400.0
 
 
 @cache
@@ -56,7 +65,7 @@ class Identity:
         Both PEM; the key without a password.
     """
 
-    #: An identity signs for itself (see `Signer`).
+    #: It signs in its own name.
     delegation = b""
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
@@ -162,6 +171,54 @@ class Authority:
         if is_authority or not _participant(issued).name:
             raise MessageError("the sender's certificate is not one of a participant")
         return issued
+
+
+class Delegate:
+    """Signs in the name of the user that made the `delegation`, with the key of its own `identity`."""
+
+    def __init__(self, identity: Identity, delegation: bytes, authority: Authority) -> None:
+        self._identity = identity
+        self.delegation = delegation
+        self.certificate = identity.certificate
+        self.participant = check_delegation(delegation, authority, identity.participant)
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of `message`, made with the delegate's own key."""
+        return self._identity.sign(message)
+
+
+#: Signs messages: a participant, or a delegate of a user.
+Signer = Identity | Delegate
+
+
+def make_delegation(user: Identity, to: str, federation: str, seconds: float) -> bytes:
+    """Authorise the participant `to` to act in the name of `user` from now on for this number of seconds."""
+    if not user.role:
+        raise InputError(f"{user.name!r} is no user, and has nothing to delegate")
+    if not 0 < seconds <= _LONGEST:
+        raise InputError(f"seconds={seconds!r} of a delegation must be above 0 and at most 30 days")
+    head = encode({"federation": federation, "to": to, "until": time.time() + seconds})
+    signature = user.sign(_DELEGATION + head)
+    return encode({"head": as_array(head), "signature": as_array(signature), "certificate": as_array(user.certificate)})
+
+
+def check_delegation(delegation: bytes, authority: Authority, delegate: Participant) -> Participant:
+    """Return the user in whose name `delegate` may act, or refuse with a `MessageError`."""
+    try:
+        outer = decode(delegation, _LARGEST)
+        raw, signature, certificate = (outer[name].tobytes() for name in ("head", "signature", "certificate"))
+        user = authority.verify(certificate, signature, _DELEGATION + raw)
+        head = decode(raw, _LARGEST)
+        to, federation, until = str(head["to"]), str(head["federation"]), float(head["until"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise MessageError("the delegation cannot be read") from error
+    if federation != authority.federation:
+        raise MessageError("the delegation is of another federation")
+    if not user.role or delegate != Participant(to):
+        raise MessageError(f"{user.name!r} has not delegated anything to {delegate.name!r}")
+    if time.time() > until:
+        raise MessageError(f"the delegation of {user.name!r} to {to!r} has expired")
+    return user
 
 
 def _read(certificate: bytes) -> Any:

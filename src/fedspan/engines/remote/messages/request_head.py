@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -172,27 +173,24 @@ def _sites(head: Message) -> dict[str, int]:
 
 def _transforms(head: Message) -> tuple[tuple[str, tuple[str, ...] | None], ...]:
     found = _parsed(head, "transforms")
-    if not isinstance(found, list) or len(found) > _MOST_TRANSFORMS or not all(map(_is_transform, found)):
-        raise MessageError(
-            f"the request's 'transforms' must be at most {_MOST_TRANSFORMS} ids, each with names of columns"
-        )
-    return tuple((name, None if columns is None else tuple(columns)) for name, columns in found)
+    if isinstance(found, list) and len(found) <= _MOST_TRANSFORMS and all(map(_is_transform, found)):
+        return tuple((name, None if columns is None else tuple(columns)) for name, columns in found)
+    raise MessageError(f"the request's 'transforms' must be at most {_MOST_TRANSFORMS} ids, each with names of columns")
 
 
 def _is_transform(value: object) -> bool:
-    if not isinstance(value, list) or len(value) != 2:
-        return False
-    name, columns = value
-    named = columns is None or (isinstance(columns, list) and all(isinstance(column, str) for column in columns))
-    return isinstance(name, str) and len(name) <= _TEXT.longest and named
+    match value:
+        case [str(name), None]:
+            return len(name) <= _TEXT.longest
+        case [str(name), list(columns)]:
+            return len(name) <= _TEXT.longest and all(isinstance(column, str) for column in columns)
+    return False
 
 
 def _parsed(head: Message, name: str) -> Any:
-    text = head.get(name)
-    try:
-        return json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError):
-        return None
+    with suppress(KeyError, RecursionError, TypeError, ValueError):
+        return json.loads(head[name])
+    return None
 
 
 def _decoded(parts: Mapping[str, memoryview], name: str) -> Message:

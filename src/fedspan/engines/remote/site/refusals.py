@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.errors import (
@@ -40,31 +41,29 @@ class StepError(FedspanError):
         super().__init__(f"step {step!r} raised {type(error).__name__}, whose text stays at the site")
 
 
-_REFUSALS = (BudgetError, LedgerError, MessageError, PolicyError, StaleError, UnknownStepError)
-_KINDS = {
-    BudgetError: FailureKind.BUDGET_SPENT,
-    BusyError: FailureKind.LATE,
-    OversizeError: FailureKind.OVERSIZE,
-    StaleError: FailureKind.STALE,
-}
+#: Kinds of errors, from the narrowest on: the kind of the response, and that of the failure at the coordinator.
+_KINDS: tuple[tuple[Any, str, FailureKind], ...] = (
+    (BudgetError, "refused", FailureKind.BUDGET_SPENT),
+    (OversizeError, "refused", FailureKind.OVERSIZE),
+    (StaleError, "refused", FailureKind.STALE),
+    (BusyError, "failed", FailureKind.LATE),
+    ((LedgerError, MessageError, PolicyError, UnknownStepError), "refused", FailureKind.REFUSED),
+    (FedspanError, "failed", FailureKind.STEP_FAILED),
+    (MISREAD, "refused", FailureKind.REFUSED),
+    (Exception, "failed", FailureKind.STEP_FAILED),
+)
 
 
 def refusal(error: Exception) -> Message:
     """Return what the head of a response reports of an error; `again` invites the sender to repeat the request."""
-    kind, failure = "failed", FailureKind.STEP_FAILED
-    facts = error.facts if isinstance(error, BudgetError) else {}
-    if isinstance(error, FedspanError):
-        why = str(error)
-    elif isinstance(error, MISREAD):
-        why = "the request lacks a field that it must have"
-    else:
-        why = f"the site failed with {type(error).__name__}: its owner's log may have more"
-    if isinstance(error, _REFUSALS) or (isinstance(error, MISREAD) and not isinstance(error, FedspanError)):
-        kind, failure = "refused", FailureKind.REFUSED
-    for known, its_kind in _KINDS.items():
-        failure = its_kind if isinstance(error, known) else failure
-    again = isinstance(error, BusyError | LostSumError)
-    head: Message = {"kind": kind, "failure": failure.value, "why": why, "again": again, "facts": json.dumps(facts)}
+    kind, failure = next((kind, failure) for errors, kind, failure in _KINDS if isinstance(error, errors))
+    why = str(error)
+    if not isinstance(error, FedspanError):  # whose text may hold data
+        name = type(error).__name__
+        why = "the request lacks a field that it must have" if kind == "refused" else f"the site failed with {name}"
+    head: Message = {"kind": kind, "failure": failure.value, "why": why}
+    head |= {"again": isinstance(error, BusyError | LostSumError)}
+    head |= {"facts": json.dumps(error.facts if isinstance(error, BudgetError) else {})}
     return head | ({"seen": error.seen} if isinstance(error, StaleError) else {})
 
 

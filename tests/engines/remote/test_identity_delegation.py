@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.remote.messages.delegation import Delegate, make_delegation
+from fedspan.engines.remote.messages.identity import Delegate, make_delegation
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.wire import decode, encode
 

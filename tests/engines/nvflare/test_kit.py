@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedspan.engines.nvflare.setup.federation_plan import parse_plan, read_plan
+from fedspan.engines.nvflare.setup.kit import parse_plan, read_plan
 from fedspan.errors import InputError
 
 GOOD = {"name": "lab", "server": "fl.example.org:8002", "sites": ["north", "south"], "users": {"alice": "analyst"}}

@@ -8,24 +8,24 @@ from pathlib import Path
 
 from fedspan.cli.run_command import run_study
 from fedspan.cli.study_file import Study, read_study
-from fedspan.engines.nvflare.client.connect import connected
+from fedspan.engines.nvflare.client.connect import connect_as
+from fedspan.engines.nvflare.setup.hardening import RUNNER
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
-from fedspan.engines.remote.messages.delegation import Delegate
-from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.messages.identity import Authority, Delegate, Identity
 from fedspan.errors import FedspanError
 from fedspan.federation import Federation
 
 
 def main() -> int:
-    """Run a study in the name of the user who handed it in, or go on with it."""
+    """Run a study in the name of the user that submitted it, or continue it."""
     die_with_parent()
     warnings.simplefilter("ignore")
     kit, folder = Path(sys.argv[1]), Path(sys.argv[1]) / "studies" / sys.argv[2]
-    authority = Authority.from_kit(kit)
 
     def connect(study: Study) -> Federation:
-        sender = Delegate(Identity.from_kit(kit), (folder / "delegation").read_bytes(), authority)
-        return connected(kit / "runner", sender, authority, study.seed, study.policy, study.output)
+        authority = Authority.from_kit(kit)
+        delegate = Delegate(Identity.from_kit(kit), (folder / "delegation").read_bytes(), authority)
+        return connect_as(delegate, authority, kit / RUNNER, study.seed, study.policy, study.output)
 
     try:
         study = read_study(folder / "study.toml", folder / "results", at_sites=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fedspan
-from fedspan.cli.federation.federation_commands import add_federation_commands, add_site_start, run_at_sites
+from fedspan.cli.federation.federation_commands import add_federation_commands, run_at_sites
 from fedspan.cli.site.site_commands import add_site_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce-PAPER)")
     reproduce.set_defaults(command=_reproduce)
 
-    add_site_start(add_site_commands(commands))
+    add_site_commands(commands)
     return parser
 
 

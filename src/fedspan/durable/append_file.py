@@ -219,7 +219,7 @@ class AppendFile:
             try:
                 self._take(self._entry_at(self.end, size))
             except _TornError as error:
-                if self._follows(error, size) or not _may_begin(error.line):
+                if self._follows(error, size) or not _may_be_torn(error.line, error.has_bytes):
                     raise self._damage(error) from None
                 if not self._read_only:
                     os.ftruncate(self._descriptor, self.end)
@@ -245,14 +245,14 @@ class AppendFile:
         chain = suffix[-2 * _DIGEST - 3 : -3].decode()
         end = body if length is None else body + length + 1
         if end > size:
-            raise _TornError("its bytes are cut short", line, body, chain)
+            raise _TornError("its bytes are cut short", line, body, chain, has_bytes=True)
         if self.count == 0 and self._key_of is not None:
             self._key = self._key_of(fields)
         raw = _read_all(self._descriptor, end - body, body)
         if raw and not raw.endswith(b"\n"):
-            raise _TornError("its bytes have no end", line, end)
+            raise _TornError("its bytes have no end", line, end, has_bytes=True)
         if self._digest(self.chain, head, (memoryview(raw)[:-1],)) != chain:
-            raise _TornError("its digest does not match", line, end)
+            raise _TornError("its digest does not match", line, end, has_bytes=length is not None)
         return Entry(fields, start, body, end, chain)
 
     def _take(self, entry: Entry) -> None:
@@ -296,18 +296,30 @@ class _TornError(Exception):
     `chain` is the entry's own, where its line is whole and its bytes are not.
     """
 
-    def __init__(self, why: str, line: bytes, after: int, chain: str = "") -> None:
+    def __init__(self, why: str, line: bytes, after: int, chain: str = "", *, has_bytes: bool = False) -> None:
         super().__init__(why)
-        self.line, self.after, self.chain = line, after, chain
+        self.line, self.after, self.chain, self.has_bytes = line, after, chain, has_bytes
 
 
-def _may_begin(line: bytes) -> bool:
-    """Return whether a torn line can be the beginning of an entry, or zeros that a loss of power left.
+def _may_be_torn(line: bytes, has_bytes: bool) -> bool:
+    """Return whether a kill, or a loss of power, can have left this last line of an entry, with or without raw bytes.
 
-    Another kind of file is left as it is.
+    A whole line without raw bytes after it was altered, and JSON without a chain is another kind of file.
     """
-    line = line.rstrip(b"\0")
-    return line.startswith(b'{"') if len(line) > 1 else line in (b"", b"{")
+    zeros, line = b"\0" in line, line.rstrip(b"\0")
+    if len(line) < 2:
+        return line in (b"", b"{")
+    if line.endswith(b"\n"):
+        return zeros or has_bytes
+    return line.startswith(b'{"') and (_END.search(line + b"\n") is not None or not _is_json(line))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _read_line(file: int, start: int, size: int) -> bytes:

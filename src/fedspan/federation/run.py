@@ -148,12 +148,14 @@ class Run:
         self.record.stopped = self.record.stopped or Ending(EndingKind.CLOSED)
         self._keep_versions()
         self._write("ended", self.record.stopped.values())
-        self.engine.end(self.id, self.record.sites, resumable and self.journal is not None)
-        if self.journal is not None:
-            self.journal.close()
-        if self._lines is not None:
-            self._lines.close()
-            self._lines = None
+        try:
+            self.engine.end(self.id, self.record.sites, resumable and self.journal is not None)
+        finally:  # also where that is interrupted: the run can be resumed in this process
+            if self.journal is not None:
+                self.journal.close()
+            if self._lines is not None:
+                self._lines.close()
+                self._lines = None
 
     def _keep_versions(self) -> None:
         """Keep in the record which extras were loaded, and what else has changed, since it began."""

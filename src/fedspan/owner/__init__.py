@@ -1,6 +1,6 @@
-"""The site's owner decides: ``site.toml`` says where the data are, who may ask what, and where it is written down.
+"""The owner of a site: ``site.toml`` says where the data are, who may request what, and where each request is logged.
 
-All of it is enforced by this site's own code, whatever a coordinator asks.
+The site's own code enforces all of it, whatever a coordinator requests.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from fedspan.errors import InputError
@@ -13,9 +13,10 @@ from fedspan.federation.site.transforms import installed_transforms
 GROUPS = {
     "summaries": "all steps of fedspan whose replies are sums over rows",
     "single rows": "steps of fedspan whose replies hold, or are about, single rows or cells",
+    "fedspan": "all steps of fedspan",
 }
-#: All transforms of fedspan.
-OWN_TRANSFORMS = "fedspan"
+#: All steps, or all transforms, of fedspan.
+OWN = "fedspan"
 _SECURE_SUM = "secure_sum"
 
 
@@ -23,7 +24,7 @@ class AllowedSteps:
     """The steps that some names allow: ids such as ``"pca.gram"``, beginnings of ids such as ``"pca"``, and groups.
 
     Steps of fedspan that reveal nothing about rows (names of columns, the state of the budget) are always allowed, and
-    so are the rounds of a secure sum: the step that is summed must be allowed.
+    so are the stages of a secure sum: the step that is summed must be allowed.
 
     Examples
     --------
@@ -35,26 +36,20 @@ class AllowedSteps:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
+        check_names("step", names, installed_steps(), GROUPS)
         self.names = tuple(names)
-        known = installed_steps()
-        for name in names:
-            if name not in GROUPS and not any(_covers(name, id) for id in known):
-                near = get_close_matches(name, [*GROUPS, *known, *{id.rpartition(".")[0] for id in known}], 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise InputError(
-                    f"steps: {name!r} is neither the id of an installed step, nor the beginning of such ids, nor one "
-                    f"of the groups {', '.join(map(repr, GROUPS))}{hint}"
-                )
 
     def __contains__(self, id: str) -> bool:
         return is_public(id) or self.names_it(id)
 
     def names_it(self, id: str, few_rows: bool = False) -> bool:
         """Return whether a step is named, or in a group that is; one about `few_rows` is in that of single rows."""
+        step = installed_steps().get(id)
+        if step is not None and step.runs is not None:  # it could run any other step
+            return False
         if any(name not in GROUPS and _covers(name, id) for name in self.names):
             return True
-        step = installed_steps().get(id)
-        return step is not None and _is_own(step) and _group(step, few_rows) in self.names
+        return step is not None and _is_own(step) and not {_group(step, few_rows), OWN}.isdisjoint(self.names)
 
     def hint(self, id: str) -> str:
         """Name the group of a step of fedspan, for a user whose request is refused."""
@@ -62,15 +57,28 @@ class AllowedSteps:
         return f": it is in the group {_group(step)!r} (steps in site.toml)" if step and _is_own(step) else ""
 
     def installed(self) -> tuple[str, ...]:
-        """Return the ids of the installed steps that are allowed, without the rounds of a secure sum."""
+        """Return the ids of the installed steps that are allowed, without the stages of a secure sum."""
         return tuple(id for id in installed_steps() if id in self and not _covers(_SECURE_SUM, id))
+
+
+def check_names(what: str, names: Sequence[str], ids: Iterable[str], groups: Iterable[str]) -> None:
+    """Refuse a name that is neither the id of an installed step or transform, nor a beginning of ids, nor a group."""
+    ids, groups = list(ids), list(groups)
+    for name in names:
+        if name not in groups and not any(_covers(name, id) for id in ids):
+            near = get_close_matches(name, [*groups, *ids, *{id.rpartition(".")[0] for id in ids}], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(
+                f"{what}s: {name!r} is neither the id of an installed {what}, nor the beginning of such ids, nor "
+                f"{' or '.join(map(repr, groups))}{hint}"
+            )
 
 
 def allows_transform(names: Sequence[str], id: str) -> bool:
     """Return whether a transform is named, by its id, the beginning of its id, or as one of fedspan's own."""
     found = installed_transforms().get(id)
     own = found is not None and found.function.__module__.startswith("fedspan.")
-    return any(_covers(name, id) or (own and name == OWN_TRANSFORMS) for name in names)
+    return any(_covers(name, id) or (own and name == OWN) for name in names)
 
 
 def is_public(id: str) -> bool:

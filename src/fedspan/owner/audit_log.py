@@ -15,7 +15,7 @@ from fedspan.errors import PolicyError
 
 OUTCOMES = ("answered", "refused", "failed")
 _KINDS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("when", "who", "role", "run", "step", "how", "outcome", "why"), str),
+    **dict.fromkeys(("when", "who", "role", "run", "step", "how", "stage", "outcome", "why"), str),
     **dict.fromkeys(("call", "part", "bytes"), int),
     "budget_left": (int, float, type(None)),
     "transforms": list,
@@ -30,28 +30,29 @@ class AuditLogError(PolicyError):
 
 @dataclass
 class Rounds:
-    """A user's rounds of one day. The rounds of one secure sum are one; one number asked for two things are two.
+    """A user's rounds of one day: calls for which data were read.
 
-    What follows in a sum is free as often as its first question, which alone reads data, was asked in the same call.
+    All stages of one secure sum are one round. Only its first stage reads data: a later stage is free as often as the
+    first one was counted for the same call. Another request under the same number is another round.
     """
 
     total: int = 0
-    _asked: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
+    _counted: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
 
-    def after(self, run: str, call: int, how: str) -> int:
-        """Return how many there would be after one more."""
-        asked = self._asked.get((run, call), Counter())
-        return self.total + (asked[_slot(how)] + 1 > max(asked.values(), default=0))
+    def after(self, run: str, call: int, stage: str) -> int:
+        """Return the total after one more call."""
+        counted = self._counted.get((run, call), Counter())
+        return self.total + (counted[_slot(stage)] + 1 > max(counted.values(), default=0))
 
-    def add(self, run: str, call: int, how: str) -> None:
-        """Count one more."""
-        self.total = self.after(run, call, how)
-        self._asked.setdefault((run, call), Counter())[_slot(how)] += 1
+    def add(self, run: str, call: int, stage: str) -> None:
+        """Count one more call."""
+        self.total = self.after(run, call, stage)
+        self._counted.setdefault((run, call), Counter())[_slot(stage)] += 1
 
 
-def _slot(how: str) -> str:
-    """Return what is counted together: all that reads data; each of the further rounds of a secure sum."""
-    return how if how.startswith("secure ") and how != "secure offer" else ""
+def _slot(stage: str) -> str:
+    """Return the stages that are counted together: those that read data, and each of the others."""
+    return "" if stage == "offer" else stage
 
 
 class AuditLog:
@@ -60,25 +61,24 @@ class AuditLog:
     `append` returns when the line is in the file, so that it survives the end of the process. Two processes may write
     to one log: each first reads what the other has written. Opening the log notices a line that was changed or removed,
     because the next one has its digest. Lines removed from the *end* are noticed only by a reader who kept the last
-    digest (`last`), and who can write to the file can replace all of it.
+    digest, and anyone who can write to the file can replace all of it.
 
     Examples
     --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> log = AuditLog(Path(folder.name) / "audit.jsonl")
-    >>> line = dict.fromkeys(("role", "step", "why"), "") | {"part": 0, "transforms": [], "bytes": 8}
+    >>> line = dict.fromkeys(("role", "step", "stage", "why"), "") | {"part": 0, "transforms": [], "bytes": 8}
     >>> line |= {"who": "alice", "run": "r", "call": 0, "how": "ask", "outcome": "answered", "ran": True}
     >>> log.append(line | {"budget_left": None})
     >>> log.rounds("alice").total, log.rounds("bob").total
     (1, 0)
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: Path) -> None:
         self._day = ""
         self._rounds: dict[str, Rounds] = {}
-        self._file = AppendFile(path, shared=True, read_only=read_only, make=not read_only, accept=self._take)
+        self._file = AppendFile(path, shared=True, accept=self._take)
         self.check()
 
     def append(self, entry: Mapping[str, Any]) -> None:
@@ -93,24 +93,14 @@ class AuditLog:
             self._file.append(whole)
 
     def check(self) -> None:
-        """Refuse a log that is missing or was altered; read what others have written."""
+        """Refuse a log that was altered; read what other processes have written."""
         with self._errors(), self._file.locked():
             pass
 
-    def rounds(self, who: str) -> Rounds:
+    def rounds(self, user: str) -> Rounds:
         """Return the rounds of a user today (UTC), or on the day of the latest line where the clock is behind it."""
         today = now().date().isoformat()
-        return self._rounds.get(who, Rounds()) if self._day >= today else Rounds()
-
-    @property
-    def lines(self) -> int:
-        """The number of lines."""
-        return self._file.count
-
-    @property
-    def last(self) -> str:
-        """The digest of the last line."""
-        return self._file.chain
+        return self._rounds.get(user, Rounds()) if self._day >= today else Rounds()
 
     def _take(self, entry: Entry) -> None:
         """Take in one line; `ValueError` refuses the log."""
@@ -120,7 +110,7 @@ class AuditLog:
         if day > self._day:  # a clock that was set back does not lift a limit
             self._day, self._rounds = day, {}
         if fields["ran"]:
-            self._rounds.setdefault(fields["who"], Rounds()).add(fields["run"], fields["call"], fields["how"])
+            self._rounds.setdefault(fields["who"], Rounds()).add(fields["run"], fields["call"], fields["stage"])
 
     def _sentence(self, what: str) -> str:
         return f"this site's audit log {what}, and nothing leaves it unlogged"
@@ -149,7 +139,7 @@ def read_lines(path: Path) -> list[tuple[dict[str, Any], str]]:
 
 
 def _check(fields: Mapping[str, Any]) -> None:
-    """Refuse with a `ValueError` what is no line of an audit log."""
+    """Raise a `ValueError` unless these are the fields of an audit log's line."""
     for key, kind in _KINDS.items():
         value = fields.get(key, _KINDS)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -1,96 +1,160 @@
-"""A site as its owner has set it up: its data, its rules, its log and its budget, ready to be asked."""
+"""A site as its owner has set it up: its rows, its rules, its log and its budget."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
+from fedspan.datasets.sources.iso_times import with_times
 from fedspan.errors import InputError
+from fedspan.federation import Site
+from fedspan.federation.site.noise_query import SiteLedger
+from fedspan.owner.admission import Admission
 from fedspan.owner.audit_log import AuditLog
-from fedspan.owner.guard import OwnerGuard
-from fedspan.owner.owned_rows import Rows
 from fedspan.owner.schema import differences, kind_of, times_of
-from fedspan.owner.site_file import SiteFile, SiteFileError, read_site_file
+from fedspan.owner.site_file import RowsPlan, SiteFile, SiteFileError, read_site_file
 from fedspan.privacy import Ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class OwnedSite:
     """A site and its owner's rules.
 
-    The data are read once, here, and stay as they are until `refresh` is called, between runs, to see what has changed
-    since.
+    The rows are read once, here, and stay as they are until `refresh`, which is for the time between runs.
 
     Parameters
     ----------
     file : SiteFile
         What the owner has written.
     federation : dict, optional
-        The federation's schema: the kind of each column, which the data must have besides what the file itself says.
+        The federation's schema: the kind of each column, which the data must have besides the file's own schema.
 
     Attributes
     ----------
     site : Site
         The rows, with the site's ledger.
-    guard : OwnerGuard
-        To be asked before a step touches data, and before a reply leaves.
+    admission : Admission
+        Judges requests by the owner's rules.
     """
 
     def __init__(self, file: SiteFile, federation: dict[str, str] | None = None) -> None:
         self.file = file
-        self.federation = federation
+        self._federation = federation
         self._stamp, rows = self._read()
         plan = file.privacy
         self.ledger = None if plan is None else Ledger(plan.ledger, plan.epsilon, plan.delta, strict=plan.strict)
-        self._kinds, self.site = _kinds(rows), rows.site(file.name, self.ledger)
-        self.guard = OwnerGuard(file.rules, self.site, AuditLog(file.log), self.ledger)
-
-    def __repr__(self) -> str:
-        return f"OwnedSite({self.file.name!r}, {self.file.data.source.label!r})"
+        self._kinds, self.site = rows.kinds(), rows.site(file.name, self.ledger)
+        self.admission = Admission(self.site, file.rules, AuditLog(file.log), self.ledger)
 
     def refresh(self) -> bool:
-        """Read the data anew if they may have changed, and return whether they were read.
+        """Read the data again if they may have changed, and return whether they were read.
 
-        A file is read anew if it was written to or replaced since; a query is always asked again. For
-        the time between runs: one that began with other data cannot go on.
+        A file is read if it was written or replaced since the last time; a query always runs again. A run that began
+        with other data can't continue.
         """
         stamp = self.file.data.source.stamp()
         if stamp is not None and stamp == self._stamp:
             return False
         stamp, rows = self._read()
-        self._kinds, self.site = _kinds(rows), rows.site(self.file.name, self.ledger)
-        self._stamp = stamp  # only now: what could not be used is read again
-        self.guard.use(self.site)
+        self._kinds, self.site = rows.kinds(), rows.site(self.file.name, self.ledger)
+        self._stamp = stamp  # not before: data that could not be used are read again
+        self.admission.site = self.site
         return True
 
     def describe(self) -> dict[str, Any]:
         """Return what others may know of this site: names, kinds and counts, no values."""
-        rules = self.file.rules
-        left = self.guard.budget_left()
+        data, rules, ledger = self.file.data, self.file.rules, self.ledger
+        left = self.admission.budget_left()
         return {
             "name": self.site.name,
             "rows": len(self.site),
             "columns": dict(self._kinds),
-            "label": self.file.data.label,
-            "task": self.file.data.task,
+            "label": data.label,
+            "task": data.task,
             "steps": list(rules.steps.installed()),
             "rules": rules.in_words(),
-            "budget": None
-            if self.ledger is None
-            else {"epsilon": self.ledger.epsilon, "delta": self.ledger.delta, "left": left},
+            "budget": None if ledger is None else {"epsilon": ledger.epsilon, "delta": ledger.delta, "left": left},
         }
 
     def _read(self) -> tuple[object, Rows]:
         stamp = self.file.data.source.stamp()  # before: what is written meanwhile is read next time
-        rows = self.file.data.read(times_of(self.file.schema, self.federation))
-        problems = data_problems(self.file, rows, self.federation)
+        rows = read_rows(self.file, self._federation)
+        problems = data_problems(self.file, rows, self._federation)
         if problems:
             raise SiteFileError(problems)
         return stamp, rows
 
 
-def _kinds(rows: Rows) -> dict[str, str]:
-    return {name: kind_of(rows.frame[name]) for name in rows.features}
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a site: `frame` has the `features` first, then label and task."""
+
+    plan: RowsPlan
+    frame: pd.DataFrame
+    features: list[str]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def kinds(self) -> dict[str, str]:
+        """Return the kind of each feature."""
+        return {name: kind_of(self.frame[name]) for name in self.features}
+
+    def site(self, name: str, ledger: SiteLedger | None) -> Site:
+        """Make the site."""
+        X = self.frame.iloc[:, : len(self.features)]  # without a copy
+        return Site(name, X, self._values(self.plan.label), self._values(self.plan.task), ledger=ledger)
+
+    def _values(self, name: str | None) -> NDArray[Any] | None:
+        """Return the label or the task of each row. Missing numbers stay NaN; missing text is refused."""
+        if name is None:
+            return None
+        column = self.frame[name]
+        if getattr(column.dtype, "kind", "O") in "buif" and (name == self.plan.label or not column.isna().any()):
+            return column.to_numpy()
+        if column.isna().any():
+            raise InputError(
+                f"column {name!r}, the {'label' if name == self.plan.label else 'task'}, is missing in "
+                f'{int(column.isna().sum())} rows: leave them out with where = "`{name}` is not missing"'
+            )
+        return column.astype(str).to_numpy(dtype=str)
+
+
+def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows:
+    """Read a site's table; only the columns and rows that its file keeps are ever held."""
+    plan, times = file.data, times_of(file.schema, federation)
+    apart = tuple(dict.fromkeys(name for name in (plan.label, plan.task) if name is not None))
+    features: list[str] = []
+
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        tested = () if plan.where is None else plan.where.columns
+        for name in (*(plan.columns or ()), *plan.drop, *apart, *tested):
+            if name not in names:
+                raise InputError(f"{plan.source.label} has no column {name!r}; it has {_some(names)}")
+        features[:] = plan.columns or [name for name in names if name not in {*plan.drop, *apart}]
+        if not features:
+            raise InputError(f"{plan.source.label} has no columns left: drop, label and task take all of them")
+        return list(dict.fromkeys([*features, *apart, *tested]))
+
+    def keep(batch: pd.DataFrame) -> pd.DataFrame:
+        kept, batch = [*features, *apart], with_times(batch, times)
+        if plan.where is None:
+            return batch[kept] if list(batch.columns) != kept else batch
+        return batch.loc[plan.where(batch), kept]
+
+    return Rows(plan, plan.source.read(choose, keep, apart), features)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:20]))
+    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
 
 
 def data_problems(file: SiteFile, rows: Rows, federation: dict[str, str] | None = None) -> list[str]:
@@ -99,10 +163,10 @@ def data_problems(file: SiteFile, rows: Rows, federation: dict[str, str] | None 
     if not len(rows):
         kept = " that the row filter keeps" if file.data.where is not None else ""
         return [f"{label} has no rows{kept}"]
-    said = [] if file.schema is None else differences(file.schema, rows.frame, rows.features)
+    found = [] if file.schema is None else differences(file.schema, rows.frame, rows.features)
     if federation is not None:
-        said += differences(federation, rows.frame, rows.features, "the federation's schema")
-    return [f"{label}: {sentence}" for sentence in said]
+        found += differences(federation, rows.frame, rows.features, "the federation's schema")
+    return [f"{label}: {sentence}" for sentence in found]
 
 
 def read_owned_site(path: str | os.PathLike[str], federation: dict[str, str] | None = None) -> OwnedSite:
@@ -118,7 +182,7 @@ def read_owned_site(path: str | os.PathLike[str], federation: dict[str, str] | N
     Raises
     ------
     InputError
-        With a sentence for each thing that is wrong. Nothing is read before the whole file is checked.
+        With a sentence for each problem. No data are read before the whole file is checked.
     """
     file = read_site_file(Path(path))
     try:

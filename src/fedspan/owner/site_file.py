@@ -1,29 +1,33 @@
-"""``site.toml``: what the owner of a site has written, checked before anything is read."""
+"""``site.toml``: what the owner of a site has written, checked before any data are read.
+
+No password is ever shown. Owners put a URL under the wrong key, or a password where the name of a variable belongs. So
+errors show no value of ``url``, ``password_env``, ``password_file`` or of an unknown key, a database URL anywhere else
+is refused before anything is done with it, and errors are raised outside the calls that have seen the file's values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedspan.checks import real_number, whole_number
 from fedspan.datasets.sources import FileSource, RowFilter, Source, SqlSource
-from fedspan.datasets.sources.secret import secret_of
+from fedspan.datasets.sources.secret import Secret, secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
-from fedspan.owner.allowed_steps import AllowedSteps, allows_transform
-from fedspan.owner.hidden_values import hidden_values, secret_text
-from fedspan.owner.owned_rows import RowsPlan
-from fedspan.owner.participant_names import NAME_RULE, is_name
-from fedspan.owner.rules import LEAST_ROWS, LEAST_SET, Rules
+from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, Rules
+from fedspan.owner.allowed_steps import OWN, AllowedSteps, check_names
 from fedspan.owner.schema import check_schema
 from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")
+N = TypeVar("N", tuple[str, ...], None)
 
 KEYS = {
     "site": {"name", "modules"},
@@ -32,18 +36,19 @@ KEYS = {
         *("columns", "drop", "label", "task", "where", "missing"),
     },
     "rules": {
-        "steps",
-        "transforms",
-        "least_rows",
-        "largest_reply",
-        "rounds_per_day",
-        "users",
-        "sums_only",
-        "least_set",
+        *("steps", "transforms", "least_rows", "largest_reply", "rounds_per_day", "users", "sums_only", "least_set")
     },
     "privacy": {"ledger", "epsilon", "delta", "strict"},
     "log": {"file"},
 }
+_SECRET = ("url", "password_env", "password_file")
+#: What no text may hold but ``url``: a database's URL; except in free text, also any other URL, or the end of one.
+_DATABASE_URL = re.compile(r"(?:postgres|sqlite|mysql|mariadb|oracle|mssql)[a-z0-9+]*:/", re.IGNORECASE)
+_ANY_URL = re.compile(r"://|:\S*@")
+_FREE_TEXT = ("query", "where")
+
+NAME_RULE = "letters, digits, '-' and '_', at most 63, and begin and end with a letter or digit"
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 
 
 class SiteFileError(InputError):
@@ -52,6 +57,18 @@ class SiteFileError(InputError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class RowsPlan:
+    """Where the rows are, and which of them and of their columns the federation may learn from."""
+
+    source: Source
+    columns: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    label: str | None = None
+    task: str | None = None
+    where: RowFilter | None = None
 
 
 @dataclass(frozen=True)
@@ -78,151 +95,194 @@ class SiteFile:
 
 
 def read_site_file(path: Path) -> SiteFile:
-    """Read and check a site's file; one sentence for each section that has something wrong."""
-    raw, found = hidden_values(parsed(path)[1], KEYS | {"schema": set()})
-    if found:
-        raise SiteFileError([f"{path}: {sentence}" for sentence in found])
-    problems: list[str] = []
+    """Read and check a site's file, or raise a `SiteFileError` with a sentence for each section that is wrong."""
+    read = _read(path)
+    if isinstance(read, SiteFile):
+        return read
+    raise SiteFileError(read)  # here: no frame of this error has seen a value of the file
 
-    def part(make: Callable[[], T]) -> T | None:
+
+def is_name(value: object) -> bool:
+    """Return whether a site or a user can have this name, as certificates write it.
+
+    >>> is_name("alice"), is_name(" alice"), is_name("")
+    (True, False, False)
+    """
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def _read(path: Path) -> SiteFile | list[str]:
+    try:
+        raw = parsed(path)[1]
+        problems = [f"{path}: {sentence}" for sentence in _misplaced_urls(raw)]
+        if problems:
+            return problems
+        check_keys(raw, {*KEYS, "schema"}, path, "")
+    except InputError as error:
+        return [str(error)]
+
+    def part(name: str, make: Callable[[_Section], T]) -> T | None:
         try:
-            return make()
+            return make(_Section(raw, name, path))
         except InputError as error:
-            said = str(error)
-            problems.append(said if said.startswith(str(path)) else f"{path}: {said}")
+            problems.append(str(error))
             return None
 
-    part(lambda: check_keys(raw, {*KEYS, "schema"}, path, ""))
-    for key, allowed in KEYS.items():
-        part(lambda key=key, allowed=allowed: check_keys(table(raw, key, path), allowed, path, f"[{key}] "))  # type: ignore[misc]
-    if not problems:
-        name = part(lambda: _site(table(raw, "site", path), path))
-        data = part(lambda: _data(table(raw, "data", path), path))
-        schema = part(lambda: _schema(table(raw, "schema", path)) if "schema" in raw else None)
-        rules = part(lambda: _rules(table(raw, "rules", path), path))
-        privacy = part(lambda: _privacy(table(raw, "privacy", path), path) if "privacy" in raw else None)
-        log = part(lambda: path.parent / typed(table(raw, "log", path), "file", str, "audit.jsonl", path, "[log] "))
+    name, data, rules = part("site", _site), part("data", _data), part("rules", _rules)
+    schema = part("schema", _schema) if "schema" in raw else None
+    privacy = part("privacy", _privacy) if "privacy" in raw else None
+    log = part("log", lambda section: section.folder / section.value("file", str, "audit.jsonl"))
     if problems or name is None or data is None or rules is None or log is None:
-        raise SiteFileError(problems)
+        return problems
     return SiteFile(path, name, data, schema, rules, privacy, log)
 
 
-def _site(raw: Mapping[str, Any], path: Path) -> str:
-    if "name" not in raw:
-        raise InputError(f"{path}: a [site] table with a name is missing")
-    install_steps(own=names(raw, "modules", path, "[site] ", "modules, such as 'ourlab.protocols'") or ())
-    return str(typed(raw, "name", str, None, path, "[site] "))
+def _misplaced_urls(raw: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each text, but that of ``[data] url``, that holds a URL or part of one."""
+    found = []
+    for section, body in raw.items():
+        entries = body if isinstance(body, dict) else {}
+        if any(_ANY_URL.search(name) for name in (section, *entries)):
+            found.append('the name of a section or key is a URL, or part of one: write url = "..." in [data]')
+            continue
+        for key, value in entries.items():
+            pattern = _DATABASE_URL if key in _FREE_TEXT else _ANY_URL
+            if key not in _SECRET and any(pattern.search(text) for text in _texts(value)):
+                found.append(f"[{section}] {key} holds a URL, or part of one: only [data] url may")
+    return found
 
 
-def _data(raw: Mapping[str, Any], path: Path) -> RowsPlan:
-    lists = {key: names(raw, key, path, "[data] ", "column names") for key in ("columns", "drop")}
-    missing = names(raw, "missing", path, "[data] ", 'texts that mean a missing cell, such as ["?"]') or ()
-    texts = {key: typed(raw, key, str, None, path, "[data] ") for key in ("label", "task", "where")}
-    columns, drop = lists["columns"], lists["drop"] or ()
-    named = [*(columns or ()), *drop, *dict.fromkeys(texts[key] for key in ("label", "task") if texts[key] is not None)]
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return [text for part in value for text in _texts(part)]
+    return [value] if isinstance(value, str) else []
+
+
+class _Section:
+    """One section of the file: values in their types, or errors that name the file and the section."""
+
+    def __init__(self, raw: Mapping[str, Any], name: str, path: Path) -> None:
+        self.raw, self.path, self.folder = table(raw, name, path), path, path.parent
+        self._where = f"[{name}] "
+        if name in KEYS:
+            check_keys(self.raw, KEYS[name], path, self._where)
+
+    def value(self, key: str, kind: type, default: Any = None) -> Any:
+        return typed(self.raw, key, kind, default, self.path, self._where)
+
+    def names(self, key: str, what: str, default: N) -> tuple[str, ...] | N:
+        found = names(self.raw, key, self.path, self._where, what)
+        return default if found is None else found
+
+    def secret(self, key: str) -> Secret | None:
+        value = self.raw.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.error(f"{key} must be text")
+        return None if value is None else Secret(value)
+
+    def error(self, text: str) -> InputError:
+        return InputError(f"{self.path}: {self._where}{text}")
+
+    @contextmanager
+    def naming(self, what: str = "") -> Iterator[None]:
+        """Name this section, and `what`, in the errors of other modules."""
+        try:
+            yield
+        except InputError as error:
+            raise self.error(f"{what}{error}") from None
+
+
+def _site(section: _Section) -> str:
+    if "name" not in section.raw:
+        raise InputError(f"{section.path}: a [site] table with a name is missing")
+    modules = section.names("modules", "modules, such as 'ourlab.protocols'", ())
+    with section.naming():
+        install_steps(own=modules)
+    return str(section.value("name", str))
+
+
+def _data(section: _Section) -> RowsPlan:
+    columns, drop = section.names("columns", "column names", None), section.names("drop", "column names", ())
+    missing = section.names("missing", 'texts that mean a missing cell, such as ["?"]', ())
+    label, task, where = (section.value(key, str) for key in ("label", "task", "where"))
+    named = [*(columns or ()), *drop, *dict.fromkeys(name for name in (label, task) if name is not None)]
     doubled = [name for name in named if named.count(name) > 1]
     if doubled:
-        raise InputError(f"[data] names the column {doubled[0]!r} twice, in 'columns', 'drop', 'label' or 'task'")
+        raise section.error(f"names the column {doubled[0]!r} twice, in 'columns', 'drop', 'label' or 'task'")
     if columns is not None and not columns:
-        raise InputError("[data] columns must name at least one column")
-    where = None
-    if texts["where"] is not None:
-        try:
-            where = RowFilter(texts["where"])
-        except InputError as error:
-            raise InputError(f"[data] where: {error}") from None
-    return RowsPlan(_source(raw, missing, path), columns, drop, texts["label"], texts["task"], where)
+        raise section.error("columns must name at least one column")
+    with section.naming("where: "):
+        row_filter = None if where is None else RowFilter(where)
+    return RowsPlan(_source(section, missing), columns, drop, label, task, row_filter)
 
 
-def _source(raw: Mapping[str, Any], missing: tuple[str, ...], path: Path) -> Source:
-    if ("file" in raw) == ("url" in raw):
-        raise InputError("[data] must have either 'file' (a table) or 'url' and 'query' (a database)")
-    if "file" in raw:
+def _source(section: _Section, missing: tuple[str, ...]) -> Source:
+    if ("file" in section.raw) == ("url" in section.raw):
+        raise section.error("must have either 'file' (a table) or 'url' and 'query' (a database)")
+    if "file" in section.raw:
         for key in ("query", "password_env", "password_file", "timeout"):
-            if key in raw:
-                raise InputError(f"[data] {key} belongs to a database, and the data are in a file")
-        return FileSource(existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path), missing)
-    url, env, file = (secret_text(raw, key) for key in ("url", "password_env", "password_file"))
+            if key in section.raw:
+                raise section.error(f"{key} belongs to a database, and the data are in a file")
+        file = existing(section.folder / section.value("file", str), section.path)
+        with section.naming():
+            return FileSource(file, missing)
+    url, env, password_file = map(section.secret, _SECRET)
     assert url is not None
     if missing:
-        raise InputError("[data] missing is for CSV files, and the data are in a database, which has a mark of its own")
-    query = typed(raw, "query", str, "", path, "[data] ")
+        raise section.error("missing is for CSV files, and the data are in a database, which has its own missing value")
+    query = section.value("query", str, "")
     if not query.strip():
-        raise InputError('[data] url needs a query, such as query = "SELECT age, dose FROM visits ORDER BY id"')
-    try:
-        source = SqlSource(
-            url,
-            query,
-            password=secret_of(env, file, path.parent),
-            folder=path.parent,
-            timeout=real_number("timeout", raw.get("timeout", 600), above=0),
-        )
-    except InputError as error:
-        raise InputError(f"[data] {error}") from None
-    if source.password_in_url and path.stat().st_mode & 0o077:
-        raise InputError(
-            "[data] url holds a password, and this file can be read by others: take that back with chmod 600, or use "
+        raise section.error('url needs a query, such as query = "SELECT age, dose FROM visits ORDER BY id"')
+    with section.naming():
+        timeout = real_number("timeout", section.raw.get("timeout", 600), above=0)
+        password = secret_of(env, password_file, section.folder)
+        source = SqlSource(url, query, password=password, folder=section.folder, timeout=timeout)
+    if source.password_in_url and section.path.stat().st_mode & 0o077:
+        raise section.error(
+            "url holds a password, and this file can be read by others: restrict it with chmod 600, or use "
             "password_env or password_file"
         )
     return source
 
 
-def _schema(raw: Mapping[str, Any]) -> dict[str, str]:
-    try:
-        return check_schema(raw)
-    except InputError as error:
-        raise InputError(f"[schema] {error}") from None
+def _schema(section: _Section) -> dict[str, str]:
+    with section.naming():
+        return check_schema(section.raw)
 
 
-def _rules(raw: Mapping[str, Any], path: Path) -> Rules:
-    limits = {}
-    try:
-        for key, least in (("least_rows", 1), ("least_set", 1), ("largest_reply", 1), ("rounds_per_day", 0)):
-            limits[key] = whole_number(key, raw[key], least) if key in raw else None
-        steps = names(raw, "steps", path, "[rules] ", "steps, modules or groups")
-        transforms = names(raw, "transforms", path, "[rules] ", "transforms or modules")
-        users = names(raw, "users", path, "[rules] ", "users' names")
-        for user in users or ():
-            if not is_name(user):
-                raise InputError(f"users: {user!r} is nobody's name in a certificate: names are {NAME_RULE}")
-        return Rules(
-            AllowedSteps(("summaries",) if steps is None else steps),
-            ("fedspan",) if transforms is None else _installed(transforms),
-            limits["least_rows"] or LEAST_ROWS,
-            limits["largest_reply"],
-            limits["rounds_per_day"],
-            users,
-            typed(raw, "sums_only", bool, False, path, "[rules] "),
-            limits["least_set"] or LEAST_SET,
-        )
-    except InputError as error:
-        said = str(error)
-        raise InputError(said if said.startswith(str(path)) else f"[rules] {said}") from None
-
-
-def _installed(transforms: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of transforms, if there is something here that each of them allows."""
-    known = installed_transforms()
-    for name in transforms:
-        if not any(allows_transform([name], transform) for transform in known):
-            near = get_close_matches(name, [*known, *{transform.rpartition(".")[0] for transform in known}], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InputError(
-                f"transforms: {name!r} is neither a transform that is installed here nor a module with such{hint}"
+def _rules(section: _Section) -> Rules:
+    steps = section.names("steps", "steps or groups", ("summaries",))
+    transforms = section.names("transforms", "transforms", (OWN,))
+    users = section.names("users", "users' names", None)
+    for user in users or ():
+        if not is_name(user):
+            raise section.error(f"users: {user!r} can't be a name in a certificate: names are {NAME_RULE}")
+    sums_only, raw = section.value("sums_only", bool, False), section.raw
+    with section.naming():
+        limits = {
+            key: whole_number(key, raw[key], least) if key in raw else default
+            for key, least, default in (
+                ("least_rows", 1, LEAST_ROWS),
+                ("least_set", 1, LEAST_SET),
+                ("largest_reply", 1, None),
+                ("rounds_per_day", 0, None),
             )
-    return transforms
+        }
+        check_names("transform", transforms, installed_transforms(), [OWN])
+        return Rules(AllowedSteps(steps), transforms, users=users, sums_only=sums_only, **limits)  # type: ignore[arg-type]
 
 
-def _privacy(raw: Mapping[str, Any], path: Path) -> PrivacyPlan:
-    if "ledger" not in raw:
-        raise InputError('[privacy] needs the file of the site\'s ledger, such as ledger = "clinic.ledger"')
-    epsilon, delta = (typed(raw, key, float, None, path, "[privacy] ") for key in ("epsilon", "delta"))
+def _privacy(section: _Section) -> PrivacyPlan:
+    if "ledger" not in section.raw:
+        raise section.error('needs the file of the site\'s ledger, such as ledger = "clinic.ledger"')
+    epsilon, delta = (section.value(key, float) for key in ("epsilon", "delta"))
     if (epsilon is None) != (delta is None):
-        raise InputError("[privacy] epsilon and delta go together: give both, or neither where the ledger has them")
+        raise section.error("epsilon and delta go together: give both, or neither where the ledger has them")
     if epsilon is not None:
-        try:
+        with section.naming():
             check_budget(epsilon, delta)
-        except InputError as error:
-            raise InputError(f"[privacy] {error}") from None
-    ledger = path.parent / typed(raw, "ledger", str, "", path, "[privacy] ")
-    return PrivacyPlan(ledger, epsilon, delta, typed(raw, "strict", bool, False, path, "[privacy] "))
+    return PrivacyPlan(
+        section.folder / section.value("ledger", str), epsilon, delta, section.value("strict", bool, False)
+    )

@@ -16,7 +16,7 @@ import fedspan as fs
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
 
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.setup.local_deployment import FederationHere
+from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.identity import Authority, Identity
 
@@ -64,21 +64,21 @@ def wait_until(condition, what, limit=120.0):
     return found
 
 
-def kill(here, name):
+def kill(deployment, name):
     """Kill a participant, and wait for the processes that it has started: they notice it."""
-    here.kill(name)
-    wait_until(lambda: not processes_of(here.kit(name)), f"processes of {name} live on")
+    deployment.kill(name)
+    wait_until(lambda: not processes_of(deployment.kit(name)), f"processes of {name} live on")
 
 
 @pytest.fixture(scope="session")
-def here(tmp_path_factory):
+def deployment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("federation")
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), before]))
     sys.path.insert(0, str(HERE))
     tomls = {name: site_toml(name, folder / "owners" / name) for name in SITES}
     users = {"alice": "analyst", "bob": "viewer", "carol": "analyst"}
-    with FederationHere(folder, "tests", tomls, users) as started:
+    with LocalDeployment(folder, "tests", tomls, users) as started:
         started.start()
         yield started
     sys.path.remove(str(HERE))
@@ -93,22 +93,22 @@ def here(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def way(here):
-    """Alice's way to the sites, which survives whatever these tests do to the others."""
-    transport = NVFlareTransport(here.kit("alice"))
+def connection(deployment):
+    """Alice's connection to the sites, which survives whatever these tests do to the others."""
+    transport = NVFlareTransport(deployment.kit("alice"))
     assert transport.wait_for(SITES, 60.0) == set(SITES)
     yield transport
     transport.close()
 
 
 @pytest.fixture(scope="session")
-def connected(here, way):
-    """A new federation each time, as `fs.connect` makes it, on the same way."""
-    identity, authority = Identity.from_kit(here.kit("alice")), Authority.from_kit(here.kit("alice"))
+def connected(deployment, connection):
+    """A new federation each time, as `fs.connect` makes it, on the same connection."""
+    identity, authority = Identity.from_kit(deployment.kit("alice")), Authority.from_kit(deployment.kit("alice"))
 
     def make(**settings):
-        assert way.wait_for(SITES, 120.0) == set(SITES), {site: way.why_not(site) for site in SITES}
-        return RemoteFederation(way, identity, authority, **settings)
+        assert connection.wait_for(SITES, 120.0) == set(SITES), {site: connection.why_not(site) for site in SITES}
+        return RemoteFederation(connection, identity, authority, **settings)
 
     return make
 

@@ -1,4 +1,4 @@
-"""Handshakes have a deadline at both ends, and those who are not known yet keep nobody out."""
+"""Handshakes have a deadline at both ends, and unknown connections block no one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
-from fedspan.engines.nvflare.client.user_session import AwayError, Session
+from fedspan.engines.nvflare.client.user_session import ServerOfflineError, UserSession
 from fedspan.engines.nvflare.setup import handshake
-from fedspan.engines.nvflare.setup.console_events import News
-from fedspan.engines.nvflare.setup.federation_plan import parse_plan
-from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.kit import parse_plan, read_kit
 from fedspan.engines.nvflare.setup.provision import provision
 
 PLAN = {"name": "lab", "server": "127.0.0.1:8002", "sites": ["north"], "users": {"alice": "analyst"}}
 
 
 class Connections:
-    """A driver that keeps what it is given."""
+    """A driver that keeps its connections."""
 
     def __init__(self):
         self.there = []
@@ -38,8 +36,8 @@ def paths(kits, name):
 
 @pytest.fixture
 def listening(tmp_path):
-    """A server that takes who has a kit in ``kits``, and what it keeps of them."""
-    provision(parse_plan(PLAN, "fed.toml"), tmp_path / "kits")
+    """A server that accepts the kits in ``kits``, and its connections."""
+    provision(parse_plan(PLAN), tmp_path / "kits")
     params = paths(tmp_path / "kits", "coordinator") | {"host": "127.0.0.1", "port": 0}
     driver = Connections()
     server = handshake.HandshakeServer(driver, SimpleNamespace(params=params))
@@ -65,7 +63,7 @@ def test_the_oldest_of_too_many_handshakes_makes_room(listening, tmp_path, monke
         with linked(address, paths(tmp_path / "kits", "north")):
             until = time.monotonic() + 20.0
             while not there:
-                assert time.monotonic() < until, "a true participant is kept out"
+                assert time.monotonic() < until, "a valid participant is blocked"
                 time.sleep(0.01)
         assert there[0].get_conn_properties()["peer_cn"] == "north"
     finally:
@@ -73,10 +71,10 @@ def test_the_oldest_of_too_many_handshakes_makes_room(listening, tmp_path, monke
             link.close()
 
 
-def test_who_is_not_taken_hears_why(listening, tmp_path, monkeypatch):
-    told = []
-    monkeypatch.setattr(handshake.HandshakeSocket, "tell", staticmethod(told.append))
-    provision(parse_plan(PLAN, "fed.toml"), tmp_path / "others")
+def test_a_refused_participant_learns_why(listening, tmp_path, monkeypatch):
+    reported = []
+    monkeypatch.setattr(handshake.HandshakeSocket, "report", staticmethod(reported.append))
+    provision(parse_plan(PLAN), tmp_path / "others")
     ours, theirs = paths(tmp_path / "kits", "north"), paths(tmp_path / "others", "north")
     with pytest.raises(ssl.SSLError):
         linked(listening[0], theirs)
@@ -85,36 +83,29 @@ def test_who_is_not_taken_hears_why(listening, tmp_path, monkeypatch):
         pytest.raises((ssl.SSLError, ConnectionError)),
     ):
         link.recv_into(bytearray(16))
-    assert told[0].startswith("the coordinator is not one of this kit's federation: self-signed certificate")
-    assert told[1] in ("the coordinator refuses this kit: tlsv1 alert unknown ca", handshake.ENDED)
+    assert reported[0].startswith("the coordinator does not belong to this kit's federation: self-signed certificate")
+    assert reported[1] in ("the coordinator refuses this kit: tlsv1 alert unknown ca", handshake.ENDED)
     assert listening[1] == []
 
 
-def test_a_server_that_takes_connections_and_says_nothing_is_away(tmp_path, monkeypatch):
+def test_a_server_that_accepts_connections_and_stays_silent_is_offline(tmp_path, monkeypatch):
     monkeypatch.setattr(handshake, "DEADLINE", 1.0)
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(50)
-        plan = parse_plan(PLAN | {"server": f"127.0.0.1:{server.getsockname()[1]}"}, "fed.toml")
+        plan = parse_plan(PLAN | {"server": f"127.0.0.1:{server.getsockname()[1]}"})
         provision(plan, tmp_path / "kits")
-        with pytest.raises(AwayError, match="the federation's server does not answer"):
-            Session(read_kit(tmp_path / "kits" / "alice"), login=3.0)
+        with pytest.raises(ServerOfflineError, match="the federation's server does not answer"):
+            UserSession(read_kit(tmp_path / "kits" / "alice"), login=3.0)
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "words"),
     [
-        (TimeoutError("timed out"), "cannot be reached: it takes the connection and says nothing"),
+        (TimeoutError("timed out"), "cannot be reached: it accepts the connection and stays silent"),
         (ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert"), "refuses this kit"),
         (OSError(113, "No route to host"), "cannot be reached: No route to host"),
     ],
 )
-def test_a_failed_handshake_is_told_in_words(error, said):
-    assert said in handshake.in_words(error)
-
-
-def test_what_is_said_again_and_again_is_said_once(capsys):
-    news = News()
-    for line in ("one", "one", "two", "one"):
-        news.say(line)
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["one", "two", "one"]
+def test_a_failed_handshake_is_reported_in_words(error, words):
+    assert words in handshake.in_words(error)

@@ -19,7 +19,7 @@ class Killed(BaseException):
 class Network:
     """A transport, with the sites at its end.
 
-    `lose` is asked for every message, ``lose(site, "request" | "answer")``; `meddle` may change its bytes.
+    `lose` decides for every message, ``lose(site, "request" | "answer")``; `meddle` may change its bytes.
     """
 
     def __init__(self, sites, folder, **options):

@@ -63,7 +63,7 @@ def identity(name, role=""):
 
 
 @cache
-def user(name="alice", role="lead"):
+def user(name="alice", role="analyst"):
     return identity(name, role)
 
 

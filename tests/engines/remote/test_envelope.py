@@ -26,7 +26,7 @@ def opened(data, purpose="request", site="a", max_bytes=2**20):
 def test_a_message_comes_out_as_it_went_in():
     message = sealed()
     found = opened(message.to("a"))
-    assert (found.who.name, found.head["number"], bytes(found.parts["payload"])) == ("alice", 3, b"much data")
+    assert (found.sender.name, found.head["number"], bytes(found.parts["payload"])) == ("alice", 3, b"much data")
     assert found.digest == message.digest == head_digest(message.to("a"), 2**20)
 
 
@@ -82,7 +82,7 @@ def test_what_is_for_one_site_goes_to_that_site_only():
 def test_sizes_are_looked_at_first(monkeypatch):
     data = sealed({"payload": bytes(envelope.ALLOWANCE + 2000)}).to("a")
     monkeypatch.setattr(envelope, "decode", lambda *args: pytest.fail("it was read"))
-    with pytest.raises(MessageError, match="oversize"):
+    with pytest.raises(MessageError, match="more than the 1000 allowed"):
         opened(data, max_bytes=1000)
     assert head_digest(data, 1000) == ""
 

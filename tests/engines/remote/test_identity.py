@@ -1,4 +1,4 @@
-"""Whose word counts: certificates, roots, roles and kits."""
+"""Participantse word counts: certificates, roots, roles and kits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from fedspan.engines.remote.messages.identity import Authority, Identity, Who
+from fedspan.engines.remote.messages.identity import Authority, Identity, Participant
 from fedspan.errors import InputError, MessageError
 
 from .people import FEDERATION, authority, certificate, identity, key, pem, root_certificate, user
@@ -15,8 +15,8 @@ from .people import FEDERATION, authority, certificate, identity, key, pem, root
 
 def test_name_and_role_come_from_the_certificate():
     message = b"who speaks"
-    for someone, who in ((user(), Who("alice", "lead")), (identity("north"), Who("north", ""))):
-        assert someone.who == who
+    for someone, who in ((user(), Participant("alice", "analyst")), (identity("north"), Participant("north", ""))):
+        assert someone.participant == who
         assert authority().verify(someone.certificate, someone.sign(message), message) == who
 
 
@@ -30,7 +30,7 @@ def test_a_signature_counts_for_its_message_and_signer_only():
 
 def test_certificates_of_another_root_are_refused():
     other = key(6)
-    foreign = certificate("alice", "lead", key(0).public_key(), root_key=other)
+    foreign = certificate("alice", "analyst", key(0).public_key(), root_key=other)
     alice = Identity(foreign, pem(key(0)))
     for root in (authority(), Authority(root_certificate(key(5)), FEDERATION)):
         with pytest.raises(MessageError, match="not issued by the root"):
@@ -41,7 +41,7 @@ def test_certificates_of_another_root_are_refused():
 
 @pytest.mark.parametrize("days", [(-400, -40), (1, 300)], ids=["expired", "not yet"])
 def test_certificates_count_while_they_are_valid(days):
-    old = Identity(certificate("alice", "lead", key(0).public_key(), days=days), pem(key(0)))
+    old = Identity(certificate("alice", "analyst", key(0).public_key(), days=days), pem(key(0)))
     with pytest.raises(MessageError, match="'alice' is not valid today"):
         authority().verify(old.certificate, old.sign(b"x"), b"x")
 
@@ -57,7 +57,7 @@ def test_weak_keys_and_roots_do_not_speak_for_participants():
     weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     for public in (weak.public_key(), ec.generate_private_key(ec.SECP256R1()).public_key()):
         with pytest.raises(MessageError, match="not an RSA key of at least 2048 bits"):
-            authority().verify(certificate("alice", "lead", public), b"", b"x")
+            authority().verify(certificate("alice", "analyst", public), b"", b"x")
     root = Identity(root_certificate(), pem(key(5)))
     with pytest.raises(MessageError, match="not one of a participant"):
         authority().verify(root.certificate, root.sign(b"x"), b"x")
@@ -73,10 +73,10 @@ def test_an_identity_is_read_from_a_kit(tmp_path):
     (startup / "rootCA.pem").write_bytes(root_certificate())
     (tmp_path / "fedspan.json").write_text(json.dumps({"federation": "clinics", "sites": ["a", "b"]}))
     alice, root = Identity.from_kit(tmp_path), Authority.from_kit(str(tmp_path))
-    assert root.verify(alice.certificate, alice.sign(b"x"), b"x") == Who("alice", "lead")
+    assert root.verify(alice.certificate, alice.sign(b"x"), b"x") == Participant("alice", "analyst")
     assert (root.federation, root.sites) == ("clinics", {"a", "b"})
     (startup / "client.key").write_bytes(pem(key(6)))
-    with pytest.raises(InputError, match="not the one of the certificate"):
+    with pytest.raises(InputError, match="does not belong to the certificate"):
         Identity.from_kit(tmp_path)
     (startup / "client.key").write_bytes(b"no key")
     with pytest.raises(InputError, match="cannot be read"):
@@ -87,4 +87,4 @@ def test_an_identity_is_read_from_a_kit(tmp_path):
 
 
 def test_no_key_in_a_repr():
-    assert repr(user()) == "Identity('alice', 'lead')"
+    assert repr(user()) == "Identity('alice', 'analyst')"

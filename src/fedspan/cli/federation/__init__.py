@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Commands for real federations."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Commands for the owner of a site."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""A user's side of a federation over NVIDIA FLARE."""

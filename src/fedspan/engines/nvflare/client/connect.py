@@ -6,11 +6,9 @@ import os
 from pathlib import Path
 
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.setup.kit import read_kit
-from fedspan.engines.nvflare.setup.requirements import needs_nvflare
+from fedspan.engines.nvflare.setup.kit import needs_nvflare, read_kit
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
-from fedspan.engines.remote.messages.delegation import Sender
-from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.messages.identity import Authority, Identity, Signer
 from fedspan.errors import FedspanError
 from fedspan.federation import Policy
 
@@ -25,7 +23,7 @@ def connect(
     policy: Policy | None = None,
     run_dir: str | os.PathLike[str] | None = None,
 ) -> RemoteFederation:
-    """Connect to the sites of a federation: what is fitted on the result runs at them, unchanged.
+    """Connect to the sites of a federation: estimators fitted on the result run at them, unchanged.
 
     Warns, in one sentence each, of sites whose libraries or processor differ from those here, and of columns that hold
     numbers at one site and text or times at another.
@@ -37,9 +35,9 @@ def connect(
     seed : int, default=0
         The seed of its runs, unless an estimator has a ``random_state``.
     policy : Policy, optional
-        Deadline, quorum, largest message. With ``quorum="all"`` a run waits for a site that is away.
+        Deadline, quorum, largest message. With ``quorum="all"`` a run waits for an offline site.
     run_dir : path, optional
-        Keep each run's journal and record here: running the same thing again continues where it stopped.
+        Keep each run's journal and record here: running the same study again continues where it stopped.
 
     Returns
     -------
@@ -47,26 +45,26 @@ def connect(
         Close it, or use it in a ``with`` statement: the sites' processes for it end then.
     """
     needs_nvflare()
-    read_kit(kit).must_be("user", "connecting")
-    return connected(Path(kit), Identity.from_kit(Path(kit)), Authority.from_kit(Path(kit)), seed, policy, run_dir)
+    path = read_kit(kit).path
+    return connect_as(Identity.from_kit(path), Authority.from_kit(path), path, seed, policy, run_dir)
 
 
-def connected(
-    kit: Path,
-    sender: Sender,
+def connect_as(
+    signer: Signer,
     authority: Authority,
+    kit: Path,
     seed: int,
     policy: Policy | None,
     run_dir: str | os.PathLike[str] | None,
 ) -> RemoteFederation:
-    """Connect with `kit`, and let `sender` sign what is asked."""
+    """Connect with `kit`, and let `signer` sign the requests."""
     transport = NVFlareTransport(kit)
     try:
         if not transport.wait_for(None, START_LIMIT):
             reasons = "; ".join(transport.why_not(site) for site in transport.sites)
             raise FedspanError(f"no site can be reached: {reasons}")
-        federation = RemoteFederation(transport, sender, authority, seed, policy, run_dir)
-        federation.engine.about()  # now: whoever connects is warned before a run begins
+        federation = RemoteFederation(transport, signer, authority, seed, policy, run_dir)
+        federation.engine.reports()  # warns now, before a run begins
         return federation
     except BaseException:
         transport.close()

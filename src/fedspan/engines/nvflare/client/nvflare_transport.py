@@ -1,32 +1,38 @@
-"""Bytes to sites and back through NVIDIA FLARE: a user's session, relays on the server, a process at each site."""
+"""The transport over NVIDIA FLARE: a user's session, relays on the server, a process at each site."""
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
+from typing import Any
 
-from fedspan.engines.nvflare.client.relay_monitor import Keeper
-from fedspan.engines.nvflare.client.relay_request import Call
+from fedspan.engines.nvflare.client.relay_monitor import RelayMonitor
 from fedspan.engines.nvflare.client.relays import RelayJob
-from fedspan.engines.nvflare.setup.kit import read_kit
-from fedspan.engines.nvflare.setup.requirements import needs_nvflare
+from fedspan.engines.nvflare.client.user_session import TOPIC, ServerOfflineError
+from fedspan.engines.nvflare.setup.kit import needs_nvflare, read_kit
 from fedspan.engines.remote.messages.transport import Lost
+
+#: Seconds of a request's deadline that are kept for the answer's way back from the server.
+WAY_BACK = 0.1
+LATE = "no answer within the deadline"
 
 
 class NVFlareTransport:
-    """The way from a user's process to the sites of a federation (see `fedspan.engines.remote.messages.transport`).
+    """A user's connection to the sites of a federation (see `Transport`).
 
-    Opening it logs in and starts a relay for the sites that are there; it survives the death of any other participant.
+    Opening it logs in and starts a relay for the sites that are online. It survives the death of any other participant.
     """
 
     def __init__(self, kit: str | Path) -> None:
         needs_nvflare()
         self._kit = read_kit(kit)
         self._kit.must_be("user", "connecting")
-        self._keeper = Keeper(self._kit)
-        self._closed = weakref.finalize(self, Keeper.stop, self._keeper)
+        self._monitor = RelayMonitor(self._kit)
+        self._closed = weakref.finalize(self, RelayMonitor.stop, self._monitor)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -34,42 +40,80 @@ class NVFlareTransport:
         return self._kit.sites
 
     def online(self) -> frozenset[str]:
-        """Return the sites that could be reached now, as far as is known, without waiting."""
-        return self._keeper.online()
+        """Return the sites that can be reached by what is known now, without waiting."""
+        return self._monitor.online()
 
     def wait_for(self, sites: Iterable[str] | None, limit: float) -> frozenset[str]:
-        """Wait at most `limit` seconds until `sites` can be reached, or all that are connected; return those that can.
+        """Wait at most `limit` seconds until `sites`, or all connected ones, can be reached; return those that can.
 
-        Raises what the server says where it refuses this user.
+        Raises an error where the server refuses this user.
         """
-        found = self._keeper.wait_for(sites, limit)
-        if self._keeper.denied is not None:
-            raise self._keeper.denied
+        found = self._monitor.wait_for(sites, limit)
+        if self._monitor.denied is not None:
+            raise self._monitor.denied
         return found
 
     def why_not(self, site: str) -> str:
-        """Say why a site cannot be reached."""
-        return self._keeper.why_not(site)
+        """Return why a site can't be reached."""
+        return self._monitor.why_not(site)
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Bring each site its request and return its answer, or why there is none, within `deadline` seconds."""
+        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds."""
         end = time.monotonic() + deadline
         answers: dict[str, bytes | Lost] = {}
-        ways: dict[RelayJob, dict[str, bytes]] = {}
+        by_relay: dict[RelayJob, dict[str, bytes]] = {}
         for site, request in requests.items():
-            way = self._keeper.way_to(site)
-            if way is None:
-                answers[site] = Lost(self._keeper.why_not(site))
+            relay = self._monitor.relay_to(site)
+            if relay is None:
+                answers[site] = Lost(self._monitor.why_not(site))
             else:
-                ways.setdefault(way, {})[site] = request
-        calls = [Call(way, part, end, self._keeper.session) for way, part in ways.items()]
-        for call in calls:
-            came, lost = call.wait()
-            self._keeper.suspect(call.way, lost)
-            answers |= came
+                by_relay.setdefault(relay, {})[site] = request
+        sent = {relay: (part, self._start(relay, part, end)) for relay, part in by_relay.items()}
+        for relay, (part, done) in sent.items():
+            arrived, lost = _outcome(relay, part, done, end)
+            self._monitor.suspect(relay, lost)
+            answers |= arrived
             answers |= {site: Lost(f"{site}: {why}") for site, why in lost.items()}
         return answers
+
+    def _start(self, relay: RelayJob, requests: Mapping[str, bytes], end: float) -> Future[dict[str, Any]]:
+        """Send requests through one relay, in a thread that is left behind if the server dies meanwhile."""
+        done: Future[dict[str, Any]] = Future()
+
+        def run() -> None:
+            try:
+                numbers: dict[int, int] = {}  # sites with the same request share its bytes, which travel once
+                to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in requests.items()}
+                different = {to[site]: request for site, request in requests.items()}
+                session, left = self._monitor.session(), end - time.monotonic()
+                shared = [different[number] for number in sorted(different)]
+                message = {"to": to, "requests": shared, "limit": max(0.05, left - WAY_BACK)}
+                done.set_result(session.request(TOPIC, message, left + 1.0, relay.job))
+            except ServerOfflineError as error:
+                done.set_exception(error)
+            except Exception as error:  # of any kind from NVIDIA FLARE: this request is lost, and its sites are checked
+                done.set_exception(ServerOfflineError(f"no connection to the server: {type(error).__name__}"))
+
+        threading.Thread(target=run, daemon=True, name="fedspan-request").start()
+        return done
 
     def close(self) -> None:
         """End the relays and log out."""
         self._closed()
+
+
+def _outcome(
+    relay: RelayJob, requests: Mapping[str, bytes], done: Future[dict[str, Any]], end: float
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Wait for the answers of one relay; return those that arrived, and why the others did not."""
+    either: tuple[Future[Any], Future[Any]] = (done, relay.ended)
+    wait(either, timeout=max(0.0, end - time.monotonic()), return_when=FIRST_COMPLETED)
+    result: dict[str, Any] = {"answers": {}, "lost": {}}
+    why = LATE
+    if done.done():
+        error = done.exception()
+        result, why = (done.result(), why) if error is None else (result, str(error))
+    elif relay.ended.done():
+        why = relay.ended.result()
+    arrived = {site: bytes(answer) for site, answer in result["answers"].items() if site in requests}
+    return arrived, {site: str(result["lost"].get(site, why)) for site in requests if site not in arrived}

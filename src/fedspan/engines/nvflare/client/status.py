@@ -1,84 +1,63 @@
-"""Who of a federation is there, and what each site says of itself."""
+"""The status of a federation: which sites are online, and what each reports about itself."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from fedspan.engines.nvflare.client.connect import START_LIMIT
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.client.user_session import COMMAND_LIMIT, Session
-from fedspan.engines.nvflare.setup.kit import Kit, read_kit
-from fedspan.engines.nvflare.setup.provision import certificate_role
-from fedspan.engines.nvflare.setup.requirements import needs_nvflare
-from fedspan.engines.remote.coordinator.signed_requests import Post
-from fedspan.engines.remote.messages.envelope import Opened
-from fedspan.engines.remote.messages.environment import differences, fedspan_version
+from fedspan.engines.nvflare.client.user_session import UserSession
+from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit
+from fedspan.engines.remote.coordinator.signed_requests import SignedRequests
+from fedspan.engines.remote.coordinator.site_directory import SiteDirectory, SiteReport
+from fedspan.engines.remote.messages.environment import differences
 from fedspan.engines.remote.messages.identity import Authority, Identity
-
-_START_LIMIT, _LARGEST = 60.0, 2**20
-
-
-@dataclass(frozen=True)
-class SiteStatus:
-    """One site: whether it is connected, and what it says of itself where it was asked."""
-
-    name: str
-    online: bool
-    version: str = ""
-    rows: int | None = None
-    columns: int | None = None
-    steps: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = field(default=())
+from fedspan.owner.admission import ANALYST
 
 
 @dataclass(frozen=True)
 class FederationStatus:
-    """All sites of a federation, as a user sees them."""
+    """A federation as a user with this role sees it: the sites online, reports and remarks, by site.
+
+    Only the signature of a report is verified.
+    """
 
     kit: Kit
     role: str
-    sites: tuple[SiteStatus, ...]
+    online: frozenset[str]
+    reports: Mapping[str, SiteReport]
+    remarks: Mapping[str, list[str]]
 
 
 def federation_status(path: str | Path) -> FederationStatus:
-    """Ask the server who is there and, where the user's role allows it, each site what it is."""
+    """Request from the server which sites are online and, where the user's role allows it, the sites' reports."""
     needs_nvflare()
     kit = read_kit(path)
     kit.must_be("user", "'fedspan federation status'")
-    role = certificate_role(kit.path / "startup" / "client.crt")
-    if role != "analyst":
-        session = Session(kit)
-        there = session.registered()
+    user = Identity.from_kit(kit.path)
+    if user.role != ANALYST:
+        session = UserSession(kit)
+        registered = session.registered()
         session.close()
-        return FederationStatus(kit, role, tuple(SiteStatus(site, site in there) for site in kit.sites))
+        return FederationStatus(kit, user.role, frozenset(registered), {}, {})
     transport = NVFlareTransport(kit.path)
     try:
-        online = transport.wait_for(None, _START_LIMIT)
-        post = Post(transport, Identity.from_kit(kit.path), Authority.from_kit(kit.path), lambda site, reason: None)
-        answers = post.send("hello", "", {}, {}, sorted(online), COMMAND_LIMIT, _LARGEST) if online else {}
-        sites = [_of(site, answers.get(site), transport.why_not(site)) for site in kit.sites]
-        return FederationStatus(kit, role, tuple(sites))
+        online = transport.wait_for(None, START_LIMIT)
+        directory = SiteDirectory(SignedRequests(transport, user, Authority.from_kit(kit.path)))
+        if online:
+            directory.refresh(sorted(online))
+        reports = directory.refused | directory.reports
+        remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
+        for site, report in reports.items():
+            differ = differences(report.environment) if not report.refused else []
+            found = [
+                report.refused,
+                directory.objection(site),
+                *(f"has {one}: the last bits may differ" for one in differ),
+            ]
+            remarks[site] = [remark for remark in found if remark]
+        return FederationStatus(kit, user.role, online, reports, remarks)
     finally:
         transport.close()
-
-
-def _of(site: str, answer: Any, why_not: str) -> SiteStatus:
-    """Return what a site has said; nothing of it is believed but that the site has signed it."""
-    if answer is None:
-        return SiteStatus(site, False, remarks=(why_not,))
-    if not isinstance(answer, Opened) or answer.head["kind"] != "about":
-        why = getattr(answer, "reason", None) or getattr(answer, "head", {}).get("why") or str(answer)
-        return SiteStatus(site, True, remarks=(str(why),))
-    about = json.loads(bytes(answer.parts["about"]))
-    version = str(about["version"])
-    if "stranger" in about:
-        return SiteStatus(site, True, version, remarks=(str(about["stranger"]),))
-    owner = json.loads(bytes(answer.parts["owner"]))
-    remarks = [f"has {difference}: the last bits may differ" for difference in differences(about["environment"])]
-    if version != fedspan_version():
-        remarks.insert(0, f"runs fedspan {version}, and this is fedspan {fedspan_version()}: use one version")
-    steps, rules = tuple(map(str, owner["steps"])), tuple(map(str, owner["rules"]))
-    return SiteStatus(site, True, version, int(owner["rows"]), len(owner["columns"]), steps, rules, tuple(remarks))

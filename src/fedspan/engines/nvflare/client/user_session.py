@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.nvflare.client.relay_job import write_relay_job
-from fedspan.engines.nvflare.client.timeouts import within
-from fedspan.engines.nvflare.server.relay_topic import TOPIC
+from fedspan.engines.nvflare.setup.hardening import SERVER_CLASSES, SITE_CLASSES
 from fedspan.engines.nvflare.setup.kit import Kit
 from fedspan.errors import FedspanError
 
-#: Seconds in which a site says which jobs it runs.
+#: The app command that a relay listens to, and the channel of its calls. Calls travel as messages between processes, so
+#: that bytes stay bytes and calls do not wait for each other. Of app commands (is the relay alive, which sites to give
+#: up, when to end) the server passes on one at a time.
+TOPIC = "fedspan"
+
+#: Seconds in which a site reports which jobs it runs.
 SITE_LIMIT = 2.0
 
-#: Seconds that the server has for letting a user in (it may be just starting, on a busy machine), and for one command.
+#: Seconds that the server has for a login (it may just be starting, on a busy machine), and for one command.
 LOGIN_LIMIT, COMMAND_LIMIT = 20.0, 10.0
 
-#: Seconds of those for letting in that NVIDIA FLARE's last try takes, and seconds for logging out.
-_LAST_TRY, _GOODBYE = 3.0, 3.0
+#: Seconds in which all sites of a relay must have started their processes.
+SYNC_LIMIT = 40
+
+#: Seconds that NVIDIA FLARE's last attempt of a login takes, and seconds for the logout.
+_LAST_ATTEMPT, _LOGOUT = 3.0, 3.0
 
 
-class AwayError(FedspanError):
+class ServerOfflineError(FedspanError):
     """The federation's server does not answer."""
 
 
@@ -32,58 +41,53 @@ class DeniedError(FedspanError):
     """The federation's server refuses this user or this command."""
 
 
-class GoneError(FedspanError):
-    """The job does not run, or not any more."""
+class JobEndedError(FedspanError):
+    """The job does not run, or no longer."""
 
 
-class Session:
-    """One login. Every command raises `AwayError`, `DeniedError` or `GoneError`, or returns."""
+class UserSession:
+    """One login. Every command raises `ServerOfflineError`, `DeniedError` or `JobEndedError`, or returns."""
 
     def __init__(self, kit: Kit, limit: float = COMMAND_LIMIT, login: float = LOGIN_LIMIT) -> None:
         from nvflare.fuel.flare_api.api_spec import InternalError
-        from nvflare.fuel.flare_api.flare_api import Session as Flare
+        from nvflare.fuel.flare_api.flare_api import Session
 
         from fedspan.engines.nvflare.setup import handshake
 
         _quiet()
         handshake.install()
-        self._flare = self._guard(Flare, kit.name, str(kit.path), True)
-        self._flare.api._print_hci = lambda message: None  # a notebook's user did not ask
+        self._flare = self._guard(Session, kit.name, str(kit.path), True)
+        self._flare.api._print_hci = lambda message: None  # nothing is printed into a notebook
         self._limit = limit
         self._flare.set_timeout(limit)
         try:
-            self._guard(within, login, self._flare.try_connect, max(1.0, login - _LAST_TRY))
+            self._guard(within, login, self._flare.try_connect, max(1.0, login - _LAST_ATTEMPT))
         except InternalError as error:
             self.close()
-            raise AwayError(f"the federation's server does not let anybody in now: {error}") from None
+            raise ServerOfflineError(f"the federation's server accepts no logins now: {error}") from None
         except BaseException:
             self.close()
             raise
 
-    def set_limit(self, seconds: float) -> None:
-        """Give each command so many seconds, here and at the server."""
-        self._limit = seconds
-        self._flare.set_timeout(seconds)
-
     def registered(self) -> dict[str, float]:
-        """Return when each registered site was last heard of, by the server's clock."""
+        """Return when the server last heard of each registered site, by its clock."""
         info = self._guard(self._flare.get_system_info)
         return {site.name: float(site.last_connect_time) for site in info.client_info}
 
     def jobs_at(self, sites: Iterable[str]) -> dict[str, set[str]]:
-        """Ask `sites` themselves which jobs they run; one that does not answer is left out."""
-        asked = sorted(sites)
+        """Request from `sites` which jobs they run; one that does not answer is left out."""
+        wanted = sorted(sites)
         self._flare.set_timeout(SITE_LIMIT)
         try:
-            return self._jobs_at(asked)
-        except (AwayError, GoneError):
-            if len(asked) == 1:
+            return self._jobs_at(wanted)
+        except (ServerOfflineError, JobEndedError):
+            if len(wanted) == 1:
                 return {}
         finally:
             self._flare.set_timeout(self._limit)
-        # One silent site keeps the server from answering for all: ask them one by one.
+        # One silent site keeps the server from answering for all: request them one by one.
         found: dict[str, set[str]] = {}
-        for site in asked:
+        for site in wanted:
             found |= self.jobs_at([site])
         return found
 
@@ -93,7 +97,7 @@ class Session:
         try:
             entries = self._guard(self._flare.get_client_job_status, sites) or []
         except (InvalidTarget, NoClientsAvailable):
-            raise GoneError("a site was struck off") from None
+            raise JobEndedError("a site is no longer registered") from None
         found: dict[str, set[str]] = {}
         for entry in entries:
             if entry.get("status") != "no_reply":
@@ -108,7 +112,7 @@ class Session:
             return str(self._guard(self._flare.submit_job, str(write_relay_job(Path(folder), sites))))
 
     def command(self, job: str, **data: Any) -> dict[str, Any] | None:
-        """Ask the relay `job`; None if it runs but does not listen yet."""
+        """Send the relay `job` a command; return ``None`` if it runs but does not listen yet."""
         from nvflare.fuel.flare_api.api_spec import InternalError, NoReply
 
         try:
@@ -117,15 +121,12 @@ class Session:
             return None
         return answer if isinstance(answer, dict) else None
 
-    def call(self, job: str, message: dict[str, Any], limit: float) -> dict[str, Any]:
-        """Send the relay `job` a call and return its answer: bytes stay bytes, and no other command waits for it."""
-        return self._ask_cell(TOPIC, f"server.{job}", message, limit)
-
-    def _ask_cell(self, channel: str, target: str, message: Any, limit: float) -> dict[str, Any]:
+    def request(self, channel: str, message: Any, limit: float, job: str = "") -> dict[str, Any]:
+        """Send the server, or the relay `job` on it, a message and return its answer; no other command waits for it."""
         from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
         from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
-        request = new_cell_message({}, message)
+        target, request = f"server.{job}" if job else "server", new_cell_message({}, message)
         reply = self._flare.api.cell.send_request(
             channel=channel, topic="call", target=target, request=request, timeout=limit, optional=True
         )
@@ -133,17 +134,14 @@ class Session:
         if code not in (None, ReturnCode.OK) or not isinstance(reply.payload, dict):
             why = reply.get_header(MessageHeaderKey.ERROR) or ""
             if code in (ReturnCode.COMM_ERROR, ReturnCode.TARGET_UNREACHABLE):
-                raise AwayError("the way to it through the federation's server is broken")
-            raise AwayError(f"the federation's server gave no answer: {code} {why}".strip())
+                raise ServerOfflineError("the connection through the federation's server is broken")
+            raise ServerOfflineError(f"the federation's server gave no answer: {code} {why}".strip())
         return dict(reply.payload)
 
-    def ask_server(self, channel: str, message: bytes, limit: float) -> dict[str, Any]:
-        """Send the server itself a message and return its answer."""
-        return self._ask_cell(channel, "server", message, limit)
-
-    def status(self, job: str) -> str:
-        """Return what the server's list says of `job`, such as ``FINISHED:COMPLETED``."""
-        return str(self._guard(self._flare.get_job_meta, job).get("status", ""))
+    def status(self, job: str) -> tuple[str, str]:
+        """Return NVIDIA FLARE's status of `job` in two words, such as ``("FINISHED", "COMPLETED")``."""
+        state, _, how = str(self._guard(self._flare.get_job_meta, job).get("status", "")).partition(":")
+        return state, how
 
     def abort(self, job: str) -> None:
         """End `job`, whatever it does."""
@@ -153,8 +151,8 @@ class Session:
         """Log out, if the server still listens."""
         try:
             self._flare.set_timeout(2.0)
-            within(_GOODBYE, self._flare.close)
-        except Exception:  # what is being left need not say goodbye
+            within(_LOGOUT, self._flare.close)
+        except Exception:  # a session that is left need not be logged out
             logging.getLogger(__name__).debug("the session could not be closed", exc_info=True)
 
     @staticmethod
@@ -163,17 +161,75 @@ class Session:
         from nvflare.apis.fl_exception import FLCommunicationError
         from nvflare.fuel.flare_api import api_spec
 
-        away = (api_spec.NoConnection, api_spec.SessionClosed, api_spec.SessionExpired, FLCommunicationError, OSError)
+        offline = (api_spec.NoConnection, api_spec.SessionClosed, api_spec.SessionExpired, FLCommunicationError)
         denied = (api_spec.AuthenticationError, api_spec.AuthorizationError, api_spec.InvalidJobDefinition)
-        gone = (api_spec.JobNotRunning, api_spec.JobNotFound)
         try:
             return function(*arguments)
-        except away as error:
-            raise AwayError(f"the federation's server does not answer: {error}") from None
+        except (*offline, OSError) as error:
+            raise ServerOfflineError(f"the federation's server does not answer: {error}") from None
         except denied as error:
             raise DeniedError(f"the federation's server refuses: {error}") from None
-        except gone as error:
-            raise GoneError(str(error)) from None
+        except (api_spec.JobNotRunning, api_spec.JobNotFound) as error:
+            raise JobEndedError(str(error)) from None
+
+
+def write_relay_job(folder: Path, sites: Iterable[str]) -> Path:
+    """Write the job that runs the relay for `sites` into `folder`, and return its own folder.
+
+    Three JSON files name classes that are installed everywhere: no code travels.
+    """
+    controller, relay = SERVER_CLASSES
+    executor, app = SITE_CLASSES
+    flow = {"server_obj_id": "relay", "sync_task_timeout": SYNC_LIMIT, "max_call_threads": 256}
+    task = {"id": "executor", "path": executor, "args": {"client_obj_id": "site", "max_call_threads": 16}}
+    files: dict[str, dict[str, Any]] = {
+        "meta.json": {
+            "name": "fedspan-relay",
+            "resource_spec": {},
+            "min_clients": 1,
+            "deploy_map": {"app": ["server", *sorted(sites)]},
+        },
+        "app/config/config_fed_server.json": {
+            "format_version": 2,
+            "task_request_interval": 0.2,
+            "workflows": [{"id": "controller", "path": controller, "args": flow}],
+            "components": [{"id": "relay", "path": relay, "args": {}}],
+        },
+        "app/config/config_fed_client.json": {
+            "format_version": 2,
+            "default_task_fetch_interval": 0.2,
+            "executors": [{"tasks": ["*"], "executor": task}],
+            "components": [{"id": "site", "path": app, "args": {}}],
+        },
+    }
+    job = folder / "fedspan-relay"
+    (job / "app" / "config").mkdir(parents=True)
+    for name, content in files.items():
+        (job / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
+    return job
+
+
+def within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return or raise what `function` does within this time, or raise a `TimeoutError` and leave it behind.
+
+    >>> within(1.0, int, "7")
+    7
+    """
+    done: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(function(*arguments))
+        except BaseException as error:  # of any kind: the caller gets it
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name="fedspan-timeout").start()
+    try:
+        return done.result(timeout=seconds)
+    except TimeoutError:
+        if done.done():
+            raise
+        raise TimeoutError(f"no result within {seconds:g} seconds") from None
 
 
 def _quiet() -> None:

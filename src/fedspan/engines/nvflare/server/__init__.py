@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The server's side of a federation over NVIDIA FLARE."""

@@ -1,22 +1,27 @@
-"""The server's part of a live federation: it hands bytes to sites and brings back what came. It reads none of them."""
+"""The relay, a job on the server: it passes bytes on to sites and returns their answers. It reads none of them."""
 
 from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 from nvflare.collab import collab
 
-from fedspan.engines.nvflare.server.relay_call import RelayCall
-from fedspan.engines.nvflare.server.relay_topic import IDLE_LIMIT, TOPIC
+from fedspan.engines.nvflare.client.user_session import TOPIC
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent, no_tensors, quiet_logs
 from fedspan.engines.nvflare.setup.payload_packing import pack, unpack
 
+#: A relay ends when its user was not heard of for this number of seconds.
+IDLE_LIMIT = 30.0
+
+ENDED = "its process for this run has ended"
+
 
 class Relay:
-    """Runs as a job: the user who submitted it sends it calls, and it calls the sites."""
+    """Runs as a job: the user that submitted it sends it calls, and it calls the sites."""
 
     def __init__(self) -> None:
         die_with_parent()
@@ -31,7 +36,7 @@ class Relay:
 
     @collab.main  # type: ignore[untyped-decorator]
     def main(self) -> None:
-        """Serve the user's process until it ends this, or is not heard of any more."""
+        """Serve the user's process until it ends the relay, or is not heard of any more."""
         from nvflare.apis.fl_constant import FLContextKey
         from nvflare.apis.job_def import JobMetaKey
 
@@ -69,7 +74,7 @@ class Relay:
 
         # The server has checked, by the token that it gave at login, that the sender has this name.
         if message.get_header(CellMessageHeaderKeys.CLIENT_NAME) != self._user:
-            return make_reply("unauthorized", "a relay serves none but the user who submitted it")
+            return make_reply("unauthorized", "a relay serves only the user that submitted it")
         self._heard = time.monotonic()
         data = message.payload
         limit, different = float(data["limit"]), data["requests"]
@@ -77,7 +82,7 @@ class Relay:
         self._calls.add(call)
         reply: Future[Any] = Future()
         call.result.add_done_callback(lambda done: self._reply(call, reply, new_cell_message))
-        call.ask(self._threads, lambda site, request: self._call(site, request, limit))
+        call.start(self._threads, lambda site, request: self._call(site, request, limit))
         call.give_up(self._given_up)
         return reply
 
@@ -88,3 +93,51 @@ class Relay:
 
     def _call(self, site: str, request: bytes, limit: float) -> bytes:
         return unpack(self._sites[site](timeout=limit).answer(request=pack(request)))
+
+
+class RelayCall:
+    """Calls sites, each in a thread; `result` is set as soon as each has answered, failed, or been given up."""
+
+    def __init__(self, requests: Mapping[str, bytes]) -> None:
+        self.result: Future[dict[str, Any]] = Future()
+        self._lock = threading.Lock()
+        self._waiting = dict(requests)
+        self._answers: dict[str, bytes] = {}
+        self._lost: dict[str, str] = {}
+
+    def start(self, threads: Executor, call: Callable[[str, bytes], bytes]) -> None:
+        """Send each site its request."""
+        for site, request in list(self._waiting.items()):
+            future = threads.submit(call, site, request)
+            future.add_done_callback(lambda done, site=site: self._done(site, done))  # type: ignore[misc]
+
+    def give_up(self, sites: Iterable[str]) -> None:
+        """Wait for `sites` no longer."""
+        with self._lock:
+            for site in sites:
+                if self._waiting.pop(site, None) is not None:
+                    self._lost[site] = ENDED
+        self._finish()
+
+    def _done(self, site: str, future: Future[bytes]) -> None:
+        error = future.exception()
+        with self._lock:
+            if self._waiting.pop(site, None) is None:
+                return
+            if error is None:
+                self._answers[site] = future.result()
+            else:
+                self._lost[site] = _reason(error)
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._lock:
+            if not self._waiting and not self.result.done():
+                self.result.set_result({"answers": self._answers, "lost": self._lost})
+
+
+def _reason(error: BaseException) -> str:
+    cause = getattr(error, "cause", error)
+    if isinstance(cause, TimeoutError):
+        return "no answer within the deadline"
+    return f"{getattr(error, 'cause_type', None) or type(cause).__name__}: {cause}"

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Kits, and the processes of coordinator and sites."""

@@ -1,7 +1,7 @@
-"""TLS handshakes that keep nobody waiting: each in a thread of its own, with a deadline, at both ends.
+"""TLS handshakes with a deadline, each in a thread of its own, at both ends.
 
-NVIDIA FLARE's server shakes hands in the very loop that takes connections, so that an outsider who connects and says
-nothing would lock everybody out; and its client waits for the server's half of a handshake for ever.
+NVIDIA FLARE's server shakes hands in the loop that accepts connections: one silent outsider would block all others. Its
+client waits for the server's half of a handshake without a limit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from socketserver import ThreadingTCPServer
 from typing import Any, ClassVar
 
@@ -19,45 +20,41 @@ from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.drivers.net_utils import get_ssl_context
 from nvflare.fuel.f3.drivers.socket_conn import ConnectionHandler
 
-#: Seconds for a handshake, and how many may be under way at a time.
+#: Seconds for a handshake, and the number of them that may be under way at a time.
 DEADLINE, MOST = 10.0, 256
 
-ENDED = "the coordinator ends the connection before it says anything: it does not take this kit's certificate"
-
-
-def _nobody(line: str) -> None:
-    """Tell nobody."""
+ENDED = "the coordinator ends the connection before it sends anything: it does not accept this kit's certificate"
 
 
 class HandshakeServer(ThreadingTCPServer):
-    """Listens in the place of NVIDIA FLARE's own: who is not known yet costs a thread, for `DEADLINE` seconds at most.
+    """Replaces NVIDIA FLARE's own: an unknown connection costs a thread, for `DEADLINE` seconds at most.
 
-    Where more than `MOST` are under way, the oldest one of the address that has the most of them is dropped: a true one
-    takes a fraction of a second.
+    Where more than `MOST` are under way, the oldest one of the address that has the most of them is dropped: an honest
+    handshake takes a fraction of a second.
     """
 
     request_queue_size = 128
     allow_reuse_address = True
 
     def __init__(self, driver: Any, connector: Any) -> None:
-        self.driver, self.connector = driver, connector  # `ConnectionHandler` looks at them
+        self.driver, self.connector = driver, connector  # `ConnectionHandler` reads them
         params = connector.params
         self.ssl_context = get_ssl_context(params, ssl_server=True)
         self._lock = threading.Lock()
-        self._unknown: dict[Any, str] = {}  # the address of each connection that is in its handshake, oldest first
+        self._pending: dict[Any, str] = {}  # the address of each connection in its handshake, oldest first
         super().__init__((params[DriverParams.HOST.value], int(params[DriverParams.PORT.value])), ConnectionHandler)
 
     def get_request(self) -> Any:
-        """Take a connection, and wait for nothing that it says."""
+        """Accept a connection without waiting for anything that it sends."""
         link, address = super().get_request()
         if self.ssl_context is not None:
             link.settimeout(DEADLINE)
             link = self.ssl_context.wrap_socket(link, server_side=True, do_handshake_on_connect=False)
-            self._admit(link, str(address[0]))
+            self._register(link, str(address[0]))
         return link, address
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Shake hands, in the connection's own thread, then serve it; who cannot do it is cut off by the caller."""
+        """Shake hands in the connection's own thread, then serve it. The caller closes one that fails."""
         if self.ssl_context is not None:
             try:
                 request.do_handshake()
@@ -66,70 +63,68 @@ class HandshakeServer(ThreadingTCPServer):
                 return
             finally:
                 with self._lock:
-                    self._unknown.pop(request, None)
+                    self._pending.pop(request, None)
         super().finish_request(request, client_address)
 
-    def _admit(self, link: Any, address: str) -> None:
+    def _register(self, link: Any, address: str) -> None:
         with self._lock:
-            self._unknown[link] = address
-            if len(self._unknown) > MOST:
-                crowd = Counter(self._unknown.values()).most_common(1)[0][0]
-                oldest = next(other for other, where in self._unknown.items() if where == crowd)
-                del self._unknown[oldest]
+            self._pending[link] = address
+            if len(self._pending) > MOST:
+                busiest = Counter(self._pending.values()).most_common(1)[0][0]
+                oldest = next(other for other, where in self._pending.items() if where == busiest)
+                del self._pending[oldest]
                 _cut(oldest)
 
 
 class HandshakeSocket(ssl.SSLSocket):
-    """A client's socket that connects within `DEADLINE` seconds or not at all, and tells why not."""
+    """A client's socket that connects within `DEADLINE` seconds or not at all, and reports why not."""
 
-    tell: ClassVar[Callable[[str], None]] = staticmethod(_nobody)
+    report: ClassVar[Callable[[str], None]] = staticmethod(lambda line: None)
     heard = False
 
     def connect(self, address: Any) -> None:
-        """Connect and shake hands; from then on wait as long as it takes."""
+        """Connect and shake hands; later reads have no deadline."""
         self.settimeout(DEADLINE)
         try:
             super().connect(address)
         except OSError as error:
-            type(self).tell(in_words(error))
+            type(self).report(in_words(error))
             raise
         self.settimeout(None)
 
     def recv_into(self, *arguments: Any) -> int:
-        """Read; the server's verdict on our own certificate comes only now, or it hangs up without a word."""
+        """Read. The server's verdict on our own certificate comes only now, or it closes the connection."""
         try:
             size = super().recv_into(*arguments)
         except OSError as error:
             if not self.heard:
-                type(self).tell(in_words(error) if isinstance(error, ssl.SSLError) else ENDED)
+                type(self).report(in_words(error) if isinstance(error, ssl.SSLError) else ENDED)
             raise
         if not size and not self.heard:
-            type(self).tell(ENDED)
+            type(self).report(ENDED)
         self.heard = True
         return size
 
 
 def in_words(error: OSError) -> str:
-    """Say why there is no connection with the coordinator.
+    """Return why there is no connection with the coordinator.
 
     >>> in_words(ConnectionRefusedError(111, "Connection refused"))
     'the coordinator cannot be reached: Connection refused'
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the coordinator is not one of this kit's federation: {error.verify_message}"
+        return f"the coordinator does not belong to this kit's federation: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         reason = getattr(error, "reason", None) or "no reason given"
         return f"the coordinator refuses this kit: {reason.lower().replace('_', ' ')}"
-    why = "it takes the connection and says nothing" if isinstance(error, TimeoutError) else error.strerror or error
+    why = "it accepts the connection and stays silent" if isinstance(error, TimeoutError) else error.strerror or error
     return f"the coordinator cannot be reached: {why}"
 
 
 def _cut(link: Any) -> None:
-    """End a connection under the thread that reads from it."""
-    try:
+    """End a connection from which another thread reads."""
+    with suppress(OSError):
         socket.socket.shutdown(link, socket.SHUT_RDWR)
-    except OSError:
-        return
 
 
 def _context(params: dict[str, Any], ssl_server: bool) -> ssl.SSLContext | None:
@@ -139,8 +134,8 @@ def _context(params: dict[str, Any], ssl_server: bool) -> ssl.SSLContext | None:
     return context
 
 
-def install(tell: Callable[[str], None] = _nobody) -> None:
-    """Let NVIDIA FLARE's connections of this process, taken and made, be of this kind; `tell` is told why one fails."""
-    HandshakeSocket.tell = staticmethod(tell)
+def install(report: Callable[[str], None] = lambda line: None) -> None:
+    """Use these classes for NVIDIA FLARE's connections of this process; `report` gets the reason why one fails."""
+    HandshakeSocket.report = staticmethod(report)
     tcp_driver.TcpStreamServer = HandshakeServer
     tcp_driver.get_ssl_context = _context

@@ -1,47 +1,35 @@
-"""What NVIDIA FLARE is allowed to do in a kit: far less than it allows by itself."""
+"""Hardening: a kit allows NVIDIA FLARE far less than its defaults do."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-#: The only classes that a job may name, at the server and at a site. Nothing else of NVIDIA FLARE, nothing else at all.
+from fedspan.owner.admission import ANALYST
+
+#: The only classes that a job may name, at the server and at a site: the runtime, and fedspan's own part in it.
 SERVER_CLASSES = ["nvflare.collab.runtime.controller.CollabController", "fedspan.engines.nvflare.server.relay.Relay"]
 SITE_CLASSES = ["nvflare.collab.runtime.executor.CollabExecutor", "fedspan.engines.nvflare.site.site_app.SiteApp"]
 
-#: A site that was silent for so many seconds is no longer registered; it shows itself every `HEARTBEAT` seconds.
+#: A site that was silent for this number of seconds is no longer registered; it sends a heartbeat more often.
 SILENT_AFTER = 12
 HEARTBEAT = 2
 
-#: Relays at one time, of all users together: one process at the server and one at each site for each.
+#: Relays of all users at one time; each has one process at the server and one at each site.
 MAX_JOBS = 64
 
-#: Name and role of the coordinator's own user, which no site lets run anything in its own name.
+#: Name and role of the coordinator's own user. Sites refuse what it requests in its own name.
 RUNNER = "runner"
 
-_NOTHING = {
-    "submit_job": "none",
-    "clone_job": "none",
-    "manage_job": "none",
-    "download_job": "none",
-    "view": "any",
-    "operate": "none",
-    "shell_commands": "none",
-    "byoc": "none",
-    "app_command": "none",
-}
+_RIGHTS = ["submit_job", "clone_job", "manage_job", "download_job", "operate", "shell_commands", "byoc", "app_command"]
+_VIEW_ONLY = {"view": "any", **dict.fromkeys(_RIGHTS, "none")}
 
 
 def authorization() -> dict[str, Any]:
-    """Return who may do what: analysts run relays of their own and speak to no other; nobody ships code."""
-    own = {
-        "submit_job": "any",
-        "manage_job": "n:submitter",
-        "download_job": "n:submitter",
-        "app_command": "n:submitter",
-    }
-    # The coordinator's own runner opens relays for detached studies; sites answer to it only in an analyst's name.
-    roles = {"analyst": {**_NOTHING, **own}, RUNNER: {**_NOTHING, **own}, "viewer": _NOTHING}
+    """Return the rights of each role: analysts run relays and use only their own. No role may ship code."""
+    own = {"submit_job": "any", **dict.fromkeys(("manage_job", "download_job", "app_command"), "n:submitter")}
+    # The coordinator's own runner opens relays for detached studies; sites answer it only in an analyst's name.
+    roles = {ANALYST: _VIEW_ONLY | own, RUNNER: _VIEW_ONLY | own, "viewer": _VIEW_ONLY}
     return {"format_version": "1.0", "permissions": roles}
 
 
@@ -52,19 +40,13 @@ def server_resources(kit: Path) -> dict[str, Any]:
     scheduler = "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler"
     launcher = "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher"
     snapshots = {"root_dir": str(kit / "store" / "snapshots"), "uri_root": "/"}
+    transfer = {"admin_storage": "transfer", "admin_timeout": 10.0}
     jobs = {"uri_root": str(kit / "store" / "jobs"), "job_store_id": "job_store"}
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
         "class_allow_list": SERVER_CLASSES,
-        "servers": [
-            {
-                "admin_storage": "transfer",
-                "max_num_clients": 1000,
-                "heart_beat_timeout": SILENT_AFTER,
-                "admin_timeout": 10.0,
-            }
-        ],
+        "servers": [{**transfer, "max_num_clients": 1000, "heart_beat_timeout": SILENT_AFTER}],
         "snapshot_persistor": {
             "path": persistor,
             "args": {"uri_root": "/", "storage": {"path": storage, "args": snapshots}},
@@ -74,7 +56,11 @@ def server_resources(kit: Path) -> dict[str, Any]:
             {"id": "job_manager", "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager", "args": jobs},
             {"id": "job_store", "path": storage},
             {"id": "process_launcher", "path": launcher, "args": {}},
-            {"id": "fedspan_studies", "path": "fedspan.engines.nvflare.server.study_desk.StudyDesk", "args": {}},
+            {
+                "id": "fedspan_studies",
+                "path": "fedspan.engines.nvflare.server.study_queue.StudyQueueComponent",
+                "args": {},
+            },
         ],
     }
 
@@ -100,7 +86,7 @@ def site_resources() -> dict[str, Any]:
 
 
 def logging_settings() -> dict[str, Any]:
-    """Return the log of a server or site: a file in the kit, and one line per event on the screen."""
+    """Return the log of a server or site: a file in the kit, and one line per event on the console."""
     form = {
         "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
         "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -114,11 +100,11 @@ def logging_settings() -> dict[str, Any]:
         "maxBytes": 4_194_304,
         "backupCount": 3,
     }
-    screen = {"class": "fedspan.engines.nvflare.setup.console_events.ScreenHandler", "level": "INFO"}
+    console = {"class": "fedspan.engines.nvflare.setup.console_events.ConsoleHandler", "level": "INFO"}
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"plain": form},
-        "handlers": {"file": file, "screen": screen},
-        "loggers": {"root": {"level": "INFO", "handlers": ["file", "screen"]}},
+        "handlers": {"file": file, "console": console},
+        "loggers": {"root": {"level": "INFO", "handlers": ["file", "console"]}},
     }

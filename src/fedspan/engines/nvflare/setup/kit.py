@@ -1,24 +1,121 @@
-"""A kit: the folder with which one participant takes part in a federation."""
+"""``fed.toml``, which names the participants of a federation, and their kits: the folder of each participant."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.nvflare.setup.federation_plan import FederationPlan
+from fedspan.datasets.toml_file import parsed
 from fedspan.engines.remote.messages.environment import fedspan_version
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MissingPackageError
+from fedspan.owner.admission import ANALYST
 from fedspan.owner.schema import check_schema
+from fedspan.owner.site_file import NAME_RULE, is_name
 
+#: The server's name in its certificate and the name of its kit.
+COORDINATOR = "coordinator"
+
+#: Roles of users: an analyst runs studies, a viewer sees which sites are online.
+ROLES = (ANALYST, "viewer")
+
+_NEEDED = ("name", "server", "sites", "users")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_RESERVED = {COORDINATOR, "server", "admin", "all", "authority", "runner"}
 KINDS = ("coordinator", "site", "user")
 
 
 @dataclass(frozen=True)
+class FederationPlan:
+    """A checked ``fed.toml``: the federation's name, the server's address, the sites, and each user's role.
+
+    `schema`, where there is one, names the columns that every site's table must have, with their kinds.
+    """
+
+    name: str
+    host: str
+    port: int
+    sites: tuple[str, ...]
+    users: dict[str, str]
+    schema: dict[str, str] | None = None
+
+    @property
+    def server(self) -> str:
+        """The server's address, ``host:port``."""
+        return f"{self.host}:{self.port}"
+
+
+def read_plan(path: Path) -> FederationPlan:
+    """Read and check a ``fed.toml``."""
+    try:
+        return parse_plan(parsed(path)[1])
+    except PlanError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+class PlanError(InputError):
+    """What is wrong with a ``fed.toml``."""
+
+
+def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
+    """Check the content of a ``fed.toml``.
+
+    >>> parse_plan({"name": "demo", "server": "fl.example.org:8002", "sites": ["north", "south"],
+    ...             "users": {"alice": "analyst"}}).server
+    'fl.example.org:8002'
+    """
+    for key in raw:
+        if key not in (*_NEEDED, "schema"):
+            raise PlanError(f"{key!r} is not a known key; known are {', '.join(sorted((*_NEEDED, 'schema')))}")
+    for key in _NEEDED:
+        if key not in raw:
+            raise PlanError(f"{key!r} is missing; a federation has a name, a server, sites and users")
+    host, _, port = str(raw["server"]).rpartition(":")
+    if not _HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise PlanError(f"server = {raw['server']!r} must be an address such as fl.example.org:8002")
+    sites, users = raw["sites"], raw["users"]
+    if not isinstance(sites, list) or not sites:
+        raise PlanError('sites must be a list of names, such as ["north", "south"]')
+    if not isinstance(users, dict) or not users:
+        raise PlanError('users must be a table of roles, such as { alice = "analyst" }')
+    names = [_name(name, "site") for name in sites] + [_name(name, "user") for name in users]
+    twice = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
+    if twice:
+        raise PlanError(f"the name {twice[0]!r} is given twice; sites and users need names of their own")
+    for user, role in users.items():
+        if role not in ROLES:
+            raise PlanError(f"the role {role!r} of {user} must be one of {', '.join(ROLES)}")
+    name = _name(raw["name"], "federation")
+    return FederationPlan(name, host, int(port), tuple(sorted(sites)), dict(users), _schema(raw))
+
+
+def _schema(raw: Mapping[str, Any]) -> dict[str, str] | None:
+    if "schema" not in raw:
+        return None
+    if not isinstance(raw["schema"], dict) or not raw["schema"]:
+        raise PlanError('schema must be a table of kinds of columns, such as { age = "integer" }')
+    try:
+        return check_schema(raw["schema"])
+    except InputError as error:
+        raise PlanError(f"[schema] {error}") from None
+
+
+def _name(value: Any, what: str) -> str:
+    if not is_name(value):
+        raise PlanError(f"the {what} name {value!r} must be {NAME_RULE}")
+    if what != "federation" and value.lower() in _RESERVED:
+        raise PlanError(f"the {what} name {value!r} is reserved; choose another")
+    return str(value)
+
+
+@dataclass(frozen=True)
 class Kit:
-    """Whose kit a folder is, and of which federation; `schema` are the kinds of the columns that all sites have."""
+    """Whose kit a folder is, and of which federation; `schema` has the kinds of the columns that all sites have."""
 
     path: Path
     federation: str
@@ -31,9 +128,15 @@ class Kit:
     schema: dict[str, str] | None = None
 
     def must_be(self, kind: str, command: str) -> None:
-        """Say so if the kit is another participant's."""
+        """Refuse the kit of another kind of participant."""
         if self.kind != kind:
             raise InputError(f"{self.path} is the kit of the {self.kind} {self.name}; {command} needs a {kind}'s kit")
+
+
+def needs_nvflare() -> None:
+    """Raise an error unless NVIDIA FLARE is installed."""
+    if find_spec("nvflare") is None:
+        raise MissingPackageError("real federations need NVIDIA FLARE: pip install fedspan[nvflare]")
 
 
 def read_kit(path: str | os.PathLike[str]) -> Kit:
@@ -41,22 +144,18 @@ def read_kit(path: str | os.PathLike[str]) -> Kit:
     folder = Path(path).resolve()
     file = folder / "fedspan.json"
     try:
-        raw: Any = json.loads(file.read_text(encoding="utf-8"))
+        raw = json.loads(file.read_text(encoding="utf-8"))
+        schema = raw.pop("schema", None)
+        kit = Kit(folder, **raw | {name: tuple(sorted(raw[name])) for name in ("sites", "users")})
+        if kit.kind not in KINDS or not isinstance(schema, dict | None):
+            raise ValueError
     except OSError:
         raise InputError(
             f"{path} is not a kit: it has no fedspan.json; 'fedspan federation init fed.toml' makes kits"
         ) from None
-    except ValueError:
-        raise InputError(f"{file} is damaged; ask for the kit again") from None
-    fields = ("federation", "kind", "name", "server", "sites", "users", "version")
-    if not isinstance(raw, dict) or not all(key in raw for key in fields) or raw["kind"] not in KINDS:
-        raise InputError(f"{file} is damaged; ask for the kit again")
-    schema = raw.get("schema")
-    if schema is not None and not isinstance(schema, dict):
-        raise InputError(f"{file} is damaged; ask for the kit again")
-    sites, users = tuple(sorted(raw["sites"])), tuple(sorted(raw["users"]))
-    named = (raw["federation"], raw["kind"], raw["name"], raw["server"])
-    return Kit(folder, *named, sites, users, raw["version"], None if schema is None else check_schema(schema))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{file} is damaged; request the kit again") from None
+    return kit if schema is None else Kit(**vars(kit) | {"schema": check_schema(schema)})
 
 
 def write_kit(kit: Kit) -> None:
@@ -72,7 +171,7 @@ def new_kit(path: Path, plan: FederationPlan, kind: str, name: str) -> Kit:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner reads, whole or not at all."""
+    """Write a file that only its owner can read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

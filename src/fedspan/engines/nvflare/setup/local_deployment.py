@@ -1,4 +1,4 @@
-"""A whole federation on this machine, for trying it out and for tests. Nothing is left when it is closed or killed."""
+"""A local deployment: a whole federation on this machine, for demos and tests. It ends with its process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from fedspan.engines.nvflare.setup.federation_plan import FederationPlan
-from fedspan.engines.nvflare.setup.parent_death_watch import PARENT
+from fedspan.engines.nvflare.setup.kit import COORDINATOR, FederationPlan
+from fedspan.engines.nvflare.setup.parent_death_watch import child_environment
 from fedspan.engines.nvflare.setup.provision import provision
 from fedspan.errors import FedspanError
 
 #: Seconds in which a coordinator or a site must be up.
 START_LIMIT = 60.0
 
-#: Seconds in which processes of runs must have noticed that they are orphans.
+#: Seconds in which processes of runs must have noticed that their parent has ended.
 END_LIMIT = 20.0
 
 
-class FederationHere:
+class LocalDeployment:
     """A coordinator and sites as processes of their own, on a free port of this machine.
 
     Parameters
@@ -46,43 +45,29 @@ class FederationHere:
     ) -> None:
         self.folder = folder
         self._sites = dict(sites)
-        people = dict(users or {"alice": "analyst"})
-        self.plan = FederationPlan(name, "127.0.0.1", _free_port(), tuple(sorted(sites)), people)
+        roles = dict(users or {"alice": "analyst"})
+        self.plan = FederationPlan(name, "127.0.0.1", _free_port(), tuple(sorted(sites)), roles)
         provision(self.plan, folder / "kits")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def kit(self, name: str) -> Path:
         """Return the kit of a participant."""
         return self.folder / "kits" / name
 
-    def start(self) -> None:
-        """Start the coordinator and all sites, and wait until they have joined."""
-        self.start_coordinator(wait=False)
-        for site in self._sites:
-            self.start_site(site, wait=False)
-        self.wait_until("coordinator", "the coordinator is up")
-        for site in self._sites:
-            self.wait_until(site, f"{site} joined")
-
-    def start_coordinator(self, *, wait: bool = True) -> None:
-        """Start the coordinator and wait until it is up."""
-        self._start("coordinator", "coordinator", "start", str(self.kit("coordinator")))
-        if wait:
-            self.wait_until("coordinator", "the coordinator is up")
-
-    def start_site(self, site: str, *, wait: bool = True) -> None:
-        """Start a site and wait until it has joined."""
-        self._start(site, "site", "start", str(self.kit(site)), "--config", str(self._sites[site]))
-        if wait:
-            self.wait_until(site, f"{site} joined")
+    def start(self, *names: str, wait: bool = True) -> None:
+        """Start participants, by default the coordinator and all sites, and wait until they have joined."""
+        names = names or (COORDINATOR, *self._sites)
+        for name in names:
+            site = ("site", "start", str(self.kit(name)), "--config", str(self._sites.get(name)))
+            self._start(name, *(site if name in self._sites else ("coordinator", "start", str(self.kit(name)))))
+        for name in names if wait else ():
+            self.wait_until(name, f"{name} joined" if name in self._sites else "the coordinator is up")
 
     def kill(self, name: str) -> None:
         """Kill a participant's process without warning, as a power cut would."""
@@ -108,32 +93,29 @@ class FederationHere:
             with suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGKILL)
 
-    def said(self, name: str) -> str:
+    def output(self, name: str) -> str:
         """Return what a participant printed."""
         file = self.folder / f"{name}.out"
         return file.read_text(encoding="utf-8") if file.exists() else ""
 
     def wait_until(self, name: str, line: str, limit: float = START_LIMIT) -> None:
-        """Wait until a participant has printed a line since it was last started."""
+        """Wait until a participant has printed a line since its last start."""
         until = time.monotonic() + limit
-        while line not in self.said(name).rpartition("Ctrl-C stops it")[2]:
+        while line not in self.output(name).rpartition("Ctrl-C stops it")[2]:
             if self.processes[name].poll() is not None:
-                raise FedspanError(f"{name} did not start: {self.said(name).strip()[-500:]}")
+                raise FedspanError(f"{name} did not start: {self.output(name).strip()[-500:]}")
             if time.monotonic() > until:
-                raise FedspanError(f"{name} did not say {line!r} within {limit:g} seconds: {self.said(name)[-500:]}")
+                raise FedspanError(f"{name} did not print {line!r} in {limit:g} seconds: {self.output(name)[-500:]}")
             time.sleep(0.1)
 
     def _start(self, name: str, *command: str) -> None:
-        source = str(Path(__file__).resolve().parents[3])
-        environment = os.environ | {PARENT: str(os.getpid())}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, environment.get("PYTHONPATH")]))
         with (self.folder / f"{name}.out").open("ab") as out:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "fedspan", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=child_environment(),
                 start_new_session=True,
             )
 

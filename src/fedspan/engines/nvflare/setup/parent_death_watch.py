@@ -1,4 +1,4 @@
-"""A process that a server or site starts for a run dies with it, however the parent died."""
+"""Processes that a server or site starts die with it, however it died."""
 
 from __future__ import annotations
 
@@ -7,46 +7,54 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 CHECK_EVERY = 0.25
 
-#: The environment's variable in which a process tells those that it starts whose life theirs hangs on.
+#: The environment variable with the process that the started ones watch.
 PARENT = "FEDSPAN_PARENT_PROCESS"
 
-_parent_here = os.environ.get(PARENT)
+_own_parent = os.environ.get(PARENT)
 
 
 def be_a_parent() -> None:
-    """Let the processes that this one starts die with it, and this one with whoever asked that of it."""
-    if _parent_here is not None:
+    """Let the processes that this one starts die with it, and this one with its own parent, if it has to."""
+    if _own_parent is not None:
         die_with_parent()
-    os.environ[PARENT] = str(os.getpid())
+    os.environ |= child_environment()
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment for processes that watch this one: they import the fedspan that runs here."""
+    source = str(Path(__file__).resolve().parents[4])
+    paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != source]
+    return os.environ | {PARENT: str(os.getpid()), "PYTHONPATH": os.pathsep.join([source, *paths])}
 
 
 def environment_at_start() -> dict[str, str]:
-    """Return the environment for this very process to begin again: with the parent that it had."""
+    """Return the environment in which this process can start again: with its own parent."""
     rest = {name: value for name, value in os.environ.items() if name != PARENT}
-    return rest if _parent_here is None else rest | {PARENT: _parent_here}
+    return rest if _own_parent is None else rest | {PARENT: _own_parent}
 
 
 def die_with_parent() -> None:
-    """End this process as soon as the process that started it is gone, be it before this call."""
-    parent = os.getppid() if _parent_here is None else int(_parent_here)
-    threading.Thread(target=_watch, args=(parent,), daemon=True, name="fedspan-lifeline").start()
+    """End this process as soon as the process that started it has ended, even before this call."""
+    parent = os.getppid() if _own_parent is None else int(_own_parent)
+    threading.Thread(target=_watch, args=(parent,), daemon=True, name="fedspan-parent-death-watch").start()
 
 
 def _watch(parent: int) -> None:
-    # The kernel's own signal (PR_SET_PDEATHSIG) watches the thread that started us, which ends early.
+    # The kernel's own signal (PR_SET_PDEATHSIG) watches the thread that started this process, which ends early.
     while os.getppid() == parent:
         time.sleep(CHECK_EVERY)
     os._exit(1)
 
 
 def no_tensors() -> None:
-    """Keep NVIDIA FLARE from importing torch into a process in which nothing but bytes travels: it takes seconds."""
+    """Keep NVIDIA FLARE from importing torch, which takes seconds, into a process that only carries bytes."""
     sys.modules.setdefault("nvflare.app_opt.pt.decomposers", None)  # type: ignore[arg-type]
 
 
 def quiet_logs() -> None:
-    """Keep the log of a run to warnings: NVIDIA FLARE writes several lines for each call."""
+    """Log warnings only: NVIDIA FLARE writes several lines for each call."""
     logging.getLogger().setLevel(logging.WARNING)

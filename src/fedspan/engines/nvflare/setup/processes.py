@@ -10,15 +10,15 @@ import runpy
 import shutil
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
-from fedspan.engines.nvflare.setup.console_events import News, say
+from fedspan.engines.nvflare.setup.console_events import NewEvents, report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
-from fedspan.engines.nvflare.setup.kit import Kit, read_kit, write_private
+from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_private
 from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start
-from fedspan.engines.nvflare.setup.requirements import needs_nvflare
-from fedspan.engines.nvflare.site.supervisor import SITE_CONFIG, Supervisor
+from fedspan.engines.nvflare.site.worker_process import Supervisor
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
 
@@ -31,62 +31,69 @@ _JOB = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 def start_coordinator(path: Path) -> int:
     """Run the federation's server in this process."""
-    kit = read_kit(path)
-    kit.must_be("coordinator", "'fedspan coordinator start'")
-    needs_nvflare()
-    _check_certificates(kit)
-    from fedspan.engines.nvflare.server import study_desk
+    kit = _opened(path, "coordinator")
+    from fedspan.engines.nvflare.server import study_queue
 
     for folder in (kit.path / "store" / "jobs", kit.path / "store" / "snapshots"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(kit.path / "local" / "resources.json", json.dumps(server_resources(kit.path), indent=2))
-    study_desk.home = kit.path
-    _remove_old_jobs(kit)
-    say(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
-    _prepare()
+    study_queue.home = kit.path
+    _prepare(kit)
+    report(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
     return _run(kit, _COORDINATOR, "fed_server.json", [])
 
 
 def start_site(path: Path, config: Path) -> int:
     """Run a site in this process: it connects to the server, and starts a process of its own for each run."""
-    kit = read_kit(path)
-    kit.must_be("site", "'fedspan site start'")
-    needs_nvflare()
+    kit, config = _opened(path, "site"), config.resolve()
     if not config.is_file():
         raise InputError(f"{config} does not exist: it is the owner's site.toml")
-    _check_certificates(kit)
-    write_private(kit.path / SITE_CONFIG, json.dumps({"config": str(config.resolve())}))
     write_private(kit.path / "local" / "resources.json", json.dumps(site_resources(), indent=2))
-    _remove_old_jobs(kit)
-    say(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
-    _prepare()
-    worker = Supervisor(kit.path)
+    _prepare(kit)
+    report(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
+    worker = Supervisor(kit.path, config)
     importlib.import_module("nvflare.private.fed.client.fed_client")  # takes seconds, while the worker reads the data
     worker.wait_until_ready()
-    named = [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"]
-    _begin_again_when_it_ends(["site", "start", str(kit.path), "--config", str(config.resolve())])
-    return _run(kit, _SITE, "fed_client.json", named)
+    _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config)])
+    return _run(kit, _SITE, "fed_client.json", [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"])
 
 
-def _check_certificates(kit: Kit) -> None:
-    """Say so if nobody would take this kit's certificate: it has ended, or is not of the kit's own federation."""
+def _opened(path: Path, kind: str) -> Kit:
+    """Return the kit of a coordinator or site; refuse a certificate that has ended or is of another federation."""
+    kit = read_kit(path)
+    kit.must_be(kind, f"'fedspan {kind} start'")
+    needs_nvflare()
     identity = Identity.from_kit(kit.path)
     try:
         Authority.from_kit(kit.path).verify(identity.certificate, identity.sign(b"mine"), b"mine")
     except MessageError as error:
         raise InputError(f"the kit {kit.path} cannot be used: {error}") from None
+    return kit
 
 
-def _begin_again_when_it_ends(command: list[str]) -> None:
+def _prepare(kit: Kit) -> None:
+    """Remove the folders of earlier relays, none of which is alive, and take over signals and connections."""
+    from fedspan.engines.nvflare.setup import handshake
+
+    for folder in (kit.path, kit.path / "store" / "jobs"):
+        for old in folder.iterdir() if folder.is_dir() else ():
+            if old.is_dir() and _JOB.fullmatch(old.name):
+                shutil.rmtree(old, ignore_errors=True)
+    be_a_parent()
+    handshake.install(NewEvents().report)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: _end_all("stopped", lambda: os._exit(0)))
+
+
+def _restart_when_it_ends(command: list[str]) -> None:
     """Run `command` as this very process if NVIDIA FLARE ends by itself: a coordinator may die while a site logs in."""
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
-    def begin_again() -> None:
-        say("the coordinator did not let this site in, or died meanwhile: trying again")
-        _kill_children()
+    def restart() -> None:
         os.execve(sys.executable, [sys.executable, "-m", "fedspan", *command], environment_at_start())
 
-    MainProcessMonitor.add_cleanup_cb(begin_again)
+    why = "the coordinator refused this site, or died meanwhile: trying again"
+    MainProcessMonitor.add_cleanup_cb(lambda: _end_all(why, restart))
 
 
 def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
@@ -101,53 +108,20 @@ def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
     return 0
 
 
-def _prepare() -> None:
-    from fedspan.engines.nvflare.setup import handshake
-
-    be_a_parent()
-    handshake.install(News().say)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
-    # Processes of runs are started by name with this interpreter: they shall find the fedspan that runs here.
-    source = str(Path(__file__).resolve().parents[3])
-    paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    if source not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([source, *paths])
-
-
-def _remove_old_jobs(kit: Kit) -> None:
-    """Remove what relays of former lives left: none of them outlived the process that ran them."""
-    for folder in (kit.path, kit.path / "store" / "jobs"):
-        if folder.is_dir():
-            for old in folder.iterdir():
-                if old.is_dir() and _JOB.fullmatch(old.name):
-                    shutil.rmtree(old, ignore_errors=True)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """End the processes of runs, then this one: nothing is left to be tidied up that is not on disk already."""
-    say("stopped")
-    _kill_children()
-    os._exit(0)
-
-
-def _kill_children() -> None:
-    for child in children_of(os.getpid()):
-        try:
+def _end_all(why: str, then: Callable[[], None]) -> None:
+    """Kill the processes of runs, whose state is on the disk, and then end this one."""
+    report(why)
+    for child in _children_of(os.getpid()):
+        with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    then()
 
 
-def children_of(parent: int) -> list[int]:
-    """Return the processes that `parent` started."""
+def _children_of(parent: int) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            try:
+            with suppress(OSError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == parent:
-                found.append(int(entry.name))
+                found += [int(entry.name)] if int(fields[1]) == parent else []
     return found

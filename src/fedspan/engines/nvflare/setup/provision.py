@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import io
 import json
 import logging
@@ -11,10 +10,10 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.nvflare.setup.federation_plan import COORDINATOR, FederationPlan
 from fedspan.engines.nvflare.setup.hardening import (
     RUNNER,
     authorization,
@@ -22,34 +21,43 @@ from fedspan.engines.nvflare.setup.hardening import (
     server_resources,
     site_resources,
 )
-from fedspan.engines.nvflare.setup.kit import Kit, new_kit, read_kit, write_kit, write_private
-from fedspan.engines.nvflare.setup.requirements import needs_nvflare
+from fedspan.engines.nvflare.setup.kit import (
+    COORDINATOR,
+    FederationPlan,
+    Kit,
+    needs_nvflare,
+    new_kit,
+    read_kit,
+    write_kit,
+    write_private,
+)
+from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError
 
-#: Holds the certificate authority's key: whoever has it makes participants.
+#: The folder with the certificate authority's key, which makes participants.
 AUTHORITY = "authority"
+
+
+_SETTINGS = ("fed_server.json", "fed_client.json", "fed_admin.json")
 
 
 @dataclass(frozen=True)
 class Provisioned:
-    """What was made: kits by name, which of them are new, and when the federation's certificates end.
+    """The kits that were made, by name, and when the federation's certificates end.
 
     Of the kits that were kept, those `renewed` have a new ``fedspan.json``: participants or the schema have changed.
     """
 
-    folder: Path
     made: tuple[str, ...]
     kept: tuple[str, ...]
     renewed: tuple[str, ...]
-    ends: datetime.datetime
-    now: datetime.datetime
+    ends: datetime
 
 
 def provision(plan: FederationPlan, out: Path) -> Provisioned:
     """Make the kits of `plan` in `out`, or add the participants that have none yet.
 
-    The same authority signs what is added later. A kit that is there is never written over; what it says about the
-    federation's address must be what the plan says.
+    The same authority signs later participants. An existing kit is never overwritten, and must have the plan's address.
     """
     needs_nvflare()
     started = out.exists() and any(out.iterdir())
@@ -67,24 +75,20 @@ def provision(plan: FederationPlan, out: Path) -> Provisioned:
             _place(produced / name, new_kit(out / name, plan, wanted[name], name))
             if name == COORDINATOR:
                 _place(produced / RUNNER, new_kit(out / name / RUNNER, plan, "user", RUNNER))
-    renewed: list[str] = []
-    for (
-        name
-    ) in kept:  # who takes part, or the schema, has changed: the server's and the users' kits here know it at once
+    renewed = []  # the participants or the schema have changed
+    for name in kept:
         old = read_kit(out / name)
         new = new_kit(old.path, plan, wanted[name], name)
-        if _items(new) == _items(old):
-            continue
-        renewed.append(name)
-        write_kit(new)
-        if name == COORDINATOR:
-            write_kit(new_kit(old.path / RUNNER, plan, "user", RUNNER))
-    ends = _ends(out / COORDINATOR / "startup" / "rootCA.pem")
-    return Provisioned(out, made, kept, tuple(renewed), ends, datetime.datetime.now(datetime.UTC))
+        if _items(new) != _items(old):
+            renewed.append(name)
+            write_kit(new)
+            if name == COORDINATOR:
+                write_kit(new_kit(old.path / RUNNER, plan, "user", RUNNER))
+    return Provisioned(made, kept, tuple(renewed), Authority.from_kit(out / COORDINATOR).ends)
 
 
 def _items(kit: Kit) -> list[object]:
-    """Return what a kit says; the order of a schema's columns counts."""
+    """Return the values of a kit; the order of a schema's columns counts."""
     return [*vars(kit).values(), list(kit.schema or {})]
 
 
@@ -95,12 +99,12 @@ def _check_same(plan: FederationPlan, out: Path) -> None:
     if (old.federation, old.server) != (plan.name, plan.server):
         raise InputError(
             f"{out} holds the federation {old.federation} at {old.server}, not {plan.name} at {plan.server}: "
-            "kits carry the address, so make all of them anew with --out"
+            "kits carry the address, so make all of them again with --out"
         )
     for user, role in plan.users.items():
-        if (out / user).is_dir() and (has := certificate_role(out / user / "startup" / "client.crt")) != role:
+        if (out / user).is_dir() and (has := Identity.from_kit(out / user).role) != role:
             raise InputError(
-                f"{user} is {has} by certificate, not {role}: take the kit {out / user} away to make it anew"
+                f"{user} is {has} by certificate, not {role}: remove the kit {out / user} to make a new one"
             )
 
 
@@ -112,8 +116,8 @@ def _run_provisioner(plan: FederationPlan, authority: Path, work: Path) -> Path:
     from nvflare.lighter.impl.workspace import WorkspaceBuilder
     from nvflare.lighter.provisioner import Provisioner
 
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         project = Project(plan.name, f"fedspan federation {plan.name}")
         org = "fedspan"
         ports = {"fed_learn_port": plan.port, "admin_port": plan.port}
@@ -132,7 +136,7 @@ def _run_provisioner(plan: FederationPlan, authority: Path, work: Path) -> Path:
         context = Provisioner(str(work), builders).provision(project, logger=logging.getLogger(__name__))
     produced = context.get("current_prod_dir")
     if not produced:
-        raise InputError(f"NVIDIA FLARE could not make the kits: {said.getvalue().strip()[-500:]}")
+        raise InputError(f"NVIDIA FLARE could not make the kits: {output.getvalue().strip()[-500:]}")
     if not state.exists():
         _keep_authority(work / plan.name / "state" / "cert.json", state)
     return Path(produced)
@@ -147,17 +151,13 @@ def _keep_authority(fresh: Path, state: Path) -> None:
 
 
 def _place(produced: Path, kit: Kit) -> None:
-    """Take over what NVIDIA FLARE made for one participant, without its scripts, and harden it."""
+    """Copy what NVIDIA FLARE made for one participant, without its scripts, and harden it."""
     temporary = kit.path.with_name(f".{kit.path.name}.new")
     shutil.rmtree(temporary, ignore_errors=True)
     (temporary / "startup").mkdir(parents=True)
     (temporary / "local").mkdir()
     for file in (produced / "startup").iterdir():
-        if file.suffix in (".crt", ".key", ".pem") or file.name in (
-            "fed_server.json",
-            "fed_client.json",
-            "fed_admin.json",
-        ):
+        if file.suffix in (".crt", ".key", ".pem") or file.name in _SETTINGS:
             write_private(temporary / "startup" / file.name, file.read_text(encoding="utf-8"))
     settings: dict[str, dict[str, Any]] = {}
     if kit.kind == "user":
@@ -173,18 +173,3 @@ def _place(produced: Path, kit: Kit) -> None:
         folder.chmod(0o700)
     write_kit(Kit(**{**vars(kit), "path": temporary}))
     os.replace(temporary, kit.path)
-
-
-def certificate_role(path: Path) -> str:
-    """Return the role that a user's certificate names."""
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    subject = x509.load_pem_x509_certificate(path.read_bytes()).subject
-    return "".join(str(entry.value) for entry in subject.get_attributes_for_oid(NameOID.UNSTRUCTURED_NAME))
-
-
-def _ends(root: Path) -> datetime.datetime:
-    from cryptography import x509
-
-    return x509.load_pem_x509_certificate(root.read_bytes()).not_valid_after_utc

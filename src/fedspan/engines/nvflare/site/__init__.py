@@ -1,1 +1,1 @@
-"""ROOM."""
+"""A site's side of a federation over NVIDIA FLARE."""

@@ -8,25 +8,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedspan.engines.nvflare.setup.kit import read_kit
-from fedspan.engines.nvflare.site.owned_site_worker import OwnedSiteWorker
 from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.site.site_worker import SiteWorker
 from fedspan.errors import FedspanError, InputError
 from fedspan.owner import OwnedSite, read_owned_site
 
 #: Seconds between two attempts to read what could not be read.
 PAUSE = 2.0
 
+#: What senders learn while the site is closed; the reason is for its owner alone.
+CLOSED = "this site is closed until its data and its owner's file can be read again; its owner has been notified"
+
 
 class OwnedWorker:
     """Answers requests by the owner's rules.
 
-    The data are read when it is made, and again by `refresh`, when a run begins and nobody else is in the middle of
-    one: a file if it was written to since, a query always. The owner's file counts at once: it is looked at before
-    every answer, and where it has changed all is read anew. A run goes on if its rows are still the same, and is
-    refused otherwise. A table that was deleted is not served any more, run or no run.
+    The data are read when it is made, and again by `refresh`, between runs: a file if it was written since, a query
+    always. The owner's file is checked before every answer, and where it has changed all is read again. A run continues
+    if its rows are still the same. A deleted table is served no longer, not even to a run in progress.
 
-    Where something cannot be read, the site is closed: it answers nothing, least of all from old rows, until it can be
-    read again.
+    Where something can't be read, the site is closed: it answers nothing, and never from old rows, until it can be read
+    again.
 
     Parameters
     ----------
@@ -34,82 +36,83 @@ class OwnedWorker:
         The site's.
     config : path
         The owner's ``site.toml``.
-    tell : callable, optional
-        Is told, in a sentence, that the site was closed and why, and that it is open again.
+    notify : callable, optional
+        Receives a sentence for the owner: the site was closed and why, or it is open again.
     """
 
-    def __init__(self, kit: Path, config: Path, tell: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, kit: Path, config: Path, notify: Callable[[str], None] = lambda line: None) -> None:
         self._kit = kit
         self._config = config
-        self._tell = tell
+        self._notify = notify
         self._identity = Identity.from_kit(kit)
         self._authority = Authority.from_kit(kit)
         self._turn = threading.Condition()
-        self._inside = 0  # answers that are being given
-        self._next_try = 0.0
+        self._answering = 0
+        self._next_attempt = 0.0
         self._seen = self._stamp()
-        self._worker = self._make(self._read())
-
-    @property
-    def owned(self) -> OwnedSite:
-        """The site that is served."""
-        return self._worker.owned
+        self._use(self._read())
 
     @property
     def closed(self) -> bool:
         """Whether it answers nothing."""
-        return self._worker.closed
+        return bool(self._worker.admission.closed)
 
     def answer(self, request: bytes) -> bytes:
         """Answer one request."""
         with self._turn:
             if self._is_due():
-                self._turn.wait_for(lambda: not self._inside)
-                if self._is_due():  # unless somebody else has seen to it meanwhile
-                    self._read_anew(all_of_it=True)
+                self._turn.wait_for(lambda: not self._answering)
+                if self._is_due():  # unless another thread has read it meanwhile
+                    self._read_again(everything=True)
             worker = self._worker
-            self._inside += 1
+            self._answering += 1
         try:
             return worker.answer(request)
         finally:
             with self._turn:
-                self._inside -= 1
+                self._answering -= 1
                 self._turn.notify_all()
 
     def refresh(self) -> None:
-        """See what has changed in the data. For the time when nobody is in the middle of a run."""
+        """Read what has changed in the data. For the time between runs."""
         with self._turn:
-            self._turn.wait_for(lambda: not self._inside)
-            self._read_anew(all_of_it=self.closed or self._stamp() != self._seen)
+            self._turn.wait_for(lambda: not self._answering)
+            self._read_again(everything=self.closed or self._stamp() != self._seen)
 
     def in_words(self) -> str:
-        """Say in a line what is here."""
-        about = self.owned.describe()
-        columns = len(about["columns"])
-        return f"{about['name']}: {about['rows']:,} rows, {columns} columns; {len(about['steps'])} steps may be asked"
+        """Describe the site in a line."""
+        about = self._owned.describe()
+        return (
+            f"{about['name']}: {about['rows']:,} rows, {len(about['columns'])} columns; "
+            f"{len(about['steps'])} steps are allowed"
+        )
+
+    def close(self) -> None:
+        """Release the site's disk."""
+        self._worker.close()
 
     def _is_due(self) -> bool:
-        if self.closed and time.monotonic() > self._next_try:
+        if self.closed and time.monotonic() > self._next_attempt:
             return True
-        return self._stamp() != self._seen or (not self.closed and self.owned.file.data.source.gone())
+        return self._stamp() != self._seen or (not self.closed and self._owned.file.data.source.gone())
 
-    def _read_anew(self, *, all_of_it: bool) -> None:
+    def _read_again(self, *, everything: bool) -> None:
         was_closed, seen = self.closed, self._stamp()
         try:
-            owned = self._read() if all_of_it else self.owned
-            changed = all_of_it or owned.refresh()
+            owned = self._read() if everything else self._owned
+            changed = everything or owned.refresh()
         except (FedspanError, OSError) as error:
-            self._worker.close_the_door()
-            self._next_try = time.monotonic() + PAUSE
+            self._worker.admission.closed = CLOSED
+            self._next_attempt = time.monotonic() + PAUSE
             if not was_closed or seen != self._seen:
-                self._tell(f"closed, nothing is answered: {error}")
+                self._notify(f"closed, nothing is answered: {error}")
             self._seen = seen
             return
         self._seen = seen
         if changed:
             self._worker.close()
-            self._worker = self._make(owned)
-            self._tell(f"{'open again' if was_closed else 'read anew'}: {self.in_words()}")
+            self._use(owned)
+            self._notify(f"{'open again' if was_closed else 'read again'}: {self.in_words()}")
 
     def _read(self) -> OwnedSite:
         owned = read_owned_site(self._config, read_kit(self._kit).schema)
@@ -119,11 +122,14 @@ class OwnedWorker:
             )
         return owned
 
-    def _make(self, owned: OwnedSite) -> OwnedSiteWorker:
-        return OwnedSiteWorker(owned, self._kit / "runs", self._identity, self._authority)
+    def _use(self, owned: OwnedSite) -> None:
+        self._owned = owned
+        self._worker = SiteWorker(
+            owned.site, self._kit / "runs", self._identity, self._authority, owned.admission, owned.describe
+        )
 
     def _stamp(self) -> object:
-        """Return what is the same as long as the owner's file is."""
+        """Return a value that changes with the owner's file."""
         try:
             found = self._config.stat()
         except OSError:

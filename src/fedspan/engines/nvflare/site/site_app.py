@@ -1,4 +1,4 @@
-"""A site's part in a relay: hands requests to the site's worker, which decides, and brings back what it says."""
+"""A site's part in a relay: it passes requests on to the site's worker, which decides, and returns the answers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 from nvflare.collab import collab
 
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent, no_tensors, quiet_logs
-from fedspan.engines.nvflare.setup.payload_packing import pack, unpack
-from fedspan.engines.nvflare.site.socket_frames import read_frame, socket_path, write_frame
+from fedspan.engines.nvflare.setup.payload_packing import pack, read_frame, socket_path, unpack, write_frame
 
-#: Seconds to wait for the worker when a relay begins. In the middle of one it is asked again by whoever asked.
-PATIENCE = 20.0
+#: Seconds to wait for the worker when a relay begins. Later the coordinator repeats its request.
+START_TIMEOUT = 20.0
 
 
 class SiteApp:
@@ -33,16 +32,16 @@ class SiteApp:
         """Find the site's worker: the kit's folder is this process's workspace."""
         quiet_logs()
         self._path = socket_path(Path(collab.workspace.get_root_dir()))
-        self._free.append(self._connect(PATIENCE))
+        self._free.append(self._connect(START_TIMEOUT))
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, request: Any) -> Any:
-        """Answer one request, if the server brings it: other sites could call this too."""
+        """Answer a request of the server; other sites could call this too, and are refused."""
         if collab.caller != "server":
             raise PermissionError("only the federation's server may call a site")
-        return pack(self._ask_worker(unpack(request)))
+        return pack(self._answer_of_worker(unpack(request)))
 
-    def _ask_worker(self, request: bytes) -> bytes:
+    def _answer_of_worker(self, request: bytes) -> bytes:
         with self._lock:
             link = self._free.pop() if self._free else None
         if link is not None and _broken(link):
@@ -56,13 +55,13 @@ class SiteApp:
             answer = None
         if answer is None:
             link.close()
-            raise ConnectionError("the site's worker died over this request; it is being started anew")
+            raise ConnectionError("the site's worker died during this request; it is restarting")
         with self._lock:
             self._free.append(link)
         return answer
 
-    def _connect(self, patience: float) -> socket.socket:
-        until = time.monotonic() + patience
+    def _connect(self, timeout: float) -> socket.socket:
+        until = time.monotonic() + timeout
         while True:
             link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -71,12 +70,12 @@ class SiteApp:
             except OSError:
                 link.close()
                 if time.monotonic() > until:
-                    raise ConnectionError("the site's worker is being started anew") from None
+                    raise ConnectionError("the site's worker is restarting") from None
                 time.sleep(0.1)
 
 
 def _broken(link: socket.socket) -> bool:
-    """Tell whether the worker at the other end is gone: nothing is ever sent without being asked for."""
+    """Return whether the worker at the other end has ended: it sends nothing without a request."""
     link.setblocking(False)
     try:
         return link.recv(1, socket.MSG_PEEK) == b""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The coordinator's side of a remote federation."""

@@ -1,18 +1,34 @@
-"""A federation of sites on other machines."""
+"""A federation of sites on other machines, and the engine that carries its calls over any transport."""
 
 from __future__ import annotations
 
 import os
+import secrets
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedspan.checks import whole_number
-from fedspan.engines.remote.coordinator.remote_engine import RemoteEngine
-from fedspan.engines.remote.messages.delegation import Sender
-from fedspan.engines.remote.messages.identity import Authority
+from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
+from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
+from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, SiteDirectory, SiteReport
+from fedspan.engines.remote.messages.envelope import MISREAD
+from fedspan.engines.remote.messages.identity import Authority, Signer
+from fedspan.engines.remote.messages.request_head import call_head
 from fedspan.engines.remote.messages.transport import Transport
+from fedspan.engines.remote.site.refusals import read_facts
+from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Policy, SecureSum
+from fedspan.federation.calls.call import Call, Delivery, Outcome
 from fedspan.federation.federation import Root, View
+from fedspan.federation.outcomes import Failure, FailureKind
+from fedspan.federation.site.parameters import Whole
+from fedspan.federation.site.state import Changes
 from fedspan.secure_sum.sum_coordinator import SecureSummation
+from fedspan.wire import Message, decode
+
+#: A site's number of rows: no table has more.
+_ROWS = Whole(0, 2**48)
 
 
 class RemoteFederation(Federation):
@@ -21,36 +37,32 @@ class RemoteFederation(Federation):
     Parameters
     ----------
     transport : Transport
-    identity : Identity or Delegate
-        The user's certificate and key, or one that speaks for the user.
+    signer : Identity or Delegate
+        The user's certificate and key, or a delegate of the user.
     authority : Authority
         The federation's root.
     seed : int, default=0
         The seed of its runs, unless an estimator has a ``random_state``.
     policy : Policy, optional
         With ``quorum="all"`` a call waits for every site, until the run's own deadline. With a lower quorum the run
-        goes on without a site that is away, and takes it back when it returns.
+        continues without an offline site, and includes it again when it is back.
     run_dir : path, optional
-        Keep each run's journal and record here: running the same thing again continues where it stopped. The sites'
+        Keep each run's journal and record here: running the same study again continues where it stopped. The sites'
         states are on their own disks.
-    any_version : bool, default=False
-        Work also with sites of another version of fedspan, if they do too.
     """
 
     def __init__(
         self,
         transport: Transport,
-        identity: Sender,
+        signer: Signer,
         authority: Authority,
         seed: int = 0,
         policy: Policy | None = None,
         run_dir: str | os.PathLike[str] | None = None,
-        *,
-        any_version: bool = False,
     ) -> None:
         policy = policy or Policy()
         secure = policy.secure_sum if isinstance(policy.secure_sum, SecureSum) else None
-        self.engine = RemoteEngine(transport, identity, authority, secure=secure, any_version=any_version)
+        self.engine = RemoteEngine(transport, signer, authority, secure)
         summation = None if secure is None else SecureSummation(secure)
         if summation is not None:
             summation.check_possible("a sum", len(self.engine.sites))
@@ -59,6 +71,124 @@ class RemoteFederation(Federation):
         super().__init__(root, View(self.engine.sites))
 
     def close(self) -> None:
-        """End the run of protocols that were called on the federation itself, and let go of the transport."""
+        """End the run of protocols that were called on the federation itself, and close the transport."""
         super().close()
-        self.engine.close()
+        self.engine.transport.close()
+
+
+class RemoteEngine:
+    """Carries calls to the sites that a transport reaches; with `secure`, for runs of secure sums alone.
+
+    See `RemoteFederation` for the other parameters, and `Engine` for the methods.
+    """
+
+    def __init__(
+        self, transport: Transport, signer: Signer, authority: Authority, secure: SecureSum | None = None
+    ) -> None:
+        user = signer.participant
+        if not user.role:
+            raise InputError(f"{user.name!r} is no user: the certificate of a user's kit has a role")
+        self.transport = transport
+        self.sites = tuple(sorted(transport.sites))
+        self._federation = authority.federation
+        self._directory = SiteDirectory(SignedRequests(transport, signer, authority), secure)
+        self._pinned: dict[str, tuple[int, PinnedThreads]] = {}  # by open run
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """A resumed run continues under its own name, with its own threads; the sites know their data themselves."""
+        return ("threads", "sites", "token")
+
+    def describe(self) -> dict[str, Any]:
+        """Return the shapes of the data of the sites that are online, and a unique token for the run."""
+        reports = self.reports()
+        return {
+            "federation": self._federation,
+            "members": list(self.sites),
+            "sites": {site: reports[site].fingerprint if site in reports else "offline" for site in self.sites},
+            "threads": blas_threads(),
+            "token": secrets.token_hex(16),
+        }
+
+    def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
+        """Name the run, fix the number of BLAS threads here and at the sites, and let sites exchange keys."""
+        if head is None:
+            self.reports()
+        threads = blas_threads() if head is None else int(head["threads"])
+        run = f"{name[:200]} {secrets.token_hex(16) if head is None else head['token']}"
+        self._pinned[run] = (threads, PinnedThreads(threads))
+        self._directory.open_runs.add(run)
+        self._directory.exchange_keys([run])
+        return run
+
+    def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
+        """Run `call` at the sites `to`. An offline site gets no request before it is back."""
+        outcomes: dict[str, Outcome] = {}
+        for site, reason in self._directory.offline(to).items():
+            outcomes[site] = Failure(FailureKind.OFFLINE, reason)
+        for site in to:
+            if site not in outcomes and (why := self._directory.objection(site)):
+                outcomes[site] = Failure(FailureKind.REFUSED, why)
+        ready = [site for site in to if site not in outcomes]
+        if ready:
+            head, parts = call_head(call, ready, accepted, policy, self._pinned[call.run][0])
+            limit = int(policy.max_bytes)
+            answers = self._directory.send("call", call.run, ready, head, parts, policy.deadline, limit)
+            for site, answer in answers.items():
+                outcomes[site] = self._outcome(call, site, answer, limit)
+            self._directory.refresh_restarted(call.run, answers)
+        return outcomes
+
+    def wait(self, sites: Sequence[str], seconds: float) -> bool:
+        """Wait for offline sites."""
+        return self._directory.wait(sites, seconds)
+
+    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
+        """Do nothing: a site has its state on its own disk, and each call names the call that it follows."""
+
+    def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
+        """End a run at the sites that are online, and restore the number of BLAS threads."""
+        pinned = self._pinned.pop(run, None)
+        self._directory.open_runs.discard(run)
+        if pinned is not None:
+            pinned[1].release()
+        offline = self._directory.offline(sites)
+        online = [site for site in sites if site not in offline and not self._directory.objection(site)]
+        if online and not resumable:
+            self._directory.send("end", run, online, seconds=CONTROL_SECONDS / 2)
+
+    def reports(self, refresh: bool = False) -> dict[str, SiteReport]:
+        """Return the reports of the sites that are online; with `refresh`, request all of them again."""
+        wanted = [site for site in self.sites if refresh or site not in self._directory.reports]
+        offline = {} if refresh else self._directory.offline(wanted)
+        self._directory.refresh([site for site in wanted if site not in offline])
+        self._directory.warn()
+        return {site: self._directory.reports[site] for site in self.sites if site in self._directory.reports}
+
+    @property
+    def missing_reports(self) -> dict[str, str]:
+        """Why the other sites have reported nothing."""
+        return {site: report.refused for site, report in self._directory.refused.items()}
+
+    def _outcome(self, call: Call, site: str, answer: Answer, max_bytes: int) -> Outcome:
+        if isinstance(answer, Failure):
+            return answer
+        head = answer.head
+        try:
+            if head["kind"] == "reply":
+                rows = _ROWS.check("the answer's number of rows", head["rows"])
+                return Delivery(call.number, decode(answer.parts["reply"], max_bytes), rows)
+            return self._failure(site, head)
+        except MessageError as error:
+            return Failure(FailureKind.MALFORMED, str(error), error)
+        except MISREAD:
+            return Failure(FailureKind.MALFORMED, "the answer lacks a field that it must have")
+
+    def _failure(self, site: str, head: Message) -> Failure:
+        """Return why a site has refused or failed, by its own report."""
+        why, kind, again = str(head["why"])[:1000], FailureKind(head["failure"]), head["again"] is True
+        if kind is FailureKind.LATE:
+            self._directory.lost(site, why)  # until a probe finds that it is not busy
+        if again:
+            return Failure(FailureKind.OFFLINE, why)
+        return Failure(kind, why, None, read_facts(head.get("facts")))

@@ -1,39 +1,58 @@
-"""The coordinator's post: signs what goes to sites, and believes only answers that are signed and bound to it."""
+"""Signed requests: the coordinator signs what it sends, and accepts only answers that are signed and bound to it."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from fedspan.engines.remote.messages.delegation import Sender
-from fedspan.engines.remote.messages.envelope import MISREAD, Opened, Sealed, open_sealed, texts
+from fedspan.engines.remote.messages.envelope import MISREAD, Opened, Sealed, open_sealed
 from fedspan.engines.remote.messages.environment import fedspan_version
-from fedspan.engines.remote.messages.identity import Authority, Who
-from fedspan.engines.remote.messages.serials import Serials
+from fedspan.engines.remote.messages.identity import Authority, Participant, Signer
 from fedspan.engines.remote.messages.transport import Lost, Transport
 from fedspan.errors import MessageError
+from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.wire import Message
 
-#: What comes of a request: an answer that is believed, none, or why it is not believed.
-Answer = Opened | Lost | MessageError
+#: An accepted answer, or why there is none.
+Answer = Opened | Failure
+#: Nanoseconds since 1970 that no clock shows: a site that claims to have seen a later serial is not believed.
+_MOST_SERIAL = 2**62
 
 
-class Post:
-    """Sends requests and reads answers.
+class Serials:
+    """Serial numbers of requests, by the clock, so that they also rise over processes.
 
-    Parameters
-    ----------
-    lost : callable
-        Is told ``lost(site, reason)`` of every site that did not answer.
+    A site takes a run's requests in rising order only. A site that has seen a later number than the clock's, because
+    the clock was set back, receives higher ones. What one site claims has no effect on the numbers of the others.
     """
 
-    def __init__(
-        self, transport: Transport, identity: Sender, authority: Authority, lost: Callable[[str, str], None]
-    ) -> None:
-        self._transport = transport
-        self._identity = identity
+    def __init__(self) -> None:
+        self._clock = 0
+        self._last: dict[str, int] = {}  # by site: the highest number that it may have seen
+
+    def next(self, sites: Collection[str]) -> dict[str, int]:
+        """Return the number of the next request to each of the sites: one for all that have seen no later one."""
+        self._clock = max(self._clock + 1, time.time_ns())
+        self._last |= {site: max(self._clock, self._last.get(site, -1) + 1) for site in sites}
+        return {site: self._last[site] for site in sites}
+
+    def catch_up(self, site: str, seen: Any) -> bool:
+        """Record the last number that a site has seen; return whether it may accept a further request."""
+        if type(seen) is not int or not self._last[site] <= seen < _MOST_SERIAL:
+            return False
+        self._last[site] = seen
+        return True
+
+
+class SignedRequests:
+    """Sends requests over `transport` and checks the answers."""
+
+    def __init__(self, transport: Transport, signer: Signer, authority: Authority) -> None:
+        self.transport = transport
+        self._signer = signer
         self._authority = authority
-        self._lost = lost
         self._serials = Serials()
 
     def send(
@@ -46,9 +65,9 @@ class Post:
         deadline: float,
         max_bytes: int,
     ) -> dict[str, Answer]:
-        """Send a request to the sites `to` within `deadline` seconds; return what came of it at each.
+        """Send a request to the sites `to` within `deadline` seconds, and return the answer of each.
 
-        It goes out under one signature, but for sites that count otherwise (see `Serials`).
+        One signature serves all sites with the same serial number (see `Serials`).
         """
         result: dict[str, Answer] = {}
         left, end = list(to), time.monotonic() + deadline
@@ -59,50 +78,48 @@ class Post:
             sealed: dict[int, tuple[Sealed, Message]] = {}
             serials = self._serials.next(left)
             for serial in sorted(set(serials.values())):
-                about: Message = {
+                bound: Message = {
                     "kind": kind,
                     "federation": self._authority.federation,
                     "version": fedspan_version(),
                     "run": run,
                     "serial": serial,
                     "deadline": float(seconds),
-                    "sites": texts(dict.fromkeys(left, -1)),
+                    "sites": json.dumps(dict.fromkeys(left, -1)),
                     **head,
                 }
-                sealed[serial] = (Sealed(self._identity, "request", about, parts), about)
-            answers = self._transport.send({site: sealed[serials[site]][0].to(site) for site in left}, seconds)
+                sealed[serial] = (Sealed(self._signer, "request", bound, parts), bound)
+            answers = self.transport.send({site: sealed[serials[site]][0].to(site) for site in left}, seconds)
             for site in left:
-                request, about = sealed[serials[site]]
-                result[site] = self._read(site, answers.get(site), request.digest, about, max_bytes)
-            left = [site for site in left if self._is_behind(site, result[site])]
-        for site, answer in result.items():
-            if isinstance(answer, Lost):
-                self._lost(site, answer.reason)
+                request, bound = sealed[serials[site]]
+                result[site] = self._checked(site, answers.get(site), request.digest, bound, max_bytes)
+            left = [site for site in left if self._has_seen_later(site, result[site])]
         return result
 
-    def _is_behind(self, site: str, answer: Answer) -> bool:
-        """Tell whether a site has seen later requests than this one, and takes a later one."""
+    def _has_seen_later(self, site: str, answer: Answer) -> bool:
+        """Return whether a site refuses a request because it has seen later ones, and may accept a higher number."""
         return (
             isinstance(answer, Opened) and "seen" in answer.head and self._serials.catch_up(site, answer.head["seen"])
         )
 
-    def _read(self, site: str, answer: bytes | Lost | None, request: str, asked: Message, max_bytes: int) -> Answer:
+    def _checked(self, site: str, answer: bytes | Lost | None, request: str, bound: Message, max_bytes: int) -> Answer:
         if answer is None or isinstance(answer, Lost):
-            return answer or Lost("no answer came")
+            return Failure(FailureKind.OFFLINE, "no answer came" if answer is None else answer.reason)
         try:
             opened = open_sealed(answer, self._authority, "response", site, max_bytes)
             head = opened.head
-            if opened.who != Who(site) or head["site"] != site:
-                raise MessageError(f"the answer is signed by {opened.who.name!r}, not by {site!r}")
+            if opened.sender != Participant(site) or head["site"] != site:
+                raise MessageError(f"the answer is signed by {opened.sender.name!r}, not by {site!r}")
             if not all(isinstance(head[name], str) for name in ("kind", "instance")):
-                raise MessageError("the answer does not say what it is")
+                raise MessageError("the answer does not state what it is")
             if head["request"] != request:
-                raise MessageError("stale: the answer is to another request")
+                return Failure(FailureKind.STALE, "the answer is to another request")
             for name in ("run", "number", "part"):
-                if head["kind"] not in ("refused", "failed") and head.get(name) != asked.get(name):
-                    raise MessageError(f"stale: the answer is to another {name}, {str(head.get(name))[:100]!r}")
+                if head["kind"] not in ("refused", "failed") and head.get(name) != bound.get(name):
+                    other = str(head.get(name))[:100]
+                    return Failure(FailureKind.STALE, f"the answer is to another {name}, {other!r}")
         except MessageError as error:
-            return error
+            return Failure(FailureKind.REFUSED, str(error), error)
         except MISREAD:
-            return MessageError("the answer does not say all that it must")
+            return Failure(FailureKind.REFUSED, "the answer lacks a field that it must have")
         return opened

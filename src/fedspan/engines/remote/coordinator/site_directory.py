@@ -1,143 +1,228 @@
-"""What the sites of a federation say of themselves, and how the coordinator makes them known to each other."""
+"""The site directory: what sites report, which of them are offline, and the exchange of their keys."""
 
 from __future__ import annotations
 
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import Any
 
-from fedspan.engines.remote.coordinator.agreed_kinds import kinds_that_differ, told_kinds
-from fedspan.engines.remote.coordinator.signed_requests import Answer, Post
+from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
 from fedspan.engines.remote.messages.envelope import MISREAD, Opened
 from fedspan.engines.remote.messages.environment import differences, fedspan_version
-from fedspan.engines.remote.messages.transport import Lost
 from fedspan.federation import SecureSum
+from fedspan.federation.outcomes import Failure
+from fedspan.owner.schema import NUMBERS
+from fedspan.wire import Message
 
-#: Seconds, and bytes, for messages that run nothing.
-CONTROL_SECONDS = 10.0
-CONTROL_BYTES = 2**20
+#: Seconds, and bytes, for requests that run no step.
+CONTROL_SECONDS, CONTROL_BYTES = 10.0, 2**20
+#: Seconds that one probe of an offline site may take, and how much longer the pause after it is: probes take at most a
+#: tenth of the time.
+_PROBE, _REST = 2.0, 9
+#: The first and the longest pause, in seconds, while waiting for a site.
+_PAUSES = (0.02, 1.0)
 
 
 @dataclass(frozen=True)
-class About:
-    """What a site has said of itself.
+class SiteReport:
+    """What a site reports about itself, or why it does not (`refused`).
 
-    `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` tells shape and
-    kind of the data; `busy` what it is doing; `instance` changes when its process is started anew; `columns` are the
-    kinds of its columns, where its owner lets them be known.
+    `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` has shape and kind
+    of the data; `busy` is what it is doing; `instance` changes when its process restarts; `key` is its signed key for
+    secure sums. `rows`, `columns` (with kinds) and `allowed` (steps) are there where its owner publishes them.
     """
 
-    version: str
-    environment: dict[str, str]
-    fingerprint: str
-    steps: tuple[str, ...]
-    busy: str
-    introduction: bytes
-    instance: str
-    columns: dict[str, str]
+    version: str = ""
+    refused: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""
+    busy: str = ""
+    key: bytes = b""
+    instance: str = ""
+    rows: int | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
 
 
-class Meeting:
-    """Keeps what sites have said of themselves.
+class SiteDirectory:
+    """Keeps the sites' reports (`reports` and `refused`, by site), and sends all requests.
 
-    Parameters
-    ----------
-    post : Post
-    secure : SecureSum or None
-        Sites are to know each other's keys, for runs of secure sums.
-    any_version : bool
-        Do not object to sites of another version of fedspan.
-
-    Attributes
-    ----------
-    about : dict of About, by site
-    silent : dict of str, by site
-        Why others have said nothing.
+    A site that did not answer gets no request before a short probe has reached it. With `secure`, sites exchange keys
+    for runs of secure sums, those that are `open_runs`.
     """
 
-    def __init__(self, post: Post, secure: SecureSum | None, any_version: bool) -> None:
-        self.about: dict[str, About] = {}
-        self.silent: dict[str, str] = {}
-        self._post = post
+    def __init__(self, requests: SignedRequests, secure: SecureSum | None = None) -> None:
+        self.reports: dict[str, SiteReport] = {}
+        self.refused: dict[str, SiteReport] = {}
+        self.open_runs: set[str] = set()
+        self._requests = requests
         self._secure = secure
-        self._any_version = any_version
-        self._strangers: dict[str, str] = {}  # by site: why it does not know the others
+        self._offline: dict[str, str] = {}  # by site: the reason
+        self._next_probe: dict[str, float] = {}
+        self._refused_keys: dict[str, str] = {}  # by site: why it did not accept the others' keys
         self._warned: set[str] = set()
 
-    def greet(self, sites: Sequence[str], deadline: float = CONTROL_SECONDS) -> None:
-        """Ask sites what they are; say in a warning what may change the last bits of a result."""
-        for site, answer in self._post.send("hello", "", {}, {}, sites, deadline, CONTROL_BYTES).items():
-            self.about.pop(site, None)
-            self.silent.pop(site, None)
-            about = _read(answer)
-            if isinstance(about, str):
-                self.silent[site] = about
-                continue
-            self.about[site] = about
-            others = differences(about.environment)
+    def send(
+        self,
+        kind: str,
+        run: str,
+        to: Sequence[str],
+        head: Message | None = None,
+        parts: Mapping[str, bytes] | None = None,
+        seconds: float = CONTROL_SECONDS,
+        max_bytes: int = CONTROL_BYTES,
+    ) -> dict[str, Answer]:
+        """Send a request to the sites `to` within this time, and record which of them are offline."""
+        answers = self._requests.send(kind, run, head or {}, parts or {}, to, seconds, max_bytes)
+        for site, answer in answers.items():
+            if isinstance(answer, Failure) and answer.offline:
+                self.lost(site, answer.detail)
+        return answers
+
+    def lost(self, site: str, reason: str) -> None:
+        """Record that a site did not answer, or is busy."""
+        if site not in self._offline:
+            self._offline[site], self._next_probe[site] = reason, 0.0
+
+    def offline(self, sites: Iterable[str]) -> dict[str, str]:
+        """Return which of the sites are offline, with the reason, after a probe of those that may be back."""
+        absent = [site for site in sites if site in self._offline]
+        if absent:
+            now, online = monotonic(), self._requests.transport.online()
+            due = [site for site in absent if site in online and now >= self._next_probe[site]]
+            if due:
+                self._probe(due, now)
+        return {site: self._offline[site] for site in absent if site in self._offline}
+
+    def _probe(self, sites: list[str], began: float) -> None:
+        self.refresh(sites, _PROBE)
+        back = [site for site in sites if site in self.reports and not self.reports[site].busy]
+        if back:
+            self.exchange_keys(self.open_runs)
+        now = monotonic()
+        for site in sites:
+            self._next_probe[site] = now + _REST * (now - began)
+            if site in back:
+                del self._offline[site]
+
+    def wait(self, sites: Sequence[str], seconds: float) -> bool:
+        """Wait, at most `seconds`, until one of the sites is back; return whether one is."""
+        until = monotonic() + seconds
+        pause, longest = _PAUSES
+        while len(self.offline(sites)) == len(sites):
+            left = until - monotonic()
+            if left <= 0:
+                return False
+            sleep(min(pause, left))
+            pause = min(1.5 * pause, longest)
+        return True
+
+    def refresh(self, sites: Sequence[str], seconds: float = CONTROL_SECONDS) -> None:
+        """Request the sites' reports."""
+        for site, answer in self.send("hello", "", sites, seconds=seconds).items():
+            report = _read(answer)
+            known, other = (self.refused, self.reports) if report.refused else (self.reports, self.refused)
+            known[site] = report
+            other.pop(site, None)
+
+    def warn(self) -> None:
+        """Warn, once each, of differences that may change the last bits of a result, and of kinds that differ."""
+        texts = []
+        for site, report in self.reports.items():
+            others = differences(report.environment)
             if others:
-                self._warn(f"site {site!r} has {', '.join(others)}: the last bits of results may differ")
-        differ = kinds_that_differ({site: about.columns for site, about in self.about.items()})
-        if differ:
-            self._warn(f"the sites' tables differ: {differ}")
+                texts.append(f"site {site!r} has {', '.join(others)}: the last bits of results may differ")
+        differ = kinds_that_differ({site: report.columns for site, report in self.reports.items()})
+        texts += [f"the sites' tables differ: {differ}"] if differ else []
+        for text in texts:
+            if text not in self._warned:
+                self._warned.add(text)
+                warnings.warn(text, stacklevel=3)
 
-    def _warn(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            warnings.warn(text, stacklevel=3)
-
-    def introduce(self, runs: Iterable[str]) -> None:
-        """Hand the sites' keys round, for these runs; each site checks them itself."""
+    def exchange_keys(self, runs: Iterable[str]) -> None:
+        """Send all sites' keys to all sites, for these runs; each site checks them itself."""
         if self._secure is None:
             return
-        parts = {site: about.introduction for site, about in self.about.items()}
-        self._strangers = {}
+        parts = {site: report.key for site, report in self.reports.items()}
+        self._refused_keys = {}
         for run in runs:
-            head = {"least": self._secure.least}
-            answers = self._post.send("introduce", run, head, parts, list(parts), CONTROL_SECONDS, CONTROL_BYTES)
-            for site, answer in answers.items():
+            for site, answer in self.send("keys", run, list(parts), {"least": self._secure.least}, parts).items():
                 if isinstance(answer, Opened) and answer.head["kind"] != "done":
-                    self._strangers[site] = str(answer.head.get("why"))[:1000]
+                    self._refused_keys[site] = str(answer.head.get("why"))[:1000]
 
-    def meet_again(self, run: str, answers: Mapping[str, Answer]) -> None:
-        """Greet who has been started anew since, and let the others know its new key."""
-        renewed = []
+    def refresh_restarted(self, run: str, answers: Mapping[str, Answer]) -> None:
+        """Refresh the reports of sites that have restarted, by their answers, and exchange the new keys."""
+        restarted = []
         for site, answer in answers.items():
-            known = self.about[site].instance if site in self.about else None
+            known = self.reports[site].instance if site in self.reports else None
             if isinstance(answer, Opened) and answer.head.get("instance") != known:
-                renewed.append(site)
-        if renewed:
-            self.greet(renewed)
-            self.introduce([run])
+                restarted.append(site)
+        if restarted:
+            self.refresh(restarted)
+            self.exchange_keys([run])
 
     def objection(self, site: str) -> str:
-        """Say why a site cannot take part, as far as is known: nothing is sent to it then."""
-        about, mine = self.about.get(site), fedspan_version()
-        if about is not None and about.version != mine and not self._any_version:
-            return f"site {site!r} runs fedspan {about.version}, and this is fedspan {mine}: use one version"
-        return self._strangers.get(site, "")
+        """Return why a site can't take part, by what is known; empty if it can. Nothing is sent to it otherwise."""
+        report, mine = self.reports.get(site), fedspan_version()
+        if report is not None and report.version != mine:
+            return f"site {site!r} runs fedspan {report.version}, and this is fedspan {mine}: use one version"
+        return self._refused_keys.get(site, "")
 
 
-def _read(answer: Answer) -> About | str:
-    """Return what a site says of itself, or why there is nothing."""
+def _read(answer: Answer) -> SiteReport:
     if not isinstance(answer, Opened):
-        return answer.reason if isinstance(answer, Lost) else str(answer)
+        return SiteReport(refused=answer.detail or str(answer.kind))
     if answer.head["kind"] != "about":
-        return str(answer.head.get("why"))[:1000]
+        return SiteReport(refused=str(answer.head.get("why"))[:1000] or "no reason given")
     try:
-        told = json.loads(bytes(answer.parts["about"]))
-        if "stranger" in told:
-            return str(told["stranger"])[:1000]
-        return About(
-            version=str(told["version"]),
-            environment={str(key): str(value) for key, value in told["environment"].items()},
-            fingerprint=str(told["fingerprint"])[:1000],
-            steps=tuple(map(str, told["steps"])),
-            busy=str(told["busy"])[:200],
-            introduction=bytes(answer.parts["introduction"]),
+        about = json.loads(bytes(answer.parts["about"]))
+        if about.get("refused"):
+            return SiteReport(str(about["version"])[:100], str(about["refused"])[:1000])
+        rows, columns, allowed = _published(answer.parts.get("owner", b"{}"))
+        return SiteReport(
+            version=str(about["version"]),
+            environment={str(key): str(value) for key, value in about["environment"].items()},
+            fingerprint=str(about["fingerprint"])[:1000],
+            busy=str(about["busy"])[:200],
+            key=bytes(answer.parts["key"]),
             instance=str(answer.head["instance"]),
-            columns=told_kinds(answer.parts.get("owner", b"")),
+            rows=rows,
+            columns=columns,
+            allowed=allowed,
         )
     except MISREAD:
-        return "the answer does not say all that it must"
+        return SiteReport(refused="the answer lacks a field that it must have")
+
+
+def _published(owner: Any) -> tuple[int | None, dict[str, str], tuple[str, ...]]:
+    """Return the rows, kinds of columns and allowed steps that a site's owner publishes; none if it is unreadable."""
+    try:
+        about = json.loads(bytes(owner))
+        columns = {str(name)[:200]: str(kind)[:20] for name, kind in about.get("columns", {}).items()}
+        rows = about.get("rows")
+        return None if rows is None else int(rows), columns, tuple(map(str, about.get("steps", ())))
+    except MISREAD:
+        return None, {}, ()
+
+
+def kinds_that_differ(sites: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a sentence about the columns whose kinds differ between sites, empty where all agree.
+
+    >>> kinds_that_differ({"north": {"age": "integer"}, "south": {"age": "number"}})
+    ''
+    >>> kinds_that_differ({"north": {"age": "integer"}, "south": {"age": "text"}})
+    "column 'age' holds numbers at north and text at south"
+    """
+    found = []
+    for name in sorted({name for columns in sites.values() for name in columns}):
+        kinds: dict[str, list[str]] = {}
+        for site, columns in sorted(sites.items()):
+            if name in columns:
+                kinds.setdefault("numbers" if columns[name] in NUMBERS else columns[name], []).append(site)
+        if len(kinds) > 1:
+            parts = [f"{kind} at {', '.join(where)}" for kind, where in kinds.items()]
+            found.append(f"column {name!r} holds {' and '.join(parts)}")
+    return "; ".join(found[:5]) + (f"; and {len(found) - 5} more columns" if len(found) > 5 else "")

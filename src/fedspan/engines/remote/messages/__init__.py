@@ -1,1 +1,1 @@
-"""ROOM."""
+"""What travels between coordinator and sites."""

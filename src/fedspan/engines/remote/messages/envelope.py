@@ -1,9 +1,8 @@
 """Messages between coordinator and sites: named parts under one signed head.
 
 The head holds the digest of every part, so that one signature covers all, and what binds the message: the federation,
-the run, the call, the sites that it is for. A part whose name begins with ``"apart "`` goes to one site alone; the
-others have its digest only. Nothing in a message is looked at before its size, and nothing in its head or parts before
-its signature.
+the run, the call, the sites that it is for. A part whose name begins with ``"apart "`` goes to one site alone; other
+sites receive only its digest. The reader checks the size first, then the signature, then reads head and parts.
 """
 
 from __future__ import annotations
@@ -12,20 +11,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 
-from fedspan.engines.remote.messages.delegation import Sender, check_delegation
-from fedspan.engines.remote.messages.identity import Authority, Who
+from fedspan.engines.remote.messages.identity import Authority, Participant, Signer, check_delegation
 from fedspan.errors import MessageError
 from fedspan.wire import Message, as_array, decode, encode
 
 FORMAT = 1
-#: What head, signature and certificate may add to the parts of a message.
+#: Bytes that head, signature and certificate may add to the parts of a message.
 ALLOWANCE = 2**20
 APART = "apart "
-#: What reading a head that was made by somebody else may raise.
+#: What reading a head from outside may raise.
 MISREAD = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 _PART = "part "
 _OUTER = {"head", "signature", "certificate"}
@@ -33,12 +30,12 @@ _OUTER = {"head", "signature", "certificate"}
 
 @dataclass(frozen=True)
 class Opened:
-    """A message whose signature holds: who sent it, its head, its parts, and the digest that an answer must name.
+    """A message with a valid signature: its sender, head and parts, and the digest that an answer must name.
 
     `digests` are those of the parts that are here.
     """
 
-    who: Who
+    sender: Participant
     head: Message
     parts: dict[str, memoryview]
     digests: dict[str, str]
@@ -48,19 +45,18 @@ class Opened:
 class Sealed:
     """A head, signed once, and the parts that go with it to each site."""
 
-    def __init__(self, sender: Sender, purpose: str, head: Message, parts: Mapping[str, bytes]) -> None:
+    def __init__(self, signer: Signer, purpose: str, head: Message, parts: Mapping[str, bytes]) -> None:
         digests = {name: _digest(part) for name, part in parts.items()}
-        about = {"format": FORMAT, **head, "parts": json.dumps(digests)}
-        raw = encode(about)
+        raw = encode({"format": FORMAT, **head, "parts": json.dumps(digests)})
         self.digest = _digest(raw)
         self._parts = dict(parts)
         self._outer: Message = {
             "head": as_array(raw),
-            "signature": as_array(sender.sign(_signed(purpose, raw))),
-            "certificate": as_array(sender.certificate),
+            "signature": as_array(signer.sign(_signed(purpose, raw))),
+            "certificate": as_array(signer.certificate),
         }
-        if sender.delegation:
-            self._outer["delegation"] = as_array(sender.delegation)
+        if signer.delegation:
+            self._outer["delegation"] = as_array(signer.delegation)
         self._common: bytes | None = None if any(name.startswith(APART) for name in parts) else self._bytes("")
 
     def to(self, site: str) -> bytes:
@@ -73,12 +69,9 @@ class Sealed:
 
 
 def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_bytes: int) -> Opened:
-    """Read a message from outside: its size, then its signature, then the rest.
-
-    `site` is whose separate part is expected, if there is one.
-    """
+    """Read a message from outside, or refuse it with a `MessageError`; `site` is the reader, if it has a part apart."""
     if len(data) > max_bytes + ALLOWANCE:
-        raise MessageError(f"oversize: the message has {len(data)} bytes, more than the {max_bytes} allowed")
+        raise MessageError(f"the message has {len(data)} bytes, more than the {max_bytes} allowed")
     outer = decode(data, max_bytes + ALLOWANCE)
     for name, value in outer.items():
         known = name in _OUTER or name == "delegation" or name.startswith(_PART)
@@ -87,9 +80,9 @@ def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_
     if not outer.keys() >= _OUTER:
         raise MessageError("the message is not signed")
     raw, signature, certificate = (outer[name].tobytes() for name in ("head", "signature", "certificate"))
-    who = authority.verify(certificate, signature, _signed(purpose, raw))
+    sender = authority.verify(certificate, signature, _signed(purpose, raw))
     if "delegation" in outer:
-        who = check_delegation(outer.pop("delegation").tobytes(), authority, who)
+        sender = check_delegation(outer.pop("delegation").tobytes(), authority, sender)
     head = decode(raw, ALLOWANCE)
     if head.get("format") != FORMAT:
         raise MessageError(f"the message has the format {head.get('format')!r}, and this fedspan reads {FORMAT}")
@@ -102,11 +95,11 @@ def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_
             continue
         if name in parts or not name.startswith(APART) or name == APART + site:
             raise MessageError(f"the message's {name!r} is not the one that was signed")
-    return Opened(who, head, parts, {name: digests[name] for name in parts}, _digest(raw))
+    return Opened(sender, head, parts, {name: digests[name] for name in parts}, _digest(raw))
 
 
 def head_digest(data: bytes, max_bytes: int) -> str:
-    """Return the digest of a message's head, signed or not; empty where there is none."""
+    """Return the digest of a message's head, signed or not; empty where it has none."""
     try:
         if len(data) > max_bytes + ALLOWANCE:
             return ""
@@ -115,13 +108,8 @@ def head_digest(data: bytes, max_bytes: int) -> str:
         return ""
 
 
-def texts(value: Any) -> str:
-    """Return a list or dict of names and numbers as it stands in a head."""
-    return json.dumps(value)
-
-
 def _signed(purpose: str, raw: bytes) -> bytes:
-    """Return what is signed: no signature for one purpose, or made by other software, counts for another."""
+    """Return what is signed: a signature for one purpose, or by other software, is not valid for another."""
     return f"fedspan {purpose}\0".encode() + raw
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from functools import cache
 
 from fedspan.federation.versions import processor, version_of
@@ -10,7 +11,6 @@ from fedspan.federation.versions import processor, version_of
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 
-@cache
 def fedspan_version() -> str:
     """Return the version of fedspan: both sides of a call must have the same."""
     return version_of("fedspan")
@@ -24,7 +24,7 @@ def environment() -> dict[str, str]:
     return found | {"processor": processor()}
 
 
-def differences(theirs: dict[str, str]) -> list[str]:
-    """Say in words how another environment differs from this one."""
+def differences(theirs: Mapping[str, str]) -> list[str]:
+    """Return how another environment differs from this one, a few words each."""
     mine = environment()
     return [f"{name} {theirs.get(name)} (here {mine[name]})" for name in mine if theirs.get(name) != mine[name]]

@@ -1,29 +1,40 @@
-"""Who speaks: certificates that the federation's root has issued, and signatures made with their keys.
+"""Identities: certificates that the federation's root has issued, signatures, and delegation.
 
-A kit's certificate has the participant's name in its common name and, for users, the role in its unstructured name;
-that of a site has no role. Keys are RSA. `cryptography` is imported when a certificate or key is first read.
+A kit's certificate has the participant's name in its common name and, for users, the role in its unstructured name; a
+site has no role. Keys are RSA. `cryptography` is imported when a certificate or key is first read.
+
+A user may authorise the coordinator to send requests in the user's name, for runs that outlast the user's process. The
+delegate signs with its own key; sites see the user's name and role, and check both signatures. While the delegation is
+valid, the delegate can request whatever the user could. So it is valid for a short time, and for one participant.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from fedspan.errors import InputError, MessageError, MissingPackageError
+from fedspan.wire import as_array, decode, encode
 
-#: Clocks may differ by so much when a certificate has just been issued.
+#: Clocks may differ by this much when a certificate has just been issued.
 _CLOCKS_DIFFER = timedelta(minutes=5)
 _LEAST_BITS = 2048
 _MOST_CHECKED = 256
+_DELEGATION = b"fedspan delegation\0"
+#: Bytes and seconds of a delegation.
+_LARGEST, _LONGEST = 2**14, 30 * 86400.0
 
 
 @cache
-def _cryptography() -> Any:
+def _crypto() -> SimpleNamespace:
+    """Import `cryptography`, with the one way of padding and hashing that signatures use."""
     try:
         from cryptography import exceptions, x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -32,20 +43,13 @@ def _cryptography() -> Any:
         raise MissingPackageError(
             'a real federation needs cryptography, which is not installed: pip install "fedspan[secure]"'
         ) from None
-
-    class Found:
-        x509_ = x509
-        rsa_ = rsa
-        serialization_ = serialization
-        refused = exceptions.InvalidSignature
-        hashing = hashes.SHA256()
-        filling = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32)
-
-    return Found
+    scheme = (padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32), hashes.SHA256())
+    invalid = exceptions.InvalidSignature
+    return SimpleNamespace(x509=x509, rsa=rsa, serialization=serialization, invalid=invalid, scheme=scheme)
 
 
 @dataclass(frozen=True)
-class Who:
+class Participant:
     """A name and a role, as a certificate has them. Sites have no role."""
 
     name: str
@@ -53,7 +57,7 @@ class Who:
 
 
 class Identity:
-    """A certificate and its private key, which stays here.
+    """A certificate and its private key, which does not leave this process.
 
     Parameters
     ----------
@@ -61,38 +65,28 @@ class Identity:
         Both PEM; the key without a password.
     """
 
-    #: It speaks for itself.
+    #: It signs in its own name.
     delegation = b""
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
-        found = _cryptography()
+        crypto = _crypto()
         try:
-            self._key = found.serialization_.load_pem_private_key(key, password=None)
+            self._key = crypto.serialization.load_pem_private_key(key, password=None)
         except (ValueError, TypeError):
             raise InputError("the private key cannot be read: it must be PEM, without a password") from None
         issued = _read(certificate)
-        if not isinstance(self._key, found.rsa_.RSAPrivateKey) or self._key.public_key() != issued.public_key():
-            raise InputError("the private key is not the one of the certificate")
-        self.certificate = _written(issued)
-        self.who = _who(issued)
+        if not isinstance(self._key, crypto.rsa.RSAPrivateKey) or self._key.public_key() != issued.public_key():
+            raise InputError("the private key does not belong to the certificate")
+        self.certificate = _pem(issued)
+        self.participant = _participant(issued)
+        self.name, self.role = self.participant.name, self.participant.role
 
     def __repr__(self) -> str:
         return f"Identity({self.name!r}, {self.role!r})"
 
-    @property
-    def name(self) -> str:
-        """The name in the certificate."""
-        return self.who.name
-
-    @property
-    def role(self) -> str:
-        """The role in the certificate; empty for a site."""
-        return self.who.role
-
     def sign(self, message: bytes) -> bytes:
         """Return the signature of `message`."""
-        found = _cryptography()
-        signature: bytes = self._key.sign(message, found.filling, found.hashing)
+        signature: bytes = self._key.sign(message, *_crypto().scheme)
         return signature
 
     @classmethod
@@ -106,7 +100,7 @@ class Identity:
 
 
 class Authority:
-    """The root of a federation: says whose certificates count.
+    """The root of a federation: decides which certificates are valid.
 
     Parameters
     ----------
@@ -130,69 +124,123 @@ class Authority:
         about = json.loads(_bytes_of(Path(folder) / "fedspan.json"))
         return cls(_bytes_of(Path(folder) / "startup" / "rootCA.pem"), about["federation"], about["sites"])
 
-    def verify(self, certificate: bytes, signature: bytes, message: bytes) -> Who:
-        """Return who has signed `message`, or refuse with a sentence."""
-        found = _cryptography()
+    @property
+    def ends(self) -> datetime:
+        """When the root's certificate ends, and all others with it."""
+        ends: datetime = self._root.not_valid_after_utc
+        return ends
+
+    def verify(self, certificate: bytes, signature: bytes, message: bytes) -> Participant:
+        """Return who signed `message`, or refuse it with a `MessageError`."""
         issued = self._checked.get(certificate)
         if issued is None:
             issued = self._check(certificate)
             if len(self._checked) < _MOST_CHECKED:
                 self._checked[certificate] = issued
+        signer = _participant(issued)
         now = datetime.now(UTC)
-        for one, whose in ((issued, f"the certificate of {_who(issued).name!r}"), (self._root, "the root certificate")):
+        for one, whose in ((issued, f"the certificate of {signer.name!r}"), (self._root, "the root certificate")):
             if now > one.not_valid_after_utc or now + _CLOCKS_DIFFER < one.not_valid_before_utc:
                 raise MessageError(f"{whose} is not valid today: renew the kits, or set this machine's clock")
         try:
-            issued.public_key().verify(signature, message, found.filling, found.hashing)
-        except found.refused:
-            raise MessageError(f"the signature is not one of {_who(issued).name!r} on this message") from None
-        return _who(issued)
+            issued.public_key().verify(signature, message, *_crypto().scheme)
+        except _crypto().invalid:
+            raise MessageError(f"the signature is not one of {signer.name!r} on this message") from None
+        return signer
 
     def _check(self, certificate: bytes) -> Any:
         """Return a certificate that this root has issued to a participant."""
-        found = _cryptography()
+        crypto = _crypto()
         try:
             issued = _read(certificate)
-            if _written(issued) != certificate:  # there is one way to write it
-                raise InputError("a certificate is not written as it should be")
         except InputError:
-            raise MessageError("the sender's certificate cannot be read") from None
+            issued = None
+        if issued is None or _pem(issued) != certificate:  # one certificate has one encoding
+            raise MessageError("the sender's certificate cannot be read")
         try:
             issued.verify_directly_issued_by(self._root)
-        except (ValueError, TypeError, found.refused):
+        except (ValueError, TypeError, crypto.invalid):
             raise MessageError("the sender's certificate was not issued by the root of this federation") from None
         key = issued.public_key()
-        if not isinstance(key, found.rsa_.RSAPublicKey) or key.key_size < _LEAST_BITS:
+        if not isinstance(key, crypto.rsa.RSAPublicKey) or key.key_size < _LEAST_BITS:
             raise MessageError(f"the sender's key is not an RSA key of at least {_LEAST_BITS} bits")
         try:
-            is_authority = issued.extensions.get_extension_for_class(found.x509_.BasicConstraints).value.ca
-        except found.x509_.ExtensionNotFound:
+            is_authority = issued.extensions.get_extension_for_class(crypto.x509.BasicConstraints).value.ca
+        except crypto.x509.ExtensionNotFound:
             is_authority = False
-        if is_authority or not _who(issued).name:
+        if is_authority or not _participant(issued).name:
             raise MessageError("the sender's certificate is not one of a participant")
         return issued
 
 
+class Delegate:
+    """Signs in the name of the user that made the `delegation`, with the key of its own `identity`."""
+
+    def __init__(self, identity: Identity, delegation: bytes, authority: Authority) -> None:
+        self._identity = identity
+        self.delegation = delegation
+        self.certificate = identity.certificate
+        self.participant = check_delegation(delegation, authority, identity.participant)
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of `message`, made with the delegate's own key."""
+        return self._identity.sign(message)
+
+
+#: Signs messages: a participant, or a delegate of a user.
+Signer = Identity | Delegate
+
+
+def make_delegation(user: Identity, to: str, federation: str, seconds: float) -> bytes:
+    """Authorise the participant `to` to act in the name of `user` from now on for this number of seconds."""
+    if not user.role:
+        raise InputError(f"{user.name!r} is no user, and has nothing to delegate")
+    if not 0 < seconds <= _LONGEST:
+        raise InputError(f"seconds={seconds!r} of a delegation must be above 0 and at most 30 days")
+    head = encode({"federation": federation, "to": to, "until": time.time() + seconds})
+    signature = user.sign(_DELEGATION + head)
+    return encode({"head": as_array(head), "signature": as_array(signature), "certificate": as_array(user.certificate)})
+
+
+def check_delegation(delegation: bytes, authority: Authority, delegate: Participant) -> Participant:
+    """Return the user in whose name `delegate` may act, or refuse with a `MessageError`."""
+    try:
+        outer = decode(delegation, _LARGEST)
+        raw, signature, certificate = (outer[name].tobytes() for name in ("head", "signature", "certificate"))
+        user = authority.verify(certificate, signature, _DELEGATION + raw)
+        head = decode(raw, _LARGEST)
+        to, federation, until = str(head["to"]), str(head["federation"]), float(head["until"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise MessageError("the delegation cannot be read") from error
+    if federation != authority.federation:
+        raise MessageError("the delegation is of another federation")
+    if not user.role or delegate != Participant(to):
+        raise MessageError(f"{user.name!r} has not delegated anything to {delegate.name!r}")
+    if time.time() > until:
+        raise MessageError(f"the delegation of {user.name!r} to {to!r} has expired")
+    return user
+
+
 def _read(certificate: bytes) -> Any:
     try:
-        return _cryptography().x509_.load_pem_x509_certificate(certificate)
+        return _crypto().x509.load_pem_x509_certificate(certificate)
     except ValueError:
         raise InputError("a certificate cannot be read: it must be PEM") from None
 
 
-def _written(certificate: Any) -> bytes:
-    written: bytes = certificate.public_bytes(_cryptography().serialization_.Encoding.PEM)
+def _pem(certificate: Any) -> bytes:
+    written: bytes = certificate.public_bytes(_crypto().serialization.Encoding.PEM)
     return written
 
 
-def _who(certificate: Any) -> Who:
-    oid = _cryptography().x509_.NameOID
+def _participant(certificate: Any) -> Participant:
+    oid = _crypto().x509.NameOID
 
     def value(of: Any) -> str:
         found = certificate.subject.get_attributes_for_oid(of)
         return str(found[0].value) if len(found) == 1 else ""
 
-    return Who(value(oid.COMMON_NAME), value(oid.UNSTRUCTURED_NAME))
+    return Participant(value(oid.COMMON_NAME), value(oid.UNSTRUCTURED_NAME))
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -1,132 +1,167 @@
-"""What the head of a request says, read and checked once, before anything else is done with it."""
+"""The head of a request: how the coordinator writes a call, and how a site reads and checks it."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
+from fedspan.engines.remote.messages.envelope import APART, Opened
 from fedspan.errors import MessageError
+from fedspan.federation.calls.call import Call
+from fedspan.federation.policy import Policy
+from fedspan.federation.site.parameters import OneOf, Real, Text, Whole
+from fedspan.federation.site.steps import find_step
+from fedspan.federation.site.transforms import Transform
 from fedspan.secure_sum.sum_site_steps import STAGES
-from fedspan.wire import Message
+from fedspan.wire import Message, decode, encode
 
-KINDS = ("call", "hello", "introduce", "end")
-#: What may be wanted of the replies to a step. That it is a round of a secure sum follows from the step itself.
-WAYS = ("ask", "sum", "mean")
+_TEXT, _WHOLE = Text(500), Whole(0, 2**63 - 1)
+_FIELDS = {
+    "kind": OneOf(("call", "hello", "keys", "end")),
+    "version": _TEXT,
+    "run": _TEXT,
+    "serial": _WHOLE,
+    "deadline": Real(least=0.0),
+}
+#: Fields of calls. That a call is a stage of a secure sum follows from its step.
+_CALL_FIELDS = {
+    "number": _WHOLE,
+    "part": _WHOLE,
+    "step": _TEXT,
+    "how": OneOf(("ask", "sum", "mean")),
+    "seed": _TEXT,
+    "threads": Whole(1, 1024),
+    "max_bytes": _WHOLE,
+}
+_MOST_TRANSFORMS = 100
 _STAGES = tuple(stage.id for stage in STAGES)
-_LONGEST, _MOST_TRANSFORMS, _LARGEST = 500, 100, 2**63
-_MOST_THREADS = 1024
+_TRANSFORM = "transform "
 
 
 @dataclass(frozen=True)
-class Head:
-    """What a request says of itself, in the types and ranges that it must have.
+class RequestHead:
+    """What the head of a request states, in checked types and ranges.
 
-    `sites` are those that it is for, each with the last call that was accepted from it. What comes after `deadline` is
-    of calls alone, but for `least`, which is the fewest sites of a run's secure sums, of introductions. `transforms` are
-    names, and names of columns.
+    `sites` are its recipients, each with the last call that was accepted from it. The fields from `number` on are those
+    of calls, but for `least`: the fewest sites of a run's secure sums, in a key exchange. `transforms` are ids, each
+    with names of columns.
     """
 
     kind: str
     version: str
     run: str
     serial: int
-    sites: Mapping[str, int]
     deadline: float
+    sites: Mapping[str, int]
     number: int = -1
     part: int = 0
     step: str = ""
     how: str = ""
-    seed: int = 0
-    transforms: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
+    seed: str = "0"
     threads: int = 1
     max_bytes: int = 0
+    transforms: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
     least: int = 0
 
     @property
     def stage(self) -> str:
-        """The round of a secure sum that a call is, or nothing."""
+        """The stage of a secure sum that a call is, or an empty text."""
         return self.step.rpartition(".")[2] if self.step in _STAGES else ""
 
 
-def read_head(head: Message) -> Head:
-    """Return what a head says, or refuse it with a `MessageError` that repeats nothing of it but small numbers."""
-    kind = head.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise MessageError(f"there is no kind of request but {', '.join(KINDS)}")
-    of_run = kind != "hello"
-    about: dict[str, Any] = {
-        "kind": kind,
-        "version": _text(head, "version"),
-        "run": _text(head, "run", least=1 if of_run else 0),
-        "serial": _whole(head, "serial"),
-        "sites": _sites(head),
-        "deadline": _seconds(head),
-    }
-    if kind == "introduce":
-        about["least"] = _whole(head, "least")
-    return Head(**about, **(_of_call(head) if kind == "call" else {}))
+@dataclass(frozen=True)
+class SiteCall(Call):
+    """A call as one site receives it; `received` identifies all of it."""
+
+    received: bytes = b""
+
+    def query(self, site: str) -> bytes:
+        """Return what identifies this call at this site."""
+        return self.received
 
 
-def _of_call(head: Message) -> dict[str, Any]:
-    step, part, threads = _text(head, "step", least=1), _whole(head, "part"), _whole(head, "threads", -_LARGEST)
-    how = _text(head, "how")
-    if how not in WAYS:
-        raise MessageError(f"the request's 'how' must be one of {', '.join(WAYS)}")
-    first, last = _parts(step)
-    if not first <= part <= last:
-        raise MessageError(f"a call of this step is part {first} to {last} of its call, not {part}")
-    transforms = _transforms(head)
-    if first > 0 and transforms:
-        raise MessageError("only the first round of a secure sum reads data, and may name transforms")
-    if not 1 <= threads <= _MOST_THREADS:
-        raise MessageError(f"a run has from 1 to {_MOST_THREADS} threads, not {threads}")
-    return {
-        "number": _whole(head, "number"),
-        "part": part,
-        "step": step,
-        "how": how,
-        "seed": _seed(head),
-        "transforms": transforms,
+def call_head(
+    call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy, threads: int
+) -> tuple[Message, dict[str, bytes]]:
+    """Return the fields of a call in a request's head, and the parts that go with it."""
+    parts = {"payload": encode(call.payload)}
+    parts |= {APART + site: encode(call.apart[site]) for site in to if site in call.apart}
+    parts |= {f"{_TRANSFORM}{i}": encode(transform.parameters) for i, transform in enumerate(call.transforms)}
+    head: Message = {
+        "number": call.number,
+        "part": call.part,
+        "step": call.step.id,
+        "how": call.how,
+        "seed": str(call.seed),
+        "transforms": json.dumps([[transform.id, transform.columns] for transform in call.transforms]),
+        "sites": json.dumps({site: accepted.get(site, -1) for site in to}),
         "threads": threads,
-        "max_bytes": _whole(head, "max_bytes"),
+        "max_bytes": policy.max_bytes,
+        "deadline": float(policy.deadline),
     }
+    return head, parts
 
 
-def _parts(step: str) -> tuple[int, int]:
-    """Return the first and last part that a step may be: the rounds of a sum come in order, each at most twice."""
-    stage = _STAGES.index(step) if step in _STAGES else None
-    return (0, 0) if stage is None else (stage, 2 * stage + 1)
+def read_head(head: Message) -> RequestHead:
+    """Return the fields of a head, or refuse it with a `MessageError` that repeats nothing of it but small numbers."""
+    found: dict[str, Any] = _checked(head, _FIELDS) | {"sites": _sites(head)}
+    kind = found["kind"]
+    if kind == "keys":
+        found |= _checked(head, {"least": _WHOLE})
+    if kind == "call":
+        found |= _checked(head, _CALL_FIELDS) | {"transforms": _transforms(head)}
+        _check_call(found)
+    if kind != "hello" and not found["run"]:
+        raise MessageError("the request's 'run' must not be empty")
+    return RequestHead(**found)
 
 
-def _text(head: Message, name: str, least: int = 0) -> str:
-    value = head.get(name)
-    if not isinstance(value, str) or not least <= len(value) <= _LONGEST:
-        raise MessageError(f"the request's {name!r} must be text of {least} to {_LONGEST} characters")
-    return value
+def site_call(opened: Opened, head: RequestHead, site: str) -> SiteCall:
+    """Return the call that a request makes: the one object that is judged, recorded and run."""
+    parts = opened.parts
+    payload, apart = (_decoded(parts, name) if name in parts else {} for name in ("payload", APART + site))
+    for name in payload.keys() & apart.keys():
+        raise MessageError(f"the request has {name!r} twice: for all sites, and for this one")
+    step = find_step(head.step)
+    received = [head.step, head.how, head.seed, opened.head["transforms"], sorted(opened.digests.items())]
+    return SiteCall(
+        run=head.run,
+        number=head.number,
+        seed=int(head.seed),
+        step=step,
+        payload=step.validated(payload | apart),
+        to=(site,),
+        transforms=tuple(
+            Transform(name, _decoded(parts, f"{_TRANSFORM}{i}"), columns)
+            for i, (name, columns) in enumerate(head.transforms)
+        ),
+        how=head.how,
+        part=head.part,
+        received=sha256(json.dumps(received).encode()).digest(),
+    )
 
 
-def _whole(head: Message, name: str, least: int = 0) -> int:
-    value = head.get(name)
-    if type(value) is not int or not least <= value < _LARGEST:
-        raise MessageError(f"the request's {name!r} must be a whole number of at least {least}")
-    return value
+def _checked(head: Message, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: field.check(f"the request's {name!r}", head.get(name)) for name, field in fields.items()}
 
 
-def _seconds(head: Message) -> float:
-    value: Any = head.get("deadline")
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise MessageError("the request's 'deadline' must be a number of seconds")
-    return float(value)
-
-
-def _seed(head: Message) -> int:
-    text = _text(head, "seed", least=1)
-    if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit():
+def _check_call(found: Mapping[str, Any]) -> None:
+    step, part = found["step"], found["part"]
+    if not step:
+        raise MessageError("the request's 'step' must not be empty")
+    if not re.fullmatch("-?[0-9]+", found["seed"]):
         raise MessageError("the request's 'seed' must be the digits of a whole number")
-    return int(text)
+    stage = _STAGES.index(step) if step in _STAGES else 0
+    last = 2 * stage + 1 if step in _STAGES else 0  # the stages of a sum come in order, each at most twice
+    if not stage <= part <= last:
+        raise MessageError(f"a call of this step is part {stage} to {last} of its call, not {part}")
+    if stage and found["transforms"]:
+        raise MessageError("only the first stage of a secure sum reads data, and may name transforms")
 
 
 def _sites(head: Message) -> dict[str, int]:
@@ -138,24 +173,25 @@ def _sites(head: Message) -> dict[str, int]:
 
 def _transforms(head: Message) -> tuple[tuple[str, tuple[str, ...] | None], ...]:
     found = _parsed(head, "transforms")
-    if not isinstance(found, list) or len(found) > _MOST_TRANSFORMS or not all(map(_is_transform, found)):
-        raise MessageError(
-            f"the request's 'transforms' must be at most {_MOST_TRANSFORMS} names, each with names of columns"
-        )
-    return tuple((name, None if columns is None else tuple(columns)) for name, columns in found)
+    if isinstance(found, list) and len(found) <= _MOST_TRANSFORMS and all(map(_is_transform, found)):
+        return tuple((name, None if columns is None else tuple(columns)) for name, columns in found)
+    raise MessageError(f"the request's 'transforms' must be at most {_MOST_TRANSFORMS} ids, each with names of columns")
 
 
 def _is_transform(value: object) -> bool:
-    if not isinstance(value, list) or len(value) != 2:
-        return False
-    name, columns = value
-    named = columns is None or (isinstance(columns, list) and all(isinstance(column, str) for column in columns))
-    return isinstance(name, str) and len(name) <= _LONGEST and named
+    match value:
+        case [str(name), None]:
+            return len(name) <= _TEXT.longest
+        case [str(name), list(columns)]:
+            return len(name) <= _TEXT.longest and all(isinstance(column, str) for column in columns)
+    return False
 
 
 def _parsed(head: Message, name: str) -> Any:
-    text = head.get(name)
-    try:
-        return json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError):
-        return None
+    with suppress(KeyError, RecursionError, TypeError, ValueError):
+        return json.loads(head[name])
+    return None
+
+
+def _decoded(parts: Mapping[str, memoryview], name: str) -> Message:
+    return decode(parts[name], len(parts[name]))

@@ -1,4 +1,4 @@
-"""What carries bytes to sites and back. It neither reads nor trusts them."""
+"""The interface of a transport: it carries bytes to sites and back, and neither reads nor trusts them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Lost:
-    """Why no answer came from a site, in words."""
+    """Why no answer came from a site."""
 
     reason: str
 
 
 class Transport(Protocol):
-    """A way to the sites of one federation."""
+    """A connection to the sites of one federation."""
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of all sites of the federation, sorted."""
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Bring each site its request and return its answer, or why there is none, within `deadline` seconds.
+        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds.
 
-        Never raises because a site or the server is away; a site that is known to be away is lost at once. It tries
-        once: whoever sends repeats.
+        Try once. Never raise because a site or the server is offline; return at once for a site known to be offline.
         """
 
     def online(self) -> frozenset[str]:
-        """Return the sites that could be reached now, as far as is known, without waiting."""
+        """Return the sites that can be reached by what is known now, without waiting."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""

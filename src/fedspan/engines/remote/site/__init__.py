@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The site's side of a remote federation."""

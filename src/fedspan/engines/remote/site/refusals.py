@@ -1,11 +1,11 @@
-"""Why a site does not answer, as it says it: sentences of fedspan's own, and no text that may hold data."""
+"""Refusals: the sentence that a site sends instead of a reply. It is fedspan's own, and holds no data."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from fedspan.engines.remote.messages.envelope import MISREAD
-from fedspan.engines.remote.site.site_store import StaleError
 from fedspan.errors import (
     BudgetError,
     FedspanError,
@@ -16,44 +16,55 @@ from fedspan.errors import (
     UnknownStepError,
 )
 from fedspan.federation.outcomes import FailureKind
+from fedspan.federation.site.call_context import OversizeError
 from fedspan.wire import Message
 
 _LONGEST_FACTS = 1000
-_REFUSALS = (BudgetError, LedgerError, MessageError, PolicyError, StaleError, UnknownStepError)
 
 
 class BusyError(FedspanError):
-    """A request came while another one is being answered."""
+    """A request came while the site is still answering another one."""
+
+
+class StaleError(FedspanError):
+    """A request that was seen before; `seen` is the serial number of the last one."""
+
+    def __init__(self, message: str, seen: int) -> None:
+        super().__init__(message)
+        self.seen = seen
 
 
 class StepError(FedspanError):
-    """A step raised something of its own, whose text stays at the site."""
+    """A step raised an error whose text may hold data, and stays at the site."""
 
     def __init__(self, step: str, error: BaseException) -> None:
         super().__init__(f"step {step!r} raised {type(error).__name__}, whose text stays at the site")
 
 
-def refusal(error: Exception) -> Message:
-    """Return what the head of a response reports of an error.
+#: Kinds of errors, from the narrowest on: the kind of the response, and that of the failure at the coordinator.
+_KINDS: tuple[tuple[Any, str, FailureKind], ...] = (
+    (BudgetError, "refused", FailureKind.BUDGET_SPENT),
+    (OversizeError, "refused", FailureKind.OVERSIZE),
+    (StaleError, "refused", FailureKind.STALE),
+    (BusyError, "failed", FailureKind.LATE),
+    ((LedgerError, MessageError, PolicyError, UnknownStepError), "refused", FailureKind.REFUSED),
+    (FedspanError, "failed", FailureKind.STEP_FAILED),
+    (MISREAD, "refused", FailureKind.REFUSED),
+    (Exception, "failed", FailureKind.STEP_FAILED),
+)
 
-    `again` says that the same request may be answered if it is repeated.
-    """
-    kind, failure, facts = "failed", FailureKind.STEP_FAILED, {}
-    if isinstance(error, FedspanError):
-        why = str(error)
-        if isinstance(error, _REFUSALS):
-            kind, failure = "refused", FailureKind.REFUSED
-    elif isinstance(error, MISREAD):
-        why, kind, failure = "the request lacks something that it must have", "refused", FailureKind.REFUSED
-    else:
-        why = f"the site failed with {type(error).__name__}: its owner's log may say more"
-    if isinstance(error, BudgetError):
-        failure, facts = FailureKind.BUDGET_SPENT, error.facts
-    elif isinstance(error, BusyError):
-        failure = FailureKind.LATE
-    again = isinstance(error, BusyError | LostSumError)
-    told: Message = {"kind": kind, "failure": failure.value, "why": why, "again": again, "facts": json.dumps(facts)}
-    return told | ({"seen": error.seen} if isinstance(error, StaleError) else {})
+
+def refusal(error: Exception) -> Message:
+    """Return what the head of a response reports of an error; `again` invites the sender to repeat the request."""
+    kind, failure = next((kind, failure) for errors, kind, failure in _KINDS if isinstance(error, errors))
+    why = str(error)
+    if not isinstance(error, FedspanError):  # whose text may hold data
+        name = type(error).__name__
+        why = "the request lacks a field that it must have" if kind == "refused" else f"the site failed with {name}"
+    head: Message = {"kind": kind, "failure": failure.value, "why": why}
+    head |= {"again": isinstance(error, BusyError | LostSumError)}
+    head |= {"facts": json.dumps(error.facts if isinstance(error, BudgetError) else {})}
+    return head | ({"seen": error.seen} if isinstance(error, StaleError) else {})
 
 
 def read_facts(text: object) -> dict[str, float]:

@@ -1,13 +1,12 @@
-"""The site's side: one object per site process, which answers requests and keeps what it said on the site's disk."""
+"""The site worker: answers requests at one site, and keeps the state of its runs on the site's disk."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -15,31 +14,29 @@ from typing import Any
 from fedspan.engines.local.blas_threads import PinnedThreads
 from fedspan.engines.remote.messages.envelope import Opened, Sealed, head_digest, open_sealed
 from fedspan.engines.remote.messages.environment import environment, fedspan_version
-from fedspan.engines.remote.messages.identity import Authority, Identity, Who
-from fedspan.engines.remote.messages.key_exchange import Introductions
-from fedspan.engines.remote.messages.request_head import Head, read_head
-from fedspan.engines.remote.messages.site_call import SiteCall, site_call
-from fedspan.engines.remote.site.admission import Asked, Door
-from fedspan.engines.remote.site.owner_requests import NOBODY, ask_of_call, ask_of_head, ask_of_nonsense
-from fedspan.engines.remote.site.refusals import BusyError, StepError
+from fedspan.engines.remote.messages.identity import Authority, Identity, Participant
+from fedspan.engines.remote.messages.key_exchange import KeyExchange
+from fedspan.engines.remote.messages.request_head import RequestHead, SiteCall, read_head, site_call
+from fedspan.engines.remote.site.refusals import BusyError, StepError, refusal
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.engines.remote.site.site_store import SiteStore
-from fedspan.errors import FedspanError, InputError, MessageError, PolicyError, with_note
+from fedspan.errors import FedspanError, InputError, PolicyError, with_note
 from fedspan.federation.calls.call import Delivery
+from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.site_host import SiteHost
-from fedspan.owner.owner_request import Ask, Guard, NoRules
+from fedspan.federation.site.steps import find_step
+from fedspan.owner.admission import Admission, OwnerRequest
 from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import DEFAULT_MAX_BYTES, Message
 
-#: Roles that may run protocols. Whoever has another one learns that the site is there, and its version.
-ROLES = ("project_admin", "lead")
-Answer = tuple[Message, dict[str, bytes]]
+#: Head and parts of a response.
+Response = tuple[Message, dict[str, bytes]]
 
 
 class SiteWorker:
-    """Answers requests at one site. One at a time: a late call never overlaps the next one.
+    """Answers requests at one site, one at a time: a late call never overlaps the next one.
 
     Parameters
     ----------
@@ -51,15 +48,14 @@ class SiteWorker:
         The site's own.
     authority : Authority
         The federation's root.
-    guard : Guard, optional
-        The owner's rules. Without one whoever has the role may run every step.
-    roles : names, default=("project_admin", "lead")
-        Who may run steps, by the role in the certificate.
-    max_bytes : int, default=256 MiB
-        The largest request.
-    any_version : bool, default=False
-        Answer also to another version of fedspan.
+    admission : Admission, optional
+        Judges requests by the owner's rules. Without it every analyst may run every step.
+    describe : callable, optional
+        Returns what the owner publishes about the site.
     """
+
+    #: Bytes of the largest request.
+    max_bytes = DEFAULT_MAX_BYTES
 
     def __init__(
         self,
@@ -67,174 +63,177 @@ class SiteWorker:
         folder: Path | str,
         identity: Identity,
         authority: Authority,
-        guard: Guard | None = None,
-        *,
-        roles: Iterable[str] = ROLES,
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        any_version: bool = False,
+        admission: Admission | None = None,
+        describe: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
-        if identity.who != Who(site.name):
+        if identity.participant != Participant(site.name):
             raise InputError(
                 f"the site is called {site.name!r}, and its certificate is that of {identity.name!r}"
                 f"{f' with the role {identity.role!r}' if identity.role else ''}: they must have one name"
             )
+        install_steps()
         self.site = site
-        self.identity = identity
-        self.authority = authority
-        self.guard: Guard = NoRules() if guard is None else guard
-        self.max_bytes = max_bytes
-        self.door = Door(site.name, self.guard, roles, any_version)
-        self.steps = tuple(install_steps())
+        self.admission = admission or Admission(site)
         self.store = SiteStore(Path(folder))
         self.host = SiteHost(site, Vault(), records=self.store)
-        self.introductions = Introductions(identity, authority, self.host.vault)
-        self.instance = secrets.token_hex(8)  # of this process: what it does not write down is lost with it
+        self.keys = KeyExchange(identity, authority, self.host.vault)
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
+        self._identity = identity
+        self._authority = authority
+        self._describe = describe
+        self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
         self._busy = ""
         self._threads: tuple[int, PinnedThreads] | None = None
 
-    def answer(self, request: bytes) -> bytes:
-        """Answer a request. Whatever it holds, the answer is a signed one: a reply, or a sentence that says why not."""
+    def answer(self, data: bytes) -> bytes:
+        """Answer a request, whatever it holds, with signed bytes: a reply, or the reason why there is none."""
+        request, opened = OwnerRequest(), None
         try:
-            opened = open_sealed(request, self.authority, "request", self.site.name, self.max_bytes)
+            opened = open_sealed(data, self._authority, "request", self.site.name, self.max_bytes)
+            head, parts = self._answered(opened, request)
         except Exception as error:
-            told = self.door.refused(Asked(NOBODY), error)
-            return self._response(head_digest(request, self.max_bytes), {}, told)
-        asked = Asked(ask_of_nonsense(opened.head, opened.who))
-        try:
-            head = read_head(opened.head)
-            asked.ask = ask_of_head(head, opened.who)
-            self.door.check_sender(opened.who, head)
-            kinds = {"call": self._call, "hello": self._greeting, "introduce": self._introduce, "end": self._end}
-            told, parts = kinds[head.kind](opened, head, asked)
-        except Exception as error:
-            told, parts = self.door.refused(asked, error), {}
-        return self._response(opened.digest, opened.head, told, parts)
+            head, parts = self._refused(request, error), {}
+        bound: dict[str, Any] = {
+            "federation": self._authority.federation,
+            "version": fedspan_version(),
+            "site": self.site.name,
+            "instance": self._instance,
+            "request": head_digest(data, self.max_bytes) if opened is None else opened.digest,
+        }
+        if opened is not None:
+            bound |= {name: opened.head[name] for name in ("run", "number", "part") if name in opened.head}
+        return Sealed(self._identity, "response", bound | head, parts).to("")
 
     def close(self) -> None:
-        """Let go of the site's folder."""
+        """Release the site's folder."""
         self.store.close()
         if self._threads is not None:
             self._threads[1].release()
 
+    def _answered(self, opened: Opened, request: OwnerRequest) -> Response:
+        """Read a signed request and complete `request` on the way, judge it, and do what it requests."""
+        request.user, request.role = opened.sender.name, opened.sender.role
+        request.run, request.step = (
+            value if isinstance(value := opened.head.get(name), str) else "" for name in ("run", "step")
+        )
+        head = read_head(opened.head)
+        request.kind, request.number, request.part = head.kind, head.number, head.part
+        request.how, request.stage = head.how, head.stage
+        request.transforms = tuple(id for id, _ in head.transforms)
+        self.admission.check_sender(request, head.sites, head.version)
+        if head.kind == "hello":
+            return self._hello(request)
+        self.admission.check_user(request)
+        with self._alone(head, f"call {head.number}" if head.kind == "call" else head.kind):
+            file = self._checked_run(opened.sender, head)
+            if head.kind == "call":
+                return self._reply(opened, head, request, file)
+            if head.kind == "keys":
+                self._accept_keys(opened, head, file)
+            else:
+                self._end_run(head, file)
+            self.admission.release(request, 0)
+            return {"kind": "done"}, {}
+
+    def _refused(self, request: OwnerRequest, error: Exception) -> Message:
+        """Return what the sender learns of an error; log that, and what is for the site's own log alone."""
+        head = refusal(error)
+        with suppress(Exception):  # the request is refused in any case
+            why = "; ".join([head["why"], *getattr(error, "__notes__", ())])
+            self.admission.refused(request, head["kind"], why)
+        return head
+
     # The kinds of requests.
 
-    def _call(self, opened: Opened, head: Head, asked: Asked) -> Answer:
-        self.door.welcome(asked.ask, "run anything")
-        with self._alone(head, f"call {head.number}"):
-            file = self._checked_run(opened.who, head)
-            call = site_call(opened, head, self.site.name)
-            ask = ask_of_call(call, opened.who, self.host.vault, first=file.state.pending_number is None)
-            asked.ask = replace(ask, repeated=self.host.given_before(call) is not None)
-            self.guard.admit(asked.ask)
-            asked.ran = not asked.ask.repeated
-            self.guard.look(asked.ask)
-            return self._reply(asked.ask, head, self._performed(call, head, file))
+    def _hello(self, request: OwnerRequest) -> Response:
+        """Report what this site is; a user without access learns that it exists, and its version."""
+        about: dict[str, Any] = {"version": fedspan_version()}
+        try:
+            self.admission.check_user(request)
+        except PolicyError as error:
+            self._refused(request, error)
+            return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
+        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": self._busy}
+        parts = {"about": json.dumps(about).encode(), "key": self.keys.own}
+        if self._describe is not None:
+            parts["owner"] = json.dumps(self._describe()).encode()
+        self.admission.release(request, sum(map(len, parts.values())))
+        return {"kind": "about"}, parts
 
-    def _performed(self, call: SiteCall, head: Head, file: RunFile) -> Delivery:
+    def _reply(self, opened: Opened, head: RequestHead, request: OwnerRequest, file: RunFile) -> Response:
+        call = site_call(opened, head, self.site.name)
+        request.payload = call.payload
+        if call.step.runs is not None:  # the owner judges the step whose replies are added up
+            request.step, inner = call.step.runs(call.payload)
+            request.payload = find_step(request.step).validated(inner)
+        elif head.stage:
+            request.step, request.payload = self.host.vault.about(call.session) or request.step, None
+        request.repeated = self.host.given_before(call) is not None
+        self.admission.check_call(request)
+        delivery = self._performed(call, head, file)
+        reply = file.reply_bytes(delivery)
+        if len(reply) > head.max_bytes:
+            oversize = OversizeError(f"the reply has more than the {head.max_bytes:,} bytes allowed")
+            raise with_note(oversize, f"it has {len(reply):,}")
+        self.admission.release(request, len(reply))
+        return {"kind": "reply", "rows": delivery.rows}, {"reply": reply}
+
+    def _performed(self, call: SiteCall, head: RequestHead, file: RunFile) -> Delivery:
         self._set_threads(head.threads)
         vault = self.host.vault
         vault.sums_only, vault.least = file.least > 0, max(2, file.least)
-        limits = (head.max_bytes, self.guard.largest_reply)
-        self.host.largest = min(limit for limit in limits if limit is not None)
+        self.host.largest = min(head.max_bytes, self.admission.largest_reply or head.max_bytes)
         try:
             return self.host.perform(call, call.payload, head.sites[self.site.name])
         except FedspanError:
             raise
         except (Exception, SystemExit) as error:
-            self.store.drop(call.run)  # what is on the disk counts
             raise StepError(call.step.id, error) from None
 
-    def _reply(self, ask: Ask, head: Head, delivery: Delivery) -> Answer:
-        reply = self.store.run(ask.run).reply_bytes(delivery)
-        if len(reply) > head.max_bytes:
-            raise with_note(
-                MessageError(f"oversize: the reply has more than the {head.max_bytes} bytes allowed"),
-                f"it has {len(reply)}",
-            )
-        self.guard.release(ask, len(reply))
-        return {"kind": "reply", "rows": delivery.rows}, {"reply": reply}
+    def _accept_keys(self, opened: Opened, head: RequestHead, file: RunFile) -> None:
+        """Store the keys of the other sites for the secure sums of a run, which gets no other replies from now on."""
+        least = max(2, file.least)
+        if head.least < least:
+            raise PolicyError(f"the sums of this run are over at least {least} sites, not {head.least}")
+        self.keys.accept(opened.parts)
+        file.secure(head.least)
 
-    def _greeting(self, opened: Opened, head: Head, asked: Asked) -> Answer:
-        """Say what this site is; to those who may not ask it anything, that it is there, and its version."""
-        try:
-            self.door.welcome(asked.ask, "ask anything")
-        except PolicyError as error:
-            self.door.refused(asked, error)
-            stranger = {"version": fedspan_version(), "stranger": str(error)}
-            return {"kind": "about"}, {"about": json.dumps(stranger).encode()}
-        told, parts = self._hello(opened)
-        self.guard.release(asked.ask, sum(map(len, parts.values())))
-        return told, parts
+    def _end_run(self, head: RequestHead, file: RunFile) -> None:
+        file.end()
+        self.host.forget(head.run)
+        self.store.drop(head.run)
+        self.store.remove_old()
 
-    def _hello(self, opened: Opened) -> Answer:
-        about = {
-            "version": fedspan_version(),
-            "environment": environment(),
-            "fingerprint": self.fingerprint,
-            "steps": self.steps,
-            "busy": self._busy,
-        }
-        parts = {"about": json.dumps(about).encode(), "introduction": self.introductions.own}
-        return {"kind": "about"}, parts
-
-    def _introduce(self, opened: Opened, head: Head, asked: Asked) -> Answer:
-        """Learn the keys of the other sites, for the secure sums of a run, and answer it by such sums only."""
-        self.door.welcome(asked.ask, "introduce anybody")
-        with self._alone(head, "an introduction"):
-            file = self._checked_run(opened.who, head)
-            if head.least < max(2, file.least):
-                least = max(2, file.least)
-                raise PolicyError(f"the sums of this run are over at least {least} sites, not {head.least}")
-            self.introductions.take(opened.parts)
-            file.secure(head.least)
-            return self._done(asked.ask)
-
-    def _end(self, opened: Opened, head: Head, asked: Asked) -> Answer:
-        self.door.welcome(asked.ask, "end a run")
-        with self._alone(head, "the end of a run"):
-            self._checked_run(opened.who, head, over=True).end()
-            self.host.forget(head.run)
-            self.store.drop(head.run)
-            self.store.remove_old()
-            return self._done(asked.ask)
-
-    def _done(self, ask: Ask) -> Answer:
-        self.guard.release(ask, 0)
-        return {"kind": "done"}, {}
-
-    # Inside.
+    # What they share.
 
     @contextmanager
-    def _alone(self, head: Head, what: str) -> Iterator[None]:
+    def _alone(self, head: RequestHead, what: str) -> Iterator[None]:
         """Do one thing at a time; wait for it no longer than the request allows."""
-        if not self._lock.acquire(timeout=min(max(head.deadline, 0.0), threading.TIMEOUT_MAX)):
-            raise BusyError(f"late: this site is still busy with {self._busy}")
+        if not self._lock.acquire(timeout=min(head.deadline, threading.TIMEOUT_MAX)):
+            raise BusyError(f"this site is still busy with {self._busy}")
         try:
             self._busy = what
             yield
-        except FedspanError:
-            raise
         except BaseException:
-            self.store.drop(head.run)
+            self.store.drop(head.run)  # the disk's state counts
             raise
         finally:
             self._busy = ""
             self._lock.release()
 
-    def _checked_run(self, who: Who, head: Head, over: bool = False) -> RunFile:
-        """Return what is kept of a request's run, if it is the sender's, on the same data, and the request is new."""
-        file = self.store.run(head.run)
+    def _checked_run(self, sender: Participant, head: RequestHead) -> RunFile:
+        """Return the file of a request's run, if it is the sender's, on the same data, and the request is new."""
+        file, ending = self.store.run(head.run), head.kind == "end"
         self.store.check_serial(head.run, head.serial)
-        if not file.is_new and file.who != who.name:
-            raise PolicyError(f"the run is another user's, not one of {who.name!r}")
-        if file.ended and not over:
-            raise PolicyError("the run is over at this site")
-        if not file.is_new and file.data != self.fingerprint and not over:
-            raise PolicyError("this site's data are no longer those that the run began with: begin a new run")
         if file.is_new:
-            file.begin(who.name, self.fingerprint)
+            file.begin(sender.name, self.fingerprint)
+        elif file.who != sender.name:
+            raise PolicyError(f"the run is another user's, not one of {sender.name!r}")
+        elif file.ended and not ending:
+            raise PolicyError("the run is over at this site")
+        elif file.data != self.fingerprint and not ending:
+            raise PolicyError("this site's data are no longer those that the run began with: begin a new run")
         file.see(head.serial)
         return file
 
@@ -245,19 +244,8 @@ class SiteWorker:
                 self._threads[1].release()
             self._threads = (number, PinnedThreads(number))
 
-    def _response(self, request: str, head: Message, told: Message, parts: dict[str, bytes] | None = None) -> bytes:
-        bound: dict[str, Any] = {name: head[name] for name in ("run", "number", "part") if name in head}
-        bound |= {
-            "federation": self.authority.federation,
-            "version": fedspan_version(),
-            "site": self.site.name,
-            "instance": self.instance,
-            "request": request,
-        }
-        return Sealed(self.identity, "response", bound | told, parts or {}).to("")
-
 
 def _keyed(fingerprint: str, secret: bytes) -> str:
-    """Return a fingerprint by which nobody can find rows by trying."""
+    """Return a fingerprint that does not help to guess rows."""
     shapes, _, digest = fingerprint.rpartition("#")
     return f"{shapes}#{blake2b(digest.encode(), key=secret, digest_size=8).hexdigest()}"

@@ -1,0 +1,173 @@
+"""Detached studies at the coordinator: users submit them, processes of their own run them, users fetch the results.
+
+A submitted study is signed by the user, and comes with a delegation: the coordinator may act in the user's name for a
+while. A study whose process dies, or whose coordinator restarts, continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent
+
+from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
+from fedspan.engines.nvflare.setup.kit import COORDINATOR, write_private
+from fedspan.engines.remote.messages.envelope import Opened, open_sealed
+from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
+from fedspan.errors import FedspanError, InputError
+from fedspan.owner.admission import ANALYST
+
+#: The coordinator's kit, set by its own process: processes of jobs read the same settings, and have no queue.
+home: Path | None = None
+
+#: Studies that run at one time, and starts of one that dies again and again.
+AT_ONCE, MOST_STARTS = 4, 50
+
+_NAME = re.compile(r"[0-9a-f]{12}")
+
+
+class StudyQueueComponent(FLComponent):  # type: ignore[misc]
+    """The queue as a component of NVIDIA FLARE's server."""
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Open the queue when the coordinator is up."""
+        if event_type == EventType.SYSTEM_START and home is not None:
+            queue = StudyQueue(home)
+            fl_ctx.get_engine().get_cell().register_request_cb(channel=CHANNEL, topic="*", cb=queue.request)
+            threading.Thread(target=queue.watch, daemon=True, name="fedspan-studies").start()
+
+
+class StudyQueue:
+    """The studies of one coordinator, a folder each."""
+
+    def __init__(self, kit: Path) -> None:
+        self._kit = kit
+        self._authority = Authority.from_kit(kit)
+        self._folder = kit / "studies"
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._lock = threading.Lock()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._starts: dict[str, int] = {}
+
+    def request(self, message: Any) -> Any:
+        """Answer a user's request, whatever it holds."""
+        from nvflare.fuel.f3.cellnet.utils import new_cell_message
+
+        try:
+            opened = open_sealed(bytes(message.payload), self._authority, PURPOSE, COORDINATOR, LARGEST)
+            answer = self.answer(opened)
+        except FedspanError as error:
+            answer = {"refused": str(error)}
+        except (KeyError, TypeError, ValueError):
+            answer = {"refused": "the request lacks a field that it must have"}
+        return new_cell_message({}, answer)
+
+    def answer(self, opened: Opened) -> dict[str, Any]:
+        """Do what a signed request of an analyst states; each user has access to its own studies."""
+        user, head = opened.sender, opened.head
+        if user.role != ANALYST:
+            raise InputError(f"{user.name!r} has the role {user.role!r}, which may not run studies")
+        if abs(time.time() - float(head["time"])) > LATEST:
+            raise InputError("the request is too old, or the clocks differ by minutes")
+        if head["kind"] == "submit":
+            return {"study": self._submit(user, opened)}
+        if head["kind"] == "list":
+            known = map(self._about, self._names())
+            return {"studies": [about for about in known if about["who"] == user.name]}
+        name = str(head["study"])
+        if name not in self._names() or self._about(name)["who"] != user.name:
+            raise InputError(f"{user.name} has no study {name[:40]!r} here; 'fedspan status' lists them")
+        if head["kind"] == "cancel":
+            return {"about": self._cancel(name)}
+        if head["kind"] == "fetch":
+            about = self._about(name)
+            results = zipped(self._folder / name / "results") if about["state"] == "done" else b""
+            return {"about": about, "results": results}
+        raise InputError(f"there is no request {str(head['kind'])[:40]!r}")
+
+    def watch(self) -> None:
+        """Run the submitted studies, and start those again that died."""
+        for name in self._names():
+            if self._about(name)["state"] == "running":  # of an earlier process of this coordinator
+                self._set(name, state="waiting")
+        while True:
+            with self._lock:
+                self._check()
+            time.sleep(0.5)
+
+    def _check(self) -> None:
+        for name, process in list(self._running.items()):
+            if process.poll() is not None:
+                del self._running[name]
+                if self._about(name)["state"] == "running":
+                    self._ended(name, process.returncode)
+        for name in self._names():
+            if len(self._running) < AT_ONCE and self._about(name)["state"] == "waiting":
+                self._start(name)
+
+    def _submit(self, user: Participant, opened: Opened) -> str:
+        delegation = bytes(opened.parts["delegation"])
+        if check_delegation(delegation, self._authority, Participant(COORDINATOR)) != user:
+            raise InputError(f"the delegation is not one of {user.name!r}")
+        name = secrets.token_hex(6)
+        folder = self._folder / name
+        folder.mkdir(mode=0o700)
+        (folder / "delegation").write_bytes(delegation)
+        write_private(folder / "study.toml", bytes(opened.parts["study"]).decode("utf-8"))
+        title = str(opened.head["title"])[:100]
+        about = {"study": name, "title": title, "who": user.name, "since": time.time(), "state": "waiting", "why": ""}
+        write_private(folder / "about.json", json.dumps(about))
+        return name
+
+    def _cancel(self, name: str) -> dict[str, Any]:
+        """Cancel a study that has not ended, and delete its delegation."""
+        with self._lock:
+            if self._about(name)["state"] in ("waiting", "running"):
+                self._over(name, state="cancelled")
+                if name in self._running:
+                    self._running[name].kill()
+        return self._about(name)
+
+    def _over(self, name: str, **changes: Any) -> None:
+        """Record how a study ended, and delete the delegation, which is no longer needed."""
+        self._set(name, **changes)
+        (self._folder / name / "delegation").unlink(missing_ok=True)
+
+    def _start(self, name: str) -> None:
+        self._set(name, state="running")
+        self._starts[name] = self._starts.get(name, 0) + 1
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        with (self._folder / name / "log.txt").open("wb") as log:
+            command = [sys.executable, "-m", "fedspan.cli.detached_study", str(self._kit), name]
+            self._running[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+            )
+
+    def _ended(self, name: str, code: int) -> None:
+        if code == 0:
+            self._over(name, state="done")
+        elif code < 0 and self._starts[name] < MOST_STARTS:  # it was killed, and continues where it stopped
+            self._set(name, state="waiting")
+        else:
+            lines = (self._folder / name / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            self._over(name, state="failed", why=(lines or ["its log is empty"])[-1][:1000])
+
+    def _names(self) -> list[str]:
+        return sorted(p.name for p in self._folder.iterdir() if _NAME.fullmatch(p.name) and (p / "about.json").exists())
+
+    def _about(self, name: str) -> dict[str, Any]:
+        about: dict[str, Any] = json.loads((self._folder / name / "about.json").read_text(encoding="utf-8"))
+        return about
+
+    def _set(self, name: str, **changes: Any) -> None:
+        write_private(self._folder / name / "about.json", json.dumps(self._about(name) | changes))

@@ -1,0 +1,261 @@
+"""Refusals of a hardened federation: foreign kits, silent outsiders, other users, foreign code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.cli import main
+from fedspan.engines.nvflare.client.user_session import (
+    TOPIC,
+    DeniedError,
+    ServerOfflineError,
+    UserSession,
+    write_relay_job,
+)
+from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
+from fedspan.engines.nvflare.setup.payload_packing import read_frame, write_frame
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.engines.remote.messages.envelope import open_sealed
+from fedspan.engines.remote.messages.identity import Authority, Identity
+from tests.engines.nvflare.conftest import SITES, site_toml
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def all_sites_are_online(connection):
+    """A site that an earlier test killed and restarted may not be back yet."""
+    assert connection.wait_for(SITES, 120.0) == set(SITES), {site: connection.why_not(site) for site in SITES}
+
+
+@pytest.fixture(scope="module")
+def foreign(deployment, tmp_path_factory):
+    """Kits of another authority that name the same federation, participants and address. Nothing of it is started."""
+    folder = tmp_path_factory.mktemp("foreign")
+    tomls = {name: site_toml(name, folder / "owners" / name) for name in SITES}
+    other = LocalDeployment(folder, "tests", tomls, {"alice": "analyst"})
+    for file in folder.rglob("*.json"):
+        text = file.read_text()
+        old, new = other.plan.server, deployment.plan.server
+        text = text.replace(old, new).replace(f'"port": {other.plan.port}', f'"port": {deployment.plan.port}')
+        file.write_text(text)
+    with other:
+        yield other
+
+
+def flare_site(kit, name, log, words, limit=90.0):
+    """Run NVIDIA FLARE's own process of a site, past fedspan's checks, until `log` has `words`; then end it."""
+    command = [sys.executable, "-m", "nvflare.private.fed.app.client.client_train", "-m", str(kit)]
+    command += [
+        "-s",
+        "fed_client.json",
+        "--set",
+        "secure_train=true",
+        f"uid={name}",
+        "org=fedspan",
+        "config_folder=config",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + limit
+        while not (log.exists() and words in log.read_text()):
+            assert time.monotonic() < until, f"{words!r} is not in the log: {log.read_text()[-2000:]}"
+            time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_site_with_a_foreign_authority_does_not_trust_the_server(foreign):
+    foreign.start("north", wait=False)
+    foreign.wait_until("north", "the coordinator does not belong to this kit's federation: self-signed certificate")
+    foreign.kill("north")
+
+
+def test_a_site_with_an_invalid_certificate_does_not_start(deployment, foreign, capsys):
+    shutil.copy(deployment.kit("south") / "startup" / "rootCA.pem", foreign.kit("south") / "startup" / "rootCA.pem")
+    toml = foreign.folder / "owners" / "south" / "site.toml"
+    assert main(["site", "start", str(foreign.kit("south")), "--config", str(toml)]) == 2
+    assert "cannot be used: the sender's certificate was not issued by the root" in capsys.readouterr().err
+
+
+def tls_to(deployment, root, certificate=None):
+    context = ssl.create_default_context(cafile=str(root))
+    context.check_hostname = False
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # its handshake ends with the server's verdict
+    if certificate:
+        context.load_cert_chain(f"{certificate}.crt", f"{certificate}.key")
+    with socket.create_connection(("127.0.0.1", deployment.plan.port), timeout=20.0) as plain:
+        plain.settimeout(8.0)  # less than the server gives to silent connections
+        with context.wrap_socket(plain) as link:
+            link.settimeout(2.0)
+            link.sendall(b"x" * 64)
+            return link.recv(1)
+
+
+def test_a_foreign_certificate_and_no_certificate_are_refused_by_the_server(deployment, foreign):
+    root = deployment.kit("north") / "startup" / "rootCA.pem"
+    with pytest.raises(ssl.SSLError, match="alert unknown ca"):
+        tls_to(deployment, root, foreign.kit("north") / "startup" / "client")
+    with pytest.raises(ssl.SSLError, match="alert handshake failure"):
+        tls_to(deployment, root)
+    with pytest.raises(TimeoutError, match="read"):  # a valid certificate is accepted; nonsense is not answered
+        tls_to(deployment, root, deployment.kit("north") / "startup" / "client")
+
+
+def test_outsiders_that_are_silent_or_send_nonsense_block_no_one(deployment):
+    outsiders = [socket.create_connection(("127.0.0.1", deployment.plan.port), timeout=20.0) for _ in range(50)]
+    try:
+        for outsider in outsiders[::2]:
+            outsider.sendall(bytes(range(256)))
+        root, certificate = (
+            deployment.kit("north") / "startup" / "rootCA.pem",
+            deployment.kit("north") / "startup" / "client",
+        )
+        with pytest.raises(TimeoutError, match="read"):  # it is accepted at once, while they are connected
+            tls_to(deployment, root, certificate)
+        session = UserSession(read_kit(deployment.kit("bob")), 20.0, login=60.0)
+        assert set(session.registered()) == set(SITES)
+        session.close()
+    finally:
+        for outsider in outsiders:
+            outsider.close()
+
+
+def copied(kit, folder):
+    shutil.copytree(kit, folder, ignore=shutil.ignore_patterns("*.sock", "*-*-*-*-*", "log.txt*", "runs"))
+    return folder
+
+
+def test_a_site_cannot_take_another_sites_name(deployment, tmp_path):
+    words = "authenticated as 'south' but claimed endpoint 'north'"
+    flare_site(
+        copied(deployment.kit("south"), tmp_path / "kit"), "north", deployment.kit("coordinator") / "log.txt", words
+    )
+
+
+def test_a_site_whose_config_names_another_site_does_not_start(deployment, tmp_path, capsys):
+    toml = site_toml("north", tmp_path / "north")
+    kit = copied(deployment.kit("south"), tmp_path / "kit")
+    assert main(["site", "start", str(kit), "--config", str(toml)]) == 2
+    assert "names the site 'north', and the kit is that of 'south'" in capsys.readouterr().err
+
+
+def test_a_foreign_user_cannot_log_in(foreign, deployment):
+    with pytest.raises(ServerOfflineError, match="does not answer"):
+        UserSession(read_kit(foreign.kit("alice")), login=4.0)
+
+
+def test_a_viewer_runs_nothing_but_sees_which_sites_are_online(deployment):
+    with pytest.raises(DeniedError, match="not authorized"):
+        fs.connect(deployment.kit("bob"))
+    session = UserSession(read_kit(deployment.kit("bob")), 10.0)
+    assert set(session.registered()) == set(SITES)
+    session.close()
+
+
+def test_a_user_that_the_owner_does_not_list_is_refused_by_the_site(deployment, connection):
+    carol = RemoteFederation(
+        connection, Identity.from_kit(deployment.kit("carol")), Authority.from_kit(deployment.kit("carol"))
+    )
+    with pytest.raises(fs.errors.QuorumError) as refused:
+        fs.FedPCA(2).fit(carol)
+    assert all("does not list 'carol'" in reason for reason in refused.value.failed.values())
+
+
+def test_a_step_that_the_owner_does_not_list_is_refused_by_the_site(connected):
+    from steps_at_sites import forbidden
+
+    with pytest.raises(fs.errors.QuorumError) as refused:
+        connected(policy=fs.Policy(run_deadline=60.0)).ask(forbidden)
+    assert all("does not allow step 'steps_at_sites.forbidden'" in reason for reason in refused.value.failed.values())
+
+
+def test_no_other_user_can_use_a_relay(deployment, connection):
+    relay = connection._monitor.relay_to("north")
+    other = UserSession(read_kit(deployment.kit("carol")), 10.0)
+    try:
+        with pytest.raises(DeniedError, match="not authorized"):
+            other.command(relay.job, what="end")
+        with pytest.raises(ServerOfflineError, match="serves only the user that submitted it"):
+            other.request(TOPIC, {"to": {"north": 0}, "requests": [b""], "limit": 1.0}, 5.0, relay.job)
+    finally:
+        other.close()
+
+
+@pytest.fixture
+def alice(deployment):
+    session = UserSession(read_kit(deployment.kit("alice")), 10.0)
+    yield session
+    session.close()
+
+
+def test_a_job_that_ships_code_is_not_deployed(alice, tmp_path):
+    folder = write_relay_job(tmp_path, SITES)
+    (folder / "app" / "custom").mkdir()
+    (folder / "app" / "custom" / "mine.py").write_text("print('here I am')\n")
+    job = alice._flare.submit_job(str(folder))
+    until = time.monotonic() + 90.0
+    while (status := alice.status(job))[0] != "FINISHED":
+        assert time.monotonic() < until, status
+        time.sleep(0.2)
+    assert status == ("FINISHED", "FAILED_TO_RUN")
+    assert "BYOC not permitted" in json.dumps(alice._flare.get_job_meta(job))
+
+
+@pytest.mark.parametrize(("side", "name"), [("server", "coordinator"), ("client", "north")])
+def test_a_component_outside_the_allow_list_is_not_made(deployment, alice, tmp_path, side, name):
+    folder = write_relay_job(tmp_path, ["north"])
+    trace = tmp_path / "trace"
+    path = folder / "app" / "config" / f"config_fed_{side}.json"
+    config = json.loads(path.read_text())
+    evil = {"id": "evil", "path": "subprocess.Popen", "args": {"args": ["touch", str(trace)]}}
+    config["components"].insert(0, evil)
+    path.write_text(json.dumps(config))
+    job = alice._flare.submit_job(str(folder))
+    log, until, text = deployment.kit(name) / job / "log.txt", time.monotonic() + 90.0, ""
+    while "is not in allow_list" not in text:
+        assert time.monotonic() < until, text[-2000:]
+        with contextlib.suppress(OSError):  # the server takes the folder away when the job has failed
+            text = log.read_text()
+        time.sleep(0.02)
+    alice.abort(job)
+    assert "Component 'subprocess.Popen' at config path" in text
+    assert not trace.exists()
+
+
+def test_nonsense_to_the_workers_socket_is_refused(deployment):
+    path = str(deployment.kit("north") / "worker.sock")
+
+    def linked():
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.settimeout(20.0)
+        link.connect(path)
+        return link
+
+    authority = Authority.from_kit(deployment.kit("alice"))
+    rng = np.random.default_rng(0)
+    with linked() as link:
+        for size in (0, 1, 1000, 100_000):
+            write_frame(link, rng.bytes(size))
+            answer = open_sealed(read_frame(link), authority, "response", "north", 2**20)
+            assert (answer.sender.name, answer.head["kind"]) == ("north", "refused")
+    with linked() as link:  # no frame at all: the connection ends, and the worker lives on
+        link.sendall(b"\xff" * 64)
+        with contextlib.suppress(ConnectionResetError):
+            assert link.recv(1) == b""
+    with linked() as link:
+        write_frame(link, b"once more")
+        assert read_frame(link)

@@ -1,0 +1,112 @@
+"""Kinds of columns: what a table holds, and what the schema requires."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedspan.cli import main
+from fedspan.engines.nvflare.setup.kit import Kit, write_kit
+from fedspan.errors import InputError
+from fedspan.owner import read_owned_site
+from fedspan.owner.schema import kind_of
+
+DAYS = pd.date_range("2026-01-01", periods=30)
+
+
+@pytest.fixture
+def dated(tmp_path):
+    def write(days, name="dated.csv"):
+        frame = pd.DataFrame({"d": pd.Series(days, dtype="str"), "v": range(len(days))})
+        frame.to_csv(tmp_path / name, index=False) if name.endswith("csv") else frame.to_parquet(tmp_path / name)
+        return frame
+
+    return write
+
+
+SCHEMA = 'd = "time"\nv = "integer"'
+
+
+@pytest.mark.parametrize("name", ["dated.csv", "dated.parquet"])
+def test_text_is_read_as_times_where_the_schema_declares_them(write_site, dated, name):
+    dated([None, *DAYS.strftime("%Y-%m-%dT%H:%M"), "2026-03-01 01:30+02:00"], name)
+    path = write_site(f'file = "{name}"\nwhere = "d >= \'2026-01-15\'"', schema=SCHEMA)
+    owned = read_owned_site(path)
+    assert owned.describe()["columns"] == {"d": "time", "v": "integer"}
+    assert owned.site.frame["d"].tolist() == [*DAYS[14:], pd.Timestamp("2026-02-28 23:30")]
+    path = write_site(f'file = "{name}"\nwhere = "d >= \'2026-01-15\'"')  # the federation's schema does it too
+    assert read_owned_site(path, {"d": "time", "v": "number"}).describe()["columns"]["d"] == "time"
+
+
+@pytest.mark.parametrize("cell", ["1/31/2026", "31.1.2026", "2026-02-31", "soon", "2026-1-31"])
+def test_times_in_other_forms_are_refused_without_a_value(write_site, dated, cell):
+    dated([*DAYS.strftime("%Y-%m-%d"), cell])
+    with pytest.raises(
+        InputError, match="column 'd' has cells that are not written as times, and the schema"
+    ) as caught:
+        read_owned_site(write_site('file = "dated.csv"', schema=SCHEMA))
+    assert cell not in str(caught.value)
+    with pytest.raises(InputError, match="compares column 'd' with times, and some of its cells are not written"):
+        read_owned_site(write_site('file = "dated.csv"\nwhere = "d >= \'2026-01-15\'"'))
+    with pytest.raises(InputError, match="compares column 'd' with times"):
+        read_owned_site(write_site('file = "dated.csv"\nwhere = "d in [\'2026-01-15\']"'))
+
+
+def test_dates_that_are_text_are_compared_as_times(write_site, dated):
+    dated([*DAYS.strftime("%Y-%m-%d"), "2026-01-20T12:00", "2026-01-19T23:30-02:00"])
+    site = read_owned_site(write_site('file = "dated.csv"\ncolumns = ["v"]\nwhere = "d > \'2026-01-20\'"')).site
+    assert len(site) == 12  # ten later days, noon, and 1:30 of that day in UTC
+
+
+def test_numbers_are_no_times(write_site, dated):
+    dated(["20260131"] * 20)
+    with pytest.raises(InputError, match="column 'd' holds integer, and the schema says time"):
+        read_owned_site(write_site('file = "dated.csv"', schema=SCHEMA))
+
+
+def test_kinds_of_odd_numbers(tmp_path, write_site):
+    assert kind_of(pd.Series([1.0, np.inf])) == "number"
+    assert kind_of(pd.Series([1.0, np.nan])) == "integer"
+    for arrays, why in (
+        ({"X": np.ones((20, 2)) * 1j}, "X is of type complex128, and must hold numbers"),
+        ({"X": np.ones((20, 2)), "y": np.ones(20) * 1j}, "y is of type complex128"),
+        ({"X": np.ones((20, 2)), "y": np.array([b"a"] * 20)}, "y is of type |S1"),
+    ):
+        np.savez(tmp_path / "odd.npz", **arrays)
+        with pytest.raises(InputError, match=why.replace("|", r"\|")):
+            read_owned_site(write_site('file = "odd.npz"'))
+
+
+def test_arrays_of_an_archive_are_loaded_once_and_only_if_they_are_used(tmp_path, write_site, monkeypatch):
+    arrays = {"X": np.ones((20, 2)), "y": np.arange(20), "z": np.arange(20), "far": np.zeros(7)}
+    np.savez(tmp_path / "rows.npz", **arrays)
+    loaded = []
+    load = np.lib.npyio.NpzFile.__getitem__
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda self, key: (loaded.append(key), load(self, key))[1])
+    site = read_owned_site(write_site('file = "rows.npz"\ndrop = ["z"]\nlabel = "y"')).site
+    assert loaded == ["X", "y"]
+    np.testing.assert_array_equal(site.y, arrays["y"])
+
+
+def kit_of(tmp_path, schema, name="clinic", kind="site"):
+    (tmp_path / "kit").mkdir(exist_ok=True)
+    write_kit(Kit(tmp_path / "kit", "lab", kind, name, "h:1", ("clinic",), ("alice",), "1", schema))
+    return ["--kit", str(tmp_path / "kit")]
+
+
+def test_a_check_compares_with_the_federation(write_site, tmp_path, capsys):
+    check = ["site", "check", str(write_site('file = "rows.csv"\ncolumns = ["age", "ward"]'))]
+    assert main([*check, *kit_of(tmp_path, {"age": "number", "ward": "text"})]) == 0
+    assert "federation lab, with a schema of its own" in capsys.readouterr().out
+    assert main([*check, *kit_of(tmp_path, None)]) == 0
+    assert "federation lab, with no schema" in capsys.readouterr().out
+    assert main([*check, *kit_of(tmp_path, {"age": "integer", "dose": "number"})]) == 1
+    shown = capsys.readouterr().out
+    assert "column 'age' holds number, and the federation's schema says integer" in shown
+    assert "column 'dose' (number) of the federation's schema is missing" in shown
+    assert "column 'ward' is not in the federation's schema" in shown
+    assert main([*check, *kit_of(tmp_path, None, name="south")]) == 1
+    assert "names the site 'clinic', and the kit is that of 'south'" in capsys.readouterr().out
+    assert main([*check, *kit_of(tmp_path, None, name="alice", kind="user")]) == 1
+    assert "needs a site's kit" in capsys.readouterr().out

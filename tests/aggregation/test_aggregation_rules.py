@@ -23,7 +23,7 @@ from fedspan.aggregation import (
     TrimmedMean,
     spectral_filter,
 )
-from fedspan.aggregation.base import believed
+from fedspan.aggregation.aggregator import believed
 from fedspan.aggregation.safe_arithmetic import mixture
 from fedspan.linalg.medians.geometric_median import geometric_median
 

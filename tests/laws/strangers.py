@@ -4,7 +4,7 @@ from __future__ import annotations
 
 HEAD = "from __future__ import annotations\nfrom dataclasses import dataclass\nimport numpy as np\n"
 FIRST_VALUE = f"""{HEAD}
-from fedspan.aggregation.base import Aggregate, Given
+from fedspan.aggregation.aggregator import Aggregate, Given
 
 @dataclass(frozen=True)
 class FirstValue:
@@ -33,7 +33,7 @@ class EverybodyLies(KeyAttack):
         return seen.own
 """
 FUNCTIONS_AS_RULES = f"""{HEAD}
-from fedspan.aggregation.base import Given
+from fedspan.aggregation.aggregator import Given
 
 def middle(values, weights=None):
     given = Given.of(values, weights)

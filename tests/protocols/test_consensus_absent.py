@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fedspan.pca.parts.last_messages import PATIENCE
 from sklearn.datasets import load_breast_cancer
 
 import fedspan as fs
@@ -11,7 +12,6 @@ from fedspan.errors import QuorumError
 from fedspan.linalg import polar_factor, subspace_distance
 from fedspan.pca.fedpe import fedpe
 from fedspan.pca.fedpg import fedpg
-from fedspan.pca.parts.last_messages import PATIENCE
 
 from .consensus_sites import SITES, TRUTH, D, absent, federation, leading_axes, loss, run
 

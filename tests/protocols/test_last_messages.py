@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fedspan.pca.parts.last_messages import PATIENCE, LastMessages
 
 import fedspan as fs
 from fedspan.errors import QuorumError
 from fedspan.federation import Replies
-from fedspan.pca.parts.last_messages import PATIENCE, LastMessages
 
 NAMES = ("a", "b", "c", "d")
 

@@ -1,4 +1,4 @@
-"""Clipping before aggregating."""
+"""Clip values, then aggregate them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Aggregator, Given
+from fedspan.aggregation.aggregator import Aggregate, Aggregator, Given
 from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
 from fedspan.checks import real_number
 from fedspan.errors import InputError
@@ -18,12 +18,12 @@ from fedspan.errors import InputError
 class ClipNorm:
     """Shorten the values whose Euclidean norm is above a bound, ``x -> x min(1, bound / ||x||)``, then aggregate.
 
-    It limits what a bad site can do to any rule, also to `Mean`; but it also shortens honest values where the bound is
-    too small, and unlike the other rules it depends on where zero is.
+    It limits the harm that a malicious site can do to any rule, also to `Mean`. But it also shortens honest values
+    where the bound is too small, and unlike the other rules it depends on where zero is.
 
     The bound is `norm`, or `factor` times the median of the norms. That is the lower weighted median: the smallest
-    norm such that the values up to it have at least half of the weight. While bad sites have less than half, there
-    are honest norms both below and above it. Values that are not finite are refused, and never clipped.
+    norm such that the values up to it have at least half of the weight. While malicious sites have less than half,
+    there are honest norms both below and above it. Values that are not finite are refused, and never clipped.
 
     Value, trust and certificate are those of `aggregator` for the clipped values. Reported weights are not believed,
     not even with `Mean` inside: a clipped value with a huge weight would again count for all.
@@ -31,11 +31,11 @@ class ClipNorm:
     Parameters
     ----------
     aggregator : aggregator
-        What combines the clipped values.
+        The rule that combines the clipped values.
     norm : float, optional
-        The bound, where one is known.
+        The bound, if it is known.
     factor : float, default=10
-        The bound in units of the median norm; not used where `norm` is given.
+        The bound in units of the median norm, where `norm` is not set.
 
     References
     ----------

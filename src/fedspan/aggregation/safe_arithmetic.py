@@ -1,4 +1,4 @@
-"""Means, norms and distances that stay right for any finite numbers, also for those that a bad site makes huge."""
+"""Means, norms and distances that stay right for any finite numbers, also for the huge ones of a malicious site."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shrunk(points: Array) -> tuple[Array, float]:
 def mixture(points: Array, shares: Array) -> Array:
     """Return ``sum_l shares_l points_l / sum_l shares_l``, never outside of the points that have a share.
 
-    Rounding could lead out by a last digit, and then equal points would not have themselves as their mean.
+    Without that rounding could move the mean of equal points by a last digit.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def mixture(points: Array, shares: Array) -> Array:
         low = np.where(shares > 0.0, points, np.inf).min(axis=0)
         high = np.where(shares > 0.0, points, -np.inf).max(axis=0)
     small, scale = shrunk(points)
-    with np.errstate(over="ignore"):  # of a mean next to the largest number, which is then cut off
+    with np.errstate(over="ignore"):  # a mean next to the largest number, which is clipped
         mean = np.einsum("ld,ld->d", np.broadcast_to(shares, small.shape), small) / shares.sum(axis=0) / scale
     return np.asarray(np.clip(mean, low, high))
 
@@ -77,8 +77,7 @@ def norms(rows: Array) -> Array:
 def distances(points: Array) -> Array:
     """Return all distances (L, L) between rows (L, d), up to a common power of two. Time O(L^2 d), memory O(L d).
 
-    They are norms of differences: the quicker way over inner products loses all digits where the points have a large
-    offset in common.
+    They are norms of differences: inner products are faster, and lose all digits where points share a large offset.
 
     Examples
     --------
@@ -95,7 +94,7 @@ def distances(points: Array) -> Array:
 def lower_median(values: Array, shares: Array | None = None) -> float:
     """Return the median of `values` (L,), weighted by the optional `shares` (L,): of two in the middle the lower one.
 
-    While fewer than half lie, it is at most the largest honest one and at least the smallest.
+    While fewer than half are malicious, it is at most the largest honest one and at least the smallest.
 
     Examples
     --------

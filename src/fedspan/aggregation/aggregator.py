@@ -1,4 +1,4 @@
-"""What all aggregators share: what they take, what they return, and what they refuse."""
+"""What all aggregators share: their interface, their result, and the checks of their arguments."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Aggregate:
     value : array
         The combined value, of the shape that a single one has; float64, or complex128 for complex values.
     weights : array (L,)
-        Whom it trusted: non-negative, sums to 1. Where a rule looks at every entry on its own, the mean over the
-        entries of the share that each site had.
+        The trust in each site: non-negative, sums to 1. Where a rule looks at every entry on its own, the mean over
+        the entries of the share that each site had.
     certificate : float or None
         For rules that solve an optimisation problem (`GeometricMedian`, `MedianOfMeans`), a proven bound on how far
-        the objective at `value` is above its minimum. ``None`` for rules with a closed form: nothing is to be proven.
+        the objective at `value` is above its minimum. ``None`` for rules with a closed form.
     """
 
     value: NDArray[Any]
@@ -39,8 +39,8 @@ class Aggregate:
 class Aggregator(Protocol):
     """A rule that makes one value out of the sites' values.
 
-    `believes_reported_weights` says whether a protocol may hand it the sample counts that the sites report. Only
-    `Mean` does: a bad site would report a huge count, and no median survives that. All rules take weights that the
+    `believes_reported_weights`: whether a protocol may pass the sample counts that the sites report as weights. Only
+    `Mean` allows it: no median survives a malicious site that reports a huge count. All rules take weights that the
     coordinator sets.
     """
 
@@ -51,25 +51,25 @@ class Aggregator(Protocol):
 
 
 def believed(aggregator: Aggregator, counts: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the sites' reported `counts` as weights for `aggregator`, or ``None`` if it is not to believe them.
+    """Return the sites' reported `counts` as weights for `aggregator`, or ``None`` if it must not believe them.
 
-    One that says nothing of it, such as a plain function, is not.
+    An aggregator without the attribute, such as a plain function, must not.
     """
     return counts if getattr(aggregator, "believes_reported_weights", False) else None
 
 
 @dataclass(frozen=True)
 class Given:
-    """Checked values as the rules see them: rows of real numbers, and what leads back from those.
+    """Checked values as rows of real numbers, and the way back from rows to values.
 
-    Complex values are pairs of real ones. Sites of weight zero are not among the rows, as if they had not answered.
+    A complex number becomes a pair of real ones. Sites of weight zero are left out, as if they had not answered.
 
     Attributes
     ----------
     points : array (L, d)
         One row for each value that has a weight. May be a view of the caller's array.
     weights : array (L,)
-        Positive, as the coordinator gave them; all 1 where none were given.
+        Positive, as the coordinator set them; all 1 by default.
     """
 
     points: Points
@@ -80,7 +80,7 @@ class Given:
 
     @classmethod
     def of(cls, values: ArrayLike, weights: ArrayLike | None) -> Given:
-        """Check what an aggregator was called with, or refuse it with a sentence.
+        """Check the arguments of an aggregator.
 
         Examples
         --------
@@ -99,21 +99,21 @@ class Given:
 
     @property
     def shares(self) -> Vector:
-        """The weights as parts of the largest one: these can be added up however huge the weights are."""
+        """The weights as parts of the largest one, so that their sum cannot overflow."""
         return np.asarray(self.weights / self.weights.max())
 
     def values(self, points: Points) -> NDArray[Any]:
-        """Return rows like `points` as values of the shape and kind that came."""
+        """Return rows like `points` as values of the original shape and type."""
         return np.ascontiguousarray(points).view(self.dtype).reshape(len(points), *self.shape)
 
     def aggregate(self, point: Vector, trust: Vector, certificate: float | None = None) -> Aggregate:
-        """Return the row `point` (d,) and the trust (L,), which need not sum to 1, as a rule's result."""
+        """Return a rule's result: the row `point` (d,) and the trust (L,), which need not sum to 1."""
         weights = np.zeros(len(self.present))
         weights[self.present] = trust / trust.sum()
         return Aggregate(self.values(point[None])[0, ...], weights, certificate)
 
     def mixed(self, shares: Points) -> Aggregate:
-        """Return the mixture of the rows that `shares` says: (L, d) for every entry, or (L, 1) for all entries alike.
+        """Return the mean of the rows, weighted by `shares`: (L, d) for every entry, or (L, 1) for all entries alike.
 
         Shares are non-negative and need not sum to 1; every column has a positive one.
         """

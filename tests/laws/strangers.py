@@ -22,14 +22,14 @@ class Middle(FirstValue):
         return given.aggregate(np.median(given.points, axis=0), given.weights)
 """
 EVERYBODY_LIES = f"""{HEAD}
-from fedspan.attacks.base import KeyAttack
+from fedspan.attacks.key_attack import KeyAttack
 
 @dataclass(frozen=True)
 class EverybodyLies(KeyAttack):
     def __call__(self, replies, bad, rng, call):
         return {{site: {{**reply, "loss": rng.normal()}} for site, reply in replies.items()}}
 
-    def lie(self, seen, rng):
+    def corrupted(self, seen, rng):
         return seen.own
 """
 FUNCTIONS_AS_RULES = f"""{HEAD}

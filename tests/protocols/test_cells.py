@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.errors import InputError
-from fedspan.tables.parts.cell_text import name
-from fedspan.tables.parts.cells import BLOCK_CELLS, names, number_blocks, read, runs, signed_log, tables
+from fedspan.tables.parts.cells import BLOCK_CELLS, name, names, number_blocks, read, runs, signed_log, tables
 
 
 def as_numbers(cells):

@@ -11,8 +11,7 @@ from scipy.stats import kurtosis as scipy_kurtosis
 
 import fedspan as fs
 from fedspan.errors import InputError
-from fedspan.tables.parts.column_kinds import NUMBERS, TEXT, UNKNOWN, column_kinds
-from fedspan.tables.parts.heavy_tails import heavy_tails, kurtosis, local_powers
+from fedspan.tables.parts.column_kinds import NUMBERS, TEXT, UNKNOWN, column_kinds, heavy_tails, kurtosis, local_powers
 
 
 def federation(columns):

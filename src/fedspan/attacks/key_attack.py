@@ -1,4 +1,4 @@
-"""What all attacks share: which replies they rewrite, and what the colluding sites know when they do."""
+"""What all attacks share: the replies that they rewrite, and what the colluding sites know."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from numpy.typing import NDArray
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation.site.steps import dotted_name, installed_steps
+from fedspan.wire import Message, Value
 
 if TYPE_CHECKING:
     from fedspan.federation import AttackedCall
-    from fedspan.federation.site.steps import dotted_name, installed_steps
-from fedspan.wire import Message, Value
 
 Array = NDArray[Any]  # float64 or complex128
 
-# Lies are computed in double precision, and sent as what the site would have sent.
+# Attacks compute in double precision, and send the type that the site would have sent.
 _WIDE = {"f": np.float64, "c": np.complex128, "i": np.float64, "u": np.float64}
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the bad sites know about one key of the replies to one call: everything.
+    """What the malicious sites know about one key of the replies to one call: everything.
 
     Attributes
     ----------
     own : array (b, ...)
-        What `b` of the bad sites, those whose values have one shape, would honestly have sent.
+        The honest values of `b` of the malicious sites, those whose values have one shape.
     values : dict of site name to array
-        The honest value of every site that answered, in name order. Bad sites are among them. Whoever has NaN or
-        infinity is not: the coordinator will not hear him either.
+        The honest value of every site that answered, in name order, also of malicious ones. Values with NaN or
+        infinity are left out: the coordinator rejects them, too.
     bad : set of site names
-        The bad sites that were asked.
+        The malicious sites in this call.
     """
 
     own: Array
@@ -46,26 +45,26 @@ class Seen:
 
     @property
     def honest(self) -> Array:
-        """The honest values of all sites, bad ones too: (L, ...), of those with the shape of `own`."""
-        honest = [value for value in self.values.values() if self._fits(value)]
-        return np.stack(honest) if honest else self.own
+        """The honest values of all sites, malicious ones too: (L, ...), of those with the shape of `own`."""
+        return self._stacked(self.values, self.own)
 
     @property
     def good(self) -> Array:
-        """The same without the bad sites: (G, ...). Where that leaves nobody, `honest`."""
-        good = [value for site, value in self.values.items() if site not in self.bad and self._fits(value)]
-        return np.stack(good) if good else self.honest
+        """The same without the malicious sites: (G, ...), or `honest` where no other site has such a value."""
+        return self._stacked([site for site in self.values if site not in self.bad], self.honest)
 
-    def _fits(self, value: Array) -> bool:
-        return value.shape == self.own.shape[1:] and value.dtype == self.own.dtype
+    def _stacked(self, sites: Sequence[str] | Mapping[str, Array], otherwise: Array) -> Array:
+        shape, dtype = self.own.shape[1:], self.own.dtype
+        alike = [v for v in map(self.values.__getitem__, sites) if v.shape == shape and v.dtype == dtype]
+        return np.stack(alike) if alike else otherwise
 
 
 @dataclass(frozen=True)
 class KeyAttack(ABC):
-    """An attack that rewrites some keys of the bad sites' replies and keeps the others honest.
+    """An attack that rewrites some keys of the malicious sites' replies and keeps the others honest.
 
-    A subclass says with `lie` what is sent instead. A bad site whose step failed has no reply to rewrite; it takes the
-    one of the first site by name, and lies in that. Where nothing is to be rewritten a bad site stays as it is.
+    A subclass defines the values that are sent with `corrupted`. A malicious site whose step failed rewrites the reply
+    of the first site by name. Where no key is to be rewritten, a malicious site stays honest.
 
     Parameters
     ----------
@@ -90,13 +89,13 @@ class KeyAttack(ABC):
             object.__setattr__(self, field.name, value)
 
     @abstractmethod
-    def lie(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
         """Return what the sites of ``seen.own`` send: (b, ...), one value each, or (1, ...), the same for all."""
 
     def __call__(
         self, replies: Mapping[str, Message], bad: Sequence[str], rng: np.random.Generator, call: AttackedCall
     ) -> dict[str, Message]:
-        """Return the replies that the bad sites send instead of their honest ones."""
+        """Return the replies that the malicious sites send instead of their honest ones."""
         if not replies or not _names_step(self.steps, call.step):
             return {}
         template = replies[min(replies)]
@@ -106,21 +105,21 @@ class KeyAttack(ABC):
             for sites, own in self._alike(key, honest):
                 seen = Seen(own, _finite_values(key, replies), frozenset(bad))
                 with np.errstate(all="ignore"):  # an attack may send infinity
-                    lies = self.lie(seen, rng)
-                    for site, lie in zip(sites, np.broadcast_to(lies, (len(sites), *lies.shape[1:])), strict=True):
+                    found = self.corrupted(seen, rng)
+                    for site, value in zip(sites, np.broadcast_to(found, (len(sites), *found.shape[1:])), strict=True):
                         reply = written.setdefault(site, dict(honest[site]))
-                        reply[key] = _sent(np.asarray(lie), honest[site][key])
+                        reply[key] = _sent(np.asarray(value), honest[site][key])
         return written
 
     def _alike(self, key: str, honest: Mapping[str, Message]) -> list[tuple[list[str], Array]]:
         """Return the sites where `key` is to be rewritten and their values (b, ...), by shape and kind."""
-        groups: dict[object, list[tuple[str, Array]]] = {}
+        groups: dict[object, dict[str, Array]] = {}
         for site, reply in honest.items():
             value = _numbers(reply.get(key))
-            wanted = _is_floating(reply.get(key)) if self.keys is None else key in self.keys
+            wanted = np.asarray(reply.get(key)).dtype.kind in "fc" if self.keys is None else key in self.keys
             if value is not None and wanted:
-                groups.setdefault((value.shape, value.dtype), []).append((site, value))
-        return [([site for site, _ in group], np.stack([v for _, v in group])) for group in groups.values()]
+                groups.setdefault((value.shape, value.dtype), {})[site] = value
+        return [(list(group), np.stack(list(group.values()))) for group in groups.values()]
 
 
 def _finite_values(key: str, replies: Mapping[str, Message]) -> dict[str, Array]:
@@ -137,15 +136,11 @@ def _numbers(value: object) -> Array | None:
     return None if wide is None else array.astype(wide, copy=False)
 
 
-def _is_floating(value: object) -> bool:
-    return value is not None and np.asarray(value).dtype.kind in "fc"
-
-
-def _sent(lie: Array, instead_of: Value) -> Value:
-    """Return a lie in the type of the value that it replaces, so that nothing but its content gives it away."""
+def _sent(value: Array, instead_of: Value) -> Value:
+    """Return a value in the type of the one that it replaces, so that only its content shows the attack."""
     if not isinstance(instead_of, np.ndarray):
-        return lie if lie.ndim else lie.item()
-    return lie.astype(instead_of.dtype if instead_of.dtype.kind in "fc" else lie.dtype)
+        return value if value.ndim else value.item()
+    return value.astype(instead_of.dtype if instead_of.dtype.kind in "fc" else value.dtype)
 
 
 def _names_step(steps: Sequence[str] | None, step: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,22 +39,17 @@ class Aggregate:
 class Aggregator(Protocol):
     """A rule that makes one value out of the sites' values.
 
-    `believes_reported_weights`: whether a protocol may pass the sample counts that the sites report as weights. Only
-    `Mean` allows it: no median survives a malicious site that reports a huge count. All rules take weights that the
-    coordinator sets.
+    All rules take weights that the coordinator sets. A rule with a true attribute ``believes_reported_weights`` also
+    takes the sample counts that the sites report. Only `Mean` has it: no median survives a site that reports a huge
+    count.
     """
-
-    believes_reported_weights: ClassVar[bool]
 
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
 
 
 def believed(aggregator: Aggregator, counts: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the sites' reported `counts` as weights for `aggregator`, or ``None`` if it must not believe them.
-
-    An aggregator without the attribute, such as a plain function, must not.
-    """
+    """Return the sites' reported `counts` as weights for `aggregator`, or ``None`` if it must not believe them."""
     return counts if getattr(aggregator, "believes_reported_weights", False) else None
 
 
@@ -80,13 +75,7 @@ class Given:
 
     @classmethod
     def of(cls, values: ArrayLike, weights: ArrayLike | None) -> Given:
-        """Check the arguments of an aggregator.
-
-        Examples
-        --------
-        >>> Given.of([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [1, 0, 2]).points
-        array([[1., 2.], [5., 6.]])
-        """
+        """Check the arguments of an aggregator."""
         array = _checked_values(values)
         shape = array.shape[1:]
         rows = array.reshape(len(array), int(np.prod(shape)))
@@ -127,9 +116,7 @@ def _checked_values(values: ArrayLike) -> NDArray[Any]:
     try:
         array = np.asarray(values)
     except ValueError:  # lists of unequal lengths
-        raise InputError(
-            "values must be one array (L, ...): the values of all sites must have the same shape"
-        ) from None
+        raise InputError("values must be one array (L, ...): all sites must have values of one shape") from None
     if array.dtype.kind not in "iufc":
         raise InputError(f"values must be numbers, not {array.dtype}")
     if array.ndim == 0 or len(array) == 0:

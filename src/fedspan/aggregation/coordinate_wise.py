@@ -8,7 +8,6 @@ each entry, averaged over the entries.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,8 +36,6 @@ class CoordinateMedian:
     >>> CoordinateMedian()([[1.0, 5.0], [2.0, 4.0], [1e9, 4.5]])
     Aggregate(value=array([2. , 4.5]), weights=array([0. , 0.5, 0.5]), certificate=None)
     """
-
-    believes_reported_weights: ClassVar[bool] = False
 
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
@@ -72,7 +69,6 @@ class TrimmedMean:
     """
 
     f: int
-    believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "f", whole_number("f", self.f, 0))

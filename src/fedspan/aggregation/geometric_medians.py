@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,11 +26,7 @@ class GeometricMedian:
     ``w_l / ||x_l - z||``, or all on one value where that is the median.
 
     Certificate: a proven bound on ``f(value) - min f``, with the weights as given (1 each by default), that includes
-    rounding.
-
-    References
-    ----------
-    S. Minsker, "Geometric median and robust estimation in Banach spaces", Bernoulli 21 (2015).
+    rounding. See S. Minsker, "Geometric median and robust estimation in Banach spaces", Bernoulli 21 (2015).
 
     Examples
     --------
@@ -39,8 +34,6 @@ class GeometricMedian:
     >>> result.value, bool(result.certificate < 1e-4)     # of an objective of 1.4e9
     (array([1., 1.]), True)
     """
-
-    believes_reported_weights: ClassVar[bool] = False
 
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
@@ -62,17 +55,13 @@ class MedianOfMeans:
     Trust: the weight of a site's group in the geometric median, times the site's share in the mean of its group.
     Honest sites lose the trust that their group loses.
 
-    Certificate: that of the geometric median of the group means, with weight 1 for each of them.
+    Certificate: that of the geometric median of the group means, with weight 1 for each of them. See Y. Chen, L. Su
+    and J. Xu, "Distributed statistical machine learning in adversarial settings", POMACS 1 (2017).
 
     Parameters
     ----------
     groups : int
         From 1 to the number of values.
-
-    References
-    ----------
-    Y. Chen, L. Su and J. Xu, "Distributed statistical machine learning in adversarial settings: Byzantine gradient
-    descent", POMACS 1 (2017).
 
     Examples
     --------
@@ -82,7 +71,6 @@ class MedianOfMeans:
     """
 
     groups: int
-    believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", whole_number("groups", self.groups, 1))

@@ -7,7 +7,6 @@ gradient descent", NeurIPS 2017. Weights do not enter the scores. A site of weig
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,7 +42,6 @@ class Krum:
     """
 
     f: int
-    believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "f", whole_number("f", self.f, 0))
@@ -79,7 +77,6 @@ class MultiKrum:
 
     f: int
     m: int
-    believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "f", whole_number("f", self.f, 0))
@@ -98,13 +95,7 @@ class MultiKrum:
 
 
 def _chosen(points: Points, f: int, m: int) -> Points:
-    """Return the part (L, 1) of each row (L, d) among the m with the best scores.
-
-    Examples
-    --------
-    >>> _chosen(np.array([[0.0], [2.0], [3.0], [4.0], [6.0]]), f=1, m=2).ravel()     # scores 13, 5, 2, 5, 13
-    array([0. , 0.5, 1. , 0.5, 0. ])
-    """
+    """Return the part (L, 1) of each row (L, d) among the m with the best scores; ties share the last places."""
     count = len(points)
     if count < 2 * f + 3:
         raise InputError(f"f={f} is too many for the {count} values that came: Krum needs at least 2 f + 3 of them")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -34,7 +33,11 @@ class SpectralFilter:
     `threshold` deviations from the centre are dropped, the farthest first. It ends when no value is as far, or when a
     part `fraction` of the weight is dropped.
 
-    Trust: a share in proportion to the weight of the values that are kept, times how much they were shortened.
+    Trust: a share in proportion to the weight of the values that are kept, times how much they were shortened. Time
+    O(L d min(L, d)) for each direction, memory O(L d).
+
+    I. Diakonikolas, G. Kamath, D. Kane, J. Li, A. Moitra and A. Stewart, "Being robust (in high dimensions) can be
+    practical", ICML 2017. V. Shejwalkar and A. Houmansadr, "Manipulating the Byzantine", NDSS 2021.
 
     Parameters
     ----------
@@ -42,15 +45,6 @@ class SpectralFilter:
         The part of the weight that may be malicious, below 1/2.
     threshold : float, default=5
         Deviations from the centre at which a value stands out.
-
-    Notes
-    -----
-    Time O(L d min(L, d)) for each direction that is looked at, memory O(L d).
-
-    References
-    ----------
-    I. Diakonikolas, G. Kamath, D. Kane, J. Li, A. Moitra and A. Stewart, "Being robust (in high dimensions) can be
-    practical", ICML 2017. V. Shejwalkar and A. Houmansadr, "Manipulating the Byzantine", NDSS 2021.
 
     Examples
     --------
@@ -61,7 +55,6 @@ class SpectralFilter:
 
     fraction: float = 0.45
     threshold: float = 5.0
-    believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fraction", real_number("fraction", self.fraction, above=0, below=0.5))

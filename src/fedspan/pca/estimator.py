@@ -51,10 +51,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
           the *groups* may hold a malicious site.
         - ``"resilient_power"``, ``"resilient_covariance"``: baselines, by an aggregator of products or covariances;
           their bound is weak, and malicious sites can cost a direction.
-    center : bool, default=True
-        Subtract the mean of all rows.
-    scale : bool, default=False
-        Divide by the deviation of each column.
+    center, scale : bool, default=True, False
+        Whether to subtract the mean of all rows, and to divide by the deviation of each column.
     aggregator : Aggregator, optional
         Combines moments, products, covariances and variances of the sites, instead of sums (the means within the
         groups of ``"median_of_means"`` stay means). Default: none for the exact solvers; for the resilient ones the
@@ -114,8 +112,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     Notes
     -----
     Three calls before the solver's own (columns, sums, centred sums), and one after it, for ``noise_variance_``. Memory
-    at the coordinator is d^2 for ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, and otherwise d times the
-    number of directions (times the number of sites L, where single replies are needed).
+    at the coordinator: d^2 for ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, otherwise d times the number
+    of directions (times the number of sites L, where single replies are needed).
 
     Examples
     --------

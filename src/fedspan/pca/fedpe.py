@@ -17,17 +17,8 @@ from scipy.linalg.blas import dgemm
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Count, Matrix, Positive
-from fedspan.pca.parts.consensus import (
-    Consensus,
-    LocalSteps,
-    Rows,
-    Variant,
-    augmented_lagrangian,
-    begin_visit,
-    end_visit,
-    local_second_moment,
-    measures,
-)
+from fedspan.pca.parts import consensus
+from fedspan.pca.parts.consensus import Consensus, LocalSteps, Rows, Variant
 from fedspan.pca.parts.second_moment import SecondMoment
 
 #: In units of the largest local eigenvalue. Steps are shorter than FedPG's: with less the sites do not agree.
@@ -43,7 +34,7 @@ def objective(C: SecondMoment, U: Matrix, Z: Matrix, Y: Matrix, T: Matrix, rho: 
     """Return the function that line 5 minimises, the site's part of the augmented Lagrangian (6)."""
     CU, h = C.product(U), excess(U) ** 2
     f = C.trace - 2.0 * float(np.vdot(U, CU)) + float(np.vdot(U.T @ U, U.T @ CU))
-    return augmented_lagrangian(f, U, Z, Y, rho) + float(np.vdot(T, h)) + rho / 2.0 * float(np.vdot(h, h))
+    return consensus.augmented_lagrangian(f, U, Z, Y, rho) + float(np.vdot(T, h)) + rho / 2.0 * float(np.vdot(h, h))
 
 
 def safe_step(U: Matrix, T: Matrix, rho: float, top: float) -> float:
@@ -88,16 +79,16 @@ def local_update(
     The last three describe the beginning of the visit; the loss is that of the span of Z.
     """
     Z = np.asfortranarray(Z)
-    C = local_second_moment(site, Z, rows, products)
-    U, Y = begin_visit(site, Z, variant)
+    C = consensus.local_second_moment(site, Z, rows, products)
+    U, Y = consensus.begin_visit(site, Z, variant)
     T = site.state.get("T", np.zeros((Z.shape[1], Z.shape[1])))
-    reported = measures(C, U, Z, objective(C, U, Z, Y, T, rho))
+    reported = consensus.measures(C, U, Z, objective(C, U, Z, Y, T, rho))
     towards = np.asfortranarray(rho * Z - Y)
     for _ in range(local_steps):  # line 5
         eta = 1.0 / (8.0 * C.top + rho) if variant == "paper" else safe_step(U, T, rho, C.top)
         U = local_step(C, U, eta * towards, T, rho, eta)
     site.state["T"] = T + rho * excess(U) ** 2  # line 11, which needs no Z
-    return {**end_visit(site, C, U, Y, rho), **reported}
+    return {**consensus.end_visit(site, C, U, Y, rho), **reported}
 
 
 def fedpe(
@@ -121,14 +112,6 @@ def fedpe(
     - `local_steps`: of length ``1 / (8 lambda_i + rho)``, and in "corrected" shorter where U is long (`safe_step`);
     - `variant`: no projection needs a correction; "corrected" averages the last messages of all sites and returns the
       polar factor of Z.
-
-    Examples
-    --------
-    >>> from fedspan.engines.local.embedded import federate
-    >>> X = np.array([[3.0, 0.1], [-3.0, 0.2], [2.0, -0.1], [-2.0, -0.2]])
-    >>> U, weights = fedpe(federate(X, sites=["a", "a", "b", "b"]), rank=1, n_columns=2)
-    >>> np.abs(U.T)
-    array([[0.9999..., 0.0038...]])
     """
     settings = Consensus(
         rank, n_columns, DEFAULT_RHO, variant, rho, local_steps, participation, max_rounds, tol, aggregator

@@ -21,17 +21,8 @@ from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Count, Matrix, Positive
 from fedspan.linalg import q_factor
-from fedspan.pca.parts.consensus import (
-    Consensus,
-    LocalSteps,
-    Rows,
-    Variant,
-    augmented_lagrangian,
-    begin_visit,
-    end_visit,
-    local_second_moment,
-    measures,
-)
+from fedspan.pca.parts import consensus
+from fedspan.pca.parts.consensus import Consensus, LocalSteps, Rows, Variant
 from fedspan.pca.parts.second_moment import SecondMoment
 
 Move = Callable[[Matrix, Matrix], Matrix]
@@ -78,14 +69,14 @@ def local_update(
     The last three describe the beginning of the visit; the loss is that of the span of Z.
     """
     Z = np.asfortranarray(Z)
-    C = local_second_moment(site, Z, rows, products)
-    U, Y = begin_visit(site, Z, variant)  # line 5
-    reported = measures(C, U, Z, augmented_lagrangian(C.trace - C.captured(U), U, Z, Y, rho))
+    C = consensus.local_second_moment(site, Z, rows, products)
+    U, Y = consensus.begin_visit(site, Z, variant)  # line 5
+    reported = consensus.measures(C, U, Z, consensus.augmented_lagrangian(C.trace - C.captured(U), U, Z, Y, rho))
     eta = 1.0 / (2.0 * C.top + rho)
     pull = np.asfortranarray(eta * (rho * Z - Y))
     for _ in range(local_steps):  # lines 6 to 9
         U = local_step(C, U, pull, eta, MOVES[variant])
-    return {**end_visit(site, C, U, Y, rho), **reported}
+    return {**consensus.end_visit(site, C, U, Y, rho), **reported}
 
 
 def fedpg(
@@ -130,16 +121,13 @@ def fedpg(
 
     Notes
     -----
-    In the record, per round: "loss", the mean squared distance of the rows from the span of Z; "augmented_lagrangian",
-    also per row; "consensus", the root mean square of ``||U_i - Z||``; "bytes", both ways. The first three come from
-    the last reply of every site that counts, about the Z with which its visit began. So with all sites in all rounds
-    they describe the Z before the round. Otherwise they mix the Z of several rounds: an estimate that lags behind.
+    The record has, per round: "loss", the mean squared distance of the rows from the span of Z; "augmented_lagrangian",
+    also per row; "consensus", the root mean square of ``||U_i - Z||``; "bytes", both ways. The first three are about
+    the Z with which each site's last visit began: an estimate that lags behind where not all sites take part.
 
-    A site counts from its first answer on, until it misses ten requests in a row. One that comes late starts at the Z
-    of that time. The result is that of the rows of the sites that count, and every row counts alike, however unequal
-    the sites are. Too few answers cost a round and not the run, until too few sites are left for the policy's quorum.
-    The unit of rho is that of the sites that are not offline, so that rho changes when the site with the largest
-    eigenvalue comes or leaves.
+    A site counts from its first answer on, until it misses ten requests in a row. Every row of the sites that count
+    counts alike. Too few answers cost a round and not the run, until too few sites are left for the policy's quorum.
+    rho changes when the site with the largest eigenvalue comes or leaves.
 
     An aggregator does not trust the numbers of rows and eigenvalues that sites report: all sites count alike, and three
     times the median of the eigenvalues is the unit of rho. The result is where the *aggregated* gradient vanishes: the

@@ -7,6 +7,8 @@ replies are needed. A group's sites follow one another in name order; sizes diff
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedspan.errors import InputError, QuorumError
@@ -80,11 +82,10 @@ def _by_site(found: ResilientSubspace, members: list[tuple[str, ...]]) -> Resili
     """Return the result of the groups as one of the sites in them that answered."""
     sizes = [len(names) for names in members]
     groups = zip(found.sites, members, strict=True)
-    return ResilientSubspace(
-        found.basis,
-        tuple(name for names in members for name in names),
-        np.repeat(found.weights / sizes, sizes),
-        np.repeat(found.distances, sizes),
-        tuple(name for group, names in groups if group in found.trusted for name in names),
-        found.spectrum,
+    return replace(
+        found,
+        sites=tuple(name for names in members for name in names),
+        weights=np.repeat(found.weights / sizes, sizes),
+        distances=np.repeat(found.distances, sizes),
+        trusted=tuple(name for group, names in groups if group in found.trusted for name in names),
     )

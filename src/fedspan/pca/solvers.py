@@ -34,24 +34,12 @@ _EXPECTED_ROUNDS = 20
 
 @dataclass(frozen=True)
 class Solver:
-    """A protocol that `FedPCA` runs.
-
-    Attributes
-    ----------
-    function : callable
-        ``function(fed, **parameters)``, with the parameters of `FedPCA` that its signature names.
-    sums_only : bool
-        Whether it needs sums over the sites alone, unless there is an aggregator.
-    resilient : bool
-        Whether it trusts no single site, neither for the axes nor for the centre.
-    iterative : bool
-        Whether it runs until it has converged.
-    """
+    """A protocol that `FedPCA` runs: ``function(fed, **parameters)``, with the parameters that its signature names."""
 
     function: Callable[..., Any]
-    sums_only: bool = False
-    resilient: bool = False
-    iterative: bool = False
+    sums_only: bool = False  # needs no single reply, unless there is an aggregator
+    resilient: bool = False  # trusts no single site, neither for the axes nor for the centre
+    iterative: bool = False  # runs until it has converged
 
 
 #: By name. "auto" is replaced by one of the next two before it runs.
@@ -106,13 +94,7 @@ def solve(name: str, fed: Federation, parameters: Mapping[str, Any]) -> Solution
 
 
 def cheaper_solver(n_columns: int, directions: int, max_bytes: int) -> tuple[str, str]:
-    """Return "covariance" or "subspace_iteration", whichever sends fewer bytes, and why, in words.
-
-    Examples
-    --------
-    >>> cheaper_solver(10, 10, 10**6)
-    ('covariance', '440 bytes per site once, against 32000 in 20 rounds')
-    """
+    """Return "covariance" or "subspace_iteration", the one that sends fewer bytes, and the reason in words."""
     whole = 8 * n_columns * (n_columns + 1) // 2
     rounds = 8 * 2 * n_columns * min(directions, n_columns) * _EXPECTED_ROUNDS
     if whole > max_bytes:

@@ -54,7 +54,15 @@ class ResilientSubspace:
 @step("pca.basis", reveals="sums")
 def local_basis(site: Site, rank: Rank) -> dict[str, Any]:
     """Lines 2 and 3. Leaves the site: the `rank` leading eigenvectors of ``Phi = X'X / q`` (d, rank)."""
-    return {"basis": leading_eigenvectors(site, rank)}
+    d, q = n_columns(site), len(site)
+    if q < rank:
+        raise InputError(f"site {site.name!r} has {q} rows, and {rank} directions need at least as many")
+    X = np.asarray(site.X, dtype=np.float64)
+    if d <= q:
+        vectors: Matrix = eigh(X.T @ X, subset_by_index=[d - rank, d - 1])[1]
+    else:  # from X X', which is smaller
+        vectors = X.T @ eigh(X @ X.T, subset_by_index=[q - rank, q - 1])[1]
+    return {"basis": orthonormalize(vectors[:, ::-1], complete=True)}
 
 
 def subspace_median(
@@ -108,19 +116,6 @@ def shared_rank(found: ResilientSubspace) -> int:
     share, effective = R / d, 1.0 / float(np.sum(found.weights**2))
     edge = (np.sqrt(share * (1 - 1 / effective)) + np.sqrt((1 - share) / effective)) ** 2
     return max(1, stable_rank(found.spectrum, threshold=min(0.95, max(0.5, edge + 0.1))))
-
-
-def leading_eigenvectors(site: Site, rank: int) -> Matrix:
-    """Return the leading eigenvectors (d, rank) of ``X'X``, from it or from ``X X'``, whichever is smaller."""
-    d, q = n_columns(site), len(site)
-    if q < rank:
-        raise InputError(f"site {site.name!r} has {q} rows, and {rank} directions need at least as many")
-    X = np.asarray(site.X, dtype=np.float64)
-    if d <= q:
-        vectors: Matrix = eigh(X.T @ X, subset_by_index=[d - rank, d - 1])[1]
-    else:
-        vectors = X.T @ eigh(X @ X.T, subset_by_index=[q - rank, q - 1])[1]
-    return orthonormalize(vectors[:, ::-1], complete=True)
 
 
 def checked_basis(reply: Mapping[str, Any], n_columns: int | None, rank: int, complete: bool = False) -> dict[str, Any]:

@@ -90,8 +90,7 @@ def local_spread(site: Site, centre: Vector) -> dict[str, Any]:
 def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: Aggregator | None = None) -> Moments:
     """Return the moments of all rows. Refuse values that are not finite, by feature and site.
 
-    With an `aggregator` a site that has such values fails, and the number of rows is the number of sites times the
-    median of the numbers that they report.
+    With an `aggregator` a site that has such values fails, and the number of rows is an estimate (`typical_rows`).
     """
     if aggregator is not None:
         return _aggregated_moments(fed, aggregator)

@@ -34,17 +34,10 @@ def whole(total: Total, **shapes: tuple[int, ...]) -> Total:
 
 
 class CountedRows:
-    """Compare the number of rows from one sum to the next.
+    """Compare the number of rows from one sum to the next; keeps `n` and `sites` of the sum over the most sites.
 
     Each sum counts the rows of all its sites, and not those of each. A site that reports another number in some sums
     shows when the same sites, some of them, or they and others are summed again.
-
-    Examples
-    --------
-    >>> rows = CountedRows(10, ("a", "b"))
-    >>> rows.compare(Total({"n": 14}, ("a", "b", "c"), {}))
-    >>> rows.n, rows.sites
-    (14, ('a', 'b', 'c'))
     """
 
     def __init__(self, n: int = 0, sites: tuple[str, ...] = ()) -> None:

@@ -4,29 +4,27 @@ Doubles are ordered like 64-bit integers (see `_keys`), so that a search among t
 sends an interval, every site counts its rows below each of 256 equal parts of it, and the part that holds the quantile
 is the next interval. After 8 rounds an interval is a single number.
 
-Leaves a site: per round and column 257 counts and the number of rows; only sums are needed. They reveal the
-distribution of all rows over parts of an interval that shrinks to the quantile, which is a value of one of the rows.
-Without a secure sum the coordinator sees each site's own counts as they arrive. Up per site and round: 257 counts a
-column of 1, 2 or 4 bytes, as the number of rows needs; down: two numbers a column. Memory at a site: its rows, sorted.
+Leaves a site: per round and column 257 counts of 1, 2 or 4 bytes and the number of rows; only sums are needed. They
+reveal the distribution of all rows over parts of an interval that shrinks to the quantile, a value of one of the rows.
+Down: two numbers a column. Memory at a site: its rows, sorted.
 
 The result is exact for the rows of the sites that answered the last round: where a site leaves in mid-run, the search
-widens its interval again. If sites come and go in every round, the search settles after 24 rounds, on the quantile of
-the rows that answered, up to the share of the rows that came and went.
+widens its interval again. If sites come and go in every round, it settles after 24 rounds, on the quantile of the rows
+that answered, up to the share of the rows that came and went.
 
 With an aggregator every site sends the share of its distribution below each part instead, and the result is the
 quantile of the combined shares. With medians it lies between the quantiles of the honest sites while these are the
-majority, because the combined share below any number lies between theirs. It differs from the quantile of the pooled
-rows by as much as the combined share differs from that of all rows: where sites differ, by as much as they do; where
-all sites are alike, by a sampling error of about ``sqrt(level (1 - level) / n_i)`` over the root of the number of
-sites. For that a site reports the share up to the k-th of its n_i sorted rows as ``(k - 1/3) / (n_i + 1/3)``, and
-interpolates linearly between rows. k / n_i is skewed, and the median of many sites would be off by up to 1 / n_i (with
-20 rows a site the 0.95 quantile would be that of 0.918). Sites with fewer than ``2 / 3 / (1 - level)`` rows, 14 for
-level 0.95, cannot reach so high a quantile: they report their largest value.
+majority. It differs from the quantile of the pooled rows by as much as the sites differ, or where they are alike by a
+sampling error of about ``sqrt(level (1 - level) / n_i)`` over the root of the number of sites. For that a site reports
+the share up to the k-th of its n_i sorted rows as ``(k - 1/3) / (n_i + 1/3)``, and interpolates linearly between rows:
+k / n_i is skewed, and the median of many sites would be off by up to 1 / n_i (with 20 rows a site the 0.95 quantile
+would be that of 0.918). Sites with fewer than ``2 / 3 / (1 - level)`` rows, 14 for level 0.95, report their largest
+value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import numpy as np
@@ -37,11 +35,10 @@ from fedspan.aggregation.aggregator import believed
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import ArrayOf
+from fedspan.federation.site.parameters import ArrayOf, Matrix, Vector
 from fedspan.sums.moments import some_rows
 from fedspan.sums.row_blocks import blocks, n_columns
 
-Array = NDArray[Any]
 Keys = Annotated[NDArray[np.uint64], ArrayOf("word", 1)]
 
 _PARTS = 256
@@ -54,7 +51,8 @@ _ROUNDING = 1e-12  # of combined fractions: less than a row in any table
 def local_counts(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     """Leaves the site: its number of rows, the counts up to each edge of the parts, the number of non-finite values."""
     columns, bad = _sorted_columns(site)
-    return {"n": len(site), "bad": bad, "counts": _counts(columns, low, high)}
+    counts = [np.searchsorted(column, at, side="right") for column, at in _with_edges(columns, low, high)]
+    return {"n": len(site), "bad": bad, "counts": np.array(counts).astype(np.min_scalar_type(columns.shape[1]))}
 
 
 @step("sums.fractions_between", reveals="sums")
@@ -63,7 +61,16 @@ def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     columns, bad = _sorted_columns(site)
     if bad:
         raise InputError(f"X contains NaN or infinity in {bad} values")
-    return {"n": some_rows(site), "fractions": _fractions(columns, low, high)}
+    n = some_rows(site)
+    fractions = np.empty((len(columns), _PARTS + 1))
+    for share, (column, at) in zip(fractions, _with_edges(columns, low, high), strict=True):
+        count = np.searchsorted(column, at, side="right")
+        inside = (count > 0) & (count < n)
+        before, after = column[count[inside] - 1] / 2, column[count[inside]] / 2  # halves: differences stay finite
+        way = (at[inside] / 2 - before) / (after - before)
+        share[:] = count == n
+        share[inside] = (count[inside] - 1 / 3 + way) / (n + 1 / 3)
+    return {"n": n, "fractions": fractions}
 
 
 def quantiles(
@@ -71,15 +78,14 @@ def quantiles(
     *,
     level: float,
     aggregator: Aggregator | None = None,
-    watch: Callable[[NDArray[np.float64], NDArray[np.float64]], None] | None = None,
-) -> NDArray[np.float64]:
+    watch: Callable[[Matrix, Matrix], None] | None = None,
+) -> Vector:
     """Return the `level` quantile (d,) of every column: the smallest value that a share `level` of the rows is up to.
 
     That is an order statistic, numpy's ``method="inverted_cdf"``, of the rows as they are.
 
     Parameters
     ----------
-    fed : Federation
     level : float
         Above 0 and at most 1.
     aggregator : Aggregator, optional
@@ -117,7 +123,7 @@ def quantiles(
 
 def _reached(
     fed: Federation, low: Keys, high: Keys, level: float, aggregator: Aggregator | None
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+) -> tuple[NDArray[np.bool_], Matrix]:
     """Return whether a share of `level` of the rows is at most each edge (d, parts + 1), and that share."""
     if aggregator is None:
         total = fed.sum(local_counts, low=low, high=high)
@@ -134,10 +140,10 @@ def _reached(
     return np.asarray(shares >= level - _ROUNDING), shares
 
 
-def _sorted_columns(site: Site) -> tuple[Array, int]:
+def _sorted_columns(site: Site) -> tuple[Matrix, int]:
     """Return the site's columns (d, n), each sorted, and the number of values that are not finite."""
 
-    def make() -> tuple[Array, int]:
+    def make() -> tuple[Matrix, int]:
         rows = [np.zeros((0, n_columns(site))), *blocks(site)]
         columns = np.ascontiguousarray(np.concatenate(rows).T)
         columns.sort(axis=1)
@@ -146,26 +152,9 @@ def _sorted_columns(site: Site) -> tuple[Array, int]:
     return site.cached("sorted columns", make)
 
 
-def _counts(columns: Array, low: Keys, high: Keys) -> Array:
-    """Return the number of values of each column up to each edge (d, parts + 1)."""
-    edges = np.broadcast_to(_values(_edges(low, high)), (len(columns), _PARTS + 1))
-    found = [np.searchsorted(column, at, side="right") for column, at in zip(columns, edges, strict=True)]
-    return np.array(found).astype(np.min_scalar_type(columns.shape[1]))
-
-
-def _fractions(columns: Array, low: Keys, high: Keys) -> NDArray[np.float64]:
-    """Return the share of each column's distribution up to each edge (d, parts + 1), median-unbiased."""
-    n = columns.shape[1]
-    edges = np.broadcast_to(_values(_edges(low, high)), (len(columns), _PARTS + 1))
-    found = np.empty(edges.shape)
-    for column, at, share in zip(columns.astype(np.float64), edges, found, strict=True):
-        count = np.searchsorted(column, at, side="right")
-        inside = (count > 0) & (count < n)
-        before, after = column[count[inside] - 1] / 2, column[count[inside]] / 2  # halves: differences stay finite
-        way = (at[inside] / 2 - before) / (after - before)
-        share[:] = count == n
-        share[inside] = (count[inside] - 1 / 3 + way) / (n + 1 / 3)
-    return found
+def _with_edges(columns: Matrix, low: Keys, high: Keys) -> Iterator[tuple[Vector, Vector]]:
+    """Yield each column with the edges of its parts."""
+    return zip(columns, np.broadcast_to(_values(_edges(low, high)), (len(columns), _PARTS + 1)), strict=True)
 
 
 def _edges(low: Keys, high: Keys) -> Keys:
@@ -177,13 +166,13 @@ def _edges(low: Keys, high: Keys) -> Keys:
     return np.asarray(low[:, None] + np.concatenate([steps, span], axis=1))
 
 
-def _keys(values: NDArray[np.float64]) -> Keys:
+def _keys(values: Vector) -> Keys:
     """Return integers in the order of the numbers: negative ones have all bits flipped, others the sign bit."""
     bits = (values + 0.0).view(np.uint64)  # -0.0 becomes 0.0
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 
-def _values(keys: Keys) -> NDArray[np.float64]:
+def _values(keys: Keys) -> Vector:
     """Undo `_keys`."""
     return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
 

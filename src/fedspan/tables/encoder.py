@@ -188,22 +188,17 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
     ) -> tuple[Categories, Federation]:
         """Return the names of the text columns, and the federation without sites whose names were refused."""
         text = np.flatnonzero(found.text)
-        open_ = np.array([j for j in text if j not in fixed], dtype=np.int64)
-        union: tuple[tuple[str, ...], ...] = ()
-        if len(open_):
-            limits = {"max_categories": self.max_categories, "min_count": self.min_count}
-            union, fed = category_union(fed, wanted=open_, **limits)
-        if not len(text):
+        is_fixed = [j in fixed for j in text.tolist()]
+        names, most, votes = dict(fixed), self.max_categories, self.aggregator is not None
+        if not all(is_fixed):
+            wanted = text[np.logical_not(is_fixed)]
+            union, fed = category_union(fed, wanted=wanted, max_categories=most, min_count=self.min_count)
+            names.update(zip(wanted.tolist(), union, strict=True))
+        if not is_fixed:
             return Categories((), ()), fed
-        candidates = {**fixed, **dict(zip(open_.tolist(), union, strict=True))}
+        candidates = tuple(names[j] for j in text.tolist())
         kept = most_frequent(
-            fed,
-            wanted=text,
-            candidates=tuple(candidates[j] for j in text),
-            fixed=[j in fixed for j in text],
-            max_categories=self.max_categories,
-            rare=self.rare,
-            votes=self.aggregator is not None,
+            fed, wanted=text, candidates=candidates, fixed=is_fixed, max_categories=most, rare=self.rare, votes=votes
         )
         return kept, fed
 
@@ -213,19 +208,15 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         labels = tuple(encoding.labels(self._columns()))
         if not labels:
             raise InputError("no column is left: every text column has only rare names, and unknown='zero' drops these")
-        is_value = encoding.stands_for("value")
-        fill = np.zeros(len(labels))
+        is_value, fill = encoding.stands_for("value"), np.zeros(len(labels))
         fill[is_value] = np.where(self.log_, found.log_mean, found.mean)[~found.text]
         shares = [share if encoding.other else share[:-1] for share in kept.shares]
         fill[encoding.stands_for("name")] = np.concatenate([*shares, []])
         learned = moments(fed.apply(encode, **encoding.parameters(fill)), labels, self.aggregator)
         self.n_samples_seen_, self.mean_ = learned.n, learned.mean
-        self.scale_ = None
-        if self.scale:
-            scale = deviations(learned)
-            least = np.sqrt(self.rare * (1 - self.rare))
-            rarely = ~is_value & (learned.variance < least**2)
-            self.scale_ = np.where(rarely, least, scale)
+        least = np.sqrt(self.rare * (1 - self.rare))
+        rarely = ~is_value & (learned.variance < least**2)
+        self.scale_ = np.where(rarely, least, deviations(learned)) if self.scale else None
         shown = self.missing_.copy()
         shown[found.text] |= np.array(["" in names for names in kept.names], dtype=bool)
         if self.missing == "indicator" and not shown.all():

@@ -133,7 +133,7 @@ class Consensus:
         for _ in fed.rounds(max_rounds):  # line 2
             calls = len(fed.record.calls)
             unit = self._unit(tops, last)
-            before, rho = rho, self._rho(unit, own_rho)
+            before, rho = rho, self._rho(unit) if own_rho is None else own_rho
             if rho != before:  # the first, or the site with the largest eigenvalue has come or left
                 fed.log(rho=rho, rho_unit=unit)
             some = fed if self.participation == 1 else fed.sample(self.participation)  # line 3
@@ -181,8 +181,8 @@ class Consensus:
         unit = max(online) if self.aggregator is None else _TIMES_MEDIAN * float(np.median(online))
         return unit if unit > _TINY else 1.0  # for data that are zero everywhere any rho will do
 
-    def _rho(self, unit: float, own: float | None) -> float:
-        rho = unit * (self.default_rho if self.rho is None else self.rho) if own is None else own
+    def _rho(self, unit: float) -> float:
+        rho = unit * (self.default_rho if self.rho is None else self.rho)
         if not _TINY < rho < np.inf:
             raise FedspanError(
                 f"rho is {rho:g} with the largest eigenvalue of a site, {unit:g}, which is out of range: scale the data"
@@ -241,14 +241,7 @@ class LastReplies:
     ----------
     sites : names of all sites
     shape : tuple of int
-        The shape of a reply's "message"; all its other keys are single numbers.
-
-    Examples
-    --------
-    >>> last = LastReplies(("a", "b"), (2,))
-    >>> last.keep(Replies({"b": {"message": np.ones(2), "loss": 0.5}}, {"a": "late"}))
-    >>> last.names, last.values("message", ["b"]), last.values("loss", ["b"])
-    (('b',), array([[1., 1.]]), array([0.5]))
+        The shape of a reply's "message"; its other keys are single numbers.
     """
 
     def __init__(self, sites: tuple[str, ...], shape: tuple[int, ...]) -> None:

@@ -77,11 +77,6 @@ def is_matrix_cheaper(n: int, d: int, k: int, products: int) -> bool:
 
     Counts multiplications: ``n d^2 / 2`` once and ``d^2 k`` per product, against ``2 n d k`` and a fixed cost per
     product. So the matrix is small, or at most twice as large as the rows.
-
-    Examples
-    --------
-    >>> is_matrix_cheaper(560, 39, 2, 100), is_matrix_cheaper(560, 400, 2, 5), is_matrix_cheaper(560, 2000, 2, 100)
-    (True, False, False)
     """
     by_matrix = n * d * d / 2 + products * d * d * k
     by_rows = products * (2 * n * d * k + n * d + _WALK)

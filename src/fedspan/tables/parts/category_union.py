@@ -1,7 +1,7 @@
 """The names in text columns: the union of what the sites have, capped by federated count.
 
 Sums cannot give a union: names leave the sites, and the coordinator sees which site sent which. Each site sends the
-names that at least `min_count` of its rows hold, at most `most_names(max_categories)` of them, the most frequent ones,
+names that at least `min_count` of its rows hold, at most 256 (or 8 `max_categories`) of them, the most frequent ones,
 and none of more than `LONGEST` characters. Then the rows of every name are counted, as a sum over the sites. A column
 with more than `max_categories` names is an identifier rather than a kind: it keeps its most frequent names, and of
 these only those that a share `rare` of the rows holds. All others are "other".
@@ -26,6 +26,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Count, Text, Vector
 from fedspan.sums.columns import without_refused
 from fedspan.tables.parts.cells import column, name, names, tables
+from fedspan.tables.parts.column_kinds import by_site_or_sum
 from fedspan.wire import Message
 
 Names = tuple[tuple[str, ...], ...]
@@ -44,11 +45,6 @@ class Categories:
 
     names: Names
     shares: tuple[Vector, ...]
-
-
-def most_names(max_categories: int) -> int:
-    """Return the number of names that a site may send of one column."""
-    return max(256, 8 * max_categories)
 
 
 @step("tables.category_names", reveals="rows")
@@ -79,14 +75,10 @@ def category_union(
 
     These are candidates: `most_frequent` keeps `max_categories` of each column.
     """
-    most = most_names(max_categories)
+    most = max(256, 8 * max_categories)
     replies = fed.ask(local_names, wanted=wanted, min_count=min_count, most=most)
-
-    def check(reply: Message) -> Message:
-        _check_names(reply, len(wanted), most)
-        return reply
-
-    replies, fed = without_refused(replies, fed, check, "they sent names of categories that they may not send")
+    why = "they sent names of categories that they may not send"
+    replies, fed = without_refused(replies, fed, lambda reply: _checked_names(reply, len(wanted), most), why)
     sent = [unpacked(reply["names"], reply["sizes"]) for reply in replies.values()]
     union = []
     for number in range(len(wanted)):
@@ -107,18 +99,14 @@ def most_frequent(
     votes: bool = False,
 ) -> Categories:
     """Return the `candidates` of each column that are kept, and their shares; `fixed` columns keep all of them."""
-    payload = {"wanted": wanted, **packed(candidates)}
-    if votes:
-        replies = fed.ask(local_counts, **payload).stack("counts")
-    else:
-        replies = fed.sum(local_counts, **payload)["counts"][None]
+    counts = by_site_or_sum(votes, fed, local_counts, wanted=wanted, **packed(candidates))["counts"]
     kept, shares, at = [], [], 0
     for number, known in enumerate(candidates):
-        share = _shares(replies[:, at : at + len(known) + 2])
+        share = _shares(counts[:, at : at + len(known) + 2])  # of each name, of other names, of missing cells
         at += len(known) + 2
         chosen = np.arange(len(known))
         if len(known) > max_categories and not (fixed and fixed[number]):
-            order = np.argsort(-share[:-2], kind="stable")[:max_categories]
+            order = np.argsort(-share[: len(known)], kind="stable")[:max_categories]
             chosen = np.sort(order[share[order] >= rare])
         kept.append(tuple(known[i] for i in chosen))
         present = 1.0 - share[-1] or 1.0
@@ -127,13 +115,7 @@ def most_frequent(
 
 
 def packed(lists: Sequence[Sequence[str]]) -> dict[str, Any]:
-    r"""Return lists of names as a message: one text with a line for each name, and the length of each list.
-
-    Examples
-    --------
-    >>> packed([["tcp", "udp"], []])
-    {'names': 'tcp\nudp', 'sizes': array([2, 0])}
-    """
+    """Return lists of names as a message: one text with a line for each name, and the length of each list."""
     sizes = np.array([len(texts) for texts in lists], dtype=np.int64)
     return {"names": "\n".join(text for texts in lists for text in texts), "sizes": sizes}
 
@@ -172,7 +154,7 @@ def _shares(counts: NDArray[Any]) -> Vector:
     return shares
 
 
-def _check_names(reply: Message, lists: int, most: int) -> None:
+def _checked_names(reply: Message, lists: int, most: int) -> Message:
     sizes, text = reply["sizes"], reply["names"]
     right = isinstance(text, str) and isinstance(sizes, np.ndarray) and sizes.shape == (lists,)
     if not right or sizes.dtype.kind not in "iu" or sizes.min(initial=0) < 0:
@@ -184,3 +166,4 @@ def _check_names(reply: Message, lists: int, most: int) -> None:
         raise InputError("this site sent other names of categories than it announced, or names that no cell can have")
     if max(map(len, lines), default=0) > LONGEST:
         raise InputError(f"this site sent a name of more than {LONGEST} characters")
+    return reply

@@ -35,8 +35,29 @@ Array = NDArray[Any]
 Codes = NDArray[np.intp]
 
 MISSING = frozenset(
-    ("", "-", "--", "?", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "+nan", "nat", "null", "none")
-    + ("inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
+    [
+        "",
+        "-",
+        "--",
+        "?",
+        "na",
+        "n/a",
+        "#n/a",
+        "#na",
+        "<na>",
+        "nan",
+        "-nan",
+        "+nan",
+        "nat",
+        "null",
+        "none",
+        "inf",
+        "+inf",
+        "-inf",
+        "infinity",
+        "+infinity",
+        "-infinity",
+    ]
 )
 #: No measurement is larger, and the fourth powers of a billion such numbers can still be added up.
 LARGEST = 1e70
@@ -51,13 +72,7 @@ _NUMBER_TYPES = {int, float, bool, np.bool_, *(np.dtype(code).type for code in "
 
 
 def name(text: str) -> str:
-    """Return the name that a cell's text stands for, "" for a missing one.
-
-    Examples
-    --------
-    >>> name("  Mozilla   5.0 "), name("80.0"), name("N/A")
-    ('Mozilla 5.0', '80', '')
-    """
+    """Return the name that a cell's text stands for, "" for a missing one."""
     text = " ".join(text.split())
     if not is_plain_text(text):  # bytes that were no text
         text = text.encode("utf-8", "replace").decode()
@@ -72,13 +87,7 @@ def name(text: str) -> str:
 
 
 def number(text: str) -> float:
-    """Return the number that a cell's text reads as, or NaN. It may be infinite, or beyond `LARGEST`.
-
-    Examples
-    --------
-    >>> number(" 1e3"), number("0x1F"), number("1,000")
-    (1000.0, 31.0, nan)
-    """
+    """Return the number that a cell's text reads as, or NaN. It may be infinite, or beyond `LARGEST`."""
     lower = text.strip().lower()
     if _NUMBER.fullmatch(lower):
         return float(lower)
@@ -132,13 +141,7 @@ def number_blocks(site: Site) -> Iterator[Numbers]:
 
 
 def read(rows: Any, wanted: Sequence[int] | Codes | None = None) -> Numbers:
-    """Return the cells of a data frame or an array (n, d), or of the columns `wanted`, as numbers.
-
-    Examples
-    --------
-    >>> read(np.array([[2, "1e3"], ["-", "tcp"], [True, None]], dtype=object))
-    Numbers(values=array([[   2., 1000.], [  nan,   nan], [   1.,   nan]]), missing=array([1, 1]))
-    """
+    """Return the cells of a data frame or an array (n, d), or of the columns `wanted`, as numbers."""
     wanted = range(rows.shape[1]) if wanted is None else wanted
     is_frame = hasattr(rows, "iloc")
     kinds = [getattr(dtype, "kind", "O") for dtype in (rows.dtypes if is_frame else [rows.dtype] * rows.shape[1])]
@@ -160,11 +163,6 @@ def runs(places: Codes) -> Iterator[tuple[int, int, int]]:
     """Yield start and stop of each stretch of `places` that counts up by one, and its first place.
 
     Copying such stretches of columns is many times as fast as an index for each column.
-
-    Examples
-    --------
-    >>> list(runs(np.array([0, 1, 2, 7, 8])))
-    [(0, 3, 0), (3, 5, 7)]
     """
     bounds = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
     yield from ((start, stop, int(places[start])) for start, stop in pairwise(bounds) if stop > start)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.federation import StepLike
 from fedspan.federation.site.parameters import Flags, Vector
 from fedspan.sums.row_blocks import width
 from fedspan.tables.parts.cells import LARGEST, declared_categories, number_blocks, signed_log
@@ -90,46 +91,31 @@ def local_powers(site: Site, wanted: Flags, centre: Vector, log_centre: Vector) 
 
 def column_kinds(fed: Federation, *, known: NDArray[np.int8], votes: bool = False) -> ColumnKinds:
     """Return the kinds of the columns; `known` (d,) states for each whether it is `NUMBERS`, `TEXT` or `UNKNOWN`."""
-    return _by_votes(fed, known) if votes else _by_sums(fed, known)
-
-
-def _by_sums(fed: Federation, known: NDArray[np.int8]) -> ColumnKinds:
-    total = fed.sum(local_cells)
-    if total["rows"] <= 0:
+    found = by_site_or_sum(votes, fed, local_cells)
+    numbers, names, rows = found["numbers"], found["names"], found["rows"]
+    if not votes and rows[0] <= 0:
         raise InputError("the sites have no rows: there is nothing to learn from")
-    text = _settled(known, total["numbers"], total["names"])
-    missing = np.where(text, total["missing"] > 0, total["numbers"] < total["rows"])
-    n = np.maximum(total["numbers"], 1)
-    means = [np.where(text, 0.0, total[key] / n) for key in ("sum", "log_sum")]
-    for mean in means:  # before sites square their distance from it
-        if np.any(np.abs(mean) > LARGEST):
+    is_text = (names > 0) & (names >= numbers)
+    against, in_favour = np.sum(~is_text & (numbers > 0), axis=0), np.sum(is_text, axis=0)
+    text = np.where(known == UNKNOWN, (in_favour > 0) & (in_favour >= against), known == TEXT)
+    means = []
+    for key in ("sum", "log_sum"):
+        each = found[key] / np.maximum(numbers, 1)
+        if votes:  # only malicious sites may have numbers in a column
+            each = np.clip(each, -LARGEST, LARGEST)
+        mean = _median(np.where(numbers > 0, each, np.nan))
+        mean = np.where(text | np.isnan(mean), 0.0, mean)
+        if np.any(np.abs(mean) > LARGEST):  # refuse it before sites square their distance from it
             column = int(np.argmax(np.abs(mean)))
             raise InputError(
                 f"the sums of column number {column} give a mean of {mean[column]:g}, and no site counts numbers "
                 f"beyond {LARGEST:g}: some site sends wrong sums; an aggregator bounds its effect"
             )
-    return ColumnKinds(text, missing, *means)
-
-
-def _by_votes(fed: Federation, known: NDArray[np.int8]) -> ColumnKinds:
-    replies = fed.ask(local_cells)
-    numbers, names, missing = (replies.stack(key) for key in ("numbers", "names", "missing"))
-    is_text = (names > 0) & (names >= numbers)
-    text = _settled(known, np.sum(~is_text & (numbers > 0), axis=0), np.sum(is_text, axis=0))
-    lacking = np.where(text, missing > 0, numbers < replies.stack("rows")[:, None])
-    means = []
-    for key in ("sum", "log_sum"):
-        # Clipped to what cells can hold, because only malicious sites may have numbers in a column.
-        mean = np.clip(replies.stack(key) / np.maximum(numbers, 1), -LARGEST, LARGEST)
-        median = _median(np.where(numbers > 0, mean, np.nan))
-        means.append(np.where(text | np.isnan(median), 0.0, median))
-    # One site is enough here: a false report costs a column that holds no information, but if honest gaps were
+        means.append(mean)
+    # A vote of one site is enough here: a false one costs a column that holds no information, but if honest gaps were
     # outvoted, all rows that have them would stand out as unexpected.
-    return ColumnKinds(text, np.asarray(lacking.any(axis=0)), *means)
-
-
-def _settled(known: NDArray[np.int8], numbers: Counts, names: Counts) -> Flags:
-    return np.where(known == UNKNOWN, (names > 0) & (names >= numbers), known == TEXT)
+    missing = np.where(text, found["missing"] > 0, numbers < rows[:, None]).any(axis=0)
+    return ColumnKinds(text, np.asarray(missing), *means)
 
 
 def heavy_tails(fed: Federation, *, wanted: Flags, centre: Vector, log_centre: Vector, votes: bool = False) -> Flags:
@@ -137,28 +123,25 @@ def heavy_tails(fed: Federation, *, wanted: Flags, centre: Vector, log_centre: V
 
     `centre` and `log_centre` (d,) are about the means of the numbers and of their signed logs.
     """
-    payload = {"wanted": wanted, "centre": centre, "log_centre": log_centre}
+    found = by_site_or_sum(votes, fed, local_powers, wanted=wanted, centre=centre, log_centre=log_centre)
     centres = {"powers": centre / _unit(centre), "log_powers": log_centre}
-    if votes:
-        replies = fed.ask(local_powers, **payload)
-        n = replies.stack("n")
-        stacks = {key: np.moveaxis(replies.stack(key), 0, 1) for key in centres}
-        plain, logged = (_median(kurtosis(n, stacks[key], centres[key])) for key in centres)
-    else:
-        total = fed.sum(local_powers, **payload)
-        plain, logged = (kurtosis(total["n"], total[key], centres[key]) for key in centres)
+    plain, logged = (
+        _median(kurtosis(found["n"], np.moveaxis(found[key], 0, 1), about)) for key, about in centres.items()
+    )
     heavy = (plain > _HEAVY) & (logged <= _TAMED * plain)
     return wanted & (heavy | np.isnan(plain))
 
 
-def kurtosis(n: Counts, powers: Vector, centre: Vector) -> Vector:
-    """Return the kurtosis from `powers` (4, ..., d), sums of powers about `centre`; NaN where there is no variance.
+def by_site_or_sum(votes: bool, fed: Federation, step: StepLike, **payload: object) -> dict[str, NDArray[Any]]:
+    """Return the values of each key of a step, stacked by site (L, ...); without `votes` their sum (1, ...)."""
+    if votes:
+        replies = fed.ask(step, **payload)
+        return {key: replies.stack(key) for key in replies[next(iter(replies))]}
+    return {key: np.asarray(value)[None] for key, value in fed.sum(step, **payload).items()}
 
-    Examples
-    --------
-    >>> kurtosis(np.array([2]), np.array([[0.0], [2.0], [0.0], [2.0]]), np.zeros(1))  # of -1 and 1
-    array([1.])
-    """
+
+def kurtosis(n: Counts, powers: Vector, centre: Vector) -> Vector:
+    """Return the kurtosis from `powers` (4, ..., d), sums of powers about `centre`; NaN where there is no variance."""
     eps = np.finfo(np.float64).eps
     with np.errstate(all="ignore"):  # finite sums of a malicious site may overflow: then the kurtosis is unknown
         m1, m2, m3, m4 = powers / np.maximum(n, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,8 @@ class Encoding:
 
     def encoded(self, rows: Any, fill: Vector) -> Vector:
         """Return the encoded rows (n, D), as `encode` does."""
-        widths = self._widths()
+        widths = np.ones(len(self.text), dtype=np.int64)  # without the marks of missing cells
+        widths[self.text] = [len(known) + self.other for known in self.names]
         starts = np.cumsum(widths + self.missing) - widths - self.missing
         places = starts[~self.text]
         encoded = np.zeros((len(rows), len(fill)))
@@ -110,18 +111,18 @@ class Encoding:
         return {**own, **packed(self.names), "fill": fill, "scale": scale}
 
     def labels(self, columns: Sequence[str]) -> list[str]:
-        """Return a label for each of the encoded columns (D,), all different."""
-        return list(_made_unique(label for _, label in self._outputs(columns)))
+        """Return a label for each of the encoded columns (D,); one that repeats gets underscores."""
+        found: dict[str, None] = {}
+        for _, wanted in self._outputs(columns):
+            label = wanted
+            while label in found:
+                label += "_"
+            found[label] = None
+        return list(found)
 
     def stands_for(self, part: str) -> Flags:
         """Return which encoded columns (D,) are a "value", a "name", or mark what is "missing" or "unexpected"."""
         return np.array([found == part for found, _ in self._outputs([""] * len(self.text))], dtype=bool)
-
-    def _widths(self) -> NDArray[np.int64]:
-        """Return the number of columns that each column becomes, without the mark of missing cells."""
-        widths = np.ones(len(self.text), dtype=np.int64)
-        widths[self.text] = [len(known) + self.other for known in self.names]
-        return widths
 
     def _outputs(self, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield what each of the encoded columns stands for, and its label."""
@@ -144,11 +145,6 @@ def far_out(variance: Vector) -> float:
 
     Detectors may scale the others to unit variance, and not the last one, which is constant: it is far out then, too.
     No false report makes it infinite.
-
-    Examples
-    --------
-    >>> far_out(np.array([9.0, 1.0, 6.0])), far_out(np.array([0.5, 0.25, 0.25, 0.0]))
-    (20.0, 10.0)
     """
     return float(FAR * np.sqrt(max(len(variance), np.minimum(variance, LARGEST**2).sum())))
 
@@ -167,14 +163,3 @@ def _put_names(block: Vector, cells: Any, known: Sequence[str]) -> Flags:
 def _is_single(rows: Any) -> bool:
     dtypes = list(rows.dtypes) if hasattr(rows, "iloc") else [rows.dtype]
     return all(dtype == np.float32 for dtype in dtypes)
-
-
-def _made_unique(labels: Iterable[str]) -> Iterator[str]:
-    """Yield the labels, with underscores added where one repeats."""
-    seen: set[str] = set()
-    for label in labels:
-        unique = label
-        while unique in seen:
-            unique += "_"
-        seen.add(unique)
-        yield unique

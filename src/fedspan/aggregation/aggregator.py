@@ -55,16 +55,10 @@ def believed(aggregator: Aggregator, counts: NDArray[Any]) -> NDArray[Any] | Non
 
 @dataclass(frozen=True)
 class Given:
-    """Checked values as rows of real numbers, and the way back from rows to values.
+    """Checked values as rows of real numbers, `points` (L, d), with positive `weights` (L,), and the way back.
 
-    A complex number becomes a pair of real ones. Sites of weight zero are left out, as if they had not answered.
-
-    Attributes
-    ----------
-    points : array (L, d)
-        One row for each value that has a weight. May be a view of the caller's array.
-    weights : array (L,)
-        Positive, as the coordinator set them; all 1 by default.
+    A complex number becomes a pair of real ones. Sites of weight zero are left out, as if they had not answered. The
+    points may be a view of the caller's array.
     """
 
     points: Points
@@ -132,10 +126,7 @@ def _checked_values(values: ArrayLike) -> NDArray[Any]:
 def _checked_weights(weights: ArrayLike, count: int) -> Vector:
     array = np.asarray(weights)
     if array.shape != (count,) or array.dtype.kind not in "iuf":
-        raise InputError(
-            f"weights has the shape {array.shape} and holds {array.dtype}, "
-            f"and must have one number for each of the {count} values"
-        )
+        raise InputError(f"weights must be one number for each of the {count} values, not {array.dtype}{array.shape}")
     array = array.astype(np.float64)
     wrong = ~(np.isfinite(array) & (array >= 0.0))
     if wrong.any():

@@ -78,10 +78,7 @@ class TrimmedMean:
         given = Given.of(values, weights)
         count = len(given.points)
         if 2 * self.f >= count:
-            raise InputError(
-                f"f={self.f} is too many for the {count} values that came: 2 f must be below their number, "
-                "or nothing is left to average"
-            )
+            raise InputError(f"f={self.f} is too many for the {count} values that came: 2 f must be below their number")
         return given.mixed(_staying(given.points, self.f) * given.shares[:, None])
 
 

@@ -18,11 +18,6 @@ def for_fewer_values(aggregator: Aggregator, count: int) -> Aggregator:
     federation. `MedianOfMeans` gets as many groups as values, `Krum`, `MultiKrum` and `TrimmedMean` assume as many
     malicious sites as they can among the rest. Each is the strictest that is defined, and tolerates fewer malicious
     sites than it was set up for.
-
-    Examples
-    --------
-    >>> for_fewer_values(MedianOfMeans(9), 7), for_fewer_values(Krum(3), 7), for_fewer_values(TrimmedMean(2), 7)
-    (MedianOfMeans(groups=7), Krum(f=2), TrimmedMean(f=2))
     """
     match aggregator:
         case MedianOfMeans(groups=groups) if groups > count:
@@ -46,11 +41,6 @@ def within_a_group(aggregator: Aggregator, count: int, everybody: int) -> Aggreg
 
     All malicious sites that a rule was set up for may be in one group, which tolerates fewer than half of its size. A
     rule that does not fit everybody stays as it is, and refuses by itself.
-
-    Examples
-    --------
-    >>> within_a_group(Krum(20), 25, 100), within_a_group(Krum(60), 25, 100)
-    (Krum(f=11), Krum(f=60))
     """
     fits = for_fewer_values(aggregator, everybody) is aggregator
     return for_fewer_values(aggregator, count) if fits else aggregator

@@ -23,10 +23,9 @@ class GeometricMedian:
     the honest values from that ball's centre.
 
     Trust: the median is a weighted mean of the values, and these are the weights: in proportion to
-    ``w_l / ||x_l - z||``, or all on one value where that is the median.
-
-    Certificate: a proven bound on ``f(value) - min f``, with the weights as given (1 each by default), that includes
-    rounding. See S. Minsker, "Geometric median and robust estimation in Banach spaces", Bernoulli 21 (2015).
+    ``w_l / ||x_l - z||``, or all on one value where that is the median. Certificate: a proven bound on
+    ``f(value) - min f``, with the weights as given (1 each by default), that includes rounding. See S. Minsker,
+    "Geometric median and robust estimation in Banach spaces", Bernoulli 21 (2015).
 
     Examples
     --------
@@ -45,16 +44,13 @@ class GeometricMedian:
 class MedianOfMeans:
     """The geometric median of the means of `groups` groups of sites.
 
-    Consecutive values form a group, in the order in which they come (a federation's replies come in name order).
-    Sizes differ by at most one, and the first groups have the additional values: 8 values in 3 groups are 3 + 3 + 2.
-    All groups count alike; weights count within a group.
+    Consecutive values form a group (a federation's replies come in name order). Sizes differ by at most one, and the
+    first groups are larger: 8 values in 3 groups are 3 + 3 + 2. All groups count alike; weights count within a group.
 
     The means are more accurate than single values, and a malicious site spoils no more than its own group: so fewer
     than half of the groups may hold one. One group is the mean, as many groups as values the geometric median.
 
     Trust: the weight of a site's group in the geometric median, times the site's share in the mean of its group.
-    Honest sites lose the trust that their group loses.
-
     Certificate: that of the geometric median of the group means, with weight 1 for each of them. See Y. Chen, L. Su
     and J. Xu, "Distributed statistical machine learning in adversarial settings", POMACS 1 (2017).
 

@@ -87,10 +87,7 @@ class MultiKrum:
         given = Given.of(values, weights)
         count = len(given.points)
         if self.m > count - self.f:
-            raise InputError(
-                f"m={self.m} is too many for f={self.f} and the {count} values that came: at most L - f may be chosen, "
-                "or malicious values would be among them"
-            )
+            raise InputError(f"m={self.m} is too many: at most L - f of the L={count} values that came may be chosen")
         return given.mixed(_chosen(given.points, self.f, self.m) * given.shares[:, None])
 
 

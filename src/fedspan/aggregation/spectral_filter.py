@@ -33,7 +33,7 @@ class SpectralFilter:
     `threshold` deviations from the centre are dropped, the farthest first. It ends when no value is as far, or when a
     part `fraction` of the weight is dropped.
 
-    Trust: a share in proportion to the weight of the values that are kept, times how much they were shortened. Time
+    Trust is in proportion to the weight of the values that are kept, times how much they were shortened. Time
     O(L d min(L, d)) for each direction, memory O(L d).
 
     I. Diakonikolas, G. Kamath, D. Kane, J. Li, A. Moitra and A. Stewart, "Being robust (in high dimensions) can be

@@ -108,14 +108,10 @@ class Mimic(KeyAttack):
 
 @dataclass(frozen=True)
 class WrongShape(KeyAttack):
-    """Send the honest values in a wrong shape: without the last row, or with the axes reversed.
+    """Send the honest values in a wrong shape: without the last row ("drop"), or with the axes reversed ("transpose").
 
     Where that would leave the shape as it is (a single number, an empty array, a vector or a square matrix to
     transpose), the value gets one axis more.
-
-    Parameters
-    ----------
-    how : {"drop", "transpose"}, default="drop"
     """
 
     how: str = "drop"

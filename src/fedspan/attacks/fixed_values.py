@@ -64,12 +64,7 @@ class RandomNoise(KeyAttack):
 
 @dataclass(frozen=True)
 class NonFinite(KeyAttack):
-    """Send NaN, or infinity, in every entry: one of them ruins any average that does not check.
-
-    Parameters
-    ----------
-    value : {"nan", "inf"}, default="nan"
-    """
+    """Send a `value` of "nan" or "inf" in every entry: one of them ruins any average that does not check."""
 
     value: str = "nan"
 

@@ -28,20 +28,13 @@ _WIDE = {"f": np.float64, "c": np.complex128, "i": np.float64, "u": np.float64}
 class Seen:
     """What the malicious sites know about one key of the replies to one call: everything.
 
-    Attributes
-    ----------
-    own : array (b, ...)
-        The honest values of `b` of the malicious sites, those whose values have one shape.
-    values : dict of site name to array
-        The honest value of every site that answered, in name order, also of malicious ones. Values with NaN or
-        infinity are left out: the coordinator rejects them, too.
-    bad : set of site names
-        The malicious sites in this call.
+    `values` are the honest ones of every site that answered, in name order, also of malicious sites. Those with NaN or
+    infinity are left out: the coordinator rejects them, too.
     """
 
-    own: Array
+    own: Array  # (b, ...): the honest values of those malicious sites whose values have one shape
     values: Mapping[str, Array]
-    bad: frozenset[str]
+    bad: frozenset[str]  # the malicious sites in this call
 
     @property
     def honest(self) -> Array:
@@ -102,8 +95,10 @@ class KeyAttack(ABC):
         honest = {site: replies.get(site, template) for site in bad}
         written: dict[str, Message] = {}
         for key in dict.fromkeys(key for reply in honest.values() for key in reply):
+            values = {site: _numbers(replies[site].get(key)) for site in sorted(replies)}
+            finite = {site: value for site, value in values.items() if value is not None and np.isfinite(value).all()}
             for sites, own in self._alike(key, honest):
-                seen = Seen(own, _finite_values(key, replies), frozenset(bad))
+                seen = Seen(own, finite, frozenset(bad))
                 with np.errstate(all="ignore"):  # an attack may send infinity
                     found = self.corrupted(seen, rng)
                     for site, value in zip(sites, np.broadcast_to(found, (len(sites), *found.shape[1:])), strict=True):
@@ -120,11 +115,6 @@ class KeyAttack(ABC):
             if value is not None and wanted:
                 groups.setdefault((value.shape, value.dtype), {})[site] = value
         return [(list(group), np.stack(list(group.values()))) for group in groups.values()]
-
-
-def _finite_values(key: str, replies: Mapping[str, Message]) -> dict[str, Array]:
-    values = {site: _numbers(replies[site].get(key)) for site in sorted(replies)}
-    return {site: value for site, value in values.items() if value is not None and np.isfinite(value).all()}
 
 
 def _numbers(value: object) -> Array | None:

@@ -18,9 +18,7 @@ class Orthogonal(KeyAttack):
     Anything else counts as a vector, also a square matrix, and what they agree on is its mean.
 
     Where the complement has no room for Q (n < 2 r), only the leading n - r directions are avoided. So a single number
-    becomes plus or minus `scale` at random.
-
-    All malicious sites send the same. Time O(n (L r)^2) for a basis and O(n L) for a vector.
+    becomes plus or minus `scale` at random. All malicious sites send the same.
 
     A. P. Singh and N. Vaswani, "Byzantine-resilient federated principal subspace estimation", ISIT 2024.
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.base import FedEstimator, FedTransformer, check_aggregator
-from fedspan.checks import one_of, whole_number
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.pca.parts.consensus import check_settings
@@ -60,14 +60,10 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     output : {"eigenspace", "node", "trimmed"}, default="eigenspace"
         Of the subspace medians: the leading eigenspace of the median projector, the subspace of the site nearest to it
         (the paper's), or the mean of those near it.
-    groups : int, optional
-        Of ``"median_of_means"``. Default: half the number of sites.
-    iterations : int, default=10
-        Of the power methods.
-    max_components : int, default=16
-        The number of directions that sites send for ``n_components="auto"``.
-    oversampling : int, default=8
-        Extra columns of subspace iteration.
+    groups, iterations : int, default=None, 10
+        Of ``"median_of_means"`` (default: half the number of sites), and of the power methods.
+    max_components, oversampling : int, default=16, 8
+        Directions that sites send for ``n_components="auto"``, and extra columns of subspace iteration.
     max_rounds : int, optional
         Of subspace iteration (default 200) and ADMM (500 over `participation`).
     tol : float, optional
@@ -78,10 +74,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     rho : float, optional
         Of ADMM: weight of the consensus, in units of the largest eigenvalue of the sites' second moments. Default: 0.35
         for ``"fedpg"``, 1 for ``"fedpe"``, for ``variant="paper"`` the paper's.
-    local_steps : int, default=10
-        Of ADMM: gradient steps of a site per visit.
-    participation : float, default=1.0
-        Of ADMM: share of the sites in each round.
+    local_steps, participation : int, float, default=10, 1.0
+        Of ADMM: gradient steps of a site per visit, and share of the sites in each round.
     random_state : int, optional
         Seed of the run: the start of iterations, and the draw of sites.
     verbose : int, default=0
@@ -92,22 +86,20 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     components_ : array (k, d)
         Orthonormal rows; the largest entry of each by magnitude is positive, as in scikit-learn.
     explained_variance_, explained_variance_ratio_, singular_values_ : array (k,)
-    mean_ : array (d,)
-    scale_ : array (d,) or None
+    mean_, scale_ : array (d,)
+        ``scale_`` is ``None`` without `scale`.
     noise_variance_ : float
     n_components_, n_samples_ : int
         With a resilient solver or an aggregator ``n_samples_`` is an estimate, the number of sites times the median of
         the numbers of rows that they report; ``singular_values_`` are in proportion to its root.
     solver_ : str
-        The solver that ran.
     sites_trusted_ : tuple of str
         The sites that the axes rest on. Subspace medians: those within 1.5 times the median distance (for
         ``output="node"`` the one site). Other aggregators: those with at least half an equal share of the weight.
         Otherwise all that answered.
     site_weights_ : array (one per site)
         Their weights, in the order of ``sites_``; 0 for sites that did not count.
-    sites_ : tuple of str
-    run_ : RunRecord
+    sites_, run_ : tuple of str, RunRecord
 
     Notes
     -----
@@ -181,7 +173,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.scale_ = deviations(found) if self.scale else None
         prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
         self.solver_ = self._chosen_solver(fed, rank)
-        solution = self._solve(prepared, None if all_axes or self._is_share() else rank)
+        wanted = {"rank": None if all_axes or self._is_share() else rank, "choose": self.n_components == "auto"}
+        known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
+        solution = solve(self.solver_, prepared, {**known, **wanted})
         self._keep(solution, rank)
         self.noise_variance_ = self._noise_variance(prepared)
         return solution
@@ -206,12 +200,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         check_is_fitted(self)
         D = standardize(self._validated(X), **self._transform_parameters()).astype(np.float64)
         d, k = self.n_features_in_, self.n_components_
-        noise = self.noise_variance_
-        spread = self.explained_variance_
+        noise, spread = self.noise_variance_, self.explained_variance_
         if (noise <= 0 and k < d) or spread[-1] <= 0:
-            raise InputError(
-                f"score_samples needs some variance outside the {k} components, and nothing is left: keep fewer"
-            )
+            raise InputError(f"score_samples needs some variance outside the {k} components: keep fewer")
         T = D @ self.components_.T
         inside = np.sum(T**2 / spread, axis=1)
         R = D - T @ self.components_
@@ -252,9 +243,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         one_of("output", self.output, ("eigenspace", "node", "trimmed"))
         check_aggregator(self.aggregator)
         if self.solver == "stack" and self.aggregator is not None:
-            raise InputError(
-                "solver='stack' stacks replies, and takes no aggregator: choose a solver that averages them"
-            )
+            raise InputError("solver='stack' averages nothing, and takes no aggregator: choose another solver")
         k = self.n_components
         eigenspace = self.solver == "subspace_median" and self.output == "eigenspace"
         if isinstance(k, str) and not (k == "auto" and eigenspace):
@@ -262,16 +251,12 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
                 f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median' and output='eigenspace'"
             )
         if self._is_share():
-            if not 0 < float(cast(float, k)) < 1:
-                raise InputError(
-                    f"n_components={k!r} must be a whole number, or a share of the variance between 0 and 1"
-                )
+            real_number("n_components", k, above=0, below=1, why=" as a share of the variance, or a whole number")
             if self.solver not in ("auto", "covariance"):
                 raise InputError(
-                    f"n_components={k!r} is a share of the variance, which solver={self.solver!r} cannot know: "
-                    "use 'covariance'"
+                    f"n_components={k!r} is a share, which solver={self.solver!r} cannot know: use 'covariance'"
                 )
-        check_settings(self.variant, self.rho, self.local_steps, self.participation, self.max_rounds, self.tol)
+        check_settings(self)
         for name, least in {"oversampling": 0, "iterations": 1, "max_components": 1, "groups": 1}.items():
             if name != "groups" or self.groups is not None:
                 whole_number(name, getattr(self, name), least)
@@ -299,10 +284,6 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
             chosen, why = cheaper_solver(self.n_features_in_, rank + self.oversampling, fed.policy.max_bytes)
         fed.log(solver=chosen, why=why)
         return chosen
-
-    def _solve(self, fed: Federation, rank: int | None) -> Solution:
-        further = {"rank": rank, "n_columns": self.n_features_in_, "choose": self.n_components == "auto"}
-        return solve(self.solver_, fed, {**self.get_params(deep=False), **further})
 
     def _keep(self, solution: Solution, rank: int) -> None:
         """Set the fitted attributes, in scikit-learn's units."""

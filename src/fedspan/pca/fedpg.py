@@ -99,7 +99,6 @@ def fedpg(
     Parameters
     ----------
     rank, n_columns : int
-        k and d.
     variant : {"corrected", "paper"}, default="corrected"
         "paper": as written. Z is the mean over the sites of a round, which receive it once more for their duals. The
         result is Z itself, which is not orthonormal. "corrected": the Stiefel projection; Z is the mean of the last
@@ -109,10 +108,8 @@ def fedpg(
         a number. Default: 0.35; for the variant "paper" the paper's 1, which is one over the mean number of rows.
     local_steps : int, default=10
         Steps of a site per visit, of length ``1 / (2 lambda_i + rho)`` with the site's largest eigenvalue.
-    participation : float, default=1.0
-        Share of the sites that is drawn for each round.
-    max_rounds : int, optional
-        Default: 500 visits to each site, so 500 over `participation`.
+    participation, max_rounds : float, int, optional
+        Share of the sites that is drawn for each round; by default 500 rounds over that share.
     tol : float, default=1e-4
         The run stops when the consensus is at most this and the loss has settled: it changed by at most the square of
         `tol`, in the unit of rho, while each site was visited once. (Near its minimum a loss is flat to first order.)

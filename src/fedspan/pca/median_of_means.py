@@ -66,9 +66,7 @@ def _group_iteration(fed: Federation, names: tuple[str, ...], U: Matrix) -> tupl
     def check(reply: Message) -> Message:
         product = np.asarray(reply.get("product"))
         if product.shape != U.shape or product.dtype.kind not in "iuf":
-            raise InputError(
-                f"a product must be a matrix {U.shape} of real numbers, not {product.dtype}{product.shape}"
-            )
+            raise InputError(f"a product must be real numbers {U.shape}, not {product.dtype}{product.shape}")
         return {"product": product}
 
     try:

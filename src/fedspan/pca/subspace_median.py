@@ -26,16 +26,14 @@ from fedspan.sums.row_blocks import n_columns
 
 @dataclass(frozen=True)
 class ResilientSubspace:
-    """A subspace from a median projector, and the distances of the sites' own subspaces from that median.
+    """A subspace from a median projector.
 
     Attributes
     ----------
     basis : array (d, r)
         Orthonormal.
-    sites : tuple of str
-        The sites whose replies counted.
-    weights, distances : array (one per site)
-        Their weights in the median projector, and their distances from it.
+    sites, weights, distances : tuple of str, arrays (one per site)
+        The sites whose replies counted, their weights in the median projector, and their distances from it.
     trusted : tuple of str
         The sites behind the basis: for the output "node" one site, otherwise those within 1.5 times the median
         distance ("trimmed", of three sites: the closest pair).

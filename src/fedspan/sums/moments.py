@@ -1,9 +1,8 @@
 """Federated mean and variance of each column: exact sums in two rounds, the second one centred, or by an aggregator.
 
 The second round is about the mean of the first, and its own sum corrects it. So the result is accurate where means are
-many times the deviations. It is exactly that of the sites that answered the second round, even if others answered the
-first. If the mean of these others is so far off that squares about it cancel, one more round follows, about the mean
-of the sites that stayed.
+many times the deviations, and exactly that of the sites that answered the second round. If others answered the first,
+and their mean is so far off that squares about it cancel, one more round follows.
 
 With an aggregator sites send their own means instead, and it combines them: no minority of sites can move the result
 by more than the honest ones differ. It is exact only where the sites' rows are alike: a median of means is not the

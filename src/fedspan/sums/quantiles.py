@@ -160,8 +160,7 @@ def _with_edges(columns: Matrix, low: Keys, high: Keys) -> Iterator[tuple[Vector
 def _edges(low: Keys, high: Keys) -> Keys:
     """Return the edges (d, parts + 1) of equal parts of the intervals from `low` to `high` (d,)."""
     span = (high - low)[:, None]
-    width = np.maximum(span, 1) - np.uint64(1)
-    width = width // np.uint64(_PARTS) + np.uint64(1)
+    width = (np.maximum(span, 1) - np.uint64(1)) // np.uint64(_PARTS) + np.uint64(1)
     steps = np.minimum(np.arange(_PARTS, dtype=np.uint64) * width, span)
     return np.asarray(low[:, None] + np.concatenate([steps, span], axis=1))
 

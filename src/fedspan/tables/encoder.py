@@ -38,8 +38,8 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         Which columns are text. ``"auto"``: those in which, over all sites, at least as many cells are names as are
         numbers. In other columns cells that do not read as numbers count as missing.
     categories : dict of column to list of names, optional
-        Names fixed beforehand: these columns are text, all of the names are kept, in this order, and no site sends
-        names of them. A mark of missing values (``"-"``) among them stands for all missing cells.
+        Fixed names: these columns are text, keep all of these names in this order, and no site sends names of them. A
+        mark of missing values (``"-"``) among them stands for all missing cells.
     max_categories : int, default=32
         Most names that a text column keeps, by their number of rows over all sites.
     rare : float, default=0.01
@@ -55,21 +55,17 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         for all of them, ``"zero"`` gives them zeros in all its columns.
     missing : {"indicator", "mean"}, default="indicator"
         A missing cell has the mean of its column (0 after scaling). ``"indicator"`` adds a column that marks missing
-        cells, if ``fit`` saw any; in a text column it replaces the mean. In traffic that is the better choice: a
-        missing value is often a fact about the flow (no answer, no request), which the mean would hide. Where ``fit``
-        saw columns without missing cells, it also adds one last column, ``"(unexpected missing)"``: 0 in ``fit``,
-        later `unexpected_` for each of their cells that is missing, infinite or unreadable. Otherwise an unreadable
-        row would look most normal.
+        cells, if ``fit`` saw any; in a text column it replaces the mean. In traffic a missing value is often a fact
+        about the flow (no answer, no request). If ``fit`` saw columns without missing cells, it also adds a last
+        column, ``"(unexpected missing)"``: 0 in ``fit``, later `unexpected_` for each of their cells that is missing,
+        infinite or unreadable. Otherwise an unreadable row would look most normal.
     scale : bool, default=True
         Scale to zero mean and unit variance, except for `rare` and the last column of `missing`.
     aggregator : Aggregator, optional
         Combines the sites' means and variances, instead of exact sums, where some sites may be malicious. One vote per
-        site, or the median of the sites, then takes all other decisions: which columns are text or heavy-tailed, which
-        names are kept.
-    random_state : int, optional
-        Seed of the run. Nothing here is random.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+        site, or the median of the sites, then decides which columns are text or heavy-tailed, and which names are kept.
+    random_state, verbose : int, optional
+        Seed of the run, which draws nothing here; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -81,12 +77,10 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         What a cell adds to the column ``"(unexpected missing)"``, 0 without one: ``5 sqrt(D - 1)``, or without `scale`
         5 times the root mean square distance of rows from the mean if that is more. At most 4% of the rows of ``fit``
         are as far, so that detectors notice.
-    mean_ : array (D,)
-        Of the encoded columns, missing cells filled.
-    scale_ : array (D,) or None
+    mean_, scale_ : array (D,)
+        Of the encoded columns, missing cells filled; ``scale_`` is ``None`` without `scale`.
     n_samples_seen_ : int
-    sites_ : tuple of str
-    run_ : RunRecord
+    sites_, run_ : tuple of str, RunRecord
 
     Notes
     -----

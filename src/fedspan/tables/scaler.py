@@ -27,21 +27,17 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         Whether to subtract the mean, and to divide by the deviation.
     aggregator : Aggregator, optional
         Combines the sites' own means, instead of exact sums, where some sites may be malicious: with
-        ``fedspan.aggregation.CoordinateMedian()`` a minority of sites moves a mean or a deviation by no more than the
-        honest sites differ, whatever the columns' units. Single replies are then needed, and the result is that of the
-        pooled rows only where the sites' rows are alike.
-    random_state : int, optional
-        Seed of the run. Nothing here is random.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+        ``fedspan.aggregation.CoordinateMedian()`` a minority moves a mean or a deviation by no more than the honest
+        sites differ. Single replies are then needed, and the result is exact only where the sites' rows are alike.
+    random_state, verbose : int, optional
+        Seed of the run, which draws nothing here; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
     mean_, var_, scale_ : array (d,)
         As in scikit-learn: columns without variance have ``scale_`` 1.
     n_samples_seen_ : int
-    sites_ : tuple of str
-    run_ : RunRecord
+    sites_, run_ : tuple of str, RunRecord
 
     Examples
     --------

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,8 @@ from fedspan.wire import Message
 #: "paper" is the algorithm as written. "corrected" differs in when duals are updated (`begin_visit`), in whose messages
 #: are averaged and what is returned (`Consensus.reach`), in the default of rho, and in FedPG's projection. What the
 #: paper leaves open is the same in both: duals begin at zero, the sites together at Z, and QR has a positive diagonal.
-Variant = Annotated[Literal["corrected", "paper"], OneOf(("corrected", "paper"))]
+VARIANTS = ("corrected", "paper")
+Variant = Annotated[Literal["corrected", "paper"], OneOf(VARIANTS)]
 #: What a site divides by: the mean number of rows, or its own.
 Rows = Annotated[float, Real(least=1.0)] | None
 #: Gradient steps of one visit.
@@ -114,8 +115,7 @@ class Consensus:
     aggregator: Aggregator | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot work."""
-        check_settings(self.variant, self.rho, self.local_steps, self.participation, self.max_rounds, self.tol)
+        check_settings(self)
 
     def reach(self, fed: Federation, local_update: StepLike) -> tuple[Matrix, dict[str, float]]:
         """Run Algorithm 1 or 2 with its `local_update`; return the result (d, k) and the weight of each site in it."""
@@ -235,13 +235,8 @@ class Consensus:
 class LastReplies:
     """The last reply of each site to `local_update`: only some sites answer at a time, and all of them are averaged.
 
-    A site that has never answered does not count, nor does one that is offline: `names` are those that count.
-
-    Parameters
-    ----------
-    sites : names of all sites
-    shape : tuple of int
-        The shape of a reply's "message"; its other keys are single numbers.
+    A site that has never answered does not count, nor does one that is offline: `names` are those that count. `shape`
+    is that of a reply's "message"; its other keys are single numbers.
     """
 
     def __init__(self, sites: tuple[str, ...], shape: tuple[int, ...]) -> None:
@@ -302,18 +297,16 @@ class LastReplies:
         return reply
 
 
-def check_settings(
-    variant: str, rho: float | None, local_steps: int, participation: float, max_rounds: int | None, tol: float | None
-) -> None:
-    """Refuse settings that cannot work; ``None`` is a default."""
-    one_of("variant", variant, get_args(get_args(Variant)[0]))
-    whole_number("local_steps", local_steps, 1)
-    if max_rounds is not None:
-        whole_number("max_rounds", max_rounds, 1)
-    for name, value in (("tol", tol), ("rho", rho)):
-        if value is not None:
-            real_number(name, value, above=0, why=", or None for the default")
-    real_number("participation", participation, above=0, most=1)
+def check_settings(of: Any) -> None:
+    """Refuse settings of a `Consensus`, or of an estimator, that cannot work; ``None`` is a default."""
+    one_of("variant", of.variant, VARIANTS)
+    whole_number("local_steps", of.local_steps, 1)
+    real_number("participation", of.participation, above=0, most=1)
+    if of.max_rounds is not None:
+        whole_number("max_rounds", of.max_rounds, 1)
+    for name in ("tol", "rho"):
+        if getattr(of, name) is not None:
+            real_number(name, getattr(of, name), above=0, why=", or None for the default")
 
 
 def _checked_spectrum(reply: Message) -> Message:

@@ -35,10 +35,8 @@ def orthogonal_iteration(
     ----------
     product, transposed : functions ``(fed, Q) -> (Y Q, weights)``, ``(fed, Q) -> (Y' Q, weights)``
         A symmetric Y needs the first alone: then an iteration is one call instead of two.
-    start : array (d, k), or (d, A, k) for A matrices at once
-        Orthonormal.
-    iterations : int
-        At least 1.
+    start : array (d, k), orthonormal, or (d, A, k) for A matrices at once
+    iterations : int, at least 1
     rank : int, optional
         Return this number of columns only, those of the largest eigenvalues of a symmetric Y within the last basis.
         Extra columns speed the iteration up, and leave room for large negative eigenvalues.

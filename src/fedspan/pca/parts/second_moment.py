@@ -25,14 +25,9 @@ _WALK = 50_000
 
 @dataclass(frozen=True)
 class SecondMoment:
-    """The matrix ``C = X'X / rows`` (d, d) of a site's rows.
+    """The matrix ``C = X'X / rows`` (d, d) of a site's rows, its trace, and its largest eigenvalue `top`.
 
-    Attributes
-    ----------
-    add_product : function (A, factor, U) -> ``A + factor * C U``
-        For matrices (d, k); returns a new one, in Fortran's order.
-    trace, top : float
-        Of C; `top` is its largest eigenvalue.
+    ``add_product(A, factor, U)`` returns a new matrix ``A + factor * C U`` (d, k), in Fortran's order.
     """
 
     add_product: Callable[[Matrix, float, Matrix], Matrix]

@@ -102,7 +102,10 @@ def most_frequent(
     counts = by_site_or_sum(votes, fed, local_counts, wanted=wanted, **packed(candidates))["counts"]
     kept, shares, at = [], [], 0
     for number, known in enumerate(candidates):
-        share = _shares(counts[:, at : at + len(known) + 2])  # of each name, of other names, of missing cells
+        mine = np.maximum(counts[:, at : at + len(known) + 2], 0).astype(np.float64)
+        mine = mine[mine.sum(axis=1) > 0]
+        # The mean over the sites of the share of each name, of other names, and of missing cells.
+        share = (mine / mine.sum(axis=1, keepdims=True)).mean(axis=0) if len(mine) else np.zeros(mine.shape[1])
         at += len(known) + 2
         chosen = np.arange(len(known))
         if len(known) > max_categories and not (fixed and fixed[number]):
@@ -143,15 +146,6 @@ def _counted(site: Site, wanted: Naturals) -> list[Counter[str]]:
 def _largest(counts: Mapping[str, int], most: int) -> list[str]:
     """Return the `most` names with the largest counts, the largest first; equal ones in the order of the text."""
     return sorted(counts, key=lambda text: (-counts[text], text))[:most]
-
-
-def _shares(counts: NDArray[Any]) -> Vector:
-    """Return the mean over the rows of `counts` (L, names + 2) of each entry's share of its row."""
-    counts = np.maximum(counts, 0).astype(np.float64)
-    totals = counts.sum(axis=1, keepdims=True)
-    some = totals[:, 0] > 0
-    shares: Vector = (counts[some] / totals[some]).mean(axis=0) if some.any() else np.zeros(counts.shape[1])
-    return shares
 
 
 def _checked_names(reply: Message, lists: int, most: int) -> Message:

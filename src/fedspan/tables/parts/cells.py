@@ -169,13 +169,7 @@ def runs(places: Codes) -> Iterator[tuple[int, int, int]]:
 
 
 def names(cells: Any) -> tuple[list[str], Codes]:
-    """Return the distinct names of a column and the number of each cell's name (n,); a missing cell has the name "".
-
-    Examples
-    --------
-    >>> names(np.array(["tcp", " udp", "-", "tcp"]))
-    (['tcp', 'udp', ''], array([0, 1, 2, 0]))
-    """
+    """Return the distinct names of a column and the number of each cell's name (n,); a missing cell has the name ""."""
     if _is_text(cells) or (array := _array(cells)).dtype.kind in "OUS":
         distinct, codes = _distinct(cells)
     else:

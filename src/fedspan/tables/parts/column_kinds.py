@@ -4,9 +4,9 @@ A column is text where at least as many of its cells are names as are numbers, o
 the cells that do not read as numbers count as missing. Up per site: 6 d numbers, of which only the sum is needed.
 
 A column of numbers has a heavy tail where its kurtosis is above 6, that of a Laplace distribution, and a signed
-logarithm at least halves it. So columns of two values, which a logarithm only shifts and scales, stay as they are. The
-tails of a column without variance are unknown, and the logarithm is the safe choice: a first large value is then not
-1e9 away from the rest, but 20. Up per site: 9 d numbers, of which only the sum is needed.
+logarithm at least halves it. So columns of two values, which a logarithm only shifts and scales, stay as they are. A
+column without variance becomes logarithms, too: a first large value is then not 1e9 away from the rest, but 20. Up per
+site: 9 d numbers, of which only the sum is needed.
 
 With `votes`, where some sites may be malicious, every site has one vote instead of as many as it has cells, and medians
 of the sites' means and kurtoses replace those of all rows.

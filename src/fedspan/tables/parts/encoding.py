@@ -45,7 +45,9 @@ def encode(
     if rows.ndim != 2 or rows.shape[1] != len(text):
         raise InputError(f"the table has the shape {rows.shape}, and must have {len(text)} columns")
     encoding = Encoding(text, log, missing, unpacked(names, sizes), other, unexpected)
-    encoded = np.empty((len(rows), len(fill)), dtype=np.float32 if _is_single(rows) else np.float64)
+    dtypes = rows.dtypes if hasattr(rows, "iloc") else [rows.dtype]
+    single = all(dtype == np.float32 for dtype in dtypes)
+    encoded = np.empty((len(rows), len(fill)), dtype=np.float32 if single else np.float64)
     step = max(1, BLOCK_CELLS // max(1, len(fill)))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
@@ -158,8 +160,3 @@ def _put_names(block: Vector, cells: Any, known: Sequence[str]) -> Flags:
     placed = np.flatnonzero(~is_missing & (where < block.shape[1]))
     block[placed, where[placed]] = 1.0
     return is_missing
-
-
-def _is_single(rows: Any) -> bool:
-    dtypes = list(rows.dtypes) if hasattr(rows, "iloc") else [rows.dtype]
-    return all(dtype == np.float32 for dtype in dtypes)

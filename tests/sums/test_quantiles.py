@@ -1,4 +1,4 @@
-"""Federated quantiles: those of the pooled rows to the last bit, also when sites leave, and bounded by the honest sites."""
+"""Federated quantiles: exactly those of the pooled rows, also when sites leave, and bounded by the honest sites."""
 
 from __future__ import annotations
 

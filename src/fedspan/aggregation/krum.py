@@ -87,7 +87,7 @@ class MultiKrum:
         given = Given.of(values, weights)
         count = len(given.points)
         if self.m > count - self.f:
-            raise InputError(f"m={self.m} is too many: at most L - f of the L={count} values that came may be chosen")
+            raise InputError(f"m={self.m} is too many for the {count} values that came: at most L - f may be chosen")
         return given.mixed(_chosen(given.points, self.f, self.m) * given.shares[:, None])
 
 

@@ -19,9 +19,9 @@ from tools.mutation.trial import forked, noticed
 
 path = Path("src/fedspan/aggregation/mean.py")
 source = path.read_text()
-test = ["tests/aggregation/test_aggregation_rules.py::test_mean_by_hand"]
+test = ["tests/aggregation/test_mean.py::test_mean_by_hand"]
 doctest = ["src/fedspan/aggregation/mean.py::fedspan.aggregation.mean.Mean"]
-other = ["tests/aggregation/test_aggregation_rules.py::test_krum_by_hand"]
+other = ["tests/aggregation/test_krum.py::test_krum_by_hand"]
 changed = source.replace("given.shares[:, None]", "given.shares[::-1, None] ** 2")
 hanging = source.replace("return given.mixed", "while True: pass\\n        return given.mixed")
 assert source != changed and source != hanging
@@ -45,7 +45,7 @@ from pathlib import Path
 from tools.mutation.trial import ChildError, CrashError, forked, noticed
 
 path = Path("src/fedspan/aggregation/mean.py")
-file = "tests/aggregation/test_aggregation_rules.py"
+file = "tests/aggregation/test_mean.py"
 crash = "import os, signal\\nos.kill(os.getpid(), signal.SIGSEGV)\\n"
 works = {
     "no test": lambda: noticed(path, path.read_text(), [f"{file}::no_such_test"], 1.0),

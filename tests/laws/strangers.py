@@ -4,7 +4,7 @@ from __future__ import annotations
 
 HEAD = "from __future__ import annotations\nfrom dataclasses import dataclass\nimport numpy as np\n"
 FIRST_VALUE = f"""{HEAD}
-from fedspan.aggregation.base import Aggregate, Given
+from fedspan.aggregation.aggregator import Aggregate, Given
 
 @dataclass(frozen=True)
 class FirstValue:
@@ -22,18 +22,18 @@ class Middle(FirstValue):
         return given.aggregate(np.median(given.points, axis=0), given.weights)
 """
 EVERYBODY_LIES = f"""{HEAD}
-from fedspan.attacks.base import KeyAttack
+from fedspan.attacks.key_attack import KeyAttack
 
 @dataclass(frozen=True)
 class EverybodyLies(KeyAttack):
     def __call__(self, replies, bad, rng, call):
         return {{site: {{**reply, "loss": rng.normal()}} for site, reply in replies.items()}}
 
-    def lie(self, seen, rng):
+    def corrupted(self, seen, rng):
         return seen.own
 """
 FUNCTIONS_AS_RULES = f"""{HEAD}
-from fedspan.aggregation.base import Given
+from fedspan.aggregation.aggregator import Given
 
 def middle(values, weights=None):
     given = Given.of(values, weights)

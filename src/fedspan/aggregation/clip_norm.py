@@ -1,14 +1,13 @@
-"""Clipping before aggregating."""
+"""Clip values, then aggregate them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Aggregator, Given
+from fedspan.aggregation.aggregator import Aggregate, Aggregator, Given
 from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
 from fedspan.checks import real_number
 from fedspan.errors import InputError
@@ -18,29 +17,23 @@ from fedspan.errors import InputError
 class ClipNorm:
     """Shorten the values whose Euclidean norm is above a bound, ``x -> x min(1, bound / ||x||)``, then aggregate.
 
-    It limits what a bad site can do to any rule, also to `Mean`; but it also shortens honest values where the bound is
-    too small, and unlike the other rules it depends on where zero is.
+    It limits the harm that a malicious site can do to any rule, also to `Mean`. But it also shortens honest values
+    where the bound is too small, and unlike the other rules it depends on where zero is.
 
-    The bound is `norm`, or `factor` times the median of the norms. That is the lower weighted median: the smallest
-    norm such that the values up to it have at least half of the weight. While bad sites have less than half, there
-    are honest norms both below and above it. Values that are not finite are refused, and never clipped.
-
-    Value, trust and certificate are those of `aggregator` for the clipped values. Reported weights are not believed,
+    While malicious sites have less than half of the weight, there are honest norms both below and above the (lower
+    weighted) median norm. Values that are not finite are refused, and never clipped. Reported weights are not believed,
     not even with `Mean` inside: a clipped value with a huge weight would again count for all.
+
+    A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024, clip gradients
+    before their geometric median.
 
     Parameters
     ----------
     aggregator : aggregator
-        What combines the clipped values.
+        The rule that combines the clipped values; value, trust and certificate are its own.
     norm : float, optional
-        The bound, where one is known.
+        The bound. Default: `factor` times the median norm.
     factor : float, default=10
-        The bound in units of the median norm; not used where `norm` is given.
-
-    References
-    ----------
-    A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024: gradients are
-    thresholded before their geometric median.
 
     Examples
     --------
@@ -52,7 +45,6 @@ class ClipNorm:
     aggregator: Aggregator
     norm: float | None = None
     factor: float = 10.0
-    believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not callable(self.aggregator) or isinstance(self.aggregator, type):

@@ -1,29 +1,23 @@
-"""The rule to use when fewer values came than a rule was set up for."""
+"""Fit a rule to fewer values than it was set up for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from fedspan.aggregation.base import Aggregator
+from fedspan.aggregation.aggregator import Aggregator
 from fedspan.aggregation.clip_norm import ClipNorm
-from fedspan.aggregation.krum import Krum
-from fedspan.aggregation.median_of_means import MedianOfMeans
-from fedspan.aggregation.multi_krum import MultiKrum
-from fedspan.aggregation.trimmed_mean import TrimmedMean
+from fedspan.aggregation.coordinate_wise import TrimmedMean
+from fedspan.aggregation.geometric_medians import MedianOfMeans
+from fedspan.aggregation.krum import Krum, MultiKrum
 
 
 def for_fewer_values(aggregator: Aggregator, count: int) -> Aggregator:
     """Return the rule nearest to `aggregator` that `count` values allow; the same one, if they allow it.
 
     For sites that drop out in the middle of a run and for groups of them, never for a rule that does not fit the
-    federation. `MedianOfMeans` gets as many groups as values, `Krum`, `MultiKrum` and `TrimmedMean` assume as many bad
-    sites as they can among those that are left. Each is the strictest that is defined, and tolerates fewer liars than
-    it was set up for.
-
-    Examples
-    --------
-    >>> for_fewer_values(MedianOfMeans(9), 7), for_fewer_values(Krum(3), 7), for_fewer_values(TrimmedMean(2), 7)
-    (MedianOfMeans(groups=7), Krum(f=2), TrimmedMean(f=2))
+    federation. `MedianOfMeans` gets as many groups as values, `Krum`, `MultiKrum` and `TrimmedMean` assume as many
+    malicious sites as they can among the rest. Each is the strictest that is defined, and tolerates fewer malicious
+    sites than it was set up for.
     """
     match aggregator:
         case MedianOfMeans(groups=groups) if groups > count:
@@ -43,15 +37,10 @@ def for_fewer_values(aggregator: Aggregator, count: int) -> Aggregator:
 
 
 def within_a_group(aggregator: Aggregator, count: int, everybody: int) -> Aggregator:
-    """Return the rule for `count` of `everybody`, who are said to be a group of their own: a cluster, for example.
+    """Return the rule for a group of `count` out of `everybody`: for a cluster, for example.
 
-    All the liars that a rule was set up for may be in one group, which bears fewer than half of its own size. A rule
-    that does not fit everybody is left as it is, and says so itself.
-
-    Examples
-    --------
-    >>> within_a_group(Krum(20), 25, 100), within_a_group(Krum(60), 25, 100)
-    (Krum(f=11), Krum(f=60))
+    All malicious sites that a rule was set up for may be in one group, which tolerates fewer than half of its size. A
+    rule that does not fit everybody stays as it is, and refuses by itself.
     """
     fits = for_fewer_values(aggregator, everybody) is aggregator
     return for_fewer_values(aggregator, count) if fits else aggregator

@@ -1,14 +1,17 @@
-"""Krum."""
+"""Krum and Multi-Krum: values whose neighbours are near.
+
+P. Blanchard, E. M. El Mhamdi, R. Guerraoui and J. Stainer, "Machine learning with adversaries: Byzantine tolerant
+gradient descent", NeurIPS 2017. Weights do not enter the scores. A site of weight 0 does not count as one that came.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Given, Points
+from fedspan.aggregation.aggregator import Aggregate, Given, Points
 from fedspan.aggregation.safe_arithmetic import distances, norms
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
@@ -20,26 +23,17 @@ _SAME = 1e-12  # relative: scores that are closer than this differ by rounding
 class Krum:
     """The value with the best score: the smallest sum of squared distances to its ``L - f - 2`` nearest others.
 
-    With at most f bad sites among L, the best score is at most ``L - f - 2`` squared diameters of the honest values,
-    and some honest ones are among the neighbours of any value: so the chosen one is within ``sqrt(L - f - 2)``
-    diameters of an honest value.
+    With at most f malicious sites among L, the best score is at most ``L - f - 2`` squared diameters of the honest
+    values, and some honest ones are among the neighbours of any value: so the chosen one is within
+    ``sqrt(L - f - 2)`` diameters of an honest value.
 
-    Values with the same score share the place (the paper takes the first of them, so that the result depends on the
-    order): equal values do so without effect, otherwise their mean is returned.
-
-    Weights do not enter the scores. A site of weight 0 does not count as one that came.
-
-    Trust is all on the chosen value.
+    Values with the same score are averaged. (The paper takes the first of them, so that the result depends on the
+    order.) Trust is all on the chosen value. By Blanchard et al., NeurIPS 2017.
 
     Parameters
     ----------
     f : int
-        How many sites may be bad. At least ``2 f + 3`` values must come.
-
-    References
-    ----------
-    P. Blanchard, E. M. El Mhamdi, R. Guerraoui and J. Stainer, "Machine learning with adversaries: Byzantine tolerant
-    gradient descent", NeurIPS 2017.
+        The number of sites that may be malicious. At least ``2 f + 3`` values must come.
 
     Examples
     --------
@@ -48,7 +42,6 @@ class Krum:
     """
 
     f: int
-    believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "f", whole_number("f", self.f, 0))
@@ -56,17 +49,50 @@ class Krum:
     def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
         """Combine `values` (L, ...) with the optional `weights` (L,)."""
         given = Given.of(values, weights)
-        return given.mixed(chosen(given.points, self.f, 1) * given.shares[:, None])
+        return given.mixed(_chosen(given.points, self.f, 1) * given.shares[:, None])
 
 
-def chosen(points: Points, f: int, m: int) -> Points:
-    """Return which part (L, 1) of each row (L, d) is among the m with the best scores.
+@dataclass(frozen=True)
+class MultiKrum:
+    """The mean, by their weights, of the `m` values with the best Krum scores.
+
+    At most ``L - f`` may be chosen: then no chosen value scores worse than the worst honest one, and a malicious one
+    among them is near to honest ones. (The paper lets m be anything up to L, where it is the mean of all.)
+
+    Values with the same score that compete for fewer places are all taken with the same part. The chosen values share
+    the trust. By Blanchard et al., NeurIPS 2017.
+
+    Parameters
+    ----------
+    f : int
+        The number of sites that may be malicious. At least ``2 f + 3`` values must come.
+    m : int
+        The number of values to choose; at least ``m + f`` values must come. 1 is `Krum`.
 
     Examples
     --------
-    >>> chosen(np.array([[0.0], [2.0], [3.0], [4.0], [6.0]]), f=1, m=2).ravel()     # scores 13, 5, 2, 5, 13
-    array([0. , 0.5, 1. , 0.5, 0. ])
+    >>> MultiKrum(f=1, m=2)([0.0, 1.0, 1.5, 3.0, 1e9])
+    Aggregate(value=array(1.25), weights=array([0. , 0.5, 0.5, 0. , 0. ]), certificate=None)
     """
+
+    f: int
+    m: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "f", whole_number("f", self.f, 0))
+        object.__setattr__(self, "m", whole_number("m", self.m, 1))
+
+    def __call__(self, values: ArrayLike, weights: ArrayLike | None = None) -> Aggregate:
+        """Combine `values` (L, ...) with the optional `weights` (L,)."""
+        given = Given.of(values, weights)
+        count = len(given.points)
+        if self.m > count - self.f:
+            raise InputError(f"m={self.m} is too many for the {count} values that came: at most L - f may be chosen")
+        return given.mixed(_chosen(given.points, self.f, self.m) * given.shares[:, None])
+
+
+def _chosen(points: Points, f: int, m: int) -> Points:
+    """Return the part (L, 1) of each row (L, d) among the m with the best scores; ties share the last places."""
     count = len(points)
     if count < 2 * f + 3:
         raise InputError(f"f={f} is too many for the {count} values that came: Krum needs at least 2 f + 3 of them")

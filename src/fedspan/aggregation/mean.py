@@ -7,15 +7,15 @@ from typing import ClassVar
 
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.base import Aggregate, Given
+from fedspan.aggregation.aggregator import Aggregate, Given
 
 
 @dataclass(frozen=True)
 class Mean:
     """The weighted mean: ``sum_l w_l x_l / sum_l w_l``.
 
-    Not resilient: a single bad site moves it wherever it likes. It is the only rule that may be given the sample
-    counts that sites report.
+    Not resilient: a single malicious site can move it anywhere. It is the only rule that takes the sample counts that
+    sites report as weights.
 
     Trust is ``w_l / sum w``.
 

@@ -1,4 +1,4 @@
-"""Means, norms and distances that stay right for any finite numbers, also for those that a bad site makes huge."""
+"""Means, norms and distances that stay right for any finite numbers, also for the huge ones of a malicious site."""
 
 from __future__ import annotations
 
@@ -12,35 +12,17 @@ _SHRINK = 2.0**-40
 
 
 def shrunk(points: Array) -> tuple[Array, float]:
-    """Return `points` times a power of two, and that power: 1, unless sums or norms of such numbers may overflow.
-
-    Examples
-    --------
-    >>> shrunk(np.array([1.0, 2.0]))
-    (array([1., 2.]), 1.0)
-    >>> shrunk(np.array([1.0, 2.0**1000]))[1] == 2.0**-40
-    True
-    """
+    """Return `points` times a power of two, and that power: 1, unless sums or norms of such numbers may overflow."""
     if points.size == 0 or max(points.max(), -points.min()) < _HUGE:
         return points, 1.0
     return points * _SHRINK, _SHRINK
 
 
 def mixture(points: Array, shares: Array) -> Array:
-    """Return ``sum_l shares_l points_l / sum_l shares_l``, never outside of the points that have a share.
+    """Return ``sum_l shares_l points_l / sum_l shares_l`` (d,), clipped to the points (L, d) that have a share.
 
-    Rounding could lead out by a last digit, and then equal points would not have themselves as their mean.
-
-    Parameters
-    ----------
-    points : array (L, d)
-    shares : array (L, d) or (L, 1)
-        Not negative and not huge; in every column at least one is above 0.
-
-    Examples
-    --------
-    >>> mixture(np.array([[0.0], [1e308], [1.7e308]]), np.array([[0.0], [1.0], [1.0]]))
-    array([1.35e+308])
+    Otherwise rounding could move the mean of equal points by a last digit. Shares (L, d) or (L, 1) are not negative and
+    not huge; in every column at least one is above 0.
     """
     if shares.shape[1] == 1:
         has_share = shares[:, 0] > 0.0
@@ -50,19 +32,13 @@ def mixture(points: Array, shares: Array) -> Array:
         low = np.where(shares > 0.0, points, np.inf).min(axis=0)
         high = np.where(shares > 0.0, points, -np.inf).max(axis=0)
     small, scale = shrunk(points)
-    with np.errstate(over="ignore"):  # of a mean next to the largest number, which is then cut off
+    with np.errstate(over="ignore"):  # a mean next to the largest number, which is clipped
         mean = np.einsum("ld,ld->d", np.broadcast_to(shares, small.shape), small) / shares.sum(axis=0) / scale
     return np.asarray(np.clip(mean, low, high))
 
 
 def norms(rows: Array) -> Array:
-    """Return the Euclidean norm of each row (L, d), also where squares overflow or vanish.
-
-    Examples
-    --------
-    >>> norms(np.array([[3.0, 4.0], [3e200, 4e200], [3e-200, 4e-200]]))
-    array([5.e+000, 5.e+200, 5.e-200])
-    """
+    """Return the Euclidean norm of each row (L, d), also where squares overflow or vanish."""
     with np.errstate(over="ignore", under="ignore"):
         squares = np.einsum("ld,ld->l", rows, rows)
     result: Array = np.sqrt(squares)
@@ -77,13 +53,7 @@ def norms(rows: Array) -> Array:
 def distances(points: Array) -> Array:
     """Return all distances (L, L) between rows (L, d), up to a common power of two. Time O(L^2 d), memory O(L d).
 
-    They are norms of differences: the quicker way over inner products loses all digits where the points have a large
-    offset in common.
-
-    Examples
-    --------
-    >>> distances(np.array([[1e9, 0.0], [1e9 + 3.0, 4.0]]))
-    array([[0., 5.], [5., 0.]])
+    They are norms of differences: inner products are faster, and lose all digits where points share a large offset.
     """
     small, _ = shrunk(points)
     between = np.zeros((len(small), len(small)))
@@ -95,12 +65,7 @@ def distances(points: Array) -> Array:
 def lower_median(values: Array, shares: Array | None = None) -> float:
     """Return the median of `values` (L,), weighted by the optional `shares` (L,): of two in the middle the lower one.
 
-    While fewer than half lie, it is at most the largest honest one and at least the smallest.
-
-    Examples
-    --------
-    >>> lower_median(np.array([4.0, 1.0, 3.0, 2.0])), lower_median(np.array([1.0, 5.0]), np.array([1.0, 3.0]))
-    (2.0, 5.0)
+    While fewer than half are malicious, it is at most the largest honest one and at least the smallest.
     """
     order = np.argsort(values, kind="stable")
     held = np.cumsum(np.ones(len(values)) if shares is None else shares[order])

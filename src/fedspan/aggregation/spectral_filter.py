@@ -1,17 +1,16 @@
-"""The spectral filter."""
+"""The spectral filter: drop values that stand out along a direction of large spread."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from fedspan.aggregation.base import Aggregate, Given, Points, Vector
-from fedspan.aggregation.coordinate_median import middle_values
+from fedspan.aggregation.aggregator import Aggregate, Given, Points, Vector
+from fedspan.aggregation.coordinate_wise import middle_values
 from fedspan.aggregation.safe_arithmetic import norms, shrunk
 from fedspan.checks import real_number
 
@@ -21,36 +20,31 @@ _MOST_DIRECTIONS = 50
 
 @dataclass(frozen=True)
 class SpectralFilter:
-    """The mean of what is left when values that stand out along the directions of largest spread are taken away.
+    """The mean of the values that do not stand out along the directions of largest spread.
 
-    Honest values of many entries differ in all directions, so that along a single one they are close together. Bad
-    values that push the mean together must stand out along their common direction, and that is then the one of largest
-    spread. A median of distances does not see this: in d dimensions it lets the bad sites move it by
-    about ``sqrt(d)`` times what they could do here.
+    Honest values of many entries differ in all directions, so that along a single one they are close together.
+    Malicious values that push the mean together must stand out along their common direction, which then has the
+    largest spread. A median of distances does not see this: in d dimensions malicious sites can move it by about
+    ``sqrt(d)`` times as much.
 
-    First every value is shortened to the median distance from the coordinate-wise median, by its weight. Then, again
-    and again: of the shortened values' direction of largest spread, the shortest interval that holds a part
-    ``1 - fraction`` of the weight gives a centre and, for a normal distribution, a deviation; who is more than
-    `threshold` deviations from the centre is taken away, the farthest first, until nobody is or a part `fraction`
-    of the weight is gone.
+    First every value is shortened to the median distance from the coordinate-wise median, by its weight. Then the rule
+    repeats: along the shortened values' direction of largest spread, the shortest interval that holds a part
+    ``1 - fraction`` of the weight gives a centre and, for a normal distribution, a deviation. Values more than
+    `threshold` deviations from the centre are dropped, the farthest first. It ends when no value is as far, or when a
+    part `fraction` of the weight is dropped.
 
-    Trust: a share in proportion to the weight of those that were kept, times how much they were shortened.
+    Trust is in proportion to the weight of the values that are kept, times how much they were shortened. Time
+    O(L d min(L, d)) for each direction, memory O(L d).
+
+    I. Diakonikolas, G. Kamath, D. Kane, J. Li, A. Moitra and A. Stewart, "Being robust (in high dimensions) can be
+    practical", ICML 2017. V. Shejwalkar and A. Houmansadr, "Manipulating the Byzantine", NDSS 2021.
 
     Parameters
     ----------
     fraction : float, default=0.45
-        What part of the weight may be bad, below 1/2.
+        The part of the weight that may be malicious, below 1/2.
     threshold : float, default=5
         Deviations from the centre at which a value stands out.
-
-    Notes
-    -----
-    Time O(L d min(L, d)) for each direction that is looked at, memory O(L d).
-
-    References
-    ----------
-    I. Diakonikolas, G. Kamath, D. Kane, J. Li, A. Moitra and A. Stewart, "Being robust (in high dimensions) can be
-    practical", ICML 2017. V. Shejwalkar and A. Houmansadr, "Manipulating the Byzantine", NDSS 2021.
 
     Examples
     --------
@@ -61,7 +55,6 @@ class SpectralFilter:
 
     fraction: float = 0.45
     threshold: float = 5.0
-    believes_reported_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fraction", real_number("fraction", self.fraction, above=0, below=0.5))
@@ -87,7 +80,7 @@ class SpectralFilter:
             out = (kept > 0.0) & (far > self.threshold * deviation + _SAME)
             if not out.any():
                 break
-            # Of those that are equally far none goes unless all of them may.
+            # Values that are equally far are dropped together or not at all.
             for distance in np.unique(far[out])[::-1]:
                 tied = out & (far == distance)
                 left -= shares[tied].sum()
@@ -98,12 +91,12 @@ class SpectralFilter:
 
 
 def _shortened(points: Points, shares: Vector) -> tuple[Points, Vector]:
-    """Return the rows about their median, in units of the median distance and at most 1 long, and how they shrank."""
+    """Return the rows about their median, in units of the median distance, at most 1 long; and how much they shrank."""
     small, _ = shrunk(points)
     centred = small - _median(small, shares)
     lengths = norms(centred)
     unit = float(_median(lengths[:, None], shares)[0])
-    if unit == 0.0:  # most values are one and the same
+    if unit == 0.0:  # most values are the same
         return np.zeros(points.shape), np.where(lengths > 0.0, 0.0, 1.0)
     shorter = np.divide(unit, lengths, out=np.ones_like(lengths), where=lengths > unit)
     exponent = int(np.frexp(unit)[1])

@@ -18,7 +18,7 @@ from fedspan.linalg import whitening_root
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.estimator import FedPCA
 from fedspan.pca.parts.principal_axes import PrincipalAxes
-from fedspan.pca.solvers import OF_SUMS, RESILIENT
+from fedspan.pca.solvers import SOLVERS
 from fedspan.sums.row_transforms import standardize
 
 SCORES = ("residual", "mahalanobis", "combined")
@@ -233,10 +233,10 @@ class FedPCADetector(PCAScoring):
 
     def _resilient(self, rule: Aggregator) -> Aggregator | None:
         """Return the aggregator: the one asked for, else `rule` where the solver is resilient, else none."""
-        return self.aggregator or (rule if self.solver in RESILIENT else None)
+        return self.aggregator or (rule if SOLVERS[self.solver].resilient else None)
 
     def _single_replies(self) -> str | None:
-        return super()._single_replies() if self.solver in OF_SUMS else f"(solver={self.solver!r})"
+        return super()._single_replies() if SOLVERS[self.solver].sums_only else f"(solver={self.solver!r})"
 
     def _check_parameters(self) -> None:
         self._check_quantile()

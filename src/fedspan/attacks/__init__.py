@@ -1,31 +1,29 @@
-"""Byzantine attacks: what bad sites send instead of their honest replies.
+"""Byzantine attacks: what malicious sites send instead of their honest replies.
 
-An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It is given *all* honest replies by
-site, also what the bad sites would honestly have sent, the names of the bad sites that were asked, a generator, and
-the call (``call.step``, ``call.number``). So it knows everything and its sites collude. Hand it to a federation::
+An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It sees *all* honest replies by site,
+also those of the malicious sites, the names of the malicious sites in this call, a generator, and the call
+(``call.step``, ``call.number``). So it knows everything and its sites collude. Pass it to a federation::
 
-    fed.corrupt(Orthogonal(3), sites=["b", "e"])          # the same bad sites in every call
+    fed.corrupt(Orthogonal(3), sites=["b", "e"])          # the same malicious sites in every call
     fed.corrupt(Redrawn(SignFlip(), 2), sites=fed.sites)  # two others each time
 
-All of these take ``steps=`` and ``keys=``: the steps to attack (dotted names, or ends of them) and the keys of
-the reply to rewrite. By default they rewrite every floating-point array and number of every reply, in
-the type that it has, and keep counts and words honest.
+All of these take ``steps=`` and ``keys=``: the steps to attack (ids, names of functions, or ends of them after a dot)
+and the keys of the reply to rewrite. By default they rewrite every floating-point array and number of every reply, in
+its own type, and keep counts and text honest.
+
+>>> import numpy as np
+>>> from fedspan.federation import AttackedCall
+>>> replies = {"a": {"x": np.array([1.0, 2.0]), "n": 5}, "b": {"x": np.array([3.0, 4.0]), "n": 6}}
+>>> SignFlip()(replies, ("b",), np.random.default_rng(0), AttackedCall("gradient", 0))
+{'b': {'x': array([-3., -4.]), 'n': 6}}
 """
 
 from __future__ import annotations
 
-from fedspan.attacks.a_little_is_enough import ALittleIsEnough
-from fedspan.attacks.alternating import Alternating
-from fedspan.attacks.inner_product import InnerProduct
-from fedspan.attacks.mimic import Mimic
-from fedspan.attacks.non_finite import NonFinite
-from fedspan.attacks.ones import Ones
+from fedspan.attacks.altered_values import ALittleIsEnough, InnerProduct, Mimic, ScaledReverse, SignFlip, WrongShape
+from fedspan.attacks.fixed_values import Alternating, NonFinite, Ones, RandomNoise
 from fedspan.attacks.orthogonal import Orthogonal
-from fedspan.attacks.random_noise import RandomNoise
 from fedspan.attacks.redrawn import Redrawn
-from fedspan.attacks.scaled_reverse import ScaledReverse
-from fedspan.attacks.sign_flip import SignFlip
-from fedspan.attacks.wrong_shape import WrongShape
 
 __all__ = [
     "ALittleIsEnough",

@@ -1,4 +1,4 @@
-"""The attack on subspaces: a basis of directions that nobody honest has."""
+"""The attack on subspaces: a basis of directions that no honest site has."""
 
 from __future__ import annotations
 
@@ -6,47 +6,40 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedspan.attacks.base import Array, KeyAttack, Seen
+from fedspan.attacks.key_attack import Array, KeyAttack, Seen
 
 
 @dataclass(frozen=True)
 class Orthogonal(KeyAttack):
     """Send ``scale * Q``, where Q is random with orthonormal columns, orthogonal to what the honest sites agree on.
 
-    A matrix (n, r) with n > r is taken for a basis. What all honest sites, bad ones too, agree on is then the span of
-    the leading r left singular vectors of their replies side by side: for orthonormal bases, the leading eigenspace of
-    the mean of their projectors. Anything else is taken for a vector, also a square matrix, and what they agree on is
-    its mean.
+    A matrix (n, r) with n > r counts as a basis. What all honest replies agree on is then the span of their leading r
+    left singular vectors side by side: for orthonormal bases, the leading eigenspace of the mean of their projectors.
+    Anything else counts as a vector, also a square matrix, and what they agree on is its mean.
 
-    The complement must have room for Q. Where it has not (n < 2 r), only the leading n - r directions are avoided.
-    So a single number, which nothing is orthogonal to, becomes plus or minus `scale` at random.
+    Where the complement has no room for Q (n < 2 r), only the leading n - r directions are avoided. So a single number
+    becomes plus or minus `scale` at random. All malicious sites send the same.
 
-    All bad sites send the same. Time O(n (L r)^2) for a basis and O(n L) for a vector.
+    A. P. Singh and N. Vaswani, "Byzantine-resilient federated principal subspace estimation", ISIT 2024.
 
     Parameters
     ----------
     scale : float, default=3
         The length of each column. Against bases that are orthonormalised again it makes no difference; a power method
         suffers more from a larger one.
-    steps, keys : names, optional
-        What to attack; see `fedspan.attacks`.
-
-    References
-    ----------
-    A. P. Singh and N. Vaswani, "Byzantine-resilient federated principal subspace estimation", ISIT 2024.
 
     Examples
     --------
     >>> from fedspan.federation import AttackedCall
     >>> replies = {"a": {"U": np.eye(6, 2)}, "b": {"U": np.eye(6, 2)}}
-    >>> lie = Orthogonal(3)(replies, ("b",), np.random.default_rng(0), AttackedCall("local_basis", 0))["b"]["U"]
-    >>> np.abs(np.eye(6, 2).T @ lie).max() < 1e-12, np.allclose(lie.T @ lie, 9 * np.eye(2))
+    >>> U = Orthogonal(3)(replies, ("b",), np.random.default_rng(0), AttackedCall("pca.basis", 0))["b"]["U"]
+    >>> np.abs(np.eye(6, 2).T @ U).max() < 1e-12, np.allclose(U.T @ U, 9 * np.eye(2))
     (np.True_, True)
     """
 
     scale: float = 3.0
 
-    def lie(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
         """Return the scaled basis, or the scaled direction."""
         shape = seen.own.shape[1:]
         honest = np.where(np.isfinite(seen.honest), seen.honest, 0.0)
@@ -63,6 +56,6 @@ class Orthogonal(KeyAttack):
         if np.iscomplexobj(agreed):
             draw += 1j * rng.standard_normal((n, r))
         Q, R = np.linalg.qr(np.hstack([directions, draw]))
-        sign = R.diagonal() / np.abs(R.diagonal())  # which QR leaves to chance, or to its authors
+        sign = R.diagonal() / np.abs(R.diagonal())  # QR leaves the sign open
         basis: Array = (Q * sign)[:, directions.shape[1] :]
         return self.scale * basis.reshape(1, *shape)

@@ -1,4 +1,4 @@
-"""Bad sites that take turns."""
+"""A Byzantine set that changes from call to call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.errors import InputError
+from fedspan.checks import whole_number
 
 if TYPE_CHECKING:
     from fedspan.federation import Attack, AttackedCall
@@ -17,22 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Redrawn:
-    """Let `count` of the bad sites, drawn anew for each call without replacement, attack while the others stay honest.
+    """Let `count` of the malicious sites attack, drawn for each call without replacement; the others stay honest.
 
-    An attack on its own has a fixed Byzantine set. With this one any site may be bad at some time, and waiting for
-    a bad site to show does not help. To the wrapped attack, the sites that were not drawn are good ones.
+    Other attacks have a fixed Byzantine set. With this one any site may be malicious at some time, so that waiting for
+    a malicious site to show does not help. To the wrapped attack, the sites that were not drawn are good ones.
+
+    A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024: gradients are
+    attacked by a set that is redrawn in every iteration.
 
     Parameters
     ----------
     attack : attack
         Any attack; `steps` and `keys` are its own.
     count : int
-        How many attack in a call; all of them where no more bad sites were asked.
-
-    References
-    ----------
-    A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024: gradients are
-    attacked by a set that is redrawn in every iteration.
+        The number of sites that attack in a call; all of them where no more malicious sites are requested.
 
     Examples
     --------
@@ -48,13 +46,11 @@ class Redrawn:
     count: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int | np.integer) or self.count < 1:
-            raise InputError(f"count={self.count!r} must be a number of sites of at least 1")
-        object.__setattr__(self, "count", int(self.count))
+        object.__setattr__(self, "count", whole_number("count", self.count, 1))
 
     def __call__(
         self, replies: Mapping[str, Message], bad: Sequence[str], rng: np.random.Generator, call: AttackedCall
     ) -> Mapping[str, Any]:
-        """Return what the drawn sites send."""
+        """Return the replies of the drawn sites."""
         drawn = rng.choice(len(bad), size=min(self.count, len(bad)), replace=False)
         return self.attack(replies, tuple(bad[i] for i in sorted(drawn)), rng, call)

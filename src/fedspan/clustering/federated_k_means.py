@@ -27,8 +27,8 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg.kernels.nearest_centres import rounded_mean, squared_apart
 from fedspan.sums.moments import Moments, moments
+from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_transforms import standardize
-from fedspan.sums.whole_totals import whole
 
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]

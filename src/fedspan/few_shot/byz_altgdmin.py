@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregate, Aggregator, GeometricMedian
-from fedspan.aggregation.base import believed
+from fedspan.aggregation.aggregator import believed
 from fedspan.aggregation.fewer_values import for_fewer_values
 from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
 from fedspan.errors import InputError

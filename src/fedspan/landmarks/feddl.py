@@ -33,8 +33,8 @@ from fedspan.landmarks.parts.discrepancy import Discrepancy, whole
 from fedspan.landmarks.parts.kernel_pull import rows_pull
 from fedspan.landmarks.parts.landmark_descent import descended, kept_within, mean_gradient, own_pull, per_row
 from fedspan.linalg.array_backend import check_device
-from fedspan.sums.counted_rows import CountedRows
 from fedspan.sums.moments import Moments, moments
+from fedspan.sums.plausible_totals import CountedRows
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

@@ -29,8 +29,8 @@ from fedspan.linalg.layout.grid_repulsion import Grid, grid_around
 from fedspan.linalg.layout.map_descent import Motion, centre_sums, moved, pulls
 from fedspan.linalg.layout.map_graph import MapGraph, map_graph
 from fedspan.maps.parts.map_centres import Codebooks, MapCentres, map_centres
+from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
-from fedspan.sums.whole_totals import whole
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]

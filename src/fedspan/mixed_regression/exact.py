@@ -13,14 +13,14 @@ import numpy as np
 import scipy.linalg
 
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
+from fedspan.aggregation.aggregator import believed
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.mixed_regression.parts.refinement import Belief, Matrix, Moved, Vector, responsibilities
 from fedspan.mixed_regression.parts.regression_rows import rows_of
 from fedspan.pca.covariance import packed, unpacked
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.plausible_totals import refuse_absurd
 from fedspan.wire import Message
 
 _FLAT = 1e-12  # relative: eigenvalues of a Gram matrix below this are directions without data

@@ -19,7 +19,7 @@ from fedspan.mixed_regression.fedx import fedx
 from fedspan.mixed_regression.parts.cluster_start import check_clusters
 from fedspan.mixed_regression.parts.refinement import Matrix
 from fedspan.mixed_regression.parts.regression_rows import rows_of
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.plausible_totals import refuse_absurd
 
 
 @step("mixed_regression.fit", reveals="sums")

@@ -22,7 +22,7 @@ from fedspan.mixed_regression.parts.cluster_start import Start, check_clusters, 
 from fedspan.mixed_regression.parts.moment_products import moment_product
 from fedspan.mixed_regression.parts.regression_rows import row_blocks
 from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.plausible_totals import refuse_absurd
 
 _STARTS = 10
 _ROUNDS = 50

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
+from fedspan.aggregation.aggregator import believed
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import top_eigenpairs
 from fedspan.pca.parts.principal_axes import PrincipalAxes
-from fedspan.sums.moments import some_rows, typical_rows
+from fedspan.sums.moments import site_weights, some_rows, typical_rows
 from fedspan.sums.row_blocks import blocks, n_columns
 
 Matrix = NDArray[np.float64]
@@ -42,7 +42,7 @@ def covariance_pca(
 ) -> tuple[PrincipalAxes, dict[str, float]]:
     """Return the `rank` leading principal axes (default: all), and the weight of each site in them.
 
-    Of the rows as they are: centre them first. With an `aggregator` single replies are needed, and combined by it.
+    Centre the rows first. An `aggregator` needs single replies, and combines the sites' second moments.
     """
     S, n, weights = total_scatter(fed, aggregator=aggregator)
     d = len(S)
@@ -54,14 +54,14 @@ def total_scatter(fed: Federation, *, aggregator: Aggregator | None = None) -> t
     """Return the scatter matrix of all rows, their number, and the weight of each site."""
     if aggregator is None:
         total = fed.sum(local_gram)
-        return unpacked(total["gram"]), total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
+        return unpacked(total["gram"]), total["n"], site_weights(total.sites)
     replies = fed.ask(local_phi)
     phi, counts = replies.stack("phi"), replies.stack("n")
-    # Entries beside the diagonal stand for two each, those on it for one: so distances are those of whole matrices.
+    # An entry off the diagonal stands for two, one on it for one: so distances are those of whole matrices.
     factor = np.where(np.equal(*np.triu_indices(_side(phi.shape[1]))), np.sqrt(0.5), 1.0)
     combined = aggregator(phi * factor, believed(aggregator, counts))
     n = typical_rows(counts)
-    return n * unpacked(combined.value / factor), n, dict(zip(replies, combined.weights.tolist(), strict=True))
+    return n * unpacked(combined.value / factor), n, site_weights(replies, combined.weights)
 
 
 def packed(S: Matrix) -> Matrix:
@@ -70,7 +70,7 @@ def packed(S: Matrix) -> Matrix:
 
 
 def unpacked(triangle: Matrix) -> Matrix:
-    """Return the symmetric matrix whose upper triangle is given."""
+    """Return the symmetric matrix with this upper triangle."""
     d = _side(len(triangle))
     S = np.zeros((d, d))
     S[np.triu_indices(d)] = triangle

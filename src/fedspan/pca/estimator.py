@@ -11,19 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.base import FedEstimator, FedTransformer, check_aggregator
-from fedspan.checks import whole_number
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.pca.parts.consensus import check_settings
-from fedspan.pca.parts.residual import residual
-from fedspan.pca.solvers import OF_SUMS, RESILIENT, SOLVERS, Solution, prepared_moments, solve
-from fedspan.sums.moments import Moments, deviations
+from fedspan.pca.parts.principal_axes import residual
+from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve
+from fedspan.sums.moments import Moments, deviations, moments
 from fedspan.sums.row_transforms import project, standardize
 
 Array = NDArray[Any]
-
-#: Rounds that subspace iteration is reckoned with when "auto" compares bytes.
-_EXPECTED_ROUNDS = 20
 
 
 class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
@@ -32,64 +29,55 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     Parameters
     ----------
     n_components : int, float, "auto" or None, default=None
-        How many components: a number, a share of the variance between 0 and 1 (solver ``"covariance"``), or all.
-        ``"auto"`` (solver ``"subspace_median"``): as many directions as most sites share, of the `max_components` (at
-        most half of the columns) that each of them sends. Needs many more columns than that to be reliable.
+        The number of components, a share of the variance between 0 and 1 (solver ``"covariance"``), or all.
+        ``"auto"`` (solver ``"subspace_median"``): the directions that most sites share, of the `max_components` (at
+        most half of the columns) that each of them sends. Reliable only with many more columns than that.
     solver : str, default="auto"
-        Exact, and any site can spoil the result; only sums are needed but for ``"stack"`` and the last two:
+        Exact, and any malicious site can spoil the result. Only sums are needed, except by the last three:
 
+        - ``"auto"``: the first or the second, by the bytes they need; the record shows which and why.
         - ``"covariance"``: one round, d (d + 1) / 2 numbers up per site.
         - ``"subspace_iteration"``: exact to `tol`, d (k + oversampling) numbers each way per round.
         - ``"power"``: `iterations` rounds of the plain power method, d k numbers each way; a baseline.
-        - ``"fedpg"``, ``"fedpe"``: consensus by ADMM, on the manifold and in Euclidean space, d k numbers each way per
-          visit. For sites that only answer now and then: with `participation` a share of them is asked each round.
-          Exact to `tol` in time; slower, and with more bytes, than the others.
         - ``"stack"``: one shot, d k numbers up per site, an approximation.
-        - ``"auto"``: the first or the second, whichever needs fewer bytes; the record says which and why.
+        - ``"fedpg"``, ``"fedpe"``: consensus by ADMM, on the manifold and in Euclidean space, d k numbers each way per
+          visit. For sites that answer only now and then: `participation` is the share of them in each round. Exact to
+          `tol` in time; slower, and with more bytes, than the others.
 
-        Resilient: what fewer than half of the sites do to it is bounded. Single replies are needed:
+        Resilient: fewer than half of the sites can do bounded harm. Single replies are needed:
 
         - ``"subspace_median"``: one shot, d k numbers up per site, and k^2 for the variances.
         - ``"median_of_means"``: power methods within `groups` of sites, then the subspace median: fewer than half of
-          the *groups* may hold a bad site.
+          the *groups* may hold a malicious site.
         - ``"resilient_power"``, ``"resilient_covariance"``: baselines, by an aggregator of products or covariances;
-          their bound is weak, and bad sites can cost a direction.
-    center : bool, default=True
-        Subtract the mean of all rows.
-    scale : bool, default=False
-        Divide by the deviation of each column.
+          their bound is weak, and malicious sites can cost a direction.
+    center, scale : bool, default=True, False
+        Whether to subtract the mean of all rows, and to divide by the deviation of each column.
     aggregator : Aggregator, optional
-        How to combine what sites send, instead of sums, wherever something is averaged over the sites: moments,
-        products, covariances, variances (the means within the groups of ``"median_of_means"`` stay means). Default:
-        none for the exact solvers; for the resilient ones the coordinate-wise median of means and deviations, and the
-        geometric median otherwise.
+        Combines moments, products, covariances and variances of the sites, instead of sums (the means within the
+        groups of ``"median_of_means"`` stay means). Default: none for the exact solvers; for the resilient ones the
+        coordinate-wise median of means and deviations, and the geometric median otherwise.
     output : {"eigenspace", "node", "trimmed"}, default="eigenspace"
         Of the subspace medians: the leading eigenspace of the median projector, the subspace of the site nearest to it
         (the paper's), or the mean of those near it.
-    groups : int, optional
-        Of ``"median_of_means"``. Default: half the number of sites. Fewer than half of the groups may hold a bad site.
-    iterations : int, default=10
-        Of the power methods.
-    max_components : int, default=16
-        What sites send for ``n_components="auto"``.
-    oversampling : int, default=8
-        Extra columns of subspace iteration.
+    groups, iterations : int, default=None, 10
+        Of ``"median_of_means"`` (default: half the number of sites), and of the power methods.
+    max_components, oversampling : int, default=16, 8
+        Directions that sites send for ``n_components="auto"``, and extra columns of subspace iteration.
     max_rounds : int, optional
         Of subspace iteration (default 200) and ADMM (500 over `participation`).
     tol : float, optional
         When to stop. Subspace iteration: at this relative residual (default 1e-8). ADMM: when the sites are this near
         to the consensus (root mean square, default 1e-4), and the loss has settled.
     variant : {"corrected", "paper"}, default="corrected"
-        Of ADMM; ``"paper"`` is as its authors wrote it, of which the span of the last Z is used.
+        Of ADMM; ``"paper"`` is as published, and the result is the span of the last Z.
     rho : float, optional
         Of ADMM: weight of the consensus, in units of the largest eigenvalue of the sites' second moments. Default: 0.35
         for ``"fedpg"``, 1 for ``"fedpe"``, for ``variant="paper"`` the paper's.
-    local_steps : int, default=10
-        Of ADMM: gradient steps of a site per visit.
-    participation : float, default=1.0
-        Of ADMM: share of the sites that is asked in each round.
+    local_steps, participation : int, float, default=10, 1.0
+        Of ADMM: gradient steps of a site per visit, and share of the sites in each round.
     random_state : int, optional
-        Seed of the run: the start of iterations, and who is asked when.
+        Seed of the run: the start of iterations, and the draw of sites.
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -98,28 +86,26 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     components_ : array (k, d)
         Orthonormal rows; the largest entry of each by magnitude is positive, as in scikit-learn.
     explained_variance_, explained_variance_ratio_, singular_values_ : array (k,)
-    mean_ : array (d,)
-    scale_ : array (d,) or None
+    mean_, scale_ : array (d,)
+        ``scale_`` is ``None`` without `scale`.
     noise_variance_ : float
     n_components_, n_samples_ : int
         With a resilient solver or an aggregator ``n_samples_`` is an estimate, the number of sites times the median of
         the numbers of rows that they report; ``singular_values_`` are in proportion to its root.
     solver_ : str
-        The one that was used.
     sites_trusted_ : tuple of str
-        The sites that the axes rest on: of the subspace medians those within 1.5 times the median distance (for
-        ``output="node"`` the one site), of other aggregators those with at least half an equal share of the weight,
-        otherwise all that answered.
+        The sites that the axes rest on. Subspace medians: those within 1.5 times the median distance (for
+        ``output="node"`` the one site). Other aggregators: those with at least half an equal share of the weight.
+        Otherwise all that answered.
     site_weights_ : array (one per site)
         Their weights, in the order of ``sites_``; 0 for sites that did not count.
-    sites_ : tuple of str
-    run_ : RunRecord
+    sites_, run_ : tuple of str, RunRecord
 
     Notes
     -----
     Three calls before the solver's own (columns, sums, centred sums), and one after it, for ``noise_variance_``. Memory
-    at the coordinator is d^2 for ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, and d times the number of
-    columns asked for (and the number of sites L, where single replies are needed) otherwise.
+    at the coordinator: d^2 for ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, otherwise d times the number
+    of directions (times the number of sites L, where single replies are needed).
 
     Examples
     --------
@@ -179,21 +165,23 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     def _learn(self, fed: Federation, *, all_axes: bool = False) -> Solution:
         """Learn within a run that has begun, and return what the solver found.
 
-        With `all_axes` that is all of them (solvers that send covariances), although no more are kept than asked for.
+        With `all_axes` that includes axes beyond `n_components` (solvers that send covariances).
         """
-        found = prepared_moments(fed, self.solver, self.aggregator, self._names())
+        found = moments(fed, self._names(), self._column_aggregator())
         rank = self._rank(found)
         self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
         self.scale_ = deviations(found) if self.scale else None
         prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
         self.solver_ = self._chosen_solver(fed, rank)
-        solution = self._solve(prepared, None if all_axes or self._is_share() else rank)
+        wanted = {"rank": None if all_axes or self._is_share() else rank, "choose": self.n_components == "auto"}
+        known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
+        solution = solve(self.solver_, prepared, {**known, **wanted})
         self._keep(solution, rank)
         self.noise_variance_ = self._noise_variance(prepared)
         return solution
 
     def transform(self, X: Any) -> Any:
-        """Return the coordinates of rows; of a federation, the one whose sites compute them locally."""
+        """Return the coordinates of rows; for a federation, one whose sites compute them locally."""
         check_is_fitted(self)
         if isinstance(X, Federation):
             centred = X.apply(standardize, columns=self._names(), **self._transform_parameters())
@@ -212,12 +200,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         check_is_fitted(self)
         D = standardize(self._validated(X), **self._transform_parameters()).astype(np.float64)
         d, k = self.n_features_in_, self.n_components_
-        noise = self.noise_variance_
-        spread = self.explained_variance_
+        noise, spread = self.noise_variance_, self.explained_variance_
         if (noise <= 0 and k < d) or spread[-1] <= 0:
-            raise InputError(
-                f"score_samples needs some variance outside the {k} components, and there is none: keep fewer"
-            )
+            raise InputError(f"score_samples needs some variance outside the {k} components: keep fewer")
         T = D @ self.components_.T
         inside = np.sum(T**2 / spread, axis=1)
         R = D - T @ self.components_
@@ -247,16 +232,18 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         return {"mean": self.mean_ if self.center else None, "scale": self.scale_}
 
     def _single_replies(self) -> str | None:
-        return super()._single_replies() if self.solver in OF_SUMS else f"(solver={self.solver!r})"
+        return super()._single_replies() if SOLVERS[self.solver].sums_only else f"(solver={self.solver!r})"
+
+    def _column_aggregator(self) -> Aggregator | None:
+        """Return what combines the sites' means, deviations and residuals; ``None`` for exact sums."""
+        return self.aggregator or (CoordinateMedian() if SOLVERS[self.solver].resilient else None)
 
     def _check_parameters(self) -> None:
-        if self.solver not in SOLVERS:
-            raise InputError(f"solver={self.solver!r} must be one of {', '.join(SOLVERS)}")
-        if self.output not in ("eigenspace", "node", "trimmed"):
-            raise InputError(f"output={self.output!r} must be 'eigenspace', 'node' or 'trimmed'")
+        one_of("solver", self.solver, tuple(SOLVERS))
+        one_of("output", self.output, ("eigenspace", "node", "trimmed"))
         check_aggregator(self.aggregator)
         if self.solver == "stack" and self.aggregator is not None:
-            raise InputError("aggregator=... goes with solvers that average replies, and 'stack' stacks them")
+            raise InputError("solver='stack' averages nothing, and takes no aggregator: choose another solver")
         k = self.n_components
         eigenspace = self.solver == "subspace_median" and self.output == "eigenspace"
         if isinstance(k, str) and not (k == "auto" and eigenspace):
@@ -264,25 +251,21 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
                 f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median' and output='eigenspace'"
             )
         if self._is_share():
-            if not 0 < float(cast(float, k)) < 1:
-                raise InputError(
-                    f"n_components={k!r} must be a whole number, or a share of the variance between 0 and 1"
-                )
+            real_number("n_components", k, above=0, below=1, why=" as a share of the variance, or a whole number")
             if self.solver not in ("auto", "covariance"):
                 raise InputError(
-                    f"n_components={k!r} is a share of the variance, which solver={self.solver!r} cannot know"
+                    f"n_components={k!r} is a share, which solver={self.solver!r} cannot know: use 'covariance'"
                 )
-        check_settings(self.variant, self.rho, self.local_steps, self.participation, self.max_rounds, self.tol)
-        least = {"oversampling": 0, "iterations": 1, "max_components": 1, "groups": 1}
-        for name, lowest in least.items():
+        check_settings(self)
+        for name, least in {"oversampling": 0, "iterations": 1, "max_components": 1, "groups": 1}.items():
             if name != "groups" or self.groups is not None:
-                whole_number(name, getattr(self, name), lowest)
+                whole_number(name, getattr(self, name), least)
 
     def _is_share(self) -> bool:
         return isinstance(self.n_components, float | np.floating)
 
     def _rank(self, found: Moments) -> int:
-        """Return how many axes to ask for, at most as many as there are."""
+        """Return the number of axes to request: at most the smaller of rows and columns."""
         most = min(found.n, len(found.mean))
         if found.n < 2:
             raise InputError(f"n_samples={found.n}: PCA needs at least two rows")
@@ -296,34 +279,18 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     def _chosen_solver(self, fed: Federation, rank: int) -> str:
         if self.solver != "auto":
             return self.solver
-        d = self.n_features_in_
-        whole = 8 * d * (d + 1) // 2
-        rounds = 8 * 2 * d * min(rank + self.oversampling, d) * _EXPECTED_ROUNDS
-        if self._is_share():
-            chosen, why = "covariance", "a share of the variance needs all of it"
-        elif whole > fed.policy.max_bytes:
-            chosen, why = (
-                "subspace_iteration",
-                f"a covariance of {whole} bytes is larger than the policy's largest message",
-            )
-        elif whole <= rounds:
-            chosen, why = "covariance", f"{whole} bytes per site once, against {rounds} in {_EXPECTED_ROUNDS} rounds"
-        else:
-            chosen, why = "subspace_iteration", f"{rounds} bytes per site in {_EXPECTED_ROUNDS} rounds, against {whole}"
+        chosen, why = "covariance", "a share of the variance needs all of it"
+        if not self._is_share():
+            chosen, why = cheaper_solver(self.n_features_in_, rank + self.oversampling, fed.policy.max_bytes)
         fed.log(solver=chosen, why=why)
         return chosen
-
-    def _solve(self, fed: Federation, rank: int | None) -> Solution:
-        options = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
-        options["choose"] = self.n_components == "auto"
-        return solve(self.solver_, fed, rank, options)
 
     def _keep(self, solution: Solution, rank: int) -> None:
         """Set the fitted attributes, in scikit-learn's units."""
         axes = solution.axes
         self.sites_trusted_ = solution.trusted
         self.site_weights_ = np.array([solution.weights.get(name, 0.0) for name in self.sites_])
-        n = axes.n  # of the sites whose replies are in the axes
+        n = axes.n  # rows of the sites whose replies are in the axes
         free = max(1, n - 1 if self.center else n)
         k = min(len(axes.scatter), n, self.n_features_in_, rank)
         variance, total = axes.scatter[:k] / free, axes.total / free
@@ -339,10 +306,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.singular_values_ = np.sqrt(axes.scatter[:k])
 
     def _noise_variance(self, fed: Federation) -> float:
-        """Return the mean variance outside the components, as scikit-learn has it."""
+        """Return the mean variance outside the components, as scikit-learn defines it."""
         outside = min(self.n_samples_, self.n_features_in_) - self.n_components_
         if outside <= 0:
             return 0.0
-        aggregator = self.aggregator or (CoordinateMedian() if self.solver_ in RESILIENT else None)
-        rest, n = residual(fed, components=self.components_, aggregator=aggregator)
+        rest, n = residual(fed, components=self.components_, aggregator=self._column_aggregator())
         return rest / max(1, n - 1 if self.center else n) / outside

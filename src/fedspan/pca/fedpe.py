@@ -1,7 +1,7 @@
 """FedPE: federated PCA by ADMM, in Euclidean space.
 
 T.-A. Nguyen et al., "Federated PCA on Grassmann Manifold for IoT Anomaly Detection", Algorithm 1. Like `fedpg`, except
-that only the penalty (4) keeps U near the orthonormal matrices, and from one side: it lets columns be too short, and at
+that only the penalty (4) keeps U near the orthonormal matrices, and from one side: columns may be too short, and at
 obtuse angles. Per visit and site, each way: d k numbers and a few more. Single replies are needed; memory L d k at the
 coordinator.
 """
@@ -16,18 +16,12 @@ from scipy.linalg.blas import dgemm
 
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
-from fedspan.pca.parts.consensus import (
-    Consensus,
-    Variant,
-    augmented_lagrangian,
-    begin_visit,
-    end_visit,
-    local_second_moment,
-    report,
-)
-from fedspan.pca.parts.second_moment import Matrix, SecondMoment
+from fedspan.federation.site.parameters import Count, Matrix, Positive
+from fedspan.pca.parts import consensus
+from fedspan.pca.parts.consensus import Consensus, LocalSteps, Rows, Variant
+from fedspan.pca.parts.second_moment import SecondMoment
 
-#: In units of the largest local eigenvalue. Steps are shorter than FedPG's: below, the sites do not come to agree.
+#: In units of the largest local eigenvalue. Steps are shorter than FedPG's: with less the sites do not agree.
 DEFAULT_RHO = 1.0
 
 
@@ -37,17 +31,17 @@ def excess(U: Matrix) -> Matrix:
 
 
 def objective(C: SecondMoment, U: Matrix, Z: Matrix, Y: Matrix, T: Matrix, rho: float) -> float:
-    """Return what line 5 minimises, the site's part of the augmented Lagrangian (6)."""
+    """Return the function that line 5 minimises, the site's part of the augmented Lagrangian (6)."""
     CU, h = C.product(U), excess(U) ** 2
     f = C.trace - 2.0 * float(np.vdot(U, CU)) + float(np.vdot(U.T @ U, U.T @ CU))
-    return augmented_lagrangian(f, U, Z, Y, rho) + float(np.vdot(T, h)) + rho / 2.0 * float(np.vdot(h, h))
+    return consensus.augmented_lagrangian(f, U, Z, Y, rho) + float(np.vdot(T, h)) + rho / 2.0 * float(np.vdot(h, h))
 
 
 def safe_step(U: Matrix, T: Matrix, rho: float, top: float) -> float:
     """Return a step over which the gradient of `objective` hardly turns, also where U is far from orthonormal.
 
     For orthonormal U it is ``1 / (8 top + rho + 8 ||T||)``. T only grows, and a site whose replies were lost for some
-    time may find itself far from the others: with ``1 / (8 top + rho)`` it would leap off, and take all with it.
+    time may be far from the others: with ``1 / (8 top + rho)`` it would diverge, and all others with it.
     """
     UU = U.T @ U
     size = max(1.0, float(np.abs(UU).sum(axis=0).max()))
@@ -78,23 +72,23 @@ def _identity(k: int) -> Matrix:
 
 @step("pca.fedpe_update", reveals="sums")
 def local_update(
-    site: Site, Z: Matrix, rho: float, rows: float | None, variant: Variant, local_steps: int, products: int
+    site: Site, Z: Matrix, rho: Positive, rows: Rows, variant: Variant, local_steps: LocalSteps, products: Count
 ) -> dict[str, Any]:
     """Lines 4 to 6, and 11. Leaves the site: ``U + Y / rho`` (d, k), n, its loss, its Lagrangian, ``||U - Z||``.
 
-    The last three are of the beginning of the visit; the loss is that of the span of Z.
+    The last three describe the beginning of the visit; the loss is that of the span of Z.
     """
     Z = np.asfortranarray(Z)
-    C = local_second_moment(site, Z, rows, products)
-    U, Y = begin_visit(site, Z, variant)
+    C = consensus.local_second_moment(site, Z, rows, products)
+    U, Y = consensus.begin_visit(site, Z, variant)
     T = site.state.get("T", np.zeros((Z.shape[1], Z.shape[1])))
-    told = report(C, U, Z, objective(C, U, Z, Y, T, rho))
+    reported = consensus.measures(C, U, Z, objective(C, U, Z, Y, T, rho))
     towards = np.asfortranarray(rho * Z - Y)
     for _ in range(local_steps):  # line 5
         eta = 1.0 / (8.0 * C.top + rho) if variant == "paper" else safe_step(U, T, rho, C.top)
         U = local_step(C, U, eta * towards, T, rho, eta)
     site.state["T"] = T + rho * excess(U) ** 2  # line 11, which needs no Z
-    return {**end_visit(site, C, U, Y, rho), **told}
+    return {**consensus.end_visit(site, C, U, Y, rho), **reported}
 
 
 def fedpe(
@@ -112,20 +106,12 @@ def fedpe(
 ) -> tuple[Matrix, dict[str, float]]:
     """Return a basis (d, rank) of the leading subspace of all rows, and the weight of each site in the last average.
 
-    Parameters, record and what happens when sites are missing are those of `fedpg`, but for
+    Parameters, record and the treatment of missing sites are those of `fedpg`, except for
 
     - `rho`: 1 by default, in the same unit;
     - `local_steps`: of length ``1 / (8 lambda_i + rho)``, and in "corrected" shorter where U is long (`safe_step`);
-    - `variant`: there is no projection to correct; "corrected" averages the last messages of all sites and
-      returns the polar factor of Z.
-
-    Examples
-    --------
-    >>> from fedspan.engines.local.embedded import federate
-    >>> X = np.array([[3.0, 0.1], [-3.0, 0.2], [2.0, -0.1], [-2.0, -0.2]])
-    >>> U, weights = fedpe(federate(X, sites=["a", "a", "b", "b"]), rank=1, n_columns=2)
-    >>> np.abs(U.T)
-    array([[0.9999..., 0.0038...]])
+    - `variant`: no projection needs a correction; "corrected" averages the last messages of all sites and returns the
+      polar factor of Z.
     """
     settings = Consensus(
         rank, n_columns, DEFAULT_RHO, variant, rho, local_steps, participation, max_rounds, tol, aggregator

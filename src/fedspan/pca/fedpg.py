@@ -4,7 +4,7 @@ T.-A. Nguyen et al., "Federated PCA on Grassmann Manifold for IoT Anomaly Detect
 each way: d k numbers and a few more. Single replies are needed; memory L d k at the coordinator.
 
 Equation (17) is read as the projected gradient of F. The projection ``(I - U U') G`` loses the directions in which U
-turns within its span, although F depends on them: nothing answers the antisymmetric part of ``U'Y``, which grows until
+turns within its span, although F depends on them: nothing opposes the antisymmetric part of ``U'Y``, which grows until
 the iteration leaves the solution again. The projection ``G - U sym(U'G)`` of the variant "corrected" keeps them.
 """
 
@@ -19,21 +19,15 @@ from scipy.linalg.blas import dgemm, dsymm, dsyr2k
 
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Count, Matrix, Positive
 from fedspan.linalg import q_factor
-from fedspan.pca.parts.consensus import (
-    Consensus,
-    Variant,
-    augmented_lagrangian,
-    begin_visit,
-    end_visit,
-    local_second_moment,
-    report,
-)
-from fedspan.pca.parts.second_moment import Matrix, SecondMoment
+from fedspan.pca.parts import consensus
+from fedspan.pca.parts.consensus import Consensus, LocalSteps, Rows, Variant
+from fedspan.pca.parts.second_moment import SecondMoment
 
 Move = Callable[[Matrix, Matrix], Matrix]
 
-#: In units of the largest local eigenvalue. Less, and the sites do not come to agree; more, and Z moves slowly.
+#: In units of the largest local eigenvalue. With less the sites do not agree; with more Z moves slowly.
 DEFAULT_RHO = 0.35
 
 
@@ -61,28 +55,28 @@ def local_step(C: SecondMoment, U: Matrix, pull: Matrix, eta: float, move: Move)
     """Lines 7 and 8: one step of length `eta` against the projected gradient of F_i, and back by QR.
 
     Along the manifold the gradient is ``-2 C U + Y - rho Z``, of which ``pull = eta (rho Z - Y)`` is the same at every
-    step: the projections take ``rho U`` and what f_i has along U away.
+    step: the projections remove ``rho U`` and the part of f_i along U.
     """
     return q_factor(move(U, C.add_product(pull, 2.0 * eta, U)))
 
 
 @step("pca.fedpg_update", reveals="sums")
 def local_update(
-    site: Site, Z: Matrix, rho: float, rows: float | None, variant: Variant, local_steps: int, products: int
+    site: Site, Z: Matrix, rho: Positive, rows: Rows, variant: Variant, local_steps: LocalSteps, products: Count
 ) -> dict[str, Any]:
     """Lines 4 to 11. Leaves the site: ``U + Y / rho`` (d, k), n, its loss, its Lagrangian, ``||U - Z||``.
 
-    The last three are of the beginning of the visit; the loss is that of the span of Z.
+    The last three describe the beginning of the visit; the loss is that of the span of Z.
     """
     Z = np.asfortranarray(Z)
-    C = local_second_moment(site, Z, rows, products)
-    U, Y = begin_visit(site, Z, variant)  # line 5
-    told = report(C, U, Z, augmented_lagrangian(C.trace - C.captured(U), U, Z, Y, rho))
+    C = consensus.local_second_moment(site, Z, rows, products)
+    U, Y = consensus.begin_visit(site, Z, variant)  # line 5
+    reported = consensus.measures(C, U, Z, consensus.augmented_lagrangian(C.trace - C.captured(U), U, Z, Y, rho))
     eta = 1.0 / (2.0 * C.top + rho)
     pull = np.asfortranarray(eta * (rho * Z - Y))
     for _ in range(local_steps):  # lines 6 to 9
         U = local_step(C, U, pull, eta, MOVES[variant])
-    return {**end_visit(site, C, U, Y, rho), **told}
+    return {**consensus.end_visit(site, C, U, Y, rho), **reported}
 
 
 def fedpg(
@@ -100,48 +94,42 @@ def fedpg(
 ) -> tuple[Matrix, dict[str, float]]:
     """Return a basis (d, rank) of the leading subspace of all rows, and the weight of each site in the last average.
 
-    Of the rows as they are: centre them first.
+    Centre the rows first.
 
     Parameters
     ----------
     rank, n_columns : int
-        k and d.
     variant : {"corrected", "paper"}, default="corrected"
-        "paper": as written. Z is the mean over the sites of a round, is sent to them once more for their duals, and is
-        returned as it is, which is not orthonormal. "corrected": the Stiefel projection; Z is the mean of the last
-        messages of *all* sites that are there, and its polar factor is returned.
+        "paper": as written. Z is the mean over the sites of a round, which receive it once more for their duals. The
+        result is Z itself, which is not orthonormal. "corrected": the Stiefel projection; Z is the mean of the last
+        messages of *all* sites that are not offline, and the result is its polar factor.
     rho : float, optional
-        Weight of the consensus, in units of the largest eigenvalue of the sites' second moments; the record has it in
-        numbers. Default: 0.35, for the variant "paper" what is 1 there: one over the mean number of rows.
+        Weight of the consensus, in units of the largest eigenvalue of the sites' second moments; the record shows it as
+        a number. Default: 0.35; for the variant "paper" the paper's 1, which is one over the mean number of rows.
     local_steps : int, default=10
         Steps of a site per visit, of length ``1 / (2 lambda_i + rho)`` with the site's largest eigenvalue.
-    participation : float, default=1.0
-        Share of the sites that is drawn for each round.
-    max_rounds : int, optional
-        Default: 500 visits to each site, so 500 over `participation`.
+    participation, max_rounds : float, int, optional
+        Share of the sites that is drawn for each round; by default 500 rounds over that share.
     tol : float, default=1e-4
-        Stops when the consensus is at most this and the loss has settled: while each site was asked once, it changed by
-        at most the square of `tol`, in the unit of rho. (Near its minimum a loss is flat to first order.)
+        The run stops when the consensus is at most this and the loss has settled: it changed by at most the square of
+        `tol`, in the unit of rho, while each site was visited once. (Near its minimum a loss is flat to first order.)
     aggregator : Aggregator, optional
-        Takes the place of the mean of the messages.
+        Replaces the mean of the messages.
 
     Notes
     -----
-    In the record, per round: "loss", the mean squared distance of the rows from the span of Z; "augmented_lagrangian",
-    per row, too; "consensus", the root mean square of ``||U_i - Z||``; "bytes", both ways. The first three are made of
-    what every site that counts said last, about the Z with which its visit began. So with all sites in all rounds they
-    are of the Z before the round. Otherwise each site's are of the Z of another round: an estimate that lags behind.
+    The record has, per round: "loss", the mean squared distance of the rows from the span of Z; "augmented_lagrangian",
+    also per row; "consensus", the root mean square of ``||U_i - Z||``; "bytes", both ways. The first three are about
+    the Z with which each site's last visit began: an estimate that lags behind where not all sites take part.
 
-    A site counts as soon as it has answered, and until it has not answered ten times in a row when asked. One that
-    comes late starts at the Z of that time. The result is that of the rows of the sites that are there, which all count
-    alike, however unequal the sites are. Too few answers cost a round and not the run, until too few sites are left for
-    the policy's quorum. The unit of rho is that of the sites that are there, so that rho changes when the site with the
-    largest eigenvalue comes or goes.
+    A site counts from its first answer on, until it misses ten requests in a row. Every row of the sites that count
+    counts alike. Too few answers cost a round and not the run, until too few sites are left for the policy's quorum.
+    rho changes when the site with the largest eigenvalue comes or leaves.
 
-    With an aggregator no site's word is taken for its number of rows or its eigenvalue: all sites count alike, and
-    three times the median of the eigenvalues is the unit of rho. The result is where the *aggregated* gradient
-    vanishes: the PCA of all rows where sites are alike, and something else where they are not. Lies that are no larger
-    than the honest sites' own differences still move it. What is logged are medians then.
+    An aggregator does not trust the numbers of rows and eigenvalues that sites report: all sites count alike, and three
+    times the median of the eigenvalues is the unit of rho. The result is where the *aggregated* gradient vanishes: the
+    PCA of all rows where sites are alike, and something else where they are not. Attacks no larger than the honest
+    sites' own differences still move it. The logged numbers are then medians.
 
     Examples
     --------

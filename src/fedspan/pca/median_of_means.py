@@ -1,17 +1,19 @@
 """Subspace Median of Means: power methods within groups of sites, then the subspace median of the groups.
 
-A. P. Singh and N. Vaswani, ISIT 2024. A group's mean is more accurate than a single site, and one bad site spoils
+A. P. Singh and N. Vaswani, ISIT 2024. A group's mean is more accurate than a single site, and one malicious site spoils
 its whole group: fewer than half of the groups may hold one. Per iteration and site, each way: d r numbers. Single
 replies are needed. A group's sites follow one another in name order; sizes differ by at most one.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
+from fedspan.federation.site.parameters import Matrix
 from fedspan.linalg import orthonormalize
 from fedspan.linalg.medians.projector_basis_median import Output
 from fedspan.pca.parts.orthogonal_iteration import random_basis
@@ -21,39 +23,50 @@ from fedspan.wire import Message
 
 
 def median_of_means(
-    fed: Federation, *, rank: int, n_columns: int, groups: int, iterations: int = 10, output: Output = "eigenspace"
+    fed: Federation,
+    *,
+    rank: int,
+    n_columns: int,
+    groups: int | None = None,
+    iterations: int = 10,
+    output: Output = "eigenspace",
 ) -> ResilientSubspace:
-    """Return the subspace median of the groups' subspaces; of the result, a group's sites share its numbers."""
-    if not 1 <= groups <= len(fed.sites):
-        raise InputError(f"groups={groups} must be between 1 and the number of sites, {len(fed.sites)}")
-    members = [tuple(part.tolist()) for part in np.array_split(np.array(fed.sites), groups)]
+    """Return the subspace median of the groups' subspaces; a group's sites share its weight, distance and trust.
+
+    By default a group has two sites, but there are at least three groups. If sites were left out of the run before,
+    there are at most as many groups as sites remain.
+    """
+    everybody, remaining = len(fed.record.sites), len(fed.sites)
+    groups = max(min(3, remaining), remaining // 2) if groups is None else groups
+    if not 1 <= groups <= everybody:
+        raise InputError(f"groups={groups} must be between 1 and the number of sites, {everybody}")
+    members = [tuple(part.tolist()) for part in np.array_split(np.array(fed.sites), min(groups, remaining))]
     start = random_basis(fed.rng, n_columns, rank)
-    bases: dict[int, NDArray[np.float64]] = {}
+    bases: dict[int, Matrix] = {}
     answered: dict[int, tuple[str, ...]] = {}
     for _ in fed.rounds(iterations):
         for group, names in enumerate(members):
             found = _group_iteration(fed, names, bases.get(group, start))
-            if found is not None:  # otherwise the group stays where it is, and may go on in the next iteration
+            if found is not None:  # otherwise the group keeps its basis, and tries again in the next iteration
                 bases[group], answered[group] = found
-    if 2 * len(bases) <= groups:
+    if 2 * len(bases) <= len(members):
         silent = {name: "no subspace" for group, names in enumerate(members) if group not in bases for name in names}
-        raise QuorumError(f"only {len(bases)} of {groups} groups gave a subspace, and most of them must", silent)
+        raise QuorumError(f"only {len(bases)} of {len(members)} groups gave a subspace, and most of them must", silent)
     advanced = sorted(bases)
     median = median_of_bases(np.stack([bases[group] for group in advanced]), tuple(map(str, advanced)), output)
     return _by_site(median, [answered[group] for group in advanced])
 
 
-def _group_iteration(
-    fed: Federation, names: tuple[str, ...], U: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], tuple[str, ...]] | None:
-    """One iteration ``U <- QR(mean of Phi_l U)`` within a group, and who is in it; ``None`` if nothing comes of it."""
+def _group_iteration(fed: Federation, names: tuple[str, ...], U: Matrix) -> tuple[Matrix, tuple[str, ...]] | None:
+    """Make one iteration ``U <- QR(mean of Phi_l U)`` within a group.
+
+    Returns the new basis and the sites behind it, or ``None`` where too few replies are usable.
+    """
 
     def check(reply: Message) -> Message:
         product = np.asarray(reply.get("product"))
         if product.shape != U.shape or product.dtype.kind not in "iuf":
-            raise InputError(
-                f"a product must be a matrix {U.shape} of real numbers, not {product.dtype}{product.shape}"
-            )
+            raise InputError(f"a product must be real numbers {U.shape}, not {product.dtype}{product.shape}")
         return {"product": product}
 
     try:
@@ -64,16 +77,13 @@ def _group_iteration(
 
 
 def _by_site(found: ResilientSubspace, members: list[tuple[str, ...]]) -> ResilientSubspace:
-    """Return the result with the groups' weights and distances given to the sites in them that answered."""
+    """Return the result of the groups as one of the sites in them that answered."""
     sizes = [len(names) for names in members]
-    trusted = tuple(
-        name for group, names in enumerate(members) if found.sites[group] in found.trusted for name in names
-    )
-    return ResilientSubspace(
-        found.basis,
-        tuple(name for names in members for name in names),
-        np.repeat(found.weights / sizes, sizes),
-        np.repeat(found.distances, sizes),
-        trusted,
-        found.spectrum,
+    groups = zip(found.sites, members, strict=True)
+    return replace(
+        found,
+        sites=tuple(name for names in members for name in names),
+        weights=np.repeat(found.weights / sizes, sizes),
+        distances=np.repeat(found.distances, sizes),
+        trusted=tuple(name for group, names in groups if group in found.trusted for name in names),
     )

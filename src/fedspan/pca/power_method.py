@@ -1,24 +1,20 @@
 """The federated power method: ``U <- QR(sum_l Phi_l U)`` from a random start.
 
-Without an aggregator the attack-free baseline of the resilient methods: only sums are needed. With one, the mean of the
-sites' products is replaced by it, and single replies are needed. Per iteration and site, each way: d r numbers.
+Without an aggregator it needs sums alone: the attack-free baseline of the resilient methods. An aggregator replaces
+the mean of the sites' products, and needs single replies. Per iteration and site, each way: d r numbers.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
+from fedspan.aggregation.aggregator import believed
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Matrix
 from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
 from fedspan.pca.subspace_iteration import local_product
-from fedspan.sums.moments import some_rows
-
-Matrix = NDArray[np.float64]
+from fedspan.sums.moments import site_weights, some_rows
 
 
 @step("pca.mean_product", reveals="sums")
@@ -32,16 +28,16 @@ def power(
 ) -> tuple[Matrix, dict[str, float]]:
     """Return an orthonormal basis (d, rank) of the leading subspace, and the weight of each site in the last iteration.
 
-    Of the rows as they are: centre them first.
+    Centre the rows first.
     """
 
     def product(fed: Federation, U: Matrix) -> tuple[Matrix, dict[str, float]]:
         if aggregator is None:
             total = fed.sum(local_product, V=U)
-            return total["product"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
+            return total["product"], site_weights(total.sites)
         replies = fed.ask(local_phi_product, U=U)
         combined = aggregator(replies.stack("product"), believed(aggregator, replies.stack("n")))
-        return combined.value, dict(zip(replies, combined.weights.tolist(), strict=True))
+        return combined.value, site_weights(replies, combined.weights)
 
     start = random_basis(fed.rng, n_columns, rank)
     return orthogonal_iteration(fed, product=product, start=start, iterations=iterations)

@@ -1,7 +1,7 @@
 """One-shot PCA from the sites' own leading axes, each weighted by its scatter.
 
 Up per site: d k numbers, once. Single replies are needed. Exact where every site's rows have rank k or less, otherwise
-an approximation: what a site leaves out is lost, so the scatter is underestimated.
+an approximation: the scatter that a site leaves out is lost, so that the total is underestimated.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from scipy.linalg import qr, svd
 
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import with_fixed_signs
-from fedspan.pca.parts.principal_axes import PrincipalAxes
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.pca.parts.principal_axes import PrincipalAxes, Rank
+from fedspan.sums.plausible_totals import refuse_absurd
 from fedspan.sums.row_blocks import blocks, n_columns
 
 
 @step("pca.axes", reveals="sums")
-def local_axes(site: Site, rank: int) -> dict[str, Any]:
+def local_axes(site: Site, rank: Rank) -> dict[str, Any]:
     """Leaves the site: its `rank` leading axes times their singular values (rank, d), trace and number of rows."""
     d = n_columns(site)
     R, trace = np.zeros((0, d)), 0.0

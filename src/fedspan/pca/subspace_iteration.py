@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Matrix
 from fedspan.linalg import with_fixed_signs
 from fedspan.pca.parts.principal_axes import PrincipalAxes
-from fedspan.sums.aggregated_sums import aggregated
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.moments import row_totals
+from fedspan.sums.plausible_totals import refuse_absurd
 from fedspan.sums.row_blocks import blocks
 
 
 @step("pca.product", reveals="sums")
-def local_product(site: Site, V: NDArray[np.float64]) -> dict[str, Any]:
+def local_product(site: Site, V: Matrix) -> dict[str, Any]:
     """Leaves the site: ``X'X V`` (d, k + p), the trace of ``X'X`` and the number of rows."""
     product, trace = np.zeros(V.shape), 0.0
     for X in blocks(site):
@@ -43,16 +43,18 @@ def subspace_iteration(
 ) -> tuple[PrincipalAxes, dict[str, float]]:
     """Return the `rank` leading principal axes, and the weight of each site in the last round.
 
-    Of the rows as they are: centre them first.
+    Centre the rows first. An `aggregator` needs single replies, and combines the sites' mean products.
 
     Stops when the residual of the axes, ``||S V - V theta|| / theta_1``, is at most `tol`: the sine of the largest
-    angle to the true axes is then at most `tol` times ``theta_1`` over the eigengap. With an `aggregator` single
-    replies are needed, and combined by it.
+    angle to the true axes is then at most `tol` times ``theta_1`` over the eigengap.
     """
     columns = min(rank + oversampling, n_columns)
     V = qr(fed.rng.standard_normal((n_columns, columns)), mode="economic")[0]
     for _ in fed.rounds(max_rounds):
-        W, trace, n, weights = _product(fed, V, aggregator)
+        total = row_totals(("product", "trace"), fed, local_product, aggregator, V=V)
+        W = total.sums["product"]
+        if aggregator is None:
+            refuse_absurd(W, total.sums["trace"])
         inner = V.T @ W
         theta, Q = eigh((inner + inner.T) / 2)  # Rayleigh-Ritz: the best axes within the span of V
         theta, Q = theta[::-1][:rank], Q[:, ::-1][:, :rank]
@@ -62,17 +64,5 @@ def subspace_iteration(
         if residual <= tol:
             fed.stop(f"converged: residual {residual:.1e} is at most {tol:g}", converged=True)
         V = qr(W, mode="economic")[0]
-    return PrincipalAxes(with_fixed_signs(axes).T, np.maximum(theta, 0.0), trace, n), weights
-
-
-def _product(
-    fed: Federation, V: NDArray[np.float64], aggregator: Aggregator | None
-) -> tuple[NDArray[np.float64], float, int, dict[str, float]]:
-    """Return ``S V``, the trace of S and the number of rows, over all sites, and their weights."""
-    if aggregator is None:
-        total = fed.sum(local_product, V=V)
-        refuse_absurd(total["product"], total["trace"])
-        return total["product"], total["trace"], total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
-    replies = fed.ask(local_product, V=V)
-    (product, trace), n = aggregated(replies, ("product", "trace"), aggregator)
-    return n * product.value, n * float(trace.value), n, dict(zip(replies, product.weights.tolist(), strict=True))
+    trace = float(total.sums["trace"])
+    return PrincipalAxes(with_fixed_signs(axes).T, np.maximum(theta, 0.0), trace, total.n), total.weights

@@ -1,8 +1,8 @@
-"""Subspace Median: a principal subspace that almost half of the sites cannot spoil, in one shot.
+"""Subspace Median: a principal subspace that tolerates malicious sites, fewer than half of them, in one shot.
 
 A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation", ISIT 2024, Algorithm 1.
-Rows are samples here, columns in the paper. Up per site: d r numbers, once. Single replies are needed. Never a d x d
-matrix at the coordinator.
+Rows are samples here, columns in the paper. Up per site: d r numbers, once. Single replies are needed. The coordinator
+never holds a d x d matrix.
 """
 
 from __future__ import annotations
@@ -12,33 +12,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank
 from fedspan.linalg import subspace_median as median_of_subspaces
 from fedspan.linalg.medians.projector_basis_median import TRIM, Output
+from fedspan.pca.parts.principal_axes import Rank
 from fedspan.sums.row_blocks import n_columns
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ResilientSubspace:
-    """A subspace, and how far the sites' own ones are from the median that it was made of.
+    """A subspace from a median projector.
 
     Attributes
     ----------
     basis : array (d, r)
         Orthonormal.
-    sites : tuple of str
-        The sites whose replies counted.
-    weights, distances : array (one per site)
-        Their weights in the median projector, and their distances from it.
+    sites, weights, distances : tuple of str, arrays (one per site)
+        The sites whose replies counted, their weights in the median projector, and their distances from it.
     trusted : tuple of str
-        The sites that the basis rests on: for the output "node" one site, otherwise those within 1.5 times the median
+        The sites behind the basis: for the output "node" one site, otherwise those within 1.5 times the median
         distance ("trimmed", of three sites: the closest pair).
     spectrum : array
         Leading eigenvalues of the median projector: about 1 for directions that most sites share.
@@ -46,16 +43,24 @@ class ResilientSubspace:
 
     basis: Matrix
     sites: tuple[str, ...]
-    weights: NDArray[np.float64]
-    distances: NDArray[np.float64]
+    weights: Vector
+    distances: Vector
     trusted: tuple[str, ...]
-    spectrum: NDArray[np.float64]
+    spectrum: Vector
 
 
 @step("pca.basis", reveals="sums")
-def local_basis(site: Site, rank: int) -> dict[str, Any]:
+def local_basis(site: Site, rank: Rank) -> dict[str, Any]:
     """Lines 2 and 3. Leaves the site: the `rank` leading eigenvectors of ``Phi = X'X / q`` (d, rank)."""
-    return {"basis": leading_eigenvectors(site, rank)}
+    d, q = n_columns(site), len(site)
+    if q < rank:
+        raise InputError(f"site {site.name!r} has {q} rows, and {rank} directions need at least as many")
+    X = np.asarray(site.X, dtype=np.float64)
+    if d <= q:
+        vectors: Matrix = eigh(X.T @ X, subset_by_index=[d - rank, d - 1])[1]
+    else:  # from X X', which is smaller
+        vectors = X.T @ eigh(X @ X.T, subset_by_index=[q - rank, q - 1])[1]
+    return {"basis": orthonormalize(vectors[:, ::-1], complete=True)}
 
 
 def subspace_median(
@@ -67,24 +72,24 @@ def subspace_median(
     complete: bool = False,
     choose: bool = False,
 ) -> ResilientSubspace:
-    """Return the subspace median of the sites' leading subspaces of the rows as they are: centre them first.
+    """Return the subspace median of the sites' leading subspaces. Centre the rows first.
 
     Parameters
     ----------
     n_columns : int, optional
-        What the rows of a reply are checked against; otherwise the most common number of them counts.
+        The number of rows that a reply must have. Default: the most common one.
     output : "eigenspace", "node" or "trimmed"
         See `fedspan.linalg.subspace_median`; "node" is the paper's.
     complete : bool
-        What to do with a reply of too low a rank: complete it by arbitrary directions, as the paper's QR does, instead
-        of refusing it.
+        Whether to complete a reply of too low a rank by arbitrary directions, as the paper's QR does, instead of
+        refusing it.
     choose : bool
-        Take `rank` as what the sites send, and return only the directions that most of them share (see `shared_rank`).
+        Whether to return only the directions that most sites share (see `shared_rank`) of the `rank` that they send.
     """
-    # Lines 4 and 5: orthonormalise. What has no rank, or not this shape, is a failed site and never a failed run.
+    # Lines 4 and 5: orthonormalise. A reply of too low a rank or another shape fails its site, never the run.
     replies = fed.ask(local_basis, rank=rank)
     replies = fed.accept(replies, lambda reply: checked_basis(reply, n_columns, rank, complete))
-    # Lines 6 to 9: the median projector, and what is put out of it.
+    # Lines 6 to 9: the median projector, and the output made of it.
     found = median_of_bases(replies.stack("basis"), tuple(replies), output)
     return replace(found, basis=found.basis[:, : shared_rank(found)]) if choose else found
 
@@ -94,17 +99,16 @@ def median_of_bases(bases: Matrix, sites: tuple[str, ...], output: Output) -> Re
     found: SubspaceMedianResult = median_of_subspaces(bases, output=output)
     # Distances have rounding errors of this size: sites that agree to the last digit are all near.
     near = found.distances <= TRIM * np.median(found.distances) + 1e-12 * np.sqrt(bases.shape[2])
-    rests_on = np.flatnonzero(near) if output == "eigenspace" else found.kept
-    trusted = tuple(sites[i] for i in rests_on)
+    trusted = tuple(sites[i] for i in (np.flatnonzero(near) if output == "eigenspace" else found.kept))
     return ResilientSubspace(found.basis, sites, found.weights, found.distances, trusted, found.spectrum)
 
 
 def shared_rank(found: ResilientSubspace) -> int:
-    """Return how many directions most sites share: eigenvalues of the median projector above 1/2 and above chance.
+    """Return the number of directions that most sites share: eigenvalues of the median projector above 1/2 and chance.
 
-    A direction of all honest sites has their whole weight, which is above 1/2, one of liars less. Unrelated directions
-    have eigenvalues too: those of a mean of L random projectors of rank R in d dimensions reach up to
-    ``(sqrt(a (1 - 1/L)) + sqrt((1 - a) / L))^2`` with ``a = R / d``, so R must be well below d.
+    A direction of all honest sites has their whole weight, which is above 1/2; one of malicious sites has less.
+    Unrelated directions have eigenvalues too: those of a mean of L random projectors of rank R in d dimensions reach
+    up to ``(sqrt(a (1 - 1/L)) + sqrt((1 - a) / L))^2`` with ``a = R / d``, so that R must be well below d.
     """
     d, R = found.basis.shape
     share, effective = R / d, 1.0 / float(np.sum(found.weights**2))
@@ -112,21 +116,8 @@ def shared_rank(found: ResilientSubspace) -> int:
     return max(1, stable_rank(found.spectrum, threshold=min(0.95, max(0.5, edge + 0.1))))
 
 
-def leading_eigenvectors(site: Site, rank: int) -> Matrix:
-    """Return the leading eigenvectors (d, rank) of ``X'X``, from it or from ``X X'``, whichever is smaller."""
-    d, q = n_columns(site), len(site)
-    if q < rank:
-        raise InputError(f"site {site.name!r} has {q} rows, and needs at least {rank} for as many directions")
-    X = np.asarray(site.X, dtype=np.float64)
-    if d <= q:
-        vectors: Matrix = eigh(X.T @ X, subset_by_index=[d - rank, d - 1])[1]
-    else:
-        vectors = X.T @ eigh(X @ X.T, subset_by_index=[q - rank, q - 1])[1]
-    return orthonormalize(vectors[:, ::-1], complete=True)
-
-
 def checked_basis(reply: Mapping[str, Any], n_columns: int | None, rank: int, complete: bool = False) -> dict[str, Any]:
-    """Return the reply's ``basis`` (d, rank), orthonormal, or refuse what is none."""
+    """Return the reply's ``basis`` (d, rank) made orthonormal, or refuse it."""
     basis = np.asarray(reply.get("basis"))
     fits = basis.ndim == 2 and basis.shape[1] == rank and n_columns in (None, basis.shape[0])
     if not fits or basis.dtype.kind not in "iuf":

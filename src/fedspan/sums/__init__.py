@@ -1,1 +1,1 @@
-"""Sums over rows that several capabilities share: columns, moments, quantiles, and the row transforms of fitted models."""
+"""Sums over rows that several capabilities share: columns, moments, quantiles, and transforms of fitted models."""

@@ -1,4 +1,4 @@
-"""What the sites' tables have in common: the number of columns and their names."""
+"""Agree on the columns of a federation: their number and their names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedspan.wire import Message
 
 @step("sums.columns", reveals="nothing", ragged=["names"])
 def local_columns(site: Site, text: bool) -> dict[str, Any]:
-    """Leaves the site: its number of columns and, for a data frame, their names. They must be numbers, or `text`."""
+    """Leaves the site: its number of columns and, of a data frame, their names. Text is refused unless `text`."""
     names = site.feature_names
     return {
         "columns": width(site) if text else n_columns(site),
@@ -35,11 +35,11 @@ class Columns:
 
 
 def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, Federation]:
-    """Return the columns that most sites have, and the federation without the sites that have others.
+    """Return the columns of most sites, and the federation without the sites that have other columns.
 
-    A site that does not answer stays: it may answer the next call. One with other columns has failed, because its
-    numbers would be added to those of other columns: that is in the record, and the quorum counts. A table without
-    names goes with any names. Columns of text are refused unless `text` says that they may be there.
+    A site with other columns fails, because its numbers would be added to those of other columns. The record shows it,
+    and the quorum counts it. A site that does not answer stays: it may answer the next call. A table without names
+    agrees with any names. `text` allows columns of text.
     """
     replies = fed.ask(local_columns, text=text)
     counts = Counter(reply["columns"] for reply in replies.values() if isinstance(reply["columns"], int))
@@ -61,10 +61,7 @@ def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, F
 def without_refused(
     replies: Replies, fed: Federation, check: Callable[[Message], Message], why: str
 ) -> tuple[Replies, Federation]:
-    """Return the replies that `check` accepts, and the federation without the sites whose replies it refuses.
-
-    A site that did not answer stays: it may answer the next call.
-    """
+    """Return the replies that `check` accepts, and the federation without the sites whose replies it refuses."""
     accepted = fed.accept(replies, check)
     others = [name for name in replies.ok if name not in accepted.ok]
     if others:

@@ -1,41 +1,41 @@
 """Federated mean and variance of each column: exact sums in two rounds, the second one centred, or by an aggregator.
 
-The second round is taken about the mean of the first, and then corrected by its own sum. So the result is accurate
-when means are many times the deviations, and it is exactly that of the sites that answered the second round, even
-if others answered the first. If these others had a mean so far off that squares about it would cancel, one more round
-is taken about the mean of the sites that stayed.
+The second round is about the mean of the first, and its own sum corrects it. So the result is accurate where means are
+many times the deviations, and exactly that of the sites that answered the second round. If others answered the first,
+and their mean is so far off that squares about it cancel, one more round follows.
 
-With an aggregator sites send their own means instead, and it combines them: then no minority of sites can move the
-result by more than the honest ones differ. Exact only where the sites' rows are alike: a median of means is not the
+With an aggregator sites send their own means instead, and it combines them: no minority of sites can move the result
+by more than the honest ones differ. It is exact only where the sites' rows are alike: a median of means is not the
 mean of all rows. Up per site, either way: at most 4 d numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
+from fedspan.aggregation import Aggregate, Aggregator
+from fedspan.aggregation.aggregator import believed
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, step
-from fedspan.sums.counted_rows import CountedRows
+from fedspan.federation import Federation, Replies, Site, step
+from fedspan.federation.federation import StepLike
+from fedspan.federation.site.parameters import Vector
+from fedspan.sums.plausible_totals import CountedRows
 from fedspan.sums.row_blocks import blocks, n_columns
-
-Vector = NDArray[np.float64]
 
 #: Rounds about a centre, where sites come and go; one, unless the centre is of other sites.
 _MOST_ROUNDS = 4
-#: A variance that is the difference of squares so many times larger has lost four of its sixteen digits.
+#: A variance that is the difference of squares this many times larger has lost four of its sixteen digits.
 _MOST_CANCELLED = 1e4
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Number of rows, and mean and (population) variance of each column (d,); of which sites, where that is known."""
+    """Number of rows, mean and (population) variance of each column (d,), and the sites behind exact sums."""
 
     n: int
     mean: Vector
@@ -45,7 +45,7 @@ class Moments:
 
 @step("sums.sums", reveals="sums", counts=["n"])
 def local_sums(site: Site) -> dict[str, Any]:
-    """Leaves the site: its number of rows, the sum of each column, how many of its values are not finite."""
+    """Leaves the site: its number of rows, the sum of each column, the number of its values that are not finite."""
     total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
     for X in blocks(site):
         finite = np.isfinite(X)
@@ -67,7 +67,7 @@ def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
 
 @step("sums.bad_values", reveals="sums")
 def local_bad_values(site: Site) -> dict[str, Any]:
-    """Leaves the site: how many values of each column are not finite."""
+    """Leaves the site: the number of values of each column that are not finite."""
     return {"bad": local_sums(site)["bad"]}
 
 
@@ -87,16 +87,14 @@ def local_spread(site: Site, centre: Vector) -> dict[str, Any]:
 
 
 def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: Aggregator | None = None) -> Moments:
-    """Return the moments of all rows. Values that are not finite are refused, by feature and site.
+    """Return the moments of all rows. Refuse values that are not finite, by feature and site.
 
-    With an `aggregator` a site that has such values fails, and the number of rows is the number of sites times the
-    median of what they report.
+    With an `aggregator` a site that has such values fails, and the number of rows is an estimate (`typical_rows`).
     """
     if aggregator is not None:
         return _aggregated_moments(fed, aggregator)
     first = fed.sum(local_sums)
-    if first["bad"].any():
-        _refuse_bad_values(fed, first["bad"], names)
+    _refuse_bad_values(fed, first["bad"], names)
     if first["n"] == 0:
         raise InputError("the sites have no rows: there is nothing to learn from")
     rows = CountedRows()
@@ -110,7 +108,7 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: A
             raise InputError("the sites that answered have no rows: there is nothing to learn from")
         shift = sums["sum"] / n
         mean, variance = centre + shift, np.maximum(sums["squares"] / n - shift**2, 0.0)
-        # Of the same sites the shift is rounding. That of others may be anything: then again, about their own mean.
+        # The shift of the same sites is rounding. If that of others is large, repeat about their own mean.
         if sums.sites == sites or not np.any(shift**2 > _MOST_CANCELLED * variance):
             break
         centre, sites = mean, sums.sites
@@ -128,9 +126,27 @@ def _aggregated_moments(fed: Federation, aggregator: Aggregator) -> Moments:
 
 def refuse_bad_values(fed: Federation, names: tuple[str, ...] | None = None) -> None:
     """Refuse values that are not finite, by feature and site; `moments` does so by itself."""
-    bad = fed.sum(local_bad_values)["bad"]
-    if bad.any():
-        _refuse_bad_values(fed, bad, names)
+    _refuse_bad_values(fed, fed.sum(local_bad_values)["bad"], names)
+
+
+def _refuse_bad_values(fed: Federation, bad: NDArray[np.int64], names: tuple[str, ...] | None) -> None:
+    """Refuse features with values that are not finite, and name their sites, unless sums are secure.
+
+    Sites that do not answer at once are requested twice more.
+    """
+    if not bad.any():
+        return
+    by_site: dict[str, NDArray[np.int64]] = {}
+    for _ in range(0 if fed.policy.secure_sum else 3):
+        by_site |= {site: reply["bad"] for site, reply in fed.ask(local_bad_values).ok.items()}
+    found = []
+    for column in np.flatnonzero(bad):
+        feature = names[column] if names else f"number {column}"
+        sites = [f"site {site!r} ({counts[column]} values)" for site, counts in by_site.items() if counts[column]]
+        unnamed = f"{'some' if fed.policy.secure_sum else 'a silent'} site ({bad[column]} values)"
+        found += [f"feature {feature} at {where}" for where in sites or [unnamed]]
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    raise InputError(f"X contains NaN or infinity: {', '.join(found[:5])}{more}; fill or drop them first")
 
 
 def deviations(found: Moments) -> Vector:
@@ -140,11 +156,6 @@ def deviations(found: Moments) -> Vector:
     return np.where(found.variance <= rounding, 1.0, np.sqrt(found.variance))
 
 
-def typical_rows(counts: NDArray[Any]) -> int:
-    """Return the number of all rows, as far as the majority of the reported counts tells."""
-    return max(1, round(len(counts) * float(np.median(counts))))
-
-
 def some_rows(site: Site) -> int:
     """Return the number of rows of a site that must have some."""
     if not len(site):
@@ -152,19 +163,49 @@ def some_rows(site: Site) -> int:
     return len(site)
 
 
-def _refuse_bad_values(fed: Federation, bad: NDArray[np.int64], names: tuple[str, ...] | None) -> None:
-    """Say which features hold values that are not finite, at which sites; sites that do not answer are asked again.
+def typical_rows(counts: NDArray[Any]) -> int:
+    """Return an estimate of the number of all rows: the number of sites times the median of their counts."""
+    return max(1, round(len(counts) * float(np.median(counts))))
 
-    Where sums are secure nobody is asked, and no site is named.
+
+def aggregated(replies: Replies, keys: Sequence[str], aggregator: Aggregator) -> tuple[list[Aggregate], int]:
+    """Return each key's sums, divided by the sites' numbers of rows and aggregated, and the number of all rows.
+
+    Per row, so that a site counts alike whatever number of rows it reports.
     """
-    by_site: dict[str, NDArray[np.int64]] = {}
-    for _ in range(0 if fed.policy.secure_sum else 3):
-        by_site |= {site: reply["bad"] for site, reply in fed.ask(local_bad_values).ok.items()}
+    counts = replies.stack("n")
+    weights = believed(aggregator, counts)
     found = []
-    for column in np.flatnonzero(bad):
-        feature = names[column] if names else f"number {column}"
-        sites = [f"site {site!r} ({counts[column]} values)" for site, counts in by_site.items() if counts[column]]
-        silent = f"{'some' if fed.policy.secure_sum else 'a silent'} site ({bad[column]} values)"
-        found += [f"feature {feature} at {where}" for where in sites or [silent]]
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    raise InputError(f"X contains NaN or infinity: {', '.join(found[:5])}{more}; fill or drop them first")
+    for key in keys:
+        sums = replies.stack(key)
+        per_row = np.maximum(counts, 1).reshape(-1, *[1] * (sums.ndim - 1))
+        found.append(aggregator(sums / per_row, weights))
+    return found, typical_rows(counts)
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """Sums over all rows by key, the number of rows, and the weight of each site in the first key."""
+
+    sums: dict[str, Any]
+    n: int
+    weights: dict[str, float]
+
+
+def row_totals(
+    keys: Sequence[str], fed: Federation, step: StepLike, aggregator: Aggregator | None, **payload: object
+) -> RowTotals:
+    """Return the sums of `keys` over all rows: exact, or by `aggregator` the number of rows times its means per row."""
+    if aggregator is None:
+        total = fed.sum(step, **payload)
+        return RowTotals({key: total[key] for key in keys}, total["n"], site_weights(total.sites))
+    replies = fed.ask(step, **payload)
+    found, n = aggregated(replies, keys, aggregator)
+    sums = {key: n * one.value for key, one in zip(keys, found, strict=True)}
+    return RowTotals(sums, n, site_weights(replies, found[0].weights))
+
+
+def site_weights(sites: Iterable[str], weights: Vector | None = None) -> dict[str, float]:
+    """Return the weight of each site by name; ``None`` weighs all alike."""
+    names = tuple(sites)
+    return dict(zip(names, [1.0 / len(names)] * len(names) if weights is None else weights.tolist(), strict=True))

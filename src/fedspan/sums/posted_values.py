@@ -1,4 +1,4 @@
-"""Values per row that sites post one by one; those that fail are asked again, and then left out with a warning."""
+"""Collect one entry per row from every site, and request again what is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRIES = 3
 def posted(
     sites: Federation, step: Callable[..., Any], what: str, check: Callable[[Message], Message], **payload: object
 ) -> dict[str, Message]:
-    """Return the checked replies by site name, in name order."""
+    """Return the checked replies by site name, in name order; warn about sites that failed three times."""
     found: dict[str, Message] = {}
     for attempt in range(_TRIES):
         missing = tuple(name for name in sites.sites if name not in found)

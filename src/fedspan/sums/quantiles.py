@@ -1,48 +1,45 @@
 """Federated quantiles: the order statistic of every column, exactly, without moving a row.
 
-Doubles are ordered like 64-bit integers (see `_keys`), so the quantile is found by a search among these: the
-coordinator names an interval, every site says how much of its column lies below each of 256 equal parts of it, and
-the part that holds the quantile is the next interval. After 8 rounds an interval is a single number.
+Doubles are ordered like 64-bit integers (see `_keys`), so that a search among these finds the quantile. The coordinator
+sends an interval, every site counts its rows below each of 256 equal parts of it, and the part that holds the quantile
+is the next interval. After 8 rounds an interval is a single number.
 
-Leaves a site: per round and column 257 counts and the number of rows; only sums are needed. What they tell: the
-distribution of all rows over parts of an interval that shrinks to the quantile, which is a value of one of the rows.
-Without a secure sum the coordinator sees each site's own counts as they arrive. Up per site and round: 257 counts a
-column of 1, 2 or 4 bytes, as the number of rows needs; down: two numbers a column. Memory at a site: its rows,
-sorted, once.
+Leaves a site: per round and column 257 counts of 1, 2 or 4 bytes and the number of rows; only sums are needed. They
+reveal the distribution of all rows over parts of an interval that shrinks to the quantile, a value of one of the rows.
+Down: two numbers a column. Memory at a site: its rows, sorted.
 
-Error: none. The result is the quantile of the rows of the sites that answered the last round: where a site leaves in
-mid-run, the search widens its interval again. If sites come and go in every round it settles after 24 rounds on a
-number that is the quantile of what answered, up to the share of the rows that came and went.
+The result is exact for the rows of the sites that answered the last round: where a site leaves in mid-run, the search
+widens its interval again. If sites come and go in every round, it settles after 24 rounds, on the quantile of the rows
+that answered, up to the share of the rows that came and went.
 
-With an aggregator every site sends the share of the distribution that its rows put below each part instead, and the
-result is the quantile of the combined shares: with medians it lies between the quantiles of the honest sites while
-these are the majority, because the shares below any number are between those of honest sites. It differs from that of
-the pooled rows by as much as the combined share differs from that of all rows. Where sites differ, that is as much as
-they do. Where the rows of all sites are alike it is a sampling error, about ``sqrt(level (1 - level) / n_i)`` over the
-root of the number of sites. For that the share up to the k-th of n_i sorted rows is told as ``(k - 1/3)/(n_i + 1/3)``,
-and between rows by a straight line: the number of rows, k / n_i, is skewed, and the median of many sites would be off
-by up to 1 / n_i however many there are (with 20 rows a site the 0.95 quantile would be that of 0.918). Sites with fewer
-rows than ``2 / 3 / (1 - level)``, 14 for level 0.95, cannot reach so high a quantile; theirs is their largest value.
+With an aggregator every site sends the share of its distribution below each part instead, and the result is the
+quantile of the combined shares. With medians it lies between the quantiles of the honest sites while these are the
+majority. It differs from the quantile of the pooled rows by as much as the sites differ, or where they are alike by a
+sampling error of about ``sqrt(level (1 - level) / n_i)`` over the root of the number of sites. For that a site reports
+the share up to the k-th of its n_i sorted rows as ``(k - 1/3) / (n_i + 1/3)``, and interpolates linearly between rows:
+k / n_i is skewed, and the median of many sites would be off by up to 1 / n_i (with 20 rows a site the 0.95 quantile
+would be that of 0.918). Sites with fewer than ``2 / 3 / (1 - level)`` rows, 14 for level 0.95, report their largest
+value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
+from fedspan.aggregation.aggregator import believed
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import ArrayOf, Matrix, Vector
 from fedspan.sums.moments import some_rows
 from fedspan.sums.row_blocks import blocks, n_columns
 
-Array = NDArray[Any]
-Keys = NDArray[np.uint64]
+Keys = Annotated[NDArray[np.uint64], ArrayOf("word", 1)]
 
 _PARTS = 256
 _PASS = 8  # rounds from all numbers to one: 256^8 = 2^64
@@ -52,9 +49,10 @@ _ROUNDING = 1e-12  # of combined fractions: less than a row in any table
 
 @step("sums.counts_between", reveals="sums")
 def local_counts(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
-    """Leaves the site: its number of rows, how many are at most each edge of the parts, how many are not finite."""
+    """Leaves the site: its number of rows, the counts up to each edge of the parts, the number of non-finite values."""
     columns, bad = _sorted_columns(site)
-    return {"n": len(site), "bad": bad, "counts": _counts(columns, low, high)}
+    counts = [np.searchsorted(column, at, side="right") for column, at in _with_edges(columns, low, high)]
+    return {"n": len(site), "bad": bad, "counts": np.array(counts).astype(np.min_scalar_type(columns.shape[1]))}
 
 
 @step("sums.fractions_between", reveals="sums")
@@ -63,7 +61,16 @@ def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     columns, bad = _sorted_columns(site)
     if bad:
         raise InputError(f"X contains NaN or infinity in {bad} values")
-    return {"n": some_rows(site), "fractions": _fractions(columns, low, high)}
+    n = some_rows(site)
+    fractions = np.empty((len(columns), _PARTS + 1))
+    for share, (column, at) in zip(fractions, _with_edges(columns, low, high), strict=True):
+        count = np.searchsorted(column, at, side="right")
+        inside = (count > 0) & (count < n)
+        before, after = column[count[inside] - 1] / 2, column[count[inside]] / 2  # halves: differences stay finite
+        way = (at[inside] / 2 - before) / (after - before)
+        share[:] = count == n
+        share[inside] = (count[inside] - 1 / 3 + way) / (n + 1 / 3)
+    return {"n": n, "fractions": fractions}
 
 
 def quantiles(
@@ -71,22 +78,21 @@ def quantiles(
     *,
     level: float,
     aggregator: Aggregator | None = None,
-    watch: Callable[[NDArray[np.float64], NDArray[np.float64]], None] | None = None,
-) -> NDArray[np.float64]:
-    """Return the `level` quantile (d,) of every column: the smallest value that so large a share of the rows is up to.
+    watch: Callable[[Matrix, Matrix], None] | None = None,
+) -> Vector:
+    """Return the `level` quantile (d,) of every column: the smallest value that a share `level` of the rows is up to.
 
     That is an order statistic, numpy's ``method="inverted_cdf"``, of the rows as they are.
 
     Parameters
     ----------
-    fed : Federation
     level : float
         Above 0 and at most 1.
     aggregator : Aggregator, optional
-        Where sites may lie: combines the sites' own fractions instead of adding up counts. Single replies are then
-        needed, and the result is that of the pooled rows only as far as the sites' rows are alike (see above).
+        Where sites may be malicious: it combines the sites' own fractions, instead of a sum of counts. Single replies
+        are then needed, and the result is that of the pooled rows only where the sites' rows are alike (see above).
     watch : callable, optional
-        Is told in every round what the coordinator learns: edges (d, 257), and the share of the rows up to each.
+        Receives in every round what the coordinator learns: edges (d, 257), and the share of the rows up to each.
 
     Examples
     --------
@@ -97,18 +103,18 @@ def quantiles(
     """
     level = real_number("level", level, above=0, most=1)
     least, most = _keys(np.array([-np.inf, np.inf]))
-    low, high = least[None], most[None]  # one for all columns: how many these are is seen in the first reply
+    low, high = least[None], most[None]  # one interval for all columns: the first reply gives their number
     for number in fed.rounds(3 * _PASS):
         reached, shares = _reached(fed, low, high, level, aggregator)  # (d, parts + 1), from False to True
         low, high = (np.broadcast_to(ends, len(reached)) for ends in (low, high))
-        # The first edge that is reached ends the part; where that is none, or the lowest, sites have come or gone.
+        # The first edge that is reached ends the part. If it is the lowest, or does not exist, sites came or left.
         first = np.where(reached.any(axis=1), reached.argmax(axis=1), _PARTS + 1)
         edges = _edges(low, high)
         if watch is not None:
             watch(_values(edges), shares)
         part = np.clip(first, 1, _PARTS)
         low, high = _at(edges, part - 1), _at(edges, part)
-        if number < 2 * _PASS:  # after that it settles on what it has
+        if number < 2 * _PASS:  # after that the search settles on its interval
             low, high = np.where(first == 0, least, low), np.where(first > _PARTS, most, high)
         if (high - low <= 1).all():
             break
@@ -117,7 +123,7 @@ def quantiles(
 
 def _reached(
     fed: Federation, low: Keys, high: Keys, level: float, aggregator: Aggregator | None
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+) -> tuple[NDArray[np.bool_], Matrix]:
     """Return whether a share of `level` of the rows is at most each edge (d, parts + 1), and that share."""
     if aggregator is None:
         total = fed.sum(local_counts, low=low, high=high)
@@ -127,17 +133,17 @@ def _reached(
             raise InputError("the sites have no rows: there is no quantile")
         return np.asarray(total["counts"] >= level * total["n"]), total["counts"] / total["n"]
     replies = fed.ask(local_fractions, low=low, high=high)
-    # What a site sends is made a distribution first: between 0 and 1, and rising.
+    # Make a distribution of what a site sends: between 0 and 1, and rising.
     fractions = np.maximum.accumulate(np.clip(replies.stack("fractions"), 0.0, 1.0), axis=-1)
     combined = aggregator(fractions, believed(aggregator, replies.stack("n"))).value
     shares = np.maximum.accumulate(combined, axis=-1)
     return np.asarray(shares >= level - _ROUNDING), shares
 
 
-def _sorted_columns(site: Site) -> tuple[Array, int]:
-    """Return the site's columns (d, n), each sorted, and how many of its values are not finite."""
+def _sorted_columns(site: Site) -> tuple[Matrix, int]:
+    """Return the site's columns (d, n), each sorted, and the number of values that are not finite."""
 
-    def make() -> tuple[Array, int]:
+    def make() -> tuple[Matrix, int]:
         rows = [np.zeros((0, n_columns(site))), *blocks(site)]
         columns = np.ascontiguousarray(np.concatenate(rows).T)
         columns.sort(axis=1)
@@ -146,44 +152,26 @@ def _sorted_columns(site: Site) -> tuple[Array, int]:
     return site.cached("sorted columns", make)
 
 
-def _counts(columns: Array, low: Keys, high: Keys) -> Array:
-    """Return how many values of each column are at most each edge (d, parts + 1)."""
-    edges = np.broadcast_to(_values(_edges(low, high)), (len(columns), _PARTS + 1))
-    found = [np.searchsorted(column, at, side="right") for column, at in zip(columns, edges, strict=True)]
-    return np.array(found).astype(np.min_scalar_type(columns.shape[1]))
-
-
-def _fractions(columns: Array, low: Keys, high: Keys) -> NDArray[np.float64]:
-    """Return the share of the distribution of each column up to each edge (d, parts + 1), as its median is unbiased."""
-    n = columns.shape[1]
-    edges = np.broadcast_to(_values(_edges(low, high)), (len(columns), _PARTS + 1))
-    found = np.empty(edges.shape)
-    for column, at, share in zip(columns.astype(np.float64), edges, found, strict=True):
-        count = np.searchsorted(column, at, side="right")
-        inside = (count > 0) & (count < n)
-        before, after = column[count[inside] - 1] / 2, column[count[inside]] / 2  # halves: differences stay finite
-        way = (at[inside] / 2 - before) / (after - before)
-        share[:] = count == n
-        share[inside] = (count[inside] - 1 / 3 + way) / (n + 1 / 3)
-    return found
+def _with_edges(columns: Matrix, low: Keys, high: Keys) -> Iterator[tuple[Vector, Vector]]:
+    """Yield each column with the edges of its parts."""
+    return zip(columns, np.broadcast_to(_values(_edges(low, high)), (len(columns), _PARTS + 1)), strict=True)
 
 
 def _edges(low: Keys, high: Keys) -> Keys:
     """Return the edges (d, parts + 1) of equal parts of the intervals from `low` to `high` (d,)."""
     span = (high - low)[:, None]
-    width = np.maximum(span, 1) - np.uint64(1)
-    width = width // np.uint64(_PARTS) + np.uint64(1)
+    width = (np.maximum(span, 1) - np.uint64(1)) // np.uint64(_PARTS) + np.uint64(1)
     steps = np.minimum(np.arange(_PARTS, dtype=np.uint64) * width, span)
     return np.asarray(low[:, None] + np.concatenate([steps, span], axis=1))
 
 
-def _keys(values: NDArray[np.float64]) -> Keys:
-    """Return integers that are ordered like the numbers: negative ones have all bits turned, others the sign."""
+def _keys(values: Vector) -> Keys:
+    """Return integers in the order of the numbers: negative ones have all bits flipped, others the sign bit."""
     bits = (values + 0.0).view(np.uint64)  # -0.0 becomes 0.0
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 
-def _values(keys: Keys) -> NDArray[np.float64]:
+def _values(keys: Keys) -> Vector:
     """Undo `_keys`."""
     return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
 

@@ -1,4 +1,4 @@
-"""Rows in blocks that fit a processor's cache: how steps go through data of any size."""
+"""Read a site's rows in blocks that fit a processor's cache, so that steps work on data of any size."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ _BLOCK_BYTES = 2**22
 
 def blocks(site: Site) -> Iterator[NDArray[np.float64]]:
     """Yield the site's rows as float64 blocks of about 4 MiB; memory beyond the data is one block."""
-    width = n_columns(site)
-    for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, width)))):
+    for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, n_columns(site))))):
         yield np.asarray(batch.X, dtype=np.float64)
 
 
@@ -30,7 +29,7 @@ def n_columns(site: Site) -> int:
 
 
 def width(site: Site) -> int:
-    """Return the number of columns of a site's table, whatever they hold."""
+    """Return the number of columns of a site's table, also of text."""
     names = site.feature_names
     return int(_first_row(site).shape[1]) if names is None else len(names)
 

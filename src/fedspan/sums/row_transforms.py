@@ -1,4 +1,4 @@
-"""The transforms that sites apply to their own rows on behalf of fitted models."""
+"""Transforms that sites apply to their own rows on behalf of fitted models."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import transform
+from fedspan.federation.site.parameters import Matrix, Vector
 
 Array = NDArray[Any]
 
 
 @transform("sums.standardize")
-def standardize(X: Array, mean: Array | None, scale: Array | None, double: bool = False) -> Array:
-    """Return ``(X - mean) / scale``; what is ``None`` is left out. float32 stays float32 unless `double`."""
+def standardize(X: Array, mean: Vector | None, scale: Vector | None, double: bool = False) -> Array:
+    """Return ``(X - mean) / scale``, without what is ``None``. float32 stays float32 unless `double`."""
     for fitted in (mean, scale):
         if fitted is not None:
             same_columns(X, len(fitted))
@@ -25,7 +26,7 @@ def standardize(X: Array, mean: Array | None, scale: Array | None, double: bool 
 
 
 @transform("sums.project")
-def project(X: Array, components: Array) -> Array:
+def project(X: Array, components: Matrix) -> Array:
     """Return the coordinates of rows along `components` (k, d)."""
     projected: Array = X @ components.T.astype(np.float32 if X.dtype == np.float32 else np.float64)
     return projected
@@ -44,10 +45,7 @@ def scores_as_verdicts(X: Array, threshold: float) -> Array:
 
 
 def same_columns(X: Array, count: int) -> None:
-    """Refuse rows with another number of columns than a transform was fitted on.
-
-    Arithmetic would not: a single column is stretched over all of them.
-    """
+    """Refuse rows with another number of columns than the transform was fitted on: numpy would stretch one column."""
     if np.ndim(X) != 2 or X.shape[1] != count:
         found = f"{X.shape[1]} columns" if np.ndim(X) == 2 else f"the shape {np.shape(X)}"
-        raise InputError(f"rows with {found} were given to a transform that was fitted on {count} columns")
+        raise InputError(f"rows with {found} were passed to a transform that was fitted on {count} columns")

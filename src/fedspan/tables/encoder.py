@@ -1,4 +1,4 @@
-"""FedTabularEncoder: mixed tables of numbers and text as scaled numbers, the same at every site."""
+"""FedTabularEncoder: encode mixed tables of numbers and text as scaled numbers, the same at every site."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator, FedTransformer, check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.federation.site.parameters import Flags
 from fedspan.sums.moments import deviations, moments
 from fedspan.tables.parts import encoder_parameters as parameters
 from fedspan.tables.parts.category_union import Categories, category_union, most_frequent
-from fedspan.tables.parts.column_kinds import ColumnKinds, column_kinds
+from fedspan.tables.parts.column_kinds import ColumnKinds, column_kinds, heavy_tails
 from fedspan.tables.parts.encoding import Encoding, encode, far_out
-from fedspan.tables.parts.heavy_tails import heavy_tails
 
 Columns = Sequence[str | int]
 
@@ -26,75 +26,69 @@ Columns = Sequence[str | int]
 class FedTabularEncoder(FedTransformer, FedEstimator):
     """Encode mixed tables, such as network traffic: logarithms of heavy-tailed numbers, a column per name, scaling.
 
-    Raw tables will do: numbers written as text, ``"-"``, ``"NA"`` and empty cells, infinities, columns that are
-    numbers at one site and text or nothing at another.
+    It takes raw tables: numbers written as text, ``"-"``, ``"NA"`` and empty cells, infinities, columns that are
+    numbers at one site and text or empty at another.
 
     Parameters
     ----------
     log : "auto", bool or list of columns, default="auto"
         Which columns of numbers become ``sign(x) log(1 + |x|)``. ``"auto"``: those whose kurtosis over all sites is
-        above 6 and at least halved by it, and those without any variance, of whose tails nothing is known.
+        above 6 and at least halved by it, and those without any variance, whose tails are unknown.
     categorical : "auto" or list of columns, default="auto"
         Which columns are text. ``"auto"``: those in which, over all sites, at least as many cells are names as are
         numbers. In other columns cells that do not read as numbers count as missing.
     categories : dict of column to list of names, optional
-        Names fixed beforehand: these columns are text, all of the names are kept, in this order, and no site is asked
-        for names there. A mark of missing values (``"-"``) among them stands for all missing cells.
+        Fixed names: these columns are text, keep all of these names in this order, and no site sends names of them. A
+        mark of missing values (``"-"``) among them stands for all missing cells.
     max_categories : int, default=32
         Most names that a text column keeps, by their number of rows over all sites.
     rare : float, default=0.01
-        Share of the rows below which a name is rare. Of a column with more than `max_categories` names (IP addresses,
-        say) rare ones are not kept. Columns that say whether a cell has a name, or none, are scaled as if at least
-        this share of the rows did: a name of one row in a million would otherwise be 1000 deviations from the mean,
-        and outweigh all other columns. With 0 every column has unit variance.
+        Share of the rows below which a name is rare. A column with more than `max_categories` names (IP addresses,
+        say) does not keep rare ones. Columns of 0 and 1 are scaled as if at least this share of the rows had a 1: a
+        name of one row in a million would otherwise be 1000 deviations from the mean, and outweigh all other columns.
+        With 0 every column has unit variance.
     min_count : int, default=1
-        A name leaves a site only if at least so many of its rows hold it; rarer ones are not sent, and are unknown
-        unless another site sends them. With 1 the result does not depend on how the rows are split over sites.
+        A name leaves a site only if at least this number of its rows hold it; rarer ones are unknown unless another
+        site sends them. With 1 the result does not depend on how the rows are split over sites.
     unknown : {"other", "zero"}, default="other"
-        Names that are not kept, or that come up only later: ``"other"`` gives each text column one more column for
-        all of them, ``"zero"`` gives them zeros in all columns of theirs.
+        Names that are not kept, or that are new in ``transform``: ``"other"`` gives each text column one more column
+        for all of them, ``"zero"`` gives them zeros in all its columns.
     missing : {"indicator", "mean"}, default="indicator"
-        A missing cell is put at the mean of its column (0 after scaling). ``"indicator"`` adds a column that tells
-        them, where there were any in ``fit``; of a text column it takes the place of the mean. In traffic that is the
-        better choice: no value is often a fact about the flow (no answer, no request), and the mean would hide it.
-        Where some columns had none in ``fit``, it also adds one last column, ``"(unexpected missing)"``: 0 in ``fit``,
-        later `unexpected_` for each cell of theirs that is missing, infinite or unreadable. Otherwise a row of garbage
-        were the most normal one.
+        A missing cell has the mean of its column (0 after scaling). ``"indicator"`` adds a column that marks missing
+        cells, if ``fit`` saw any; in a text column it replaces the mean. In traffic a missing value is often a fact
+        about the flow (no answer, no request). If ``fit`` saw columns without missing cells, it also adds a last
+        column, ``"(unexpected missing)"``: 0 in ``fit``, later `unexpected_` for each of their cells that is missing,
+        infinite or unreadable. Otherwise an unreadable row would look most normal.
     scale : bool, default=True
-        Scale to zero mean and unit variance, but for `rare` and the last column of `missing`.
+        Scale to zero mean and unit variance, except for `rare` and the last column of `missing`.
     aggregator : Aggregator, optional
-        How to combine the sites' means and variances, instead of exact sums, where some sites may lie. All other
-        decisions (which columns are text or heavy-tailed, which names are kept) are then taken by
-        one vote per site or by the median of the sites.
-    random_state : int, optional
-        Seed of the run. Nothing here is random.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+        Combines the sites' means and variances, instead of exact sums, where some sites may be malicious. One vote per
+        site, or the median of the sites, then decides which columns are text or heavy-tailed, and which names are kept.
+    random_state, verbose : int, optional
+        Seed of the run, which draws nothing here; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
     categories_ : dict of str to tuple of str
-        The names kept of each text column, by the column's name (``"x0"``, ... where columns have none), sorted.
+        The names kept of each text column, by the column's name (``"x0"``, ... for columns without), sorted.
     log_, missing_ : array of bool (d,)
-        Which columns become logarithms, and which have a column that tells missing cells.
+        Which columns become logarithms, and which have a mark of missing cells.
     unexpected_ : float
-        What a cell adds to the column ``"(unexpected missing)"``, 0 if there is none: ``5 sqrt(D - 1)``, or without
-        `scale` 5 times the root mean square distance of rows from the mean if that is more. At most 4% of the rows of
-        ``fit`` are as far, so that detectors take notice.
-    mean_ : array (D,)
-        Of the encoded columns, missing cells filled.
-    scale_ : array (D,) or None
+        What a cell adds to the column ``"(unexpected missing)"``, 0 without one: ``5 sqrt(D - 1)``, or without `scale`
+        5 times the root mean square distance of rows from the mean if that is more. At most 4% of the rows of ``fit``
+        are as far, so that detectors notice.
+    mean_, scale_ : array (D,)
+        Of the encoded columns, missing cells filled; ``scale_`` is ``None`` without `scale`.
     n_samples_seen_ : int
-    sites_ : tuple of str
-    run_ : RunRecord
+    sites_, run_ : tuple of str, RunRecord
 
     Notes
     -----
     What leaves a site: the names of its columns; of each column counts of cells by kind and up to ten sums of powers
-    of its numbers and their logarithms; of text columns the names, as far as `categories` does not fix them and
-    `min_count` allows, at most 256 (or 8 `max_categories`) a column and 200 characters each, and the counts of rows
-    for the names of all sites; the moments of the encoded columns. All but the names need only be known as sums. Sites
-    learn from one another the names and those sums. At most seven calls.
+    of its numbers and their logarithms; of text columns the names, unless `categories` fixes them or `min_count`
+    forbids it, at most 256 (or 8 `max_categories`) a column and 200 characters each, and the counts of rows for the
+    names of all sites; the moments of the encoded columns. Only sums are needed, except for the names. Sites learn
+    from one another the names and those sums. At most seven calls.
 
     Examples
     --------
@@ -158,7 +152,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Encode a table; of a federation, return the one whose sites do so locally."""
+        """Encode a table; for a federation, return one whose sites do so locally."""
         check_is_fitted(self)
         options = self._encoding.parameters(self.mean_, self.scale_)
         if isinstance(X, Federation):
@@ -171,14 +165,14 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         columns = _check_feature_names_in(self, input_features)
         return np.array(self._encoding.labels([str(column) for column in columns]), dtype=object)
 
-    def _logs(self, fed: Federation, found: ColumnKinds) -> NDArray[np.bool_]:
+    def _logs(self, fed: Federation, found: ColumnKinds) -> Flags:
         """Return which columns (d,) become logarithms."""
         numbers = ~found.text
-        if not parameters.log_is_rule(self.log):
+        if isinstance(self.log, bool | np.bool_):
+            return numbers & self.log
+        if not parameters.is_auto(self.log):
             return parameters.chosen_logs(self.log, self._columns(), found.text)
-        if not numbers.any() or not self.log:
-            return np.zeros(len(numbers), dtype=bool)
-        if self.log != "auto":
+        if not numbers.any():
             return numbers
         votes = self.aggregator is not None
         return heavy_tails(fed, wanted=numbers, centre=found.mean, log_centre=found.log_mean, votes=votes)
@@ -186,49 +180,40 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
     def _kept_names(
         self, fed: Federation, found: ColumnKinds, fixed: parameters.FixedNames
     ) -> tuple[Categories, Federation]:
-        """Return the names of the text columns, and the federation without sites that sent none that can be used."""
+        """Return the names of the text columns, and the federation without sites whose names were refused."""
         text = np.flatnonzero(found.text)
-        open_ = np.array([j for j in text if j not in fixed], dtype=np.int64)
-        union: tuple[tuple[str, ...], ...] = ()
-        if len(open_):
-            limits = {"max_categories": self.max_categories, "min_count": self.min_count}
-            union, fed = category_union(fed, wanted=open_, **limits)
-        if not len(text):
+        is_fixed = [j in fixed for j in text.tolist()]
+        names, most, votes = dict(fixed), self.max_categories, self.aggregator is not None
+        if not all(is_fixed):
+            wanted = text[np.logical_not(is_fixed)]
+            union, fed = category_union(fed, wanted=wanted, max_categories=most, min_count=self.min_count)
+            names.update(zip(wanted.tolist(), union, strict=True))
+        if not is_fixed:
             return Categories((), ()), fed
-        candidates = {**fixed, **dict(zip(open_.tolist(), union, strict=True))}
+        candidates = tuple(names[j] for j in text.tolist())
         kept = most_frequent(
-            fed,
-            wanted=text,
-            candidates=tuple(candidates[j] for j in text),
-            fixed=[j in fixed for j in text],
-            max_categories=self.max_categories,
-            rare=self.rare,
-            votes=self.aggregator is not None,
+            fed, wanted=text, candidates=candidates, fixed=is_fixed, max_categories=most, rare=self.rare, votes=votes
         )
         return kept, fed
 
     def _learn_moments(self, fed: Federation, found: ColumnKinds, kept: Categories) -> None:
-        self.unexpected_ = 0.0  # no site is asked for the moments of a column that is 0 by its definition
+        self.unexpected_ = 0.0  # the moments of that column are known: it is 0 by its definition
         encoding = self._encoding
         labels = tuple(encoding.labels(self._columns()))
         if not labels:
             raise InputError("no column is left: every text column has only rare names, and unknown='zero' drops these")
-        is_value = encoding.stands_for("value")
-        fill = np.zeros(len(labels))
+        is_value, fill = encoding.stands_for("value"), np.zeros(len(labels))
         fill[is_value] = np.where(self.log_, found.log_mean, found.mean)[~found.text]
         shares = [share if encoding.other else share[:-1] for share in kept.shares]
         fill[encoding.stands_for("name")] = np.concatenate([*shares, []])
         learned = moments(fed.apply(encode, **encoding.parameters(fill)), labels, self.aggregator)
         self.n_samples_seen_, self.mean_ = learned.n, learned.mean
-        self.scale_ = None
-        if self.scale:
-            scale = deviations(learned)
-            least = np.sqrt(self.rare * (1 - self.rare))
-            rarely = ~is_value & (learned.variance < least**2)
-            self.scale_ = np.where(rarely, least, scale)
-        told = self.missing_.copy()
-        told[found.text] |= np.array(["" in names for names in kept.names], dtype=bool)
-        if self.missing == "indicator" and not told.all():
+        least = np.sqrt(self.rare * (1 - self.rare))
+        rarely = ~is_value & (learned.variance < least**2)
+        self.scale_ = np.where(rarely, least, deviations(learned)) if self.scale else None
+        shown = self.missing_.copy()
+        shown[found.text] |= np.array(["" in names for names in kept.names], dtype=bool)
+        if self.missing == "indicator" and not shown.all():
             self.unexpected_ = far_out(np.ones(len(labels)) if self.scale else learned.variance)
             self.mean_ = np.append(self.mean_, 0.0)
             self.scale_ = None if self.scale_ is None else np.append(self.scale_, 1.0)
@@ -240,7 +225,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         return Encoding(text, self.log_, self.missing_, names, self.unknown == "other", self.unexpected_)
 
     def _single_replies(self) -> str | None:
-        # Sites are asked for the names in text columns, unless it is known beforehand that there is nothing to ask.
+        # Sites send the names of text columns, unless the parameters fix all of them.
         listed = not isinstance(self.categorical, str) and set(self.categorical) <= set(self.categories or {})
         return super()._single_replies() if listed else " without a list `categorical` and `categories` for all of it"
 

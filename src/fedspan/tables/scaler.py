@@ -1,4 +1,4 @@
-"""FedStandardScaler: zero mean and unit variance for every column, from sums alone."""
+"""FedStandardScaler: scale every column to zero mean and unit variance, from sums alone."""
 
 from __future__ import annotations
 
@@ -18,30 +18,26 @@ from fedspan.sums.row_transforms import standardize
 class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     """Standardise columns by the exact mean and deviation of all rows of all sites.
 
-    Leaves a site: number of rows, sum and sum of squares about the common mean of each column, and how many values
-    are not finite. Three calls (columns, sums, centred sums), each of O(d) numbers; only sums are needed.
+    Leaves a site: number of rows, sum and sum of squares about the common mean of each column, and the number of
+    values that are not finite. Three calls (columns, sums, centred sums), each of O(d) numbers; only sums are needed.
 
     Parameters
     ----------
     with_mean, with_std : bool, default=True
         Whether to subtract the mean, and to divide by the deviation.
     aggregator : Aggregator, optional
-        How to combine the sites' own means, instead of exact sums, where some sites may lie:
-        with ``fedspan.aggregation.CoordinateMedian()`` a minority of sites moves a mean or a deviation by no more
-        than the honest sites differ, however different the columns' units are. Single replies are then needed, and
-        the result is that of the pooled rows only where the sites' rows are alike.
-    random_state : int, optional
-        Seed of the run. Nothing here is random.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+        Combines the sites' own means, instead of exact sums, where some sites may be malicious: with
+        ``fedspan.aggregation.CoordinateMedian()`` a minority moves a mean or a deviation by no more than the honest
+        sites differ. Single replies are then needed, and the result is exact only where the sites' rows are alike.
+    random_state, verbose : int, optional
+        Seed of the run, which draws nothing here; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
     mean_, var_, scale_ : array (d,)
         As in scikit-learn: columns without variance have ``scale_`` 1.
     n_samples_seen_ : int
-    sites_ : tuple of str
-    run_ : RunRecord
+    sites_, run_ : tuple of str, RunRecord
 
     Examples
     --------
@@ -76,7 +72,7 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Standardise a table; of a federation, return the one whose sites do so locally."""
+        """Standardise a table; for a federation, return one whose sites do so locally."""
         check_is_fitted(self)
         if isinstance(X, Federation):
             return X.apply(standardize, columns=self._names(), **self._transform_parameters())

@@ -26,7 +26,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site
 from fedspan.federation.site.site import generator
-from fedspan.sums.aggregated_sums import aggregated
+from fedspan.sums.moments import aggregated
 
 Vector = NDArray[np.float32]
 StepLike = Callable[..., Any] | str

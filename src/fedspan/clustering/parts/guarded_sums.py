@@ -26,7 +26,7 @@ from fedspan.clustering.parts.rows_by_centre import labelled, of_centres, sums_b
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg.kernels.nearest_centres import squared_apart
-from fedspan.sums.whole_totals import whole
+from fedspan.sums.plausible_totals import whole
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.int32]

@@ -12,7 +12,7 @@ from fedspan.federation import Federation, Site, Total, step
 from fedspan.landmarks.parts.kernel_pull import rows_and_norms
 from fedspan.landmarks.parts.landmark_descent import per_row
 from fedspan.linalg.kernels.gaussian_kernel import characteristic, frequencies
-from fedspan.sums.counted_rows import CountedRows
+from fedspan.sums.plausible_totals import CountedRows
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull
-from fedspan.sums.plausible_numbers import ABSURD
+from fedspan.sums.plausible_totals import ABSURD
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

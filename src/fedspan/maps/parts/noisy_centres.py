@@ -42,7 +42,7 @@ from fedspan.maps.parts.noisy_sums import (
 )
 from fedspan.privacy.mechanisms import GaussianCenters, per_column
 from fedspan.sums.columns import agree_on_columns
-from fedspan.sums.whole_totals import whole
+from fedspan.sums.plausible_totals import whole
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
+from fedspan.aggregation.aggregator import believed
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies

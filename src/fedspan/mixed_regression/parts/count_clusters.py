@@ -17,7 +17,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.mixed_regression.parts.regression_rows import of_halves, row_blocks
 from fedspan.pca.parts.orthogonal_iteration import Matrix
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.plausible_totals import refuse_absurd
 
 
 @step("mixed_regression.halves", reveals="sums", fewest=of_halves)

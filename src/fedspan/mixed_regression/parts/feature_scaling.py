@@ -17,7 +17,7 @@ from fedspan.federation import Federation
 from fedspan.linalg import whitening_map
 from fedspan.pca.covariance import total_scatter
 from fedspan.sums.moments import moments
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.plausible_totals import refuse_absurd
 from fedspan.sums.row_transforms import standardize
 
 SCALINGS = ("whiten", "standardize", "none")

@@ -22,7 +22,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.mixed_regression.parts.regression_rows import row_blocks, target
 from fedspan.pca.parts.orthogonal_iteration import Matrix, Product
-from fedspan.sums.aggregated_sums import aggregated
+from fedspan.sums.moments import aggregated
 from fedspan.wire import Message
 
 Stack = NDArray[np.float64]

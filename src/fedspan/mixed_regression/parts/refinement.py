@@ -12,7 +12,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
 from fedspan.linalg import Anderson
 from fedspan.mixed_regression.parts.noisy_convergence import Wandering
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.plausible_totals import refuse_absurd
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

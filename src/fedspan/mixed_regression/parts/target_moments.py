@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fedspan.aggregation import Aggregator
-from fedspan.aggregation.base import believed
+from fedspan.aggregation.aggregator import believed
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.mixed_regression.parts.regression_rows import target
-from fedspan.sums.plausible_numbers import refuse_absurd
+from fedspan.sums.plausible_totals import refuse_absurd
 
 
 @step("mixed_regression.target_sum", reveals="sums")

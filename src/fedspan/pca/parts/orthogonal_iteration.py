@@ -16,7 +16,7 @@ from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize, top_eigenpairs
 
 Matrix = NDArray[np.float64]
-#: ``product(fed, Q)``: ask the sites for their parts of ``Y Q``, and return it with the weight that each of them had.
+#: ``product(fed, Q)``: request the sites' parts of ``Y Q``, and return it with the weight of each site in it.
 Product = Callable[[Federation, Matrix], tuple[Matrix, dict[str, float]]]
 
 
@@ -34,19 +34,17 @@ def orthogonal_iteration(
     Parameters
     ----------
     product, transposed : functions ``(fed, Q) -> (Y Q, weights)``, ``(fed, Q) -> (Y' Q, weights)``
-        Of a symmetric Y the first is enough: then an iteration is one call instead of two.
-    start : array (d, k), or (d, A, k) for A matrices at once
-        Orthonormal.
-    iterations : int
-        At least 1.
+        A symmetric Y needs the first alone: then an iteration is one call instead of two.
+    start : array (d, k), orthonormal, or (d, A, k) for A matrices at once
+    iterations : int, at least 1
     rank : int, optional
-        Return only so many columns, those of the largest eigenvalues of a symmetric Y within the last basis. Extra
-        columns make the iteration faster, and leave room for negative eigenvalues that are large, too.
+        Return this number of columns only, those of the largest eigenvalues of a symmetric Y within the last basis.
+        Extra columns speed the iteration up, and leave room for large negative eigenvalues.
     """
     Q = before = W = start
     weights: dict[str, float] = {}
     for _ in fed.rounds(iterations):
-        if transposed is not None:  # the paper leaves out this QR; with it nothing can grow or vanish
+        if transposed is not None:  # the paper omits this QR; with it nothing can grow or vanish
             Q = _each(_basis, transposed(fed, Q)[0])
         before = Q
         W, weights = product(fed, Q)

@@ -1,6 +1,6 @@
-"""A site's second moment ``C = X'X / rows`` for steps that multiply with it again and again.
+"""A site's second moment ``C = X'X / rows`` for steps that multiply with it many times.
 
-Either as a matrix (d, d), made once, or through the rows at every product: whichever costs less.
+As a matrix (d, d), computed once, or through the rows at every product, by the lower cost.
 """
 
 from __future__ import annotations
@@ -9,32 +9,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 from scipy.linalg.blas import dgemm
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from fedspan.federation import Site
+from fedspan.federation.site.parameters import Matrix
 from fedspan.sums.row_blocks import blocks
 
-Matrix = NDArray[np.float64]
-
-#: A matrix d x d has at most so many entries (128 MiB), however cheap it would make the products.
+#: The most entries of a matrix d x d (128 MiB), however cheap it would make the products.
 _MOST_ENTRIES = 2**24
-#: What it costs to walk through the rows once, in multiplications, however few they are: blocks, centring, calls.
+#: The fixed cost of reading the rows once, in multiplications: blocks, centring, calls.
 _WALK = 50_000
 
 
 @dataclass(frozen=True)
 class SecondMoment:
-    """The matrix ``C = X'X / rows`` (d, d) of a site's rows.
+    """The matrix ``C = X'X / rows`` (d, d) of a site's rows, its trace, and its largest eigenvalue `top`.
 
-    Attributes
-    ----------
-    add_product : function (A, factor, U) -> ``A + factor * C U``
-        For matrices (d, k); returns a new one, in Fortran's order.
-    trace, top : float
-        Of C; `top` is its largest eigenvalue.
+    ``add_product(A, factor, U)`` returns a new matrix ``A + factor * C U`` (d, k), in Fortran's order.
     """
 
     add_product: Callable[[Matrix, float, Matrix], Matrix]
@@ -46,12 +39,12 @@ class SecondMoment:
         return self.add_product(np.zeros(U.shape, order="F"), 1.0, U)
 
     def captured(self, U: Matrix) -> float:
-        """Return ``trace(U' C U)``: of an orthonormal U, what the trace of C has in its span."""
+        """Return ``trace(U' C U)``: the part of the trace of C in the span of an orthonormal U."""
         return float(np.vdot(U.T, self.product(U).T))
 
 
 def second_moment(site: Site, rows: float, shape: tuple[int, int], products: int) -> SecondMoment:
-    """Return ``C = X'X / rows`` in the form in which `products` products with matrices of this shape (d, k) cost least.
+    """Return ``C = X'X / rows`` in the cheapest form for `products` products with matrices (d, k) of this shape.
 
     Memory beyond the data: d^2, at most twice the size of the rows and 128 MiB, or one block of rows.
     """
@@ -75,15 +68,10 @@ def second_moment(site: Site, rows: float, shape: tuple[int, int], products: int
 
 
 def is_matrix_cheaper(n: int, d: int, k: int, products: int) -> bool:
-    """Whether to make ``X'X`` of n rows once and multiply by it, rather than by X and X' each time.
+    """Whether to compute ``X'X`` of n rows once and multiply by it, rather than by X and X' each time.
 
-    Counts multiplications: ``n d^2 / 2`` once and ``d^2 k`` per product, against ``2 n d k`` per product and what a
-    walk through the rows costs besides. So the matrix is small, or at most twice as large as the rows are.
-
-    Examples
-    --------
-    >>> is_matrix_cheaper(560, 39, 2, 100), is_matrix_cheaper(560, 400, 2, 5), is_matrix_cheaper(560, 2000, 2, 100)
-    (True, False, False)
+    Counts multiplications: ``n d^2 / 2`` once and ``d^2 k`` per product, against ``2 n d k`` and a fixed cost per
+    product. So the matrix is small, or at most twice as large as the rows.
     """
     by_matrix = n * d * d / 2 + products * d * d * k
     by_rows = products * (2 * n * d * k + n * d + _WALK)
@@ -100,7 +88,7 @@ def _gram(site: Site, d: int) -> tuple[Matrix, float, float]:
 
 
 def _spectrum(site: Site, d: int) -> tuple[float, float]:
-    """Return the trace and the largest eigenvalue of ``X'X`` without making it."""
+    """Return the trace and the largest eigenvalue of ``X'X`` without forming it."""
     trace = sum(float(np.vdot(X, X)) for X in blocks(site))
     if trace == 0.0 or d == 1:
         return trace, trace
@@ -109,6 +97,6 @@ def _spectrum(site: Site, d: int) -> tuple[float, float]:
         return np.asarray(sum(X.T @ (X @ v.ravel()) for X in blocks(site)))
 
     operator = LinearOperator((d, d), matvec=product, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(d)  # always the same: the result is the data's alone
+    start = np.random.default_rng(0).standard_normal(d)  # a fixed start: the result depends on the data alone
     top = eigsh(operator, k=1, v0=start, tol=1e-12, return_eigenvectors=False)[0]
     return trace, float(top)

@@ -1,14 +1,14 @@
 """The names in text columns: the union of what the sites have, capped by federated count.
 
-A union cannot be had from sums: names leave the sites, and the coordinator sees which site sent which. Each site sends
-the names that at least `min_count` of its rows hold, its most frequent ones where there are more than
-`most_names(max_categories)`, and none of more than `LONGEST` characters. Then the rows of every name are counted, as a
-sum over the sites. A column with more than `max_categories` names keeps the most frequent; such a column is more of an
-identifier than a kind, so of these only names that a share `rare` of the rows holds. What is not kept is "other".
+Sums cannot give a union: names leave the sites, and the coordinator sees which site sent which. Each site sends the
+names that at least `min_count` of its rows hold, at most 256 (or 8 `max_categories`) of them, the most frequent ones,
+and none of more than `LONGEST` characters. Then the rows of every name are counted, as a sum over the sites. A column
+with more than `max_categories` names is an identifier rather than a kind: it keeps its most frequent names, and of
+these only those that a share `rare` of the rows holds. All others are "other".
 
 The result is that of the pooled rows, whatever the split, where ``min_count=1`` and no site has more names than it may
-send. With `votes`, for where some sites may lie, each site's counts are divided by their sum: it has one vote, to share
-among the names.
+send. With `votes`, where some sites may be malicious, each site's counts are divided by their sum: it has one vote to
+share among the names.
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import ArrayOf, Count, Text, Vector
 from fedspan.sums.columns import without_refused
-from fedspan.tables.parts.cell_text import name
-from fedspan.tables.parts.cells import column, names, tables
+from fedspan.tables.parts.cells import column, name, names, tables
+from fedspan.tables.parts.column_kinds import by_site_or_sum
 from fedspan.wire import Message
 
 Names = tuple[tuple[str, ...], ...]
-Vector = NDArray[np.float64]
+#: Column numbers, or lengths of lists, in a payload.
+Naturals = Annotated[NDArray[np.int64], ArrayOf("whole", 1, least=0)]
+#: Lists of names, one name a line (see `packed`), in a payload.
+Lines = Annotated[str, Text(2**30)]
 
 LONGEST = 200
 _MOST_CANDIDATES = 4096
@@ -43,13 +47,8 @@ class Categories:
     shares: tuple[Vector, ...]
 
 
-def most_names(max_categories: int) -> int:
-    """Return how many names a site may send of one column."""
-    return max(256, 8 * max_categories)
-
-
 @step("tables.category_names", reveals="rows")
-def local_names(site: Site, wanted: NDArray[np.int64], min_count: int, most: int) -> dict[str, Any]:
+def local_names(site: Site, wanted: Naturals, min_count: Count, most: Count) -> dict[str, Any]:
     """Leaves the site: of each wanted column, up to `most` names that at least `min_count` of its rows hold."""
     found = []
     for counts in _counted(site, wanted):
@@ -59,8 +58,8 @@ def local_names(site: Site, wanted: NDArray[np.int64], min_count: int, most: int
 
 
 @step("tables.category_counts", reveals="sums")
-def local_counts(site: Site, wanted: NDArray[np.int64], names: str, sizes: NDArray[np.int64]) -> dict[str, Any]:
-    """Leaves the site: of each wanted column, how many rows hold each of `names`, another name, or none."""
+def local_counts(site: Site, wanted: Naturals, names: Lines, sizes: Naturals) -> dict[str, Any]:
+    """Leaves the site: of each wanted column, the rows that hold each of `names`, another name, or no name."""
     counts: list[int] = []
     for known, found in zip(unpacked(names, sizes), _counted(site, wanted), strict=True):
         mine = [found[text] for text in known]
@@ -70,25 +69,21 @@ def local_counts(site: Site, wanted: NDArray[np.int64], names: str, sizes: NDArr
 
 
 def category_union(
-    fed: Federation, *, wanted: NDArray[np.int64], max_categories: int, min_count: int = 1
+    fed: Federation, *, wanted: Naturals, max_categories: int, min_count: int = 1
 ) -> tuple[Names, Federation]:
-    """Return the sorted names of the columns `wanted`, and the federation without sites that sent what they may not.
+    """Return the sorted names of the columns `wanted`, and the federation without sites that broke the rules.
 
     These are candidates: `most_frequent` keeps `max_categories` of each column.
     """
-    most = most_names(max_categories)
+    most = max(256, 8 * max_categories)
     replies = fed.ask(local_names, wanted=wanted, min_count=min_count, most=most)
-
-    def check(reply: Message) -> Message:
-        _check_names(reply, len(wanted), most)
-        return reply
-
-    replies, fed = without_refused(replies, fed, check, "they sent names of categories that they may not send")
+    why = "they sent names of categories that they may not send"
+    replies, fed = without_refused(replies, fed, lambda reply: _checked_names(reply, len(wanted), most), why)
     sent = [unpacked(reply["names"], reply["sizes"]) for reply in replies.values()]
     union = []
     for number in range(len(wanted)):
         sites = Counter(text for lists in sent for text in lists[number])
-        # However many sites there are, the question of counts stays short: names of many sites come first.
+        # Bounded, so that the request of counts stays short with any number of sites: names of many sites first.
         union.append(tuple(sorted(_largest(sites, _MOST_CANDIDATES))))
     return tuple(union), fed
 
@@ -96,26 +91,25 @@ def category_union(
 def most_frequent(
     fed: Federation,
     *,
-    wanted: NDArray[np.int64],
+    wanted: Naturals,
     candidates: Names,
     max_categories: int,
     rare: float = 0.0,
     fixed: Sequence[bool] = (),
     votes: bool = False,
 ) -> Categories:
-    """Return the `candidates` of each column that are kept, and their shares; those of `fixed` columns all are."""
-    payload = {"wanted": wanted, **packed(candidates)}
-    if votes:
-        replies = fed.ask(local_counts, **payload).stack("counts")
-    else:
-        replies = fed.sum(local_counts, **payload)["counts"][None]
+    """Return the `candidates` of each column that are kept, and their shares; `fixed` columns keep all of them."""
+    counts = by_site_or_sum(votes, fed, local_counts, wanted=wanted, **packed(candidates))["counts"]
     kept, shares, at = [], [], 0
     for number, known in enumerate(candidates):
-        share = _shares(replies[:, at : at + len(known) + 2])
+        mine = np.maximum(counts[:, at : at + len(known) + 2], 0).astype(np.float64)
+        mine = mine[mine.sum(axis=1) > 0]
+        # The mean over the sites of the share of each name, of other names, and of missing cells.
+        share = (mine / mine.sum(axis=1, keepdims=True)).mean(axis=0) if len(mine) else np.zeros(mine.shape[1])
         at += len(known) + 2
         chosen = np.arange(len(known))
         if len(known) > max_categories and not (fixed and fixed[number]):
-            order = np.argsort(-share[:-2], kind="stable")[:max_categories]
+            order = np.argsort(-share[: len(known)], kind="stable")[:max_categories]
             chosen = np.sort(order[share[order] >= rare])
         kept.append(tuple(known[i] for i in chosen))
         present = 1.0 - share[-1] or 1.0
@@ -124,25 +118,19 @@ def most_frequent(
 
 
 def packed(lists: Sequence[Sequence[str]]) -> dict[str, Any]:
-    r"""Return lists of names as a message: one text, whose lines they are, and the length of each list.
-
-    Examples
-    --------
-    >>> packed([["tcp", "udp"], []])
-    {'names': 'tcp\nudp', 'sizes': array([2, 0])}
-    """
+    """Return lists of names as a message: one text with a line for each name, and the length of each list."""
     sizes = np.array([len(texts) for texts in lists], dtype=np.int64)
     return {"names": "\n".join(text for texts in lists for text in texts), "sizes": sizes}
 
 
-def unpacked(names: str, sizes: NDArray[np.int64]) -> Names:
-    """Return the lists of names that `packed` made a message of."""
+def unpacked(names: str, sizes: Naturals) -> Names:
+    """Undo `packed`."""
     lines = iter(names.split("\n"))
     return tuple(tuple(next(lines) for _ in range(int(size))) for size in sizes)
 
 
-def _counted(site: Site, wanted: NDArray[np.int64]) -> list[Counter[str]]:
-    """Return the number of rows of each name, column by column; of missing cells under the name ""."""
+def _counted(site: Site, wanted: Naturals) -> list[Counter[str]]:
+    """Return the number of rows of each name, column by column; missing cells have the name ""."""
 
     def count() -> list[Counter[str]]:
         found: list[Counter[str]] = [Counter() for _ in wanted]
@@ -156,20 +144,11 @@ def _counted(site: Site, wanted: NDArray[np.int64]) -> list[Counter[str]]:
 
 
 def _largest(counts: Mapping[str, int], most: int) -> list[str]:
-    """Return the `most` names with the largest counts, the largest first, and of equal ones the first as text."""
+    """Return the `most` names with the largest counts, the largest first; equal ones in the order of the text."""
     return sorted(counts, key=lambda text: (-counts[text], text))[:most]
 
 
-def _shares(counts: NDArray[Any]) -> Vector:
-    """Return the mean over the rows of `counts` (L, names + 2) of each entry's share of its row."""
-    counts = np.maximum(counts, 0).astype(np.float64)
-    totals = counts.sum(axis=1, keepdims=True)
-    some = totals[:, 0] > 0
-    shares: Vector = (counts[some] / totals[some]).mean(axis=0) if some.any() else np.zeros(counts.shape[1])
-    return shares
-
-
-def _check_names(reply: Message, lists: int, most: int) -> None:
+def _checked_names(reply: Message, lists: int, most: int) -> Message:
     sizes, text = reply["sizes"], reply["names"]
     right = isinstance(text, str) and isinstance(sizes, np.ndarray) and sizes.shape == (lists,)
     if not right or sizes.dtype.kind not in "iu" or sizes.min(initial=0) < 0:
@@ -181,3 +160,4 @@ def _check_names(reply: Message, lists: int, most: int) -> None:
         raise InputError("this site sent other names of categories than it announced, or names that no cell can have")
     if max(map(len, lines), default=0) > LONGEST:
         raise InputError(f"this site sent a name of more than {LONGEST} characters")
+    return reply

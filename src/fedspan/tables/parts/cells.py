@@ -1,12 +1,22 @@
-"""Reading mixed tables: cells as numbers, and as names, by the rules of `fedspan.tables.parts.cell_text`.
+"""Read the cells of mixed tables as numbers and as names.
 
-Numbers are numbers, booleans (1 and 0), dates and durations (seconds), and text that reads as one. Rows are a numpy
-array (n, d) or a pandas frame, a column is an array or a series (n,). Python loops go over distinct cells, never over
-rows.
+The rules are the same at every site, so that a table gives the same cells however it is split and stored:
+
+- Missing: empty text, the marks in `MISSING` in any case ("-", "NA", "null", ...), infinities, and numbers beyond
+  `LARGEST` in magnitude, whose powers would overflow.
+- A number: numbers, booleans (1 and 0), dates and durations (seconds), and text such as ``"12"``, ``" 1e3"``,
+  ``"0x1f"``, ``"true"``.
+- A name: any text that is not missing, with single white space. Whole numbers are written without a fraction, so that
+  ``"80"`` and ``"80.0"`` are one name.
+
+Rows are a numpy array (n, d) or a pandas frame, a column is an array or a series (n,). Python loops go over distinct
+cells, never over rows.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,17 +27,78 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.sums.row_blocks import width
-from fedspan.tables.parts.cell_text import LARGEST, name, number
+from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Counts = NDArray[np.int64]
+Codes = NDArray[np.intp]
 
-_NUMBER_TYPES = {int, float, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")}
-#: Tables are read in blocks of so many cells.
+MISSING = frozenset(
+    [
+        "",
+        "-",
+        "--",
+        "?",
+        "na",
+        "n/a",
+        "#n/a",
+        "#na",
+        "<na>",
+        "nan",
+        "-nan",
+        "+nan",
+        "nat",
+        "null",
+        "none",
+        "inf",
+        "+inf",
+        "-inf",
+        "infinity",
+        "+infinity",
+        "-infinity",
+    ]
+)
+#: No measurement is larger, and the fourth powers of a billion such numbers can still be added up.
+LARGEST = 1e70
+#: Tables are read in blocks of at most this number of cells.
 BLOCK_CELLS = 2**19
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII)
+_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}", re.ASCII)
+_TRUTH = {"true": 1.0, "false": 0.0}
+_NUMBER_TYPES = {int, float, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")}
+
+
+def name(text: str) -> str:
+    """Return the name that a cell's text stands for, "" for a missing one."""
+    text = " ".join(text.split())
+    if not is_plain_text(text):  # bytes that were no text
+        text = text.encode("utf-8", "replace").decode()
+    lower = text.lower()
+    if lower in MISSING or (_NUMBER.fullmatch(lower) and abs(float(lower)) > LARGEST):
+        return ""
+    if lower in _TRUTH:
+        return text.capitalize()
+    if whole := _WHOLE.fullmatch(text):
+        return "0" if whole[1] in ("-0", "+0") else whole[1]
+    return text
+
+
+def number(text: str) -> float:
+    """Return the number that a cell's text reads as, or NaN. It may be infinite, or beyond `LARGEST`."""
+    lower = text.strip().lower()
+    if _NUMBER.fullmatch(lower):
+        return float(lower)
+    if _HEXADECIMAL.fullmatch(lower):
+        return float(int(lower, 16))
+    return _TRUTH.get(lower, math.nan)
+
+
+def signed_log(values: Vector) -> Vector:
+    """Return ``sign(x) log(1 + |x|)``."""
+    return np.copysign(np.log1p(np.abs(values)), values)
 
 
 def tables(site: Site) -> Iterator[Any]:
@@ -45,12 +116,20 @@ def column(rows: Any, j: int) -> Any:
     return rows.iloc[:, j] if hasattr(rows, "iloc") else rows[:, j]
 
 
+def declared_categories(site: Site) -> NDArray[np.bool_]:
+    """Return the columns (d,) whose own type declares their values as names: categoricals of pandas."""
+    frame = site.frame
+    if not hasattr(frame, "iloc"):
+        return np.zeros(width(site), dtype=bool)
+    return np.array([getattr(dtype, "name", "") == "category" for dtype in frame.dtypes], dtype=bool)
+
+
 @dataclass(frozen=True)
 class Numbers:
-    """The cells of some rows as numbers (n, d), NaN where they are none, and the missing cells of each column (d,)."""
+    """The cells of some rows as numbers (n, d), NaN for other cells, and the missing cells of each column (d,)."""
 
     values: Matrix
-    missing: Counts
+    missing: NDArray[np.int64]
 
 
 def number_blocks(site: Site) -> Iterator[Numbers]:
@@ -61,16 +140,11 @@ def number_blocks(site: Site) -> Iterator[Numbers]:
         yield from map(read, tables(site))
 
 
-def read(rows: Any, wanted: Sequence[int] | NDArray[np.intp] | None = None) -> Numbers:
-    """Return the cells of a data frame or an array (n, d), or of the columns `wanted`, as numbers.
-
-    Examples
-    --------
-    >>> read(np.array([[2, "1e3"], ["-", "tcp"], [True, None]], dtype=object))
-    Numbers(values=array([[   2., 1000.], [  nan,   nan], [   1.,   nan]]), missing=array([1, 1]))
-    """
+def read(rows: Any, wanted: Sequence[int] | Codes | None = None) -> Numbers:
+    """Return the cells of a data frame or an array (n, d), or of the columns `wanted`, as numbers."""
     wanted = range(rows.shape[1]) if wanted is None else wanted
-    kinds = _kinds(rows)
+    is_frame = hasattr(rows, "iloc")
+    kinds = [getattr(dtype, "kind", "O") for dtype in (rows.dtypes if is_frame else [rows.dtype] * rows.shape[1])]
     plain = [i for i, j in enumerate(wanted) if kinds[j] in "buif"]
     # All at once: a call to pandas for each column would cost more than all the rest at a small site.
     found = _in_range(_plain_columns(rows, [int(wanted[i]) for i in plain]))
@@ -85,55 +159,25 @@ def read(rows: Any, wanted: Sequence[int] | NDArray[np.intp] | None = None) -> N
     return Numbers(values, missing)
 
 
-def runs(places: NDArray[np.intp]) -> Iterator[tuple[int, int, int]]:
-    """Yield start and stop of each stretch of `places` that counts up by one, and where it begins.
+def runs(places: Codes) -> Iterator[tuple[int, int, int]]:
+    """Yield start and stop of each stretch of `places` that counts up by one, and its first place.
 
     Copying such stretches of columns is many times as fast as an index for each column.
-
-    Examples
-    --------
-    >>> list(runs(np.array([0, 1, 2, 7, 8])))
-    [(0, 3, 0), (3, 5, 7)]
     """
     bounds = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
     yield from ((start, stop, int(places[start])) for start, stop in pairwise(bounds) if stop > start)
 
 
-def declared_categories(site: Site) -> NDArray[np.bool_]:
-    """Return the columns (d,) whose own type says that their values are names: categoricals of pandas."""
-    frame = site.frame
-    if not hasattr(frame, "iloc"):
-        return np.zeros(width(site), dtype=bool)
-    return np.array([getattr(dtype, "name", "") == "category" for dtype in frame.dtypes], dtype=bool)
-
-
-def names(cells: Any) -> tuple[list[str], NDArray[np.intp]]:
-    """Return the distinct names of a column and the number of each cell's name (n,); a missing cell has the name "".
-
-    Examples
-    --------
-    >>> names(np.array(["tcp", " udp", "-", "tcp"]))
-    (['tcp', 'udp', ''], array([0, 1, 2, 0]))
-    """
+def names(cells: Any) -> tuple[list[str], Codes]:
+    """Return the distinct names of a column and the number of each cell's name (n,); a missing cell has the name ""."""
     if _is_text(cells) or (array := _array(cells)).dtype.kind in "OUS":
         distinct, codes = _distinct(cells)
     else:
         exact = array.dtype.kind in "biu"
         found, codes = np.unique(array if exact else _read_column(array)[0], return_inverse=True)
         distinct = [str(value) for value in found.tolist()]
-    return _merged([name(text) for text in distinct], codes)
-
-
-def signed_log(values: Vector) -> Vector:
-    """Return ``sign(x) log(1 + |x|)``."""
-    return np.copysign(np.log1p(np.abs(values)), values)
-
-
-def _kinds(rows: Any) -> list[str]:
-    """Return numpy's letter for the kind of each column, also for pandas' own types."""
-    if not hasattr(rows, "iloc"):
-        return [rows.dtype.kind] * int(rows.shape[1])
-    return [getattr(dtype, "kind", "O") for dtype in rows.dtypes]
+    tidy, at = _numbered([name(text) for text in distinct])
+    return tidy, at[codes]
 
 
 def _plain_columns(rows: Any, wanted: list[int]) -> Matrix:
@@ -154,7 +198,7 @@ def _in_range(values: Matrix) -> Matrix:
 
 
 def _read_column(cells: Any) -> tuple[Vector, int]:
-    """Return the cells of one column as numbers, and how many of them are missing."""
+    """Return the cells of one column as numbers, and the number of missing ones."""
     plain = None if _is_text(cells) else _plain_numbers(_array(cells))
     if plain is not None:
         values = _in_range(plain)
@@ -166,7 +210,7 @@ def _read_column(cells: Any) -> tuple[Vector, int]:
 
 
 def _is_text(cells: Any) -> bool:
-    """Whether a column is of one of pandas' types of text, or a categorical, and knows its distinct values."""
+    """Whether a column has one of pandas' types of text, or is a categorical, and knows its distinct values."""
     return getattr(cells.dtype, "name", "") in ("str", "string", "category") and hasattr(cells, "factorize")
 
 
@@ -198,7 +242,7 @@ def _plain_numbers(cells: Array) -> Vector | None:
         return None
 
 
-def _distinct(cells: Any) -> tuple[list[str], NDArray[np.intp]]:
+def _distinct(cells: Any) -> tuple[list[str], Codes]:
     """Return the distinct texts of a column and the number of each cell's text."""
     if _is_text(cells):
         codes, found = cells.factorize(use_na_sentinel=False)
@@ -208,12 +252,10 @@ def _distinct(cells: Any) -> tuple[list[str], NDArray[np.intp]]:
     if array.dtype.kind == "S" or (array.dtype == object and bytes in set(map(type, values))):
         values = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in values]
     # By their text, because 1 and True would be one key.
-    texts = values if array.dtype.kind == "U" else list(map(str, values))
+    return _numbered(values if array.dtype.kind == "U" else list(map(str, values)))
+
+
+def _numbered(texts: list[str]) -> tuple[list[str], Codes]:
+    """Return the texts without repetition, and the place of each text among them."""
     index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return list(index), np.fromiter(map(index.__getitem__, texts), dtype=np.intp, count=len(texts))
-
-
-def _merged(names: list[str], codes: NDArray[np.intp]) -> tuple[list[str], NDArray[np.intp]]:
-    """Return the names without repetition, and the codes in them."""
-    index = {text: i for i, text in enumerate(dict.fromkeys(names))}
-    return list(index), np.array([index[text] for text in names], dtype=np.intp)[codes]

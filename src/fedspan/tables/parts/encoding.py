@@ -1,8 +1,8 @@
-"""What a mixed table becomes: numbers, logarithms of numbers, and one column for each name of a text column."""
+"""Encode a mixed table: numbers, logarithms of numbers, and one column for each name of a text column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,46 +11,43 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import transform
-from fedspan.tables.parts.category_union import Names, packed, unpacked
-from fedspan.tables.parts.cell_text import LARGEST
-from fedspan.tables.parts.cells import BLOCK_CELLS, column, names, read, runs, signed_log
+from fedspan.federation.site.parameters import Flags, NotNegative, Vector
+from fedspan.tables.parts.category_union import Lines, Names, Naturals, packed, unpacked
+from fedspan.tables.parts.cells import BLOCK_CELLS, LARGEST, column, names, read, runs, signed_log
 
-Array = NDArray[Any]
-Mask = NDArray[np.bool_]
-Vector = NDArray[np.float64]
-
-#: How far out an unexpected missing cell puts a row, in units of the root mean square distance of rows from their mean.
-#: By Chebyshev at most 1 / 25 of the rows are as far: every threshold up to their 0.96 quantile is below, whatever
-#: their distribution.
+#: The distance of a row with an unexpected missing cell, in units of the root mean square distance of rows from their
+#: mean. By Chebyshev at most 1 / 25 of the rows are as far: thresholds up to their 0.96 quantile are below.
 FAR = 5.0
 
 
 @transform("tables.encode", frames=True)
 def encode(
     rows: Any,
-    text: Mask,
-    log: Mask,
-    missing: Mask,
-    unexpected: float,
+    text: Flags,
+    log: Flags,
+    missing: Flags,
+    unexpected: NotNegative,
     other: bool,
-    names: str,
-    sizes: NDArray[np.int64],
+    names: Lines,
+    sizes: Naturals,
     fill: Vector,
     scale: Vector | None,
-) -> Array:
+) -> NDArray[Any]:
     """Return the encoded rows (n, D) of a data frame or an array (n, d).
 
-    In the order of the columns: of a column of numbers its values, or with `log` their signed logarithms; of a `text`
-    column one column of 0 and 1 for each of its names, and with `other` one for all further names. Where `missing`
-    says so, one more column tells the missing cells. They have the values of `fill` (D,) where the column is of
-    numbers, or is of text and has no such column. Unless `unexpected` is 0, the last column is that number for each
-    cell of the row that is missing where neither `missing` nor a name tells it. With `scale` (D,) distances from `fill`
-    in its units. float32 stays float32.
+    In the order of the columns: a column of numbers gives its values, or with `log` their signed logarithms. A `text`
+    column gives a column of 0 and 1 for each of its names, and with `other` one for all further names. Where `missing`
+    is true, one more column marks the missing cells. Missing cells have the values of `fill` (D,) in columns of
+    numbers, and in text columns without such a mark. Unless `unexpected` is 0, the last column adds that number for
+    each missing cell that neither a mark nor a name shows. With `scale` (D,) the result is the distance from `fill` in
+    its units. float32 stays float32.
     """
     if rows.ndim != 2 or rows.shape[1] != len(text):
         raise InputError(f"the table has the shape {rows.shape}, and must have {len(text)} columns")
     encoding = Encoding(text, log, missing, unpacked(names, sizes), other, unexpected)
-    encoded = np.empty((len(rows), len(fill)), dtype=np.float32 if _is_single(rows) else np.float64)
+    dtypes = rows.dtypes if hasattr(rows, "iloc") else [rows.dtype]
+    single = all(dtype == np.float32 for dtype in dtypes)
+    encoded = np.empty((len(rows), len(fill)), dtype=np.float32 if single else np.float64)
     step = max(1, BLOCK_CELLS // max(1, len(fill)))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
@@ -64,21 +61,22 @@ def encode(
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a table of d columns is encoded: which are text, logarithms, or tell missing cells, and the known names.
+    """How to encode a table of d columns: which are text, logarithms, or have a mark of missing cells, and the names.
 
-    `unexpected` is what a missing cell that no other column tells adds to the last column; 0: no such column.
+    `unexpected` is what a missing cell that no other column shows adds to the last column; 0: no such column.
     """
 
-    text: Mask
-    log: Mask
-    missing: Mask
+    text: Flags
+    log: Flags
+    missing: Flags
     names: Names
     other: bool
     unexpected: float = 0.0
 
     def encoded(self, rows: Any, fill: Vector) -> Vector:
-        """Return the encoded rows (n, D), as `encode` says."""
-        widths = self._widths()
+        """Return the encoded rows (n, D), as `encode` does."""
+        widths = np.ones(len(self.text), dtype=np.int64)  # without the marks of missing cells
+        widths[self.text] = [len(known) + self.other for known in self.names]
         starts = np.cumsum(widths + self.missing) - widths - self.missing
         places = starts[~self.text]
         encoded = np.zeros((len(rows), len(fill)))
@@ -93,10 +91,10 @@ class Encoding:
         if absent.any():
             row, place = np.nonzero(absent)
             encoded[row, places[place]] = fill[places[place]]
-            told = self.missing[~self.text]
-            encoded[:, places[told] + 1] = absent[:, told]
+            marked = self.missing[~self.text]
+            encoded[:, places[marked] + 1] = absent[:, marked]
             if self.unexpected:
-                encoded[:, -1] = self.unexpected * absent[:, ~told].sum(axis=1)
+                encoded[:, -1] = self.unexpected * absent[:, ~marked].sum(axis=1)
 
         for j, known in zip(np.flatnonzero(self.text), self.names, strict=True):
             block = slice(starts[j], starts[j] + widths[j])
@@ -111,35 +109,34 @@ class Encoding:
 
     def parameters(self, fill: Vector, scale: Vector | None = None) -> dict[str, Any]:
         """Return the parameters of `encode`, ready to travel."""
-        of_columns = {"text": self.text, "log": self.log, "missing": self.missing}
-        further = {"unexpected": self.unexpected, "other": self.other}
-        return {**of_columns, **further, **packed(self.names), "fill": fill, "scale": scale}
+        own = {key: value for key, value in vars(self).items() if key != "names"}
+        return {**own, **packed(self.names), "fill": fill, "scale": scale}
 
     def labels(self, columns: Sequence[str]) -> list[str]:
-        """Return a label for each of the encoded columns (D,), all different."""
-        return list(_made_unique(label for _, label in self._outputs(columns)))
+        """Return a label for each of the encoded columns (D,); one that repeats gets underscores."""
+        found: dict[str, None] = {}
+        for _, wanted in self._outputs(columns):
+            label = wanted
+            while label in found:
+                label += "_"
+            found[label] = None
+        return list(found)
 
-    def stands_for(self, part: str) -> Mask:
-        """Return which encoded columns (D,) are a "value", a "name" or tell what is "missing" or "unexpected"."""
+    def stands_for(self, part: str) -> Flags:
+        """Return which encoded columns (D,) are a "value", a "name", or mark what is "missing" or "unexpected"."""
         return np.array([found == part for found, _ in self._outputs([""] * len(self.text))], dtype=bool)
 
-    def _widths(self) -> NDArray[np.int64]:
-        """Return how many columns each column becomes, but for the one that tells missing cells."""
-        widths = np.ones(len(self.text), dtype=np.int64)
-        widths[self.text] = [len(known) + self.other for known in self.names]
-        return widths
-
     def _outputs(self, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield what each of the encoded columns is, and its label."""
+        """Yield what each of the encoded columns stands for, and its label."""
         known = iter(self.names)
-        for of, is_text, tells_missing in zip(columns, self.text, self.missing, strict=True):
+        for of, is_text, marks_missing in zip(columns, self.text, self.missing, strict=True):
             if is_text:
                 yield from (("name", f"{of}_{text or '(missing)'}") for text in next(known))
                 if self.other:
                     yield "name", f"{of}_(other)"
             else:
                 yield "value", of
-            if tells_missing:
+            if marks_missing:
                 yield "missing", f"{of}_(missing)"
         if self.unexpected:
             yield "unexpected", "(unexpected missing)"
@@ -148,39 +145,18 @@ class Encoding:
 def far_out(variance: Vector) -> float:
     """Return what an unexpected missing cell adds to the last column, where the others have `variance` (D - 1,).
 
-    As detectors may scale them to unit variance, and leave the last one, which is constant, alone, it is far out then,
-    too. No lie makes it infinite.
-
-    Examples
-    --------
-    >>> far_out(np.array([9.0, 1.0, 6.0])), far_out(np.array([0.5, 0.25, 0.25, 0.0]))
-    (20.0, 10.0)
+    Detectors may scale the others to unit variance, and not the last one, which is constant: it is far out then, too.
+    No false report makes it infinite.
     """
     return float(FAR * np.sqrt(max(len(variance), np.minimum(variance, LARGEST**2).sum())))
 
 
-def _put_names(block: Vector, cells: Any, known: Sequence[str]) -> Mask:
-    """Put 1 where a cell's name stands in `block` (n, names or names + 1), and return which cells are missing."""
+def _put_names(block: Vector, cells: Any, known: Sequence[str]) -> Flags:
+    """Put 1 at the place of each cell's name in `block` (n, names or names + 1), and return which cells are missing."""
     texts, codes = names(cells)
     place = {text: i for i, text in enumerate(known)}
     is_missing = np.array([not text and text not in place for text in texts], dtype=bool)[codes]
     where = np.array([place.get(text, len(known)) for text in texts], dtype=np.intp)[codes]
-    told = np.flatnonzero(~is_missing & (where < block.shape[1]))
-    block[told, where[told]] = 1.0
+    placed = np.flatnonzero(~is_missing & (where < block.shape[1]))
+    block[placed, where[placed]] = 1.0
     return is_missing
-
-
-def _is_single(rows: Any) -> bool:
-    dtypes = list(rows.dtypes) if hasattr(rows, "iloc") else [rows.dtype]
-    return all(dtype == np.float32 for dtype in dtypes)
-
-
-def _made_unique(labels: Iterable[str]) -> Iterator[str]:
-    """Yield the labels, with underscores added to those that another one has already."""
-    seen: set[str] = set()
-    for label in labels:
-        unique = label
-        while unique in seen:
-            unique += "_"
-        seen.add(unique)
-        yield unique

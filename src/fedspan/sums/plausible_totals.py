@@ -1,0 +1,57 @@
+"""Refuse totals that no honest sites can have: impossible numbers, wrong shapes, row counts that change.
+
+A total hides who sent what, so that one false reply spoils it. These checks end such a run with a reason.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedspan.errors import InputError, MessageError
+from fedspan.federation import Total
+
+ABSURD = 1e100  # its square is still a finite number
+
+
+def refuse_absurd(*values: ArrayLike) -> None:
+    """Refuse numbers that would overflow when they are multiplied or added up."""
+    if not all((np.abs(np.asarray(value)) < ABSURD).all() for value in values):
+        raise InputError(
+            f"sites sent numbers beyond {ABSURD:g}: scale the features and targets, or use an aggregator if some "
+            "sites may be malicious"
+        )
+
+
+def whole(total: Total, **shapes: tuple[int, ...]) -> Total:
+    """Return `total` if its keys have these shapes and plausible numbers, or refuse it."""
+    for name, shape in shapes.items():
+        if name not in total or np.shape(total[name]) != shape:
+            found = f"the shape {np.shape(total[name])}" if name in total else "nothing"
+            raise MessageError(f"most sites sent {found} as {name!r}, and it must have the shape {shape}")
+        refuse_absurd(total[name])
+    return total
+
+
+class CountedRows:
+    """Compare the number of rows from one sum to the next; keeps `n` and `sites` of the sum over the most sites.
+
+    Each sum counts the rows of all its sites, and not those of each. A site that reports another number in some sums
+    shows when the same sites, some of them, or they and others are summed again.
+    """
+
+    def __init__(self, n: int = 0, sites: tuple[str, ...] = ()) -> None:
+        self.n, self.sites = n, sites
+
+    def compare(self, total: Total) -> None:
+        """Refuse a sum whose number of rows contradicts an earlier one."""
+        n, now, known = total["n"], set(total.sites), set(self.sites)
+        if not isinstance(n, int) or n < 0:
+            raise MessageError(f"the sites' numbers of rows add up to {n!r}: some site sends an impossible number")
+        if (now <= known and n > self.n) or (self.sites and now >= known and n < self.n):
+            raise MessageError(
+                f"{len(now)} sites report {n} rows together, and {len(known)} sites reported {self.n} before: some "
+                "site's number of rows has changed, or is false; leave out the site that you do not trust"
+            )
+        if len(now) > len(known):
+            self.n, self.sites = n, tuple(total.sites)

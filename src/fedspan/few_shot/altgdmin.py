@@ -25,7 +25,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Count, Index, Matrix
 from fedspan.few_shot.parts.fit_moments import FitMoments, chosen_directions, fit_moments, largest_rank
-from fedspan.few_shot.parts.task_rows import Part, TaskRows, fitted, least_rows, rows_of_descent
+from fedspan.few_shot.parts.task_rows import TaskRows, fitted, least_rows, rows_of_descent
 from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks, check_rank, eligible_sites, known_sites
 from fedspan.few_shot.parts.truncated_start import StartPlan, summed_start
 from fedspan.linalg import orthonormalize, subspace_distance, with_fixed_signs
@@ -87,7 +87,7 @@ def local_gradient(
     Leaves the site, as sums over its rows: the gradient ``sum_k X_k' (X_k U b_k - y_k) b_k'`` (n, r), the second moment
     ``sum_k m_k b_k b_k'`` (r, r), the squared residuals, the number of rows, and the residuals' degrees of freedom.
     """
-    tasks, fit, descend = TaskRows.of(site), Part(fit_part, parts), Part(descend_part, parts)
+    tasks, fit, descend = TaskRows.of(site), slice(fit_part, None, parts), slice(descend_part, None, parts)
     n, r = U.shape
     unknowns = r + intercept
     columns = np.asfortranarray(U)  # fastest for the product of a tall table and a narrow matrix
@@ -95,13 +95,13 @@ def local_gradient(
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that the policy refuses the reply
         for block in tasks.blocks(least_rows(unknowns, parts)):
             T = _tall_product(block.X.reshape(-1, n), columns).reshape(len(block.X), -1, r)
-            b, a = fitted(T[:, fit.rows], block.y[:, fit.rows], intercept)
-            residual = (T[:, descend.rows] @ b[:, :, None])[:, :, 0] - block.y[:, descend.rows]
+            b, a = fitted(T[:, fit], block.y[:, fit], intercept)
+            residual = (T[:, descend] @ b[:, :, None])[:, :, 0] - block.y[:, descend]
             if intercept:
                 residual += a[:, None]
                 if fit == descend:  # the mean is zero but for rounding, which features far from zero would magnify
                     residual -= residual.mean(axis=1, keepdims=True)
-            slopes = (residual[:, None, :] @ block.X[:, descend.rows])[:, 0]  # X_k' (X_k U b_k - y_k) as rows
+            slopes = (residual[:, None, :] @ block.X[:, descend])[:, 0]  # X_k' (X_k U b_k - y_k) as rows
             gradient += slopes.T @ b
             loss += float(np.vdot(residual, residual))
             loadings[block.tasks], sizes[block.tasks] = b, residual.shape[1]
@@ -262,8 +262,8 @@ def altgdmin(
     # Lines 5 to 9: the truncation threshold, and the leading left singular vectors of Theta_0.
     counts = np.array([rows.sum() for _, rows in tasks.held.values()], dtype=np.float64)
     power, spread = (float(np.average(list(of.values()), weights=counts)) for of in (tasks.power, tasks.spread))
-    plan = StartPlan(columns, n_columns, tasks, truncation * power, intercept, parts, power_iterations)
-    U = summed_start(fed, plan)
+    payload = {"alpha": truncation * power, "intercept": intercept, "parts": parts}
+    U = summed_start(fed, StartPlan(columns, n_columns, tasks, power_iterations, payload))
     if rank is None:
         U = chosen_directions(fed, U, tasks, intercept, parts, max_rank, resilient=False)
     fed.log(start="the power method on all rows", rank=U.shape[1])

@@ -17,7 +17,6 @@ that the coordinator can't compare with others are the rows that a site has of i
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,13 +27,14 @@ from fedspan.aggregation import Aggregate, Aggregator, GeometricMedian
 from fedspan.aggregation.base import believed
 from fedspan.aggregation.fewer_values import for_fewer_values
 from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Flag, Matrix
 from fedspan.few_shot.altgdmin import Descent, GradientRound, Representation, Watch, local_gradient
 from fedspan.few_shot.parts.fit_moments import bounded, chosen_directions, fit_moments, largest_rank, per_row
 from fedspan.few_shot.parts.task_rows import TaskRows
-from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks, check_rank, eligible_sites, known_sites
+from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks, check_rank, eligible_sites, known_sites, warn
 from fedspan.few_shot.parts.truncated_start import Init, StartPlan, fitting_start, median_start
 from fedspan.linalg.medians.projector_basis_median import Output
 
@@ -93,19 +93,18 @@ def byz_altgdmin(
         Of the subspace median; "node" is the paper's.
     """
     rule = aggregator or GeometricMedian()
-    if threshold is not None and not threshold >= 1.0:
-        raise InputError(f"threshold={threshold} must be at least 1, in units of the median norm")
+    if threshold is not None:
+        real_number("threshold", threshold, least=1, why=", in units of the median norm")
     tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
     fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
-    most = rank
-    if most is None:
-        most = largest_rank(tasks, max_rank, n_columns, intercept, parts, resilient=True)
+    most = rank or largest_rank(tasks, max_rank, n_columns, intercept, parts, resilient=True)
     init, groups, columns = fitting_start(tasks, len(fed.sites), init, groups, rank, most)
     check_rank(tasks, columns, n_columns, intercept, parts)
     # Algorithm 2, lines 3 to 6: the threshold. (The median of the batches' means in the paper; this tolerates more.)
     alpha = truncation * float(np.median(list(tasks.power.values())))
     # Algorithm 2, lines 7 to 26.
-    plan = StartPlan(columns, n_columns, tasks, alpha, intercept, parts, power_iterations)
+    payload = {"alpha": alpha, "intercept": intercept, "parts": parts}
+    plan = StartPlan(columns, n_columns, tasks, power_iterations, payload)
     start = median_start(fed, plan, init, groups, output)
     if rank is None:
         start = chosen_directions(fed, start, tasks, intercept, parts, max_rank, resilient=True)
@@ -192,9 +191,8 @@ def voted(fed: Federation, *, start: Matrix, final: Matrix, intercept: bool = Fa
     fed.log(votes_for_start=against, votes=len(replies))
     if 2 * against <= len(replies):
         return final
-    warnings.warn(
+    warn(
         f"the start fits the rows of {against} of {len(replies)} sites better than what was learned from it, and is "
-        "returned: sites are malicious, or differ too much, or the step is too long",
-        stacklevel=3,
+        "returned: sites are malicious, or differ too much, or the step is too long"
     )
     return start

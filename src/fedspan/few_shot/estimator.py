@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self, cast
 
 import numpy as np
@@ -22,7 +21,7 @@ from fedspan.few_shot.new_task import NewTask, TaskPrior, learned_task
 from fedspan.few_shot.parts import few_shot_checks as checks
 from fedspan.few_shot.parts.task_coefs import median_coefs, pooled_coefs
 from fedspan.few_shot.parts.task_rows import positions, refuse_extreme
-from fedspan.few_shot.parts.tasks import MOST_ROWS, Tasks, agree_on_tasks
+from fedspan.few_shot.parts.tasks import MOST_ROWS, Tasks, agree_on_tasks, warn
 from fedspan.sums.moments import refuse_bad_values
 
 _STAYED = "the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first"
@@ -289,23 +288,13 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
             coefs = median_coefs(fed, tasks=tasks, **settings)
         lost = len(tasks.labels) - int(positions(tasks.labels, coefs.tasks)[1].sum())
         if lost:
-            warnings.warn(
-                f"{lost} of {len(tasks.labels)} tasks have no coefficients, because their sites did not answer: use "
-                "adapt for them",
-                stacklevel=3,
-            )
+            warn(f"{lost} of {len(tasks.labels)} tasks have no coefficients: their sites did not answer; use adapt")
         self.tasks_, self.loadings_ = coefs.tasks, coefs.loadings
         self.intercept_, self.task_errors_ = coefs.intercepts, coefs.errors
 
     def _prior(self) -> TaskPrior:
-        return TaskPrior(
-            self.representation_,
-            self.loadings_moment_,
-            self.noise_variance_,
-            self.representation_error_,
-            self.feature_variance_,
-            bool(self.fit_intercept),
-        )
+        noise = (self.noise_variance_, self.representation_error_, self.feature_variance_)
+        return TaskPrior(self.representation_, self.loadings_moment_, *noise, bool(self.fit_intercept))
 
     def _keep(self, learned: Representation, tasks: Tasks) -> None:
         self.representation_, self.rank_ = learned.basis, learned.basis.shape[1]
@@ -317,11 +306,10 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         if self.feature_variance_ > 0.0:
             self.representation_error_ = learned.loss * r * (n - r) / (learned.free * self.feature_variance_)
         if self.iterations and learned.moved > self.tol > 0.0:
-            warnings.warn(
+            warn(
                 f"the representation still moved by {learned.moved:.1e} in the last of {learned.iterations} rounds, "
                 f"more than tol={self.tol:g}: take more iterations, whiter features, or tasks of one scale",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         # Without any round no site has a weight: all that reported their tasks count alike.
         weights = learned.weights or dict.fromkeys(tasks.held, 1.0 / len(tasks.held))

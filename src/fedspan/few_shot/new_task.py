@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from sklearn.metrics import r2_score
 
 from fedspan.checks import real_number
 from fedspan.errors import InputError
+from fedspan.few_shot.parts.tasks import warn
 
 Array = NDArray[np.float64]
 
@@ -64,18 +64,8 @@ class NewTask:
 class TaskPrior:
     """A model's knowledge of tasks before it sees a row of a new one.
 
-    Attributes
-    ----------
-    basis : array (n, r)
-        U.
-    moment : array (r, r)
-        Second moment of the tasks' b.
-    noise_variance : float
-    off_by : float
-        Expected squared error of ``U b`` for the best b, since U was learned from noisy rows.
-    feature_variance : float
-        Mean square of a feature.
-    intercept : bool
+    `basis` (n, r) is U, `moment` (r, r) the second moment of the tasks' b, `off_by` the expected squared error of
+    ``U b`` for the best b, since U was learned from noisy rows, and `feature_variance` the mean square of a feature.
     """
 
     basis: Array
@@ -106,8 +96,7 @@ def learned_task(X: Array, y: Array, known: TaskPrior, ridge: Any) -> NewTask:
     ridge = known.ridge if isinstance(ridge, str) else float(ridge)
     if m < unknowns and ridge == 0.0:
         raise InputError(
-            f"adapt: {m} rows do not decide {unknowns} unknowns: give at least {unknowns} rows (twice as many are "
-            "advisable), or a ridge above 0"
+            f"adapt: {m} rows do not decide {unknowns} unknowns: give twice as many rows, or a ridge above 0"
         )
     T = X @ U
     centre, level = (T.mean(axis=0), float(y.mean())) if known.intercept else (np.zeros(r), 0.0)
@@ -123,16 +112,13 @@ def learned_task(X: Array, y: Array, known: TaskPrior, ridge: Any) -> NewTask:
     variance = float(residual @ residual) / free if free > 0 else float("nan")
     decided = int(np.count_nonzero(sizes))
     if ridge == 0.0 and decided < r:
-        warnings.warn(
+        warn(
             f"adapt: these {m} rows decide {decided} of {r} directions: the others are taken as zero, and the expected "
-            f"squared error of the coefficients is {error:.2g}. Take other rows, or a ridge",
-            stacklevel=3,
+            f"squared error of the coefficients is {error:.2g}. Take other rows, or a ridge"
         )
     elif ridge == 0.0 and m < 2 * unknowns:
-        warnings.warn(
+        warn(
             f"adapt: {m} rows for {unknowns} unknowns amplify the noise: the expected squared error of the "
-            f"coefficients is {error:.2g} with these rows, and infinite on average up to {unknowns + 1} rows. Take at "
-            f"least {2 * unknowns} rows, or a ridge",
-            stacklevel=3,
+            f"coefficients is {error:.2g}. Take at least {2 * unknowns} rows, or a ridge"
         )
     return NewTask(U @ b, b, level - float(centre @ b), m, error, variance)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.few_shot.new_task import checked_ridge
 from fedspan.few_shot.parts.task_rows import EXTREME, Labels, is_extreme, positions, task_labels
-from fedspan.few_shot.parts.tasks import Tasks, listed
+from fedspan.few_shot.parts.tasks import Tasks, listed, warn
 
 #: The parameters of the resilient protocol alone.
 RESILIENT = ("init", "groups", "output", "threshold")
@@ -115,64 +114,47 @@ def local_bad_targets(site: Site) -> dict[str, Any]:
 def refuse_bad_targets(fed: Federation) -> None:
     """Refuse targets that are missing, not finite or extreme: one round of sums."""
     total = fed.sum(local_bad_targets)
+    of = f"of {len(total.sites)} sites have"
     if total["without"]:
-        raise InputError(
-            f"{total['without']} of {len(total.sites)} sites have no targets: y must hold a number for each row"
-        )
+        raise InputError(f"{total['without']} {of} no targets: y must hold a number for each row")
     if total["bad"]:
         raise InputError(f"y contains NaN or infinity: {total['bad']} values at the sites; drop these rows first")
     if total["extreme"]:
-        raise InputError(
-            f"{total['extreme']} of {len(total.sites)} sites have targets beyond {EXTREME:g}, or all of them below "
-            f"{1 / EXTREME:g}: rescale y"
-        )
+        bounds = f"beyond {EXTREME:g}, or all of them below {1 / EXTREME:g}"
+        raise InputError(f"{total['extreme']} {of} targets {bounds}: rescale y")
 
 
 def warn_of_data(tasks: Tasks, intercept: bool, resilient: bool) -> None:
-    """Warn where the data of a typical site do not suit the model, with the way out.
-
-    By sums a single site with targets in other units is enough to make the representation its own; by medians it is
-    outvoted.
-    """
+    """Warn where the data of a typical site do not suit the model (by sums: targets of any site in other units)."""
     middle = lower_median(np.array(list(tasks.middle.values())))
     largest = np.array(list(tasks.largest.values()))
     times = (lower_median(largest) if resilient else float(largest.max())) / middle if middle > 0.0 else 1.0
     if times > _OTHER_UNITS:
-        warnings.warn(
-            f"the targets' mean square is {times:.0e} times as large in the largest task as in a typical one, and all "
-            "others hardly count for the representation: scale the targets of each task, where they differ in units",
-            stacklevel=4,
+        warn(
+            f"the targets' mean square is {times:.0e} times as large in the largest task as in a typical one, and "
+            "other tasks hardly count: scale the targets of each task, where they differ in units"
         )
     offset, uneven = (float(np.median(list(values.values()))) for values in (tasks.offset, tasks.uneven))
     if not intercept and offset > _MUCH_OFFSET:
-        warnings.warn(
-            f"{offset:.0%} of the targets' square lies in the means of the tasks: set fit_intercept=True, or centre "
-            "them",
-            stacklevel=4,
-        )
+        warn(f"{offset:.0%} of the targets' square lies in the means of the tasks: set fit_intercept, or centre them")
     if uneven > _VERY_UNEVEN:
-        warnings.warn(
-            f"the features are far from white: one direction has {uneven:.0f} times the mean square of all, and the "
-            "others are learned slowly; put FedPCA and FedStandardScaler before this",
-            stacklevel=4,
+        warn(
+            f"the features are far from white: one direction has {uneven:.0f} times the mean square of all, which slows "
+            "learning in the others; put FedPCA and FedStandardScaler before this"
         )
 
 
 def warn_of_few_rows(tasks: Tasks, unknowns: int, ridge: float, *, pooled: bool, chosen: bool) -> None:
-    """Warn of tasks with so few rows that least squares amplifies the noise; state their number and the remedy."""
+    """Warn of tasks with so few rows that least squares amplifies the noise."""
     rows = np.zeros(len(tasks.labels), dtype=np.int64)
     for at, counts in tasks.held.values():
         (np.add if pooled else np.maximum).at(rows, at, counts)
     few = [str(label) for label in tasks.labels[rows < 2 * unknowns]]
     if not few or (chosen and ridge > 0.0):
         return
-    what = (
-        f"they are shrunk by a ridge of {ridge:.2g} (ridge='auto')"
-        if ridge > 0.0
-        else "noise is amplified in them, without bound up to one more row than unknowns; take ridge='auto'"
-    )
-    warnings.warn(
+    shrunk = f"they are shrunk by a ridge of {ridge:.2g} (ridge='auto')"
+    amplified = "noise is amplified in them: take ridge='auto'"
+    warn(
         f"{len(few)} of {len(rows)} tasks have fewer than {2 * unknowns} rows{'' if pooled else ' at any site'} for "
-        f"{unknowns} unknowns, and uncertain coefficients: {what}; these are {listed(few)}",
-        stacklevel=4,
+        f"{unknowns} unknowns: {shrunk if ridge > 0.0 else amplified}; these are {listed(few)}"
     )

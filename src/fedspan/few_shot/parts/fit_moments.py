@@ -2,17 +2,15 @@
 
 In r directions the coefficients ``b_k`` that the sites find have a second moment M. Noise alone would give them
 ``C = sigma^2 (T_k' T_k)^-1`` on average, which a site knows: what is left, M - C, is that of the true ones. One round,
-2 r^2 + 3 numbers up per site; to choose the rank by sums, where tasks have rows at several sites, the normal equations
-of all q tasks instead.
+2 r^2 + 3 numbers up per site.
 
-To choose the rank, M and C are measured in R directions, more than needed. Directions in which M is several times C are
-kept. The scale of features and targets does not matter. Only tasks with twice as many rows as directions count: in
-smaller ones noise is amplified without bound.
+To choose the rank, M and C are measured in R directions, more than needed; by sums, where tasks have rows at several
+sites, from the normal equations of all q tasks. Directions in which M is several times C are kept. Only tasks with
+twice as many rows as directions count: in smaller ones noise is amplified without bound.
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +21,8 @@ from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Count, Index, Indices, Matrix, Real, Stack, Vector, Whole
 from fedspan.few_shot.parts.task_coefs import centred, common_centre, inverses, local_normal_equations
-from fedspan.few_shot.parts.task_rows import Part, TaskRows, fitted, least_rows, rows_of_descent
-from fedspan.few_shot.parts.tasks import Tasks, reported_array
+from fedspan.few_shot.parts.task_rows import TaskRows, fitted, least_rows, rows_of_descent
+from fedspan.few_shot.parts.tasks import Tasks, reported_array, warn
 from fedspan.linalg import orthonormalize
 from fedspan.wire import Message
 
@@ -75,9 +73,8 @@ def local_moments(site: Site, U: Matrix, intercept: bool, parts: Count, least: I
     """
     r = U.shape[1]
     moment, spread, loss, rows, free = np.zeros((r, r)), np.zeros((r, r)), 0.0, 0, 0
-    part = Part(0, parts).rows
     for block in TaskRows.of(site).blocks(max(least, least_rows(r + intercept, parts))):
-        T, y = block.X[:, part] @ U, block.y[:, part]
+        T, y = block.X[:, ::parts] @ U, block.y[:, ::parts]
         b, a = fitted(T, y, intercept)
         residual = (T @ b[:, :, None])[:, :, 0] + a[:, None] - y
         T = T - T.mean(axis=1, keepdims=True) if intercept else T
@@ -108,10 +105,7 @@ def fit_moments(
 
 
 def per_row(reply: Message, shapes: dict[str, tuple[int, int]]) -> Message:
-    """Return a reply with its sums divided by its rows and its loss by its degrees of freedom, or refuse it.
-
-    `shapes` are those of the sums (the 1 / m~ of the paper and its q at once).
-    """
+    """Return a reply with its sums per row (the paper's 1 / m~ and its q at once) and its loss per degree of freedom."""
     rows, free = (Whole(1).check(key, reply.get(key)) for key in ("rows", "free"))
     loss = max(0.0, Real().check("loss", reply.get("loss")))
     sums = {key: reported_array(reply, key, shape) / rows for key, shape in shapes.items()}
@@ -135,7 +129,7 @@ def largest_rank(
 ) -> int:
     """Return the largest rank to look for: half of the rows are in tasks of at least twice as many rows.
 
-    By sums that is half of all rows, however they are split; with `resilient`, half of the rows of a typical site.
+    `resilient`: half of the rows of a typical site.
     """
     size = _usual_size(tasks.pooled)
     if resilient:
@@ -178,34 +172,24 @@ def chosen_directions(
         values, directions = values[order], directions[:, order]
     rank = max(1, int(np.sum(values > BEYOND_CHANCE * (1.0 + np.sqrt(R / max(1, used))) ** 2)))
     if rank == R < min(max_rank, len(U), len(tasks.labels)) or rank == R == max_rank > 1:
-        warnings.warn(
-            f"all {R} directions that were looked for are in use, and the rows and tasks of a typical site (by sums: "
-            "of all) allow no more (or max_rank): where more are to be expected, give the rank",
-            stacklevel=3,
+        warn(
+            f"all {R} directions that were looked for are in use; max_rank, or the rows and tasks of a typical site (by "
+            "sums: of all), allow no more: where you expect more, give the rank"
         )
     if not resilient:  # otherwise a typical site has enough rows for all directions that were looked for
-        rank = _learnable(tasks, rank, intercept, parts)
+        cells = np.concatenate([rows for _, rows in tasks.held.values()])
+        most = max(1, int(_usual_size(cells) / parts) - intercept - 1)  # half of the rows, as they are split, count
+        if rank > most:
+            warn(
+                f"the tasks use {rank} directions, and {most} are learned: the sites have so few rows of most tasks "
+                "that they would fit more exactly. Join sites, or give the rank"
+            )
+        rank = min(rank, most)
     return orthonormalize(U @ directions[:, :rank], complete=True)
 
 
-def _learnable(tasks: Tasks, rank: int, intercept: bool, parts: int) -> int:
-    """Return `rank`, or the largest at which half of the rows, as they are split, count, with a warning."""
-    cells = np.concatenate([rows for _, rows in tasks.held.values()])
-    most = max(1, int(_usual_size(cells) / parts) - intercept - 1)
-    if rank > most:
-        warnings.warn(
-            f"the tasks use {rank} directions, and {most} are learned: the rows of most tasks are split so finely over "
-            f"the sites that more would be fitted exactly. Join sites, or give the rank",
-            stacklevel=4,
-        )
-    return min(rank, most)
-
-
 def pooled_moments(federation: Federation, U: Matrix, tasks: Tasks, intercept: bool, parts: int) -> FitMoments:
-    """Return how the pooled rows of tasks at several sites fit U (n, R), from sums: q (R^2 + 2 R + 3) numbers.
-
-    Of tasks with at least twice as many rows as directions. So the rank does not depend on how rows are split.
-    """
+    """Return how the pooled rows of tasks fit U (n, R), however they are split: sums of q (R^2 + 2 R + 3) numbers."""
     centre = common_centre(federation, U, intercept)
     total = federation.sum(local_normal_equations, U=U, tasks=tasks.labels, centre=centre, parts=parts)
     R = U.shape[1]
@@ -222,8 +206,8 @@ def pooled_moments(federation: Federation, U: Matrix, tasks: Tasks, intercept: b
 def _typical_ratios(moments: Stack, noises: Stack, across: Matrix) -> Vector:
     """Return by how much the second moments (L, R, R) exceed the noise's along each of R axes, at the median site.
 
-    Where sites differ, malicious sites can move a median of matrices by that much, in any direction. Along a direction
-    that honest sites do not use, most sites report so.
+    Where sites differ, malicious sites can move a median of matrices in any direction. This median they can't move
+    along a direction that honest sites do not use.
     """
     across = across / np.abs(across).max(axis=0)
     along, chance = (np.einsum("ir,lij,jr->lr", across, values, across) for values in (moments, noises))

@@ -1,15 +1,13 @@
 """The coefficients of every task, once the representation is learned: one round.
 
-By sums: the normal equations of all rows of a task, so that a task of several sites gets the coefficients that its
-pooled rows would give. By medians: each site's own coefficients, and of a task with rows at several sites the geometric
-median of theirs; for a task at one site the coordinator relies on that site. A site counts for those tasks only that it
-named at the outset. So a task's coefficients are safe while more than half of the sites *that name it* are honest:
-colluding sites may name the tasks of others.
+By sums: the normal equations of all rows of a task, so that its coefficients are those of its pooled rows. By medians:
+the geometric median of the sites' own coefficients. A site counts for those tasks only that it named at the outset. So
+a task's coefficients are safe while more than half of the sites *that name it* are honest: colluding sites may name the
+tasks of others.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -19,23 +17,10 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Count, Indices, Matrix, NotNegative, Stack, Vector, Whole
-from fedspan.few_shot.parts.task_rows import (
-    Labels,
-    Part,
-    TaskLabels,
-    TaskRows,
-    fitted,
-    positions,
-    rows_of_smallest_task,
-)
-from fedspan.few_shot.parts.tasks import (
-    MOST_ROWS,
-    Tasks,
-    agree_on_tasks,
-    ask_repeatedly,
-    reported_array,
-    reported_tasks,
-)
+from fedspan.few_shot.parts import task_rows
+from fedspan.few_shot.parts import tasks as reports
+from fedspan.few_shot.parts.task_rows import Labels, TaskLabels, TaskRows, fitted, positions
+from fedspan.few_shot.parts.tasks import MOST_ROWS, Tasks, agree_on_tasks
 from fedspan.linalg import geometric_median
 from fedspan.wire import Message
 
@@ -72,7 +57,7 @@ def local_totals(site: Site, U: Matrix) -> dict[str, Any]:
     return {"totals": len(own.y) * means, "rows": len(own.y)}
 
 
-@step("few_shot.normal_equations", reveals="sums", fewest=rows_of_smallest_task)
+@step("few_shot.normal_equations", reveals="sums", fewest=task_rows.rows_of_smallest_task)
 def local_normal_equations(
     site: Site, U: Matrix, tasks: TaskLabels, centre: Vector, parts: Count = 1
 ) -> dict[str, Any]:
@@ -83,12 +68,12 @@ def local_normal_equations(
     r, q = U.shape[1], len(tasks)
     gram, cross, sums = np.zeros((q, r, r)), np.zeros((q, r)), np.zeros((q, r + 1))
     squares, rows = np.zeros(q), np.zeros(q, dtype=np.int64)
-    own, part = TaskRows.of(site), Part(0, parts).rows
+    own = TaskRows.of(site)
     at, known = positions(own.labels, tasks)
     for block in own.blocks():
         here = at[block.tasks][known[block.tasks]]
-        T = (block.X[:, part] @ U)[known[block.tasks]] - centre[:-1]
-        y = block.y[:, part][known[block.tasks]] - centre[-1]
+        T = (block.X[:, ::parts] @ U)[known[block.tasks]] - centre[:-1]
+        y = block.y[:, ::parts][known[block.tasks]] - centre[-1]
         gram[here] = T.transpose(0, 2, 1) @ T
         cross[here] = (y[:, None, :] @ T)[:, 0]
         sums[here] = np.concatenate([T.sum(axis=1), y.sum(axis=1)[:, None]], axis=1)
@@ -96,7 +81,12 @@ def local_normal_equations(
     return {"gram": gram, "cross": cross, "sums": sums, "squares": squares, "rows": rows}
 
 
-@step("few_shot.coefs", reveals="rows", ragged=["task", "loadings", "intercepts", "rows"], fewest=rows_of_smallest_task)
+@step(
+    "few_shot.coefs",
+    reveals="rows",
+    ragged=["task", "loadings", "intercepts", "rows"],
+    fewest=task_rows.rows_of_smallest_task,
+)
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
 def local_coefs(
     site: Site, U: Matrix, intercept: bool, ridge: NotNegative, below: Annotated[int, Whole(0, MOST_ROWS)]
@@ -113,11 +103,10 @@ def local_coefs(
 def pooled_coefs(
     fed: Federation, *, U: Matrix, tasks: Labels, intercept: bool = False, ridge: float = 0.0, below: int = MOST_ROWS
 ) -> TaskCoefs:
-    """Return the least-squares coefficients of the pooled rows of each task. Only sums are needed.
+    """Return the least-squares coefficients of the pooled rows of each task that has rows. Only sums are needed.
 
-    Tasks with fewer rows than `below` have the penalty `ridge` on ``||b_k||^2``; of least norm where rows do not
-    decide. When sites fail, all are requested again, at most twice, and each task's sums are those with most of its
-    rows. Tasks without any row are left out.
+    Tasks with fewer rows than `below` have the penalty `ridge` on ``||b_k||^2``. When sites fail, all are requested
+    again, at most twice, and each task's sums are those with most of its rows.
     """
     payload = {"U": U, "tasks": tasks, "centre": common_centre(fed, U, intercept)}
     total = fed.sum(local_normal_equations, **payload)
@@ -185,23 +174,18 @@ def median_coefs(
     """Return the geometric median of the sites' coefficients for each task, and the median of their intercepts.
 
     If any site has more rows of a task than unknowns, only such sites count, and no site that names the tasks of others
-    while an owner reports (see `Tasks.meddling`). For a task at one site the coordinator relies on that site. For one
-    at two sites it takes their mean if they agree (see `between_two`), slopes and intercept separately, and otherwise
-    zero, with a warning. Sites that fail are requested again, at most twice. About 3 ms for every task at three sites
-    or more.
+    while an owner reports (see `Tasks.meddling`). A task at one site has that site's coefficients. One at two sites has
+    their mean if they agree (see `between_two`), slopes and intercept separately, and otherwise zero, with a warning.
+    Sites that fail are requested again, at most twice. About 3 ms for every task at three sites or more.
 
-    Parameters
-    ----------
-    tasks : Tasks, optional
-        The result of `agree_on_tasks`, where it is known already: a site counts for the tasks that it named there.
-    ridge, below
-        Tasks with fewer rows at a site than `below` have the penalty `ridge` on ``||b_k||^2`` there.
+    `tasks` is the result of `agree_on_tasks`, where it is known already. Tasks with fewer rows at a site than `below`
+    have the penalty `ridge` on ``||b_k||^2`` there.
     """
     tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
     fed = fed.subset(site for site in fed.sites if site in tasks.held)
     r = U.shape[1]
     payload: dict[str, Any] = {"U": U, "intercept": intercept, "ridge": ridge, "below": below}
-    replies = ask_repeatedly(fed, local_coefs, lambda reply: _checked(reply, r), **payload)
+    replies = reports.ask_repeatedly(fed, local_coefs, lambda reply: _checked(reply, r), **payload)
     votes = [_votes(site, reply, tasks) for site, reply in replies.items()]
     code, b, a, rows, owner = (np.concatenate(column) for column in zip(*votes, strict=True))
     known, code = np.unique(code, return_inverse=True)
@@ -220,11 +204,9 @@ def median_coefs(
         else:
             loadings[k], intercepts[k] = geometric_median(b[voters]).point, np.median(a[voters])
     if contradicted:
-        warnings.warn(
+        reports.warn(
             f"{contradicted} of {len(known)} tasks have rows at two sites whose coefficients contradict each other. "
-            "Slopes or intercepts that do are taken as zero, since either site may be right: use adapt on rows that "
-            "you trust",
-            stacklevel=3,
+            "Slopes or intercepts that do are taken as zero: use adapt on rows that you trust"
         )
     return TaskCoefs(tasks.labels[known], loadings, intercepts, np.full(len(known), np.nan))
 
@@ -233,8 +215,8 @@ def between_two(values: Matrix, close: float = 0.0) -> Vector | None:
     """Return one value (1, d) as it is, and the mean of two (2, d) if they agree, otherwise ``None``.
 
     Two values contradict each other if they are farther apart than the shorter one is long (by their largest entries),
-    and than `close`. The caller then takes zero: the error is at most the honest value's length, whatever a malicious
-    site sends. Taking the shorter one would let that site reverse it.
+    and than `close`. Zero in their place is off by the honest value's length at most. Taking the shorter one would let
+    a malicious site reverse it.
 
     Examples
     --------
@@ -257,7 +239,6 @@ def _votes(site: str, reply: Message, tasks: Tasks) -> tuple[NDArray[Any], ...]:
 
 def _checked(reply: Message, r: int) -> Message:
     """Return a site's coefficients, or refuse them."""
-    named = reported_tasks(reply)
-    q = len(named["task"])
-    loadings, intercepts = reported_array(reply, "loadings", (q, r)), reported_array(reply, "intercepts", (q,))
-    return {**named, "loadings": loadings, "intercepts": intercepts}
+    named = reports.reported_tasks(reply)
+    shapes = {"loadings": (len(named["task"]), r), "intercepts": (len(named["task"]),)}
+    return {**named, **{key: reports.reported_array(reply, key, shape) for key, shape in shapes.items()}}

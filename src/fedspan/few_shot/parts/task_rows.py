@@ -9,6 +9,7 @@ label). Never a system of n q or n r unknowns.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
@@ -42,26 +43,21 @@ def task_labels(values: Any, name: str) -> Labels:
     labels = np.asarray(values)
     if labels.ndim != 1:
         raise InputError(f"{name} has the shape {labels.shape}, and must have one label for each row")
-    too_large = InputError(f"{name} has labels beyond 64 bits: rename them")
     if labels.dtype == object:
-        if any(map(_is_missing, labels.tolist())):
+        given = labels.tolist()
+        if any(map(_is_missing, given)):
             raise InputError(f"{name} has missing values: every row must belong to a task")
-        whole = all(isinstance(label, int | np.integer) for label in labels.tolist())
-        try:
-            labels = labels.astype(np.int64 if whole else str)
-        except OverflowError:
-            raise too_large from None
+        whole = all(isinstance(label, int | np.integer) for label in given)
+        labels = np.array(given) if whole else labels.astype(str)  # numbers beyond 64 bits stay objects
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all():
             raise InputError(f"{name} has NaN or infinity among its labels: every row must belong to a task")
         whole = (labels == np.round(labels)).all() and (np.abs(labels) < 2.0**53).all()
         labels = labels.astype(np.int64 if whole else str)
-    if labels.dtype.kind in "biu":
-        if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
-            raise too_large
+    if labels.dtype.kind in "biu" and not (labels.size and int(labels.max()) > np.iinfo(np.int64).max):
         return labels.astype(np.int64)
     if labels.dtype.kind != "U":
-        raise InputError(f"{name} has labels of type {labels.dtype}, and must have whole numbers or text")
+        raise InputError(f"{name} has labels of type {labels.dtype}, and must have whole numbers of 64 bits or text")
     if labels.dtype.itemsize > 4 * LONGEST_LABEL and np.char.str_len(labels).max(initial=0) > LONGEST_LABEL:
         raise InputError(f"{name} has labels of more than {LONGEST_LABEL} characters: rename them")
     return labels
@@ -69,21 +65,19 @@ def task_labels(values: Any, name: str) -> Labels:
 
 def _is_missing(label: object) -> bool:
     nan = isinstance(label, float | np.floating) and bool(np.isnan(label))
-    return label is None or nan or type(label).__name__ in ("NAType", "NaTType")
+    return nan or type(label).__name__ in ("NoneType", "NAType", "NaTType")
 
 
 class DistinctLabels:
-    """A check of what travels as labels: distinct whole numbers or texts, at least one."""
+    """A declared kind of parameter: distinct whole numbers or texts, at least one."""
 
     def check(self, name: str, value: object) -> Labels:
         """Return the labels, or refuse them."""
-        try:
+        with suppress(InputError):
             labels = task_labels(value, name)
-        except InputError as error:
-            raise MessageError(str(error)) from None
-        if not labels.size or np.asarray(value).dtype.kind not in "iuU" or len(np.unique(labels)) != len(labels):
-            raise MessageError(f"{name} must hold distinct whole numbers or texts, at least one")
-        return labels
+            if labels.size and np.asarray(value).dtype.kind in "iuU" and len(np.unique(labels)) == len(labels):
+                return labels
+        raise MessageError(f"{name} must hold distinct whole numbers or texts of up to {LONGEST_LABEL} characters")
 
 
 TaskLabels = Annotated[Labels, DistinctLabels()]
@@ -118,16 +112,10 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskRows:
-    """The rows of a site, sorted by the size of their task, then by task.
+    """The rows X (m, n) and targets y (m,) of a site, sorted by the size of their task, then by task.
 
-    Attributes
-    ----------
-    labels : array (q,)
-        The tasks: whole numbers or text.
-    counts : array (q,)
-        Rows of each task.
-    named : bool
-        Whether the site's rows have tasks; otherwise all are of one task, number 0.
+    `labels` (q,) and `counts` (q,) are the tasks and their numbers of rows. `named`: whether the site's rows have
+    tasks; otherwise all are of one task, number 0.
     """
 
     labels: Labels
@@ -147,9 +135,9 @@ class TaskRows:
         if not len(site):
             raise InputError("this site has no rows")
         X, y = site.X, _targets(site)
-        bad = ~np.isfinite(X).all(axis=0) if X.dtype.kind == "f" else np.zeros(1, dtype=bool)
-        if bad.any():
-            raise InputError(f"X contains NaN or infinity in {int(bad.sum())} features")
+        bad = int(np.sum(~np.isfinite(X).all(axis=0))) if X.dtype.kind == "f" else 0
+        if bad:
+            raise InputError(f"X contains NaN or infinity in {bad} features")
         refuse_extreme(X, "X", "features")
         given = np.zeros(len(site), dtype=np.int64) if site.task is None else task_labels(site.task, "task")
         labels, codes, counts = np.unique(given, return_inverse=True, return_counts=True)
@@ -183,9 +171,9 @@ class TaskRows:
 
 
 def _targets(site: Site) -> Vector:
-    if site.y is None:
-        raise InputError(f"site {site.name!r} has no targets: give it y")
     y = site.y
+    if y is None:
+        raise InputError(f"site {site.name!r} has no targets: give it y")
     if y.dtype.kind not in "biuf" or y.size != len(site):
         raise InputError(f"site {site.name!r}: y is {y.dtype}{y.shape}, and must hold one number for each row")
     y = y.astype(np.float64).ravel()
@@ -196,7 +184,7 @@ def _targets(site: Site) -> Vector:
 
 
 def is_extreme(values: NDArray[Any]) -> bool:
-    """Return whether numbers are so large, or all so small, that squares of them and their quotients are lost."""
+    """Return whether numbers are so large, or all so small, that their squares are lost."""
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     return largest > EXTREME or 0.0 < largest < 1 / EXTREME
 
@@ -207,27 +195,11 @@ def refuse_extreme(values: NDArray[Any], name: str, what: str) -> None:
         raise InputError(f"{name} is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the {what}")
 
 
-@dataclass(frozen=True)
-class Part:
-    """Every `of`-th row of each task, from row `number` on: a set of the sample split; by default all rows."""
-
-    number: int = 0
-    of: int = 1
-
-    @property
-    def rows(self) -> slice:
-        """The rows of a task that are in it."""
-        return slice(self.number, None, self.of)
-
-    def counts(self, sizes: Indices) -> Indices:
-        """Return how many rows of tasks of these sizes are in it."""
-        if not 0 <= self.number < self.of:
-            raise InputError(f"part {self.number} of {self.of} does not exist")
-        return np.maximum(0, -((self.number - sizes) // self.of))
-
-
 def least_rows(unknowns: int, parts: int) -> int:
-    """Return how many rows a task needs so that each of `parts` of it has more rows than unknowns."""
+    """Return how many rows a task needs so that each part of a sample split into `parts` has more rows than unknowns.
+
+    Part i of a task has its rows i, i + parts, i + 2 parts, ...
+    """
     return (unknowns + 1) * parts
 
 
@@ -255,7 +227,7 @@ def fitted(T: NDArray[np.float64], y: Matrix, intercept: bool, ridge: float = 0.
 
 def rows_of_smallest_task(site: Site, *, parts: int = 1, **_: Any) -> int:
     """Return the rows of the smallest task in the first of `parts` parts."""
-    return int(Part(0, parts).counts(_sizes(site)).min())
+    return int(_in_part(_sizes(site), 0, parts).min())
 
 
 def rows_of_descent(
@@ -269,19 +241,21 @@ def rows_of_descent(
     least: int = 0,
     **_: Any,
 ) -> int:
-    """Return the rows of the smaller part, of all tasks that are large enough to be used; all rows without such tasks.
-
-    Without any the reply is zero.
-    """
+    """Return the rows of the smaller part, of all tasks that are large enough to count. Without any, no row counts."""
     sizes = _sizes(site)
     used = sizes[sizes >= max(least, least_rows(U.shape[1] + intercept, parts))]
-    rows = [int(Part(number, parts).counts(used).sum()) for number in (fit_part, descend_part)]
+    rows = [int(_in_part(used, number, parts).sum()) for number in (fit_part, descend_part)]
     return min(rows) if used.size else len(site)
 
 
 def _sizes(site: Site) -> Indices:
     """Return the number of rows of each task."""
-    if site.task is None:
-        return np.array([len(site)])
-    task = site.task
+    task = np.zeros(len(site)) if site.task is None else site.task
     return site.cached("task sizes", lambda: np.unique(task, return_counts=True)[1])
+
+
+def _in_part(sizes: Indices, number: int, parts: int) -> Indices:
+    """Return how many rows of tasks of these sizes are in a part."""
+    if number >= parts:
+        raise InputError(f"part {number} of {parts} does not exist")
+    return -((number - sizes) // parts)

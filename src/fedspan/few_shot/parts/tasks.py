@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation.safe_arithmetic import lower_median
+from fedspan.checks import frames_inside
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Flag, Indices, Matrix, Real
@@ -36,25 +37,25 @@ _NUMBERS = ("power", "offset", "spread", "uneven", "middle", "largest")
 
 @dataclass(frozen=True)
 class Tasks:
-    """The tasks of a federation.
+    """The tasks of a federation. All attributes but `labels` and `strange` are dicts by site.
 
     Attributes
     ----------
     labels : array (q,)
         All tasks, sorted: whole numbers where all sites have such, otherwise text.
-    held : dict of site name to (positions among `labels`, rows of each)
-    power : dict of site name to float
+    held : pairs of arrays
+        Positions of the site's tasks among `labels`, and the rows of each.
+    power : floats
         Mean square of the targets (about the mean of their task, where there is an intercept).
-    offset : dict of site name to float
+    offset : floats
         Share of the targets' square that lies in the tasks' means.
-    spread : dict of site name to float
-        Largest second moment of the features in any direction, without sampling errors.
-    uneven : dict of site name to float
-        The same as a multiple of the mean over all directions: 1 for white features.
+    spread, uneven : floats
+        Largest second moment of the features in any direction, without sampling errors, and as a multiple of the mean
+        over all directions: 1 for white features.
     strange : tuple of site names
-        Sites to leave out: most sites' rows have a task and theirs do not, or the reverse, or their labels are unlike
-        those of most sites.
-    middle, largest : dict of site name to float
+        Sites to leave out: their rows have no task where those of most sites have one, or the reverse, or their labels
+        are unlike those of most sites.
+    middle, largest : floats
         Mean square of the targets, as `power`, of the site's middle and largest task; tasks of four rows or more.
     """
 
@@ -75,10 +76,7 @@ class Tasks:
 
     @property
     def own(self) -> bool:
-        """Whether sites have tasks of their own: fewer than half of the sites name most tasks of a typical site.
-
-        Fewer than half of the sites can't decide it, whatever they name.
-        """
+        """Whether sites have tasks of their own: fewer than half of the sites name most tasks of a typical site."""
         holders = [np.median(self._holders[at]) for at, _ in self.held.values()]
         return float(np.median(holders)) <= max(1, len(self.held) / 2)
 
@@ -99,20 +97,15 @@ class Tasks:
     def meddling(self) -> frozenset[str]:
         """Sites that name tasks of more than half of the others, where the median site shares tasks with fewer.
 
-        Where sites have tasks of their own, a site that claims everyone's tasks is a register or malicious. Its reports
-        on a task do not count while an owner of the task reports on it.
+        Such a site is a register or malicious. Its reports on a task do not count while an owner reports on it.
         """
         at = {site: set(positions.tolist()) for site, (positions, _) in self.held.items()}
-        if len(at) < 3 or (self._holders <= 1).all():
-            return frozenset()
-        shared = {
-            site: sum(not mine.isdisjoint(other) for name, other in at.items() if name != site)
-            for site, mine in at.items()
-        }
         half = (len(at) - 1) / 2
-        if np.median(list(shared.values())) >= half:
+        if half < 1 or (self._holders <= 1).all():
             return frozenset()
-        return frozenset(site for site, count in shared.items() if count > half)
+        shared = {site: sum(not mine.isdisjoint(other) for other in at.values()) - 1 for site, mine in at.items()}
+        typical = np.median(list(shared.values())) >= half
+        return frozenset() if typical else frozenset(site for site, count in shared.items() if count > half)
 
     def sites_without(self, least: int) -> tuple[str, ...]:
         """Return the sites that have no task of at least `least` rows."""
@@ -178,7 +171,7 @@ def feature_spread(X: NDArray[Any], centre: bool) -> tuple[float, float]:
 
 
 def agree_on_tasks(fed: Federation, *, intercept: bool = False, resilient: bool = False) -> Tasks:
-    """Return the tasks of all sites that answer; request those that do not again, at most twice.
+    """Return the tasks of all sites that answer.
 
     `resilient`: fewer than half of the sites may be malicious. Then the majority decides whether labels are whole
     numbers, and a site that names more than `MOST_TASKS` tasks and `MOST_TIMES` the median number is left out.
@@ -186,11 +179,7 @@ def agree_on_tasks(fed: Federation, *, intercept: bool = False, resilient: bool 
     replies = ask_repeatedly(fed, local_tasks, _checked, intercept=intercept)
     silent = [site for site in fed.sites if site not in replies]
     if silent:
-        warnings.warn(
-            f"{len(silent)} of {len(fed.sites)} sites did not report their tasks, or have no rows, and do not "
-            f"count unless they come back: {listed(silent)} (see the run's record)",
-            stacklevel=2,
-        )
+        warn(f"{len(silent)} of {len(fed.sites)} sites have no rows, or did not report their tasks: {listed(silent)}")
     named = {site: bool(reply["named"]) for site, reply in replies.items()}
     if 2 * sum(named.values()) == len(named):
         without = next(site for site in named if not named[site])
@@ -241,21 +230,20 @@ def known_sites(federation: Federation, tasks: Tasks) -> Federation:
 
 
 def eligible_sites(federation: Federation, tasks: Tasks, rank: int, intercept: bool, parts: int) -> Federation:
-    """Return the federation of the sites that have a task with more rows than unknowns.
+    """Return the federation of the sites that have a task with more rows than unknowns, or did not report their tasks.
 
     A task with no more rows at a site than unknowns is fitted exactly, whatever the representation is. A site with such
-    tasks alone would vote for standing still: it is left out of the descent. One that did not report its tasks stays.
+    tasks alone would vote for standing still.
     """
-    unknowns = rank + intercept
-    why = f"none of their tasks has more than {unknowns} rows"
-    few = tasks.sites_without(least_rows(unknowns, parts))
+    few = tasks.sites_without(least_rows(rank + intercept, parts))
+    why = f"none of their tasks has more than {rank + intercept} rows"
     return _without(federation, few, f"left out of learning the representation, because {why}")
 
 
 def _without(federation: Federation, names: Sequence[str], why: str) -> Federation:
     if not names:
         return federation
-    warnings.warn(f"{why}: {listed(names)}", stacklevel=4)
+    warn(f"{why}: {listed(names)}")
     return federation.subset(site for site in federation.sites if site not in names)
 
 
@@ -265,15 +253,13 @@ def check_rank(tasks: Tasks, rank: int, n_columns: int, intercept: bool, parts: 
     if not 1 <= rank <= most:
         raise InputError(f"rank={rank} must be between 1 and the smaller number of features and tasks, {most}")
     unknowns = rank + intercept
-    if len(tasks.sites_without(least_rows(unknowns, parts))) < len(tasks.held):
-        return
-    largest = max(int(rows.max()) for _, rows in tasks.held.values())
-    cut = f" in each of the {parts} parts of the sample split" if parts > 1 else ""
-    raise InputError(
-        f"no site has a task with more than {unknowns} rows{cut}, one for each direction"
-        f"{' and the intercept' if intercept else ''}, the largest has {largest}: there is nothing to learn the "
-        "representation from; take a smaller rank"
-    )
+    if len(tasks.sites_without(least_rows(unknowns, parts))) == len(tasks.held):
+        largest = max(int(rows.max()) for _, rows in tasks.held.values())
+        cut = f" in each of the {parts} parts of the sample split" if parts > 1 else ""
+        raise InputError(
+            f"no site has a task with more than {unknowns} rows{cut}, the number of unknowns of a task; the largest "
+            f"task has {largest}: take a smaller rank"
+        )
 
 
 def listed(names: Sequence[str]) -> str:
@@ -281,13 +267,15 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
 
 
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called fedspan."""
+    warnings.warn(text, category, stacklevel=frames_inside())
+
+
 def ask_repeatedly(
     federation: Federation, what: Callable[..., Any], check: Callable[[Message], Message], **payload: object
 ) -> dict[str, Message]:
-    """Request a step at every site, at most twice more where it failed; return the replies by site, in name order.
-
-    For what a site alone knows.
-    """
+    """Request a step at every site, at most twice more where it failed; return the replies by site, in name order."""
     replies = federation.accept(federation.ask(what, **payload), check)
     found, failed = dict(replies.ok), list(replies.failed)
     for _ in range(2):
@@ -313,7 +301,7 @@ def reported_tasks(reply: Message) -> Message:
     labels = DistinctLabels().check("task", reply.get("task"))
     rows = ArrayOf("whole", 1, least=1, most=MOST_ROWS).check("rows", reply.get("rows"))
     if len(rows) != len(labels):
-        raise InputError(f"a site must report one number of rows for each of its {len(labels)} tasks, not {len(rows)}")
+        raise InputError(f"'rows' must have one number for each of {len(labels)} tasks, not {len(rows)}")
     return {"task": labels, "rows": rows}
 
 

@@ -21,7 +21,7 @@ from scipy.linalg import eigh
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Count, Matrix, NotNegative
-from fedspan.few_shot.parts.task_rows import Part, TaskLabels, TaskRows, positions, rows_of_smallest_task
+from fedspan.few_shot.parts.task_rows import TaskLabels, TaskRows, positions, rows_of_smallest_task
 from fedspan.few_shot.parts.tasks import Tasks, reported_array
 from fedspan.linalg import orthonormalize
 from fedspan.linalg.medians.projector_basis_median import Output
@@ -46,7 +46,7 @@ def _rows_kept(site: Site, *, alpha: float, intercept: bool, parts: int, **_: An
     """Return the fewest rows of a task, in the first of `parts` parts, whose targets are not truncated to 0."""
     fewest = rows_of_smallest_task(site, parts=parts)
     for block in TaskRows.of(site).blocks():
-        counts = _kept(block.y[:, Part(0, parts).rows], alpha, intercept)[1].sum(axis=1)
+        counts = _kept(block.y[:, ::parts], alpha, intercept)[1].sum(axis=1)
         fewest = min(fewest, int(counts.min(initial=fewest, where=counts > 0)))
     return fewest
 
@@ -56,19 +56,19 @@ def theta(site: Site, alpha: float, intercept: bool, parts: int) -> Matrix:
 
     Targets beyond ``sqrt(alpha)`` are truncated to 0. Memory: n q; the site keeps the last one.
     """
-    return site.last_of("theta", (alpha, intercept, parts), lambda: _theta(site, alpha, intercept, parts))
 
+    def make() -> Matrix:
+        tasks = TaskRows.of(site)
+        Theta = np.zeros((len(tasks), tasks.X.shape[1]))
+        for block in tasks.blocks():
+            y, kept = _kept(block.y[:, ::parts], alpha, intercept)
+            y = np.where(kept, y, 0.0)
+            if intercept:  # as good as subtracting the means of the rows of X
+                y = y - y.mean(axis=1, keepdims=True)
+            Theta[block.tasks] = (y[:, None, :] @ block.X[:, ::parts])[:, 0]
+        return Theta
 
-def _theta(site: Site, alpha: float, intercept: bool, parts: int) -> Matrix:
-    tasks, rows = TaskRows.of(site), Part(0, parts).rows
-    Theta = np.zeros((len(tasks), tasks.X.shape[1]))
-    for block in tasks.blocks():
-        y, kept = _kept(block.y[:, rows], alpha, intercept)
-        y = np.where(kept, y, 0.0)
-        if intercept:  # as good as subtracting the means of the rows of X
-            y = y - y.mean(axis=1, keepdims=True)
-        Theta[block.tasks] = (y[:, None, :] @ block.X[:, rows])[:, 0]
-    return Theta
+    return site.last_of("theta", (alpha, intercept, parts), make)
 
 
 @step("few_shot.start_basis", reveals="sums", fewest=_rows_kept)
@@ -114,30 +114,17 @@ def local_own_product(site: Site, U: Matrix, alpha: NotNegative, intercept: bool
 
 @dataclass(frozen=True)
 class StartPlan:
-    """What both starts need to know.
+    """What both starts need to know: `columns` directions are wanted, `payload` goes to every step.
 
-    Attributes
-    ----------
-    columns : int
-        Number of directions wanted.
-    alpha : float
-        Targets above its root are truncated.
-    parts : int
-        The sites cut their rows into this number of parts and use the first; 1: all rows.
+    That is ``alpha`` (targets above its root are truncated), ``intercept``, and ``parts`` (the sites use the first of
+    this number of parts of their rows).
     """
 
     columns: int
     n_columns: int
     tasks: Tasks
-    alpha: float
-    intercept: bool
-    parts: int
     power_iterations: int
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """What every step receives."""
-        return {"alpha": self.alpha, "intercept": self.intercept, "parts": self.parts}
+    payload: dict[str, Any]
 
 
 def summed_start(federation: Federation, plan: StartPlan) -> Matrix:
@@ -152,8 +139,7 @@ def median_start(federation: Federation, plan: StartPlan, init: Init, groups: in
     """Algorithm 2: a start that malicious sites can't spoil while they are fewer than half of the voters.
 
     By the subspace median the voters are the sites with at least as many tasks as directions are wanted. By median of
-    means they are the groups: one malicious site spoils its group, so half as many sites as groups can be too many. A
-    random start needs no site.
+    means they are the groups, and one malicious site spoils its group. A random start needs no site.
     """
     if init == "random":
         return random_basis(federation.rng, plan.n_columns, plan.columns)
@@ -197,9 +183,7 @@ def _median_of_sites(federation: Federation, plan: StartPlan, output: Output) ->
     """Subspace median of the sites' own leading directions: one shot. Sites with too few tasks do not vote."""
     few = {site for site, (_, rows) in plan.tasks.held.items() if len(rows) < plan.columns}
     if len(few) == len(plan.tasks.held):
-        raise InputError(
-            f"no site has {plan.columns} tasks, as many as directions are wanted: use init='median_of_means'"
-        )
+        raise InputError(f"no site has {plan.columns} tasks, one for each direction: use init='median_of_means'")
     voters = federation.subset(site for site in federation.sites if site not in few)
     replies = voters.ask(local_basis, rank=plan.columns, **plan.payload)
     replies = voters.accept(replies, lambda reply: checked_basis(reply, plan.n_columns, plan.columns))

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian
-from fedspan.few_shot.parts.altgdmin_steps import local_gradient
+from fedspan.few_shot.altgdmin import local_gradient
 
 N = Q = 600
 R, ROWS, SITES = 4, 16, 18

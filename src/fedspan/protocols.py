@@ -32,9 +32,9 @@ INDEX = {
     "subspace_iteration": "pca.subspace_iteration",
     "subspace_median": "pca.subspace_median",
     # Anomaly detection.
-    "autoencoder": "anomaly.parts.autoencoder",
-    "bigan": "anomaly.parts.bigan",
-    "local_detectors": "anomaly.parts.local_detectors",
+    "autoencoder": "anomaly.autoencoder_detector",
+    "bigan": "anomaly.bigan_detector",
+    "local_detectors": "anomaly.local_pca_detector",
     # Few-shot learning.
     "altgdmin": "few_shot.altgdmin",
     "byz_altgdmin": "few_shot.byz_altgdmin",

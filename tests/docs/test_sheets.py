@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.anomaly.parts.local_detectors import local_detectors
+from fedspan.anomaly.local_pca_detector import local_detectors
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.pca.covariance import covariance_pca

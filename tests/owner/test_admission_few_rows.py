@@ -14,7 +14,7 @@ from fedspan.engines.remote.coordinator.remote_federation import RemoteFederatio
 from fedspan.errors import QuorumError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.steps import find_step
-from fedspan.few_shot.parts.altgdmin_steps import local_gradient
+from fedspan.few_shot.altgdmin import local_gradient
 from fedspan.few_shot.parts.fit_moments import local_moments
 from fedspan.few_shot.parts.task_coefs import local_normal_equations
 from tests.engines.remote.people import authority, user

@@ -1,20 +1,104 @@
-"""FedAutoencoderDetector: rows that an autoencoder of all sites' normal rows cannot bring back."""
+"""FedAutoencoderDetector: anomalies are rows that an autoencoder of all sites' normal rows reconstructs badly.
+
+The FedAE of T.-A. Nguyen and co-authors, "Federated PCA on Grassmann manifold for IoT anomaly detection" (2024): FedAvg
+on an encoder d-32-L and its mirror image.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
+import numpy as np
 
 from fedspan.aggregation import Aggregator
-from fedspan.anomaly.parts.autoencoder import autoencoder, autoencoder_network, autoencoder_score
-from fedspan.anomaly.parts.fedavg import Trained
+from fedspan.anomaly.parts.fedavg import Trained, fedavg, local_change, local_errors, rows_of_a_check, rows_of_a_step
+from fedspan.anomaly.parts.local_descent import TorchNetwork
 from fedspan.anomaly.parts.network_detector import NetworkDetector
-from fedspan.anomaly.parts.networks import Network
-from fedspan.federation import Federation
+from fedspan.anomaly.parts.networks import Epochs, Network, Seed, Weights, Width, Widths
+from fedspan.anomaly.scores import in_blocks
+from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation.site.parameters import Count, Matrix, Positive, Share, Vector
 
-Array = NDArray[Any]
+
+def autoencoder_network(n_columns: int, hidden: Widths, latent: int) -> Network:
+    """Return encoder and decoder; the code has no activation."""
+    encoder = (n_columns, *map(int, hidden), latent)
+    return Network({"encoder": encoder, "decoder": encoder[::-1]})
+
+
+@step("anomaly.autoencoder_training", reveals="sums", fewest=rows_of_a_step)
+def local_training(
+    site: Site,
+    weights: Weights,
+    hidden: Widths,
+    latent: Width,
+    held_back: Share,
+    split: Seed,
+    local_epochs: Epochs,
+    batch_size: Count,
+    step_size: Positive,
+    seed: Seed,
+) -> dict[str, Any]:
+    """Leaves the site: its number n of training rows, and n times the change of the weights and the mean loss."""
+    network = autoencoder_network(site.X.shape[1], hidden, latent)
+    training = (local_epochs, batch_size, step_size)
+    return local_change(site, network, weights, (held_back, split), training, seed, _gradients)
+
+
+def _gradients(network: TorchNetwork, x: Any, rng: np.random.Generator) -> tuple[Any, list[Any]]:
+    """Return the mean squared error of the rows x, and its gradient."""
+    loss = network.torch.nn.functional.mse_loss(network.run("decoder", network.run("encoder", x)), x)
+    return loss, [network.gradient(loss, "encoder", "decoder")]
+
+
+@step("anomaly.autoencoder_loss", reveals="sums", fewest=rows_of_a_check)
+def local_loss(
+    site: Site, weights: Weights, hidden: Widths, latent: Width, held_back: Share, split: Seed
+) -> dict[str, Any]:
+    """Leaves the site: its number of rows held back, and the sums of their mean squared errors and of the roots."""
+    return local_errors(site, autoencoder_network(site.X.shape[1], hidden, latent), weights, held_back, split)
+
+
+@transform("anomaly.autoencoder_score")
+def autoencoder_score(
+    X: Matrix, mean: Vector, scale: Vector | None, weights: Weights, hidden: Widths, latent: Width
+) -> Matrix:
+    """Return ``||z - decoder(encoder(z))||^2`` (n, 1) of the standardised rows z."""
+    encode, decode = autoencoder_network(X.shape[1], hidden, latent).functions(weights).values()
+
+    def score(_: Matrix, D: Matrix) -> Vector:
+        z = D if scale is None else D / scale
+        R = z - decode(encode(z))
+        return np.asarray(np.vecdot(R, R))
+
+    return in_blocks(X, mean, score)
+
+
+def autoencoder(
+    fed: Federation,
+    *,
+    n_columns: int,
+    hidden: tuple[int, ...] = (32,),
+    latent: int = 16,
+    local_epochs: int = 2,
+    batch_size: int = 128,
+    **options: Any,
+) -> Trained:
+    """Return an autoencoder of the rows as they are: standardise them first.
+
+    Parameters
+    ----------
+    n_columns, hidden, latent
+        Width of the rows, of the layers between them and the code, and of the code.
+    local_epochs, batch_size : int
+        How often a site goes through its rows in a round, and the number of rows of a step; they are dealt evenly.
+    **options
+        Of `fedspan.anomaly.parts.fedavg.fedavg`.
+    """
+    network: dict[str, Any] = {"hidden": np.array(hidden, dtype=np.int64), "latent": latent}
+    options |= {"training": {"local_epochs": local_epochs, "batch_size": batch_size}}
+    weights = autoencoder_network(n_columns, **network).start(fed.rng)
+    return fedavg(fed, weights=weights, train=local_training, check=local_loss, network=network, **options)
 
 
 class FedAutoencoderDetector(NetworkDetector):
@@ -24,9 +108,9 @@ class FedAutoencoderDetector(NetworkDetector):
     ``||z - decoder(encoder(z))||^2``. Rows whose score is above the `quantile` of the training scores are outliers.
     That threshold is found exactly without moving rows (see `fedspan.sums.quantiles`).
 
-    Every site holds back some rows, and training goes on until their mean error, the root of the mean squared error of
-    a row, does not fall any more: when it has stayed for `patience` rounds, training goes back to the best weights and
-    on with a third of the step size, and the third time it ends.
+    Every site holds back some rows. Training continues until their mean error, the root of the mean squared error of a
+    row, does not fall any more: when it has stayed for `patience` rounds, training continues from the best weights with
+    a third of the step size, and the third time it ends.
 
     Parameters
     ----------
@@ -43,14 +127,14 @@ class FedAutoencoderDetector(NetworkDetector):
     participation : float, optional
         Fraction of the sites that train in a round. None: that of 10 sites, or all where there are fewer.
     local_epochs, batch_size : int, default=2, 128
-        How often a site goes through its rows in a round, and how many rows make one step.
+        How often a site goes through its rows in a round, and the number of rows of one step.
     step_size : float, default=0.1
         Of the first steps: gradient descent with a momentum of 0.9, on the mean squared error of a standardised value,
-        whose gradient is shortened to the norm 1 where it is longer.
+        whose gradient is cut to the norm 1.
     server_momentum : float, default=0.9
         Of the coordinator's steps; 0 is federated averaging as published.
     max_rounds : int, default=2000
-        More are not done, whether the error still falls or not: ``run_.stopped`` says which.
+        Most rounds, whether the error still falls or not: see ``run_.stopped``.
     patience : int, default=50
         Rounds without an error that is 1 % lower, before the step size is cut.
     check_every : int, default=10
@@ -58,8 +142,8 @@ class FedAutoencoderDetector(NetworkDetector):
     held_back : float, default=0.1
         Share of each site's rows that are not trained on, at least one where there are two.
     aggregator : Aggregator, optional
-        Where sites may lie: combines means, deviations, changes of weights, errors and the fractions below a threshold,
-        such as ``fedspan.aggregation.CoordinateMedian()``. Single replies are then needed.
+        Where sites may be malicious: the rule that combines means, deviations, changes of weights, errors and the
+        fractions below a threshold, such as ``fedspan.aggregation.CoordinateMedian()``. It needs single replies.
     random_state : int, optional
         Seed of the run: first weights, sites of each round, rows held back, order of rows.
     verbose : int, default=0
@@ -74,7 +158,7 @@ class FedAutoencoderDetector(NetworkDetector):
     hidden_, latent_
         The widths.
     mean_, scale_ : array (d,)
-        What rows are standardised by; ``scale_`` is None without `scale`.
+        Of the columns, to standardise rows; ``scale_`` is None without `scale`.
     error_ : float
         Mean error of the rows held back, in standard deviations.
     history_ : array (checks, 5)
@@ -88,9 +172,7 @@ class FedAutoencoderDetector(NetworkDetector):
     -----
     Leaves a site: the sums behind mean and deviation, the change of p weights in every round in which it trains, the
     errors of the rows it holds back in every check, and for the threshold 257 counts a round in 8 rounds. Weights that
-    are trained on few rows can tell much about them.
-
-    Scoring needs numpy alone.
+    are trained on few rows can reveal much about them. Scoring needs numpy alone.
 
     References
     ----------
@@ -110,6 +192,9 @@ class FedAutoencoderDetector(NetworkDetector):
     """
 
     _widths: ClassVar[dict[int, tuple[int, ...]]] = {2: (32,), 4: (32, 16, 8)}
+    _network = staticmethod(autoencoder_network)
+    _train = staticmethod(autoencoder)
+    _score = staticmethod(autoencoder_score)
 
     def __init__(
         self,
@@ -149,12 +234,3 @@ class FedAutoencoderDetector(NetworkDetector):
         self.aggregator = aggregator
         self.random_state = random_state
         self.verbose = verbose
-
-    def _train(self, fed: Federation, **options: Any) -> Trained:
-        return autoencoder(fed, **options)
-
-    def _network(self) -> Network:
-        return autoencoder_network(self.n_features_in_, self.hidden_, self.latent_)
-
-    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
-        return autoencoder_score, self._parameters_of_scores()

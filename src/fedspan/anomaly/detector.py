@@ -1,4 +1,4 @@
-"""What all detectors share: an anomaly score of each row, and a threshold that is a quantile of the training scores."""
+"""Base of the detectors: an anomaly score of each row, and a threshold that is a quantile of the training scores."""
 
 from __future__ import annotations
 
@@ -28,25 +28,23 @@ _LEVELS = 28
 class FedDetector(OutlierMixin, FedEstimator, ABC):
     """Base of the detectors: scikit-learn's outlier API.
 
-    A subclass has a parameter ``quantile``, learns its model in ``fit``, says in `_score_transform` how rows are scored, and
-    ends its ``fit`` with ``self._learn_threshold(fed)``.
-
-    All methods that take rows also take a federation, and return the one whose sites see their own results in one
-    column: no row's result leaves its site.
+    A subclass has a parameter ``quantile``, learns its model in ``fit``, scores rows by `_score_transform`, and ends its
+    ``fit`` with ``self._learn_threshold(fed)``. All methods that take rows also take a federation. They return the one
+    whose sites see their own results in one column: no row's result leaves its site.
 
     Attributes
     ----------
     offset_ : float
         Minus the threshold: rows whose ``score_samples`` is below it are outliers.
     score_levels_ : array (m, 2)
-        What the search for the threshold told of the training scores: at most 28 anomaly scores, rising, and the share
-        of the training rows up to each. For pictures, and so in single precision.
+        From the search for the threshold: at most 28 anomaly scores, rising, and the share of the training rows up to
+        each. For pictures, and so in single precision.
     """
 
     offset_: float
     score_levels_: NDArray[np.float32]
     quantile: float
-    #: How far scores of one row may differ by rounding, relatively.
+    #: Relative rounding error of a row's score.
     _rounding = 1e-9
 
     @abstractmethod
@@ -55,10 +53,10 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
 
     @abstractmethod
     def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
-        """Return the transform from rows (n, d) to anomaly scores (n, 1), higher for more anomalous, and its parameters."""
+        """Return the transform from rows (n, d) to anomaly scores (n, 1), higher is more anomalous; its parameters."""
 
     def _training_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
-        """Return the transform that scores training rows for the threshold: the same, unless a subclass knows better."""
+        """Return the transform that scores training rows for the threshold; by default the same."""
         return self._score_transform()
 
     def score_samples(self, X: Any) -> Any:
@@ -83,7 +81,7 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
         return np.where(self._anomaly(X) > -self.offset_, -1, 1)
 
     def fit_predict(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
-        """Fit to `X` and return what `predict` says of its rows."""
+        """Fit to `X` and return `predict` of its rows."""
         return self.fit(X, y, sites=sites).predict(X)
 
     def _check_quantile(self) -> None:
@@ -92,18 +90,19 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
     def _learn_threshold(self, fed: Federation, aggregator: Aggregator | None = None) -> None:
         """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`)."""
         transform, parameters = self._training_transform()
-        told: list[Vector] = []
+        searched: list[tuple[Vector, Vector]] = []
         threshold = float(
             quantiles(
                 fed.apply(transform, **parameters),
                 level=self.quantile,
                 aggregator=aggregator,
-                watch=lambda edges, shares: told.append(np.column_stack([edges[0], shares[0]])),
+                watch=lambda edges, shares: searched.append((edges[0], shares[0])),
             )[0]
         )
-        self.score_levels_ = _levels(np.concatenate(told[:2]))  # all scores, then those near the threshold
-        # It often is the score of many equal rows: these stay normal in whatever company they are scored, although the
-        # last digits of a product of matrices depend on it.
+        # The first round of the search sees all scores, the second those near the threshold.
+        self.score_levels_ = _levels(*map(np.concatenate, zip(*searched[:2], strict=True)))
+        # The threshold often is the score of many equal rows. These must stay normal, although the last digits of a
+        # product of matrices depend on the other rows.
         self.offset_ = -(threshold + self._rounding * abs(threshold))
 
     def _scored(self, fed: Federation) -> Federation:
@@ -116,18 +115,18 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
         return cast(Vector, transform(self._validated(X), **parameters)[:, 0])
 
 
-def _levels(told: Vector) -> NDArray[np.float32]:
-    """Return a few scores and shares (m, 2) in rising order, without those in the middle of scores that nobody has."""
-    told = told[np.abs(told[:, 0]) < np.finfo(np.float32).max]
-    told = told[np.argsort(told[:, 0], kind="stable")]
-    told[:, 1] = np.maximum.accumulate(told[:, 1])  # sites may have come or gone between two rounds
-    same = np.diff(told[:, 1]) == 0
-    idle = np.append(True, same) & np.append(same, True)
-    told = told[~idle]
-    kept = np.unique(np.linspace(0, len(told) - 1, min(_LEVELS, len(told))).astype(int))
-    return np.asarray(told[kept], dtype=np.float32)
+def _levels(scores: Vector, shares: Vector) -> NDArray[np.float32]:
+    """Return a few scores and shares (m, 2) in rising order, without those in the middle of a gap between scores."""
+    order = np.argsort(scores, kind="stable")
+    order = order[np.abs(scores[order]) < np.finfo(np.float32).max]
+    scores, shares = scores[order], np.maximum.accumulate(shares[order])  # sites may come and go between two rounds
+    same = np.diff(shares) == 0
+    gap = np.append(True, same) & np.append(same, True)
+    scores, shares = scores[~gap], shares[~gap]
+    kept = np.unique(np.linspace(0, len(scores) - 1, min(_LEVELS, len(scores))).astype(int))
+    return np.column_stack([scores[kept], shares[kept]]).astype(np.float32)
 
 
 def usual_dimension(n_features: int) -> int:
-    """Return the dimension of a subspace that nobody asked for: half of the columns, at most 10."""
+    """Return the default dimension of a subspace: half of the columns, at most 10."""
     return max(1, min(10, n_features // 2))

@@ -1,16 +1,19 @@
-"""FedPCADetector: rows that do not fit the subspace, or the covariance, of all sites' normal rows."""
+"""FedPCADetector: anomalies are rows that do not fit the subspace, or the covariance, of all sites' normal rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
-from fedspan.anomaly.detector import usual_dimension
-from fedspan.anomaly.parts.pca_scoring import PCAScoring
-from fedspan.anomaly.thresholds import few_rows
+from fedspan.anomaly import scores as forms
+from fedspan.anomaly.detector import FedDetector, usual_dimension
+from fedspan.anomaly.thresholds import few_rows, left_out_subspace, left_out_whitened, leverages
 from fedspan.checks import one_of, real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -21,20 +24,26 @@ from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.pca.solvers import SOLVERS
 from fedspan.sums.row_transforms import standardize
 
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+#: The functions that score many rows, score one, and explain.
+Form = tuple[Callable[..., Array], Callable[..., float], Callable[..., Vector]]
+
 SCORES = ("residual", "mahalanobis", "combined")
 #: More columns than this and no covariance is formed: its eigenvectors would take minutes.
 WIDEST = 1000
-#: A share of the variance that is rounding and nothing else: that of numbers in single precision is 1e-15.
+#: A share of the variance that is rounding alone: that of numbers in single precision is 1e-15.
 ROUNDING = 1e-14
-
+_SUBSPACE: Form = (forms.subspace_score, forms.one_subspace_score, forms.subspace_shares)
+_WHITENED: Form = (forms.whitened_score, forms.one_whitened_score, forms.whitened_shares)
 _TAKEN_OVER = (
     *("components_", "explained_variance_", "explained_variance_ratio_", "noise_variance_", "mean_", "scale_"),
     *("n_components_", "n_samples_", "solver_", "sites_trusted_", "site_weights_"),
 )
 
 
-class FedPCADetector(PCAScoring):
-    """Detect anomalies by PCA: rows are scored by how badly they fit what the sites' rows have in common.
+class FedPCADetector(FedDetector):
+    """Detect anomalies by PCA: score rows by how badly they fit the subspace or the covariance of the sites' rows.
 
     Fit it on rows that are normal, or nearly all so. A row x is standardised to z, and its anomaly score is one of
 
@@ -42,14 +51,13 @@ class FedPCADetector(PCAScoring):
     - ``"mahalanobis"``: ``z' (C + r I)^-1 z``, where C is the covariance and r the ridge: every direction counts in
       units of its own spread.
     - ``"combined"``: the Mahalanobis distance of the residual, ``sum_{j > k} (v_j'z)^2 / (l_j + r)``, where l_j and v_j
-      are variances and axes of what is orthogonal to the subspace: as in ``"residual"`` the k leading directions, in
-      which normal rows differ anyway, do not count; as in ``"mahalanobis"`` a small deviation counts where
-      the rows never deviate.
+      are variances and axes orthogonal to the subspace. As in ``"residual"`` the k leading directions, in which normal
+      rows differ, do not count; as in ``"mahalanobis"`` a small deviation counts where the rows never deviate.
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly
-    without moving rows (see `fedspan.sums.quantiles`): on new rows of the same distribution the false positive
-    rate is 1 - quantile (with a resilient solver or an aggregator only roughly so: see the notes), up to the sampling
-    error of a quantile, about ``sqrt(quantile (1 - quantile) / n)``. It promises nothing where the distribution shifts.
+    without moving rows (see `fedspan.sums.quantiles`). On new rows of the same distribution the false positive rate is
+    1 - quantile (with a resilient solver or an aggregator only roughly so: see the notes), up to the sampling error of
+    a quantile, about ``sqrt(quantile (1 - quantile) / n)``.
 
     Parameters
     ----------
@@ -57,26 +65,24 @@ class FedPCADetector(PCAScoring):
         Dimension k of the subspace, as of `FedPCA`; it must be below the rank of the data. None: half of the columns,
         at most 10. For ``"mahalanobis"`` it matters with more than 1,000 columns only.
     solver : str, default="auto"
-        How the subspace is found: any solver of `FedPCA`. With a resilient one the means, deviations, the covariance
-        and the threshold are resilient, too.
+        Any solver of `FedPCA`. With a resilient one the means, deviations, covariance and threshold are resilient, too.
     score : {"residual", "mahalanobis", "combined"}, default="residual"
     quantile : float, default=0.95
         Of the training scores.
     ridge : float, default=1e-4
-        Of the Mahalanobis distances, as a part of the mean variance of the columns: 1e-4 says that no direction has a
-        spread below a hundredth of that of a column.
+        Of the Mahalanobis distances, as a part of the mean variance of the columns: with 1e-4 no direction has a spread
+        below a hundredth of that of a column.
     center, scale : bool, default=True
         Subtract the mean and divide by the deviation of each column.
     aggregator : Aggregator, optional
-        How to combine what sites send, instead of sums, as of `FedPCA`; also for the covariance and the threshold.
-        With a resilient solver the default is the coordinate-wise median of means, deviations and fractions below a
+        Rule that combines the sites' messages, instead of sums, as of `FedPCA`; also for covariance and threshold. With
+        a resilient solver the default is the coordinate-wise median of means, deviations and fractions below a
         threshold, and the geometric median of covariances.
     left_out : bool or "auto", default="auto"
-        Score each row of the training as if it had been left out, by formulas that need no second fit (see
-        `fedspan.anomaly.thresholds`), before the quantile is taken. A model fits its own rows better than new
-        ones, and where rows are few the threshold would be too low. ``"auto"``: where it matters more than about half
-        a point: with fewer than about 22 d^1.5 rows of d columns (for the 0.95 quantile), or where the subspace is
-        hardly determined because variances within and outside it are alike.
+        Take the quantile of scores as if each training row had been left out, by formulas that need no second fit (see
+        `fedspan.anomaly.thresholds`). A model fits its own rows better than new ones, and where rows are few the
+        threshold would be too low. ``"auto"``: where it matters more than about half a point, with fewer than about
+        22 d^1.5 rows of d columns (for the 0.95 quantile), or where variances within and outside the subspace are alike.
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
     random_state : int, optional
@@ -94,10 +100,10 @@ class FedPCADetector(PCAScoring):
         As of `FedPCA`.
     whitening_ : array (d, d) or None
         The symmetric root W of the matrix of a Mahalanobis distance, which is ``||W z||^2``. None for ``"residual"``,
-        and with more than 1,000 columns, or more than fit a message: there every direction outside the subspace is
-        taken to have the variance ``noise_variance_`` (so that ``"combined"`` orders rows as ``"residual"`` does).
+        and with more than 1,000 columns, or more than fit a message: there every direction outside the subspace has the
+        variance ``noise_variance_`` (so that ``"combined"`` orders rows as ``"residual"`` does).
     left_out_ : bool
-        Whether the threshold is that of rows left out.
+        Whether the threshold is one of rows left out.
     ridge_ : float
         The ridge in the units of the standardised rows' variances.
     sites_ : tuple of str
@@ -105,17 +111,16 @@ class FedPCADetector(PCAScoring):
 
     Notes
     -----
-    Leaves a site: what the solver says, then for the threshold 257 counts a round in 8 rounds. For the Mahalanobis
-    distances the d (d + 1) / 2 numbers of a Gram matrix: those of solver ``"covariance"`` serve for both, with other
-    solvers they are one more message.
+    Leaves a site: the messages of the solver, then for the threshold 257 counts a round in 8 rounds. For the
+    Mahalanobis distances the d (d + 1) / 2 numbers of a Gram matrix: those of solver ``"covariance"`` serve for both,
+    with other solvers they are one more message.
 
     Resilience is for sites that are alike. With a resilient solver or an aggregator the threshold is that of most
-    sites, and a minority cannot push it beyond those of honest sites. Where these differ much, because every one has
-    its own kind of traffic, that is not the threshold of all rows: then the false positive rate can be several times
-    1 - quantile without any lie. Sites of fewer than ``2 / 3 / (1 - quantile)`` rows, 14 for 0.95, are too small for
-    their vote (see `fedspan.sums.quantiles`). Mahalanobis distances lean on small variances, which lies spoil
-    first: where sites may lie the residual is the sturdier score. With sums alone every site is believed, also in the
-    counts of the threshold.
+    sites, and a minority can't push it beyond those of honest sites. Where these differ much, that is not the threshold
+    of all rows, and the false positive rate can be several times 1 - quantile without any attack. Sites of fewer than
+    ``2 / 3 / (1 - quantile)`` rows, 14 for 0.95, are too small to vote (see `fedspan.sums.quantiles`). Mahalanobis
+    distances depend on small variances, which attacks spoil first: the residual is the more robust score. With sums
+    alone one malicious site can spoil model and threshold.
 
     References
     ----------
@@ -132,6 +137,14 @@ class FedPCADetector(PCAScoring):
     >>> detector.explain([1.0, 2.0, -3.0]).round(1)
     array([0.2, 0.2, 0.7])
     """
+
+    mean_: Vector
+    scale_: Vector | None
+    components_: Vector
+    explained_variance_: Vector
+    noise_variance_: float
+    n_components_: int
+    n_samples_: int
 
     def __init__(
         self,
@@ -167,16 +180,12 @@ class FedPCADetector(PCAScoring):
         self._check_parameters()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
             self._learn_model(fed)
-            self.left_out_ = self._leaves_out()
+            n, variances = self.n_samples_, self.explained_variance_
+            few = few_rows(n, self.n_features_in_, float(self.quantile), variances, self.noise_variance_)
+            self.left_out_ = n > 2 and bool(few if self.left_out == "auto" else self.left_out)
             self._learn_threshold(fed, self._resilient(CoordinateMedian()))
             fed.log(threshold=-self.offset_)
         return self
-
-    def _leaves_out(self) -> bool:
-        n, d = self.n_samples_, self.n_features_in_
-        if n <= 2 or self.left_out != "auto":
-            return n > 2 and bool(self.left_out)
-        return few_rows(n, d, float(self.quantile), self.explained_variance_, self.noise_variance_)
 
     def _learn_model(self, fed: Federation) -> None:
         d = self.n_features_in_
@@ -205,17 +214,16 @@ class FedPCADetector(PCAScoring):
     def _refuse_full_rank(self, axes: PrincipalAxes) -> None:
         """Refuse a subspace that leaves nothing outside: the residual would be rounding alone."""
         d, k = self.n_features_in_, self.n_components_
-        free = self._free(axes.n)
+        variance = axes.total / self._free(axes.n)
         if not axes.total > 0:
             raise InputError(
-                f"the variance of all rows is {axes.total / free}, and must be above 0 to measure deviations by: "
-                "the rows are all the same, or a site sends what it should not"
+                f"the variance of all rows is {variance}, and must be above 0: the rows are all the same, or a site "
+                "sends false values"
             )
-        rest = self.noise_variance_ * (min(axes.n, d) - k)
-        if self.score != "mahalanobis" and not rest > ROUNDING * axes.total / free:
+        if self.score != "mahalanobis" and not self.noise_variance_ * (min(axes.n, d) - k) > ROUNDING * variance:
             raise InputError(
-                f"n_components={k} must be below the rank of the data, because score={self.score!r} measures what lies "
-                f"outside the subspace, and nothing does (n_features={d}, n_samples={axes.n}): ask for fewer"
+                f"n_components={k} must be below the rank of the data (n_features={d}, n_samples={axes.n}): "
+                f"score={self.score!r} measures what lies outside the subspace, and nothing does"
             )
 
     def _pca(self, d: int) -> FedPCA:
@@ -226,13 +234,13 @@ class FedPCADetector(PCAScoring):
         return FedPCA(usual_dimension(d) if self.n_components is None else self.n_components, **options)
 
     def _share_columns(self, pca: FedPCA) -> None:
-        """Tell `pca`, which learns within this estimator's run, what columns and sites there are."""
+        """Give `pca`, which learns within this estimator's run, the columns and sites."""
         for name in ("n_features_in_", "feature_names_in_", "sites_"):
             if hasattr(self, name):
                 setattr(pca, name, getattr(self, name))
 
     def _resilient(self, rule: Aggregator) -> Aggregator | None:
-        """Return the aggregator: the one asked for, else `rule` where the solver is resilient, else none."""
+        """Return the user's aggregator, else `rule` where the solver is resilient, else ``None``."""
         return self.aggregator or (rule if SOLVERS[self.solver].resilient else None)
 
     def _single_replies(self) -> str | None:
@@ -254,3 +262,85 @@ class FedPCADetector(PCAScoring):
         if unknown:
             raise InputError(f"solver_options has {unknown[0]!r}, and may have {', '.join(allowed)}")
         self._pca(2)._check_parameters()
+
+    def score_one(self, x: Any) -> float:
+        """Return ``score_samples`` of one row (d,), without its checks: for streams."""
+        row = self._row(x)
+        (_, of_one_row, _), parameters = self._form()
+        with np.errstate(over="ignore", invalid="ignore"):
+            score = of_one_row(row, **parameters)
+        if math.isnan(score):
+            self._row(x, finite=True)
+            score = math.inf
+        return -score
+
+    def explain(self, X: Any) -> Vector:
+        """Return each feature's share of the anomaly score: for one row (d,), or for every row (n, d).
+
+        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, the symmetric root
+        of the inverse covariance for Mahalanobis distances), and a feature's share is its part of that length. Shares
+        are not negative and sum to 1; a row with the score 0 has shares 0.
+        """
+        check_is_fitted(self)
+        (_, _, shares), parameters = self._form()
+        if np.ndim(X) != 1:
+            return shares(self._validated(X), **parameters)
+        return cast(Vector, shares(self._row(X, finite=True)[None], **parameters)[0])
+
+    def top_features(self, x: Any, count: int = 5) -> list[tuple[str, float]]:
+        """Return the features with the largest shares of one row's score, the largest first, as (name, share)."""
+        shares = self.explain(np.ravel(x))
+        names = self._names() or tuple(f"feature {j}" for j in range(len(shares)))
+        return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:count]]
+
+    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        (transform, _, _), parameters = self._form()
+        return transform, parameters
+
+    def _free(self, n: int) -> int:
+        """Return the degrees of freedom of the covariance of n rows."""
+        return max(1, n - 1 if self.center else n)
+
+    def _training_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        """Return the transform for the threshold: with ``left_out_`` it scores each row as if it had been left out."""
+        (transform, _, _), parameters = self._form()
+        if not self.left_out_:
+            return transform, parameters
+        n = self.n_samples_
+        parameters |= {"free": self._free(n), "shift": n / (n - 1) if self.center else 1.0}
+        leverage = leverages(self.explained_variance_, self.noise_variance_, parameters["free"])
+        if self.whitening_ is None:
+            return left_out_subspace, {**parameters, "leverage": leverage}
+        within: dict[str, Any] = {"components": None, "inside": None, "leverage": None}
+        if self.score == "combined":
+            inside = 1.0 / (self.explained_variance_ + self.ridge_)
+            within = {"components": self.components_, "inside": inside, "leverage": leverage}
+        return left_out_whitened, {**parameters, **within}
+
+    def _form(self) -> tuple[Form, dict[str, Any]]:
+        """Return the functions that score many rows, score one and explain, and the parameters of all three."""
+        standard = {"mean": self.mean_, "scale": self.scale_}
+        if self.whitening_ is not None:
+            return _WHITENED, {**standard, "root": self.whitening_}
+        inside, outside = None, 1.0
+        if self.score != "residual":
+            outside = 1.0 / (self.noise_variance_ + self.ridge_)
+        if self.score == "mahalanobis":
+            inside = 1.0 / (self.explained_variance_ + self.ridge_)
+        return _SUBSPACE, {**standard, "components": self.components_, "inside": inside, "outside": outside}
+
+    def _anomaly(self, X: Any) -> Vector:
+        # Values that are not finite have scores that are not: scores are checked first, since they are fewer.
+        transform, parameters = self._score_transform()
+        scores = transform(self._validated(X, ensure_all_finite=False), **parameters)[:, 0]
+        if not np.isfinite(scores).all():
+            self._validated(X)
+        return cast(Vector, scores)
+
+    def _row(self, x: Any, finite: bool = False) -> Vector:
+        row: Vector = np.asarray(x, dtype=np.float64)
+        if row.shape != self.mean_.shape:
+            raise InputError(f"x has the shape {row.shape}, and must be one row of {len(self.mean_)} numbers")
+        if finite and not np.isfinite(row).all():
+            raise InputError("x holds NaN or infinity: fill or drop them first")
+        return row

@@ -1,45 +1,53 @@
-"""Byz-AltGDmin: the representation that many regressions share, when some sites lie.
+"""Byz-AltGDmin: the representation that many regressions share, when some sites are malicious.
 
 Algorithms 2 and 3 of A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024.
 As AltGDmin (see `altgdmin`), with every mean over the sites replaced: the truncation threshold by a median, the start
 by a subspace median or a subspace median of means, the gradient by an aggregator behind a norm threshold.
 
-What holds: with fewer than half of the sites bad, and less than 40 % in the paper's theorems, no lie moves a median
-beyond what honest sites say, so the harm is bounded by how much these differ. It is small where they have rows of all
-tasks. Where sites have tasks of their own, colluders near one half can turn the descent round: therefore the sites vote
-in the end, and if more than half of those that reply say that the start fits their rows better, it is returned.
+What holds: with fewer than half of the sites malicious, and less than 40 % in the paper's theorems, no attack moves a
+median beyond what honest sites report, so the harm is bounded by how much these differ. It is small where they have
+rows of all tasks. Where sites have tasks of their own, colluding sites near one half can reverse the descent: therefore
+the sites vote in the end, and if more than half of those that reply report that the start fits their rows better, the
+protocol returns the start.
 
 Single replies are needed. Up per site: n r numbers once for the start ((n + q) r in each of its iterations with
-median of means), then n r + r^2 + 3 in each iteration, one bit in the vote, and 2 r^2 + 3 in the end. All that the
-coordinator believes of a site's word alone is how many rows it has of which tasks; nothing is weighted by that.
+median of means), then n r + r^2 + 3 in each iteration, one bit in the vote, and 2 r^2 + 3 in the end. The only reports
+that the coordinator can't compare with others are the rows that a site has of its tasks; nothing is weighted by them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregate, Aggregator, GeometricMedian
 from fedspan.aggregation.aggregator import believed
 from fedspan.aggregation.fewer_values import for_fewer_values
 from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
+from fedspan.checks import real_number
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Replies
-from fedspan.few_shot.parts.altgdmin_steps import Descent, Representation, local_gradient, split_payload
-from fedspan.few_shot.parts.eligible_sites import check_rank, known_sites, learners
-from fedspan.few_shot.parts.fit_moments import bounded, fit_moments, told_matrix, told_sums
-from fedspan.few_shot.parts.rank_choice import chosen_directions, largest_rank
-from fedspan.few_shot.parts.start_vote import voted
-from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks
+from fedspan.federation import Federation, Replies, Site, step
+from fedspan.federation.site.parameters import Flag, Matrix
+from fedspan.few_shot.altgdmin import Descent, GradientRound, Representation, Watch, local_gradient
+from fedspan.few_shot.parts.fit_moments import bounded, chosen_directions, fit_moments, largest_rank, per_row
+from fedspan.few_shot.parts.task_rows import TaskRows
+from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks, check_rank, eligible_sites, known_sites, warn
 from fedspan.few_shot.parts.truncated_start import Init, StartPlan, fitting_start, median_start
 from fedspan.linalg.medians.projector_basis_median import Output
-from fedspan.wire import Message
 
-Matrix = NDArray[np.float64]
+#: Losses that differ by less than this part of the targets' square are equal.
+_ROUNDING = 1e-12
+
+
+@step("few_shot.preference", reveals="sums")
+def local_preference(site: Site, start: Matrix, final: Matrix, intercept: bool) -> dict[str, Any]:
+    """Leaves the site: whether its rows have smaller squared residuals under `start` than under `final`."""
+    y = TaskRows.of(site).y
+    before, after = (local_gradient(site, U, intercept)["loss"] for U in (start, final))
+    return {"start": bool(after - before > _ROUNDING * float(np.vdot(y, y)))}
 
 
 def byz_altgdmin(
@@ -61,7 +69,7 @@ def byz_altgdmin(
     intercept: bool = False,
     sample_split: bool = False,
     tasks: Tasks | None = None,
-    watch: Callable[[Matrix], None] | None = None,
+    watch: Watch = lambda U: None,
 ) -> Representation:
     """Learn the representation of the honest sites' tasks. Other parameters are those of `altgdmin`.
 
@@ -69,85 +77,73 @@ def byz_altgdmin(
     ----------
     aggregator : Aggregator, optional
         Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``. It
-        must be defined for all sites that can learn; where some drop out, the nearest rule that is defined for those
-        who are left takes its place (see `fedspan.aggregation.fewer_values`), and the record says so.
+        must be defined for all sites that can learn; where some drop out, the nearest rule that is defined for the
+        others takes its place (see `fedspan.aggregation.fewer_values`), and the record shows it.
     threshold : float or None
-        omega: a gradient longer than so many times (at least 1) the median length is refused. ``None``: none is.
+        omega: refuse gradients longer than this many times (at least 1) the median length. ``None``: refuse none.
     init : {"auto", "subspace_median", "median_of_means", "random"}
         The start. "subspace_median" is one shot, and needs sites with at least `rank` tasks each; "median_of_means"
-        runs power methods within `groups` of sites; "random" asks nobody. "auto": the first where a typical site has
+        runs power methods within `groups` of sites; "random" needs no site. "auto": the first where a typical site has
         twice as many tasks as directions are wanted (or as many, if they are the tasks of all sites), then the second
-        with the smallest groups that have so many, then the third.
+        with the smallest groups that have so many tasks, then the third.
     groups : int, optional
         Of the start by median of means. Default: half the number of sites; fewer than half of the groups may hold a
-        bad site.
+        malicious site.
     output : {"eigenspace", "node", "trimmed"}
         Of the subspace median; "node" is the paper's.
     """
-    aggregator = aggregator or GeometricMedian()
-    if threshold is not None and not threshold >= 1.0:
-        raise InputError(f"threshold={threshold} must be at least 1, in units of the median norm")
+    rule = aggregator or GeometricMedian()
+    if threshold is not None:
+        real_number("threshold", threshold, least=1, why=", in units of the median norm")
     tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
     fed, parts = known_sites(fed, tasks), 2 * iterations + 1 if sample_split else 1
-    most = rank
-    if most is None:
-        most = largest_rank(tasks, max_rank, n_columns, intercept, parts, resilient=True)
+    most = rank or largest_rank(tasks, max_rank, n_columns, intercept, parts, resilient=True)
     init, groups, columns = fitting_start(tasks, len(fed.sites), init, groups, rank, most)
     check_rank(tasks, columns, n_columns, intercept, parts)
     # Algorithm 2, lines 3 to 6: the threshold. (The median of the batches' means in the paper; this tolerates more.)
     alpha = truncation * float(np.median(list(tasks.power.values())))
     # Algorithm 2, lines 7 to 26.
-    plan = StartPlan(columns, n_columns, tasks, alpha, intercept, parts, power_iterations)
-    U = median_start(fed, plan, init, groups, output)
+    payload = {"alpha": alpha, "intercept": intercept, "parts": parts}
+    plan = StartPlan(columns, n_columns, tasks, power_iterations, payload)
+    start = median_start(fed, plan, init, groups, output)
     if rank is None:
-        U = chosen_directions(fed, U, tasks, intercept, parts, max_rank, resilient=True)
-    fed.log(start=init, groups=groups, rank=U.shape[1])
-    if watch is not None:
-        watch(U)
+        start = chosen_directions(fed, start, tasks, intercept, parts, max_rank, resilient=True)
+    fed.log(start=init, groups=groups, rank=start.shape[1])
     # Algorithm 3, lines 2 to 14.
-    workers = learners(fed, tasks, U.shape[1], intercept, parts)
-    aggregator(np.zeros((len(workers.sites), 1)))  # refuses a rule that does not fit so many sites
+    workers = eligible_sites(fed, tasks, start.shape[1], intercept, parts)
+    rule(np.zeros((len(workers.sites), 1)))  # refuses a rule that does not fit this number of sites
+    combined = partial(_aggregated, workers, rule, threshold, intercept=intercept)
     descent = Descent(step_size, float(np.median(list(tasks.spread.values()))))
-    weights: dict[str, float] = {}
-    start, done, moved = U, 0, np.inf
-    for t in fed.rounds(iterations):
-        replies = workers.ask(local_gradient, U=U, intercept=intercept, **split_payload(t, iterations, sample_split))
-        replies = workers.accept(replies, partial(_per_row, shape=U.shape))
-        rule = for_fewer_values(aggregator, len(replies))
-        gradient, refused = _combined(replies, rule, threshold)
-        moment, bounds = _second_moment(replies)
-        losses = {site: float(reply["loss"]) for site, reply in replies.items()}
-        descent.watch(losses)
-        U, moved = descent.moved(U, gradient.value, moment, bounds)
-        done = t + 1
-        for site, weight in zip(replies, gradient.weights.tolist(), strict=True):
-            weights[site] = weights.get(site, 0.0) + weight
-        fed.log(loss=float(np.median(list(losses.values()))), moved=moved, refused=", ".join(refused))
-        if rule is not aggregator:
-            fed.log(rule=f"{rule!r} in place of {aggregator!r}, for {len(replies)} replies")
-        if watch is not None:
-            watch(U)
-        if moved <= tol:
-            fed.stop(f"converged: the subspace moved by {moved:.1e}, at most {tol:g}", converged=True)
+    U, weights, done, moved = descent.run(fed, start, combined, iterations, tol, sample_split, watch)
     mean = {site: weight / max(1, done) for site, weight in weights.items()}
-    if done and believed(aggregator, np.ones(1)) is None:  # who wants a plain mean gets one
+    if done and believed(rule, np.ones(1)) is None:  # a plain mean needs no vote: any site can move it
         U = voted(workers, start=start, final=U, intercept=intercept)
-    found = fit_moments(workers, U, intercept, resilient=True)
-    return Representation.of(U, mean, found, done, moved)
+    return Representation.of(U, mean, fit_moments(workers, U, intercept, resilient=True), done, moved)
 
 
-def _per_row(reply: Message, shape: tuple[int, int]) -> Message:
-    """Return a reply with its sums divided by its rows (the 1 / m~ of the paper and its q at once), or refuse it."""
-    rows, free, loss = told_sums(reply)
-    gradient, moment = told_matrix(reply, "gradient", shape), told_matrix(reply, "moment", (shape[1], shape[1]))
-    return {"gradient": gradient / rows, "moment": moment / rows, "loss": loss / free, "rows": rows}
+def _aggregated(
+    workers: Federation, rule: Aggregator, threshold: float | None, *, U: Matrix, **payload: Any
+) -> GradientRound:
+    """Request the gradients at `U` (n, r), and combine them and the second moments by medians."""
+    replies = workers.ask(local_gradient, U=U, **payload)
+    shapes = {"gradient": U.shape, "moment": (U.shape[1], U.shape[1])}
+    replies = workers.accept(replies, lambda reply: per_row(reply, shapes))
+    fitting = for_fewer_values(rule, len(replies))
+    gradient, refused = _combined(replies, fitting, threshold)
+    moment, bounds = _second_moment(replies)
+    metrics = {"refused": ", ".join(refused)}
+    if fitting is not rule:
+        metrics["rule"] = f"{fitting!r} in place of {rule!r}, for {len(replies)} replies"
+    losses = {site: float(reply["loss"]) for site, reply in replies.items()}
+    weights = dict(zip(replies, gradient.weights.tolist(), strict=True))
+    return GradientRound(gradient.value, moment, losses, weights, bounds, metrics)
 
 
 def _second_moment(replies: Replies) -> tuple[Matrix, tuple[float, float]]:
     """Return the geometric median of the second moments, whatever the aggregator, and bounds of its largest eigenvalue.
 
-    Where sites differ liars can move the median, and the step must stay safe. The largest eigenvalue is at least the
-    mean one, and at most that of a site with few tasks: of both the median over the sites.
+    Where sites differ, malicious sites can move the median, and the step must stay safe. The largest eigenvalue is at
+    least the mean one, and at most that of a site with few tasks: of both the median over the sites.
     """
     moments = bounded(replies.stack("moment"))
     symmetric = (moments + moments.transpose(0, 2, 1)) / 2
@@ -157,9 +153,10 @@ def _second_moment(replies: Replies) -> tuple[Matrix, tuple[float, float]]:
 
 
 def _combined(replies: Replies, aggregator: Aggregator, threshold: float | None) -> tuple[Aggregate, list[str]]:
-    """Lines 10 and 11: the aggregate of the gradients that are not beyond the threshold, and whose are.
+    """Lines 10 and 11: the aggregate of the gradients within the threshold, and the sites of the others.
 
-    The median length is the lower one of two: while fewer than half of the sites lie, it is bounded by an honest one.
+    The median length is the lower one of two: while fewer than half of the sites are malicious, it is bounded by an
+    honest one.
     """
     values, rows = replies.stack("gradient"), believed(aggregator, replies.stack("rows"))
     lengths = norms(shrunk(values.reshape(len(values), -1))[0])  # up to a common factor, so that none is infinite
@@ -173,9 +170,29 @@ def _combined(replies: Replies, aggregator: Aggregator, threshold: float | None)
     except InputError:
         if not refused:
             raise
-        # Too few are left for this rule, and nobody shall stop a run by lying: shorten them instead.
+        # Too few are left for this rule. Shorten the others, so that an attacker can't abort the run.
         shorter = np.where(beyond, threshold * middle / np.maximum(lengths, middle), 1.0)
         return aggregator(values * shorter[:, None, None], rows), refused
     weights = np.zeros(len(values))
     weights[~beyond] = found.weights
     return replace(found, weights=weights), refused
+
+
+def voted(fed: Federation, *, start: Matrix, final: Matrix, intercept: bool = False) -> Matrix:
+    """Return `final` (n, r), or `start` with a warning, if it fits better at more than half of the sites that reply.
+
+    Every site has one vote and compares on its own rows, with coefficients fitted to each of the two. So malicious
+    sites below one half of those that reply can't decide against all others. A median of losses would not do: losses of
+    different rounds do not compare where sites come and go, and a site that reports a false loss moves it.
+    """
+    replies = fed.ask(local_preference, start=start, final=final, intercept=intercept)
+    replies = fed.accept(replies, lambda reply: {"start": Flag().check("start", reply.get("start"))})
+    against = sum(reply["start"] for reply in replies.values())
+    fed.log(votes_for_start=against, votes=len(replies))
+    if 2 * against <= len(replies):
+        return final
+    warn(
+        f"the start fits the rows of {against} of {len(replies)} sites better than what was learned from it, and is "
+        "returned: sites are malicious, or differ too much, or the step is too long"
+    )
+    return start

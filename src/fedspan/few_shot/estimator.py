@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self, cast
 
 import numpy as np
@@ -16,23 +15,13 @@ from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.few_shot.altgdmin import altgdmin
+from fedspan.few_shot.altgdmin import Representation, altgdmin
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
-from fedspan.few_shot.new_task import NewTask, Trained, learned_task
-from fedspan.few_shot.parts.altgdmin_steps import Representation
-from fedspan.few_shot.parts.bad_targets import refuse_bad_targets
-from fedspan.few_shot.parts.few_shot_checks import (
-    RESILIENT,
-    check_parameters,
-    checked_columns,
-    refuse_extremes,
-    task_numbers,
-    warn_of_data,
-    warn_of_few_rows,
-)
-from fedspan.few_shot.parts.task_coefs import TaskCoefs, median_coefs, pooled_coefs
-from fedspan.few_shot.parts.task_names import positions
-from fedspan.few_shot.parts.tasks import MOST_ROWS, Tasks, agree_on_tasks
+from fedspan.few_shot.new_task import NewTask, TaskPrior, learned_task
+from fedspan.few_shot.parts import few_shot_checks as checks
+from fedspan.few_shot.parts.task_coefs import median_coefs, pooled_coefs
+from fedspan.few_shot.parts.task_rows import positions, refuse_extreme
+from fedspan.few_shot.parts.tasks import MOST_ROWS, Tasks, agree_on_tasks, warn
 from fedspan.sums.moments import refuse_bad_values
 
 _STAYED = "the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first"
@@ -42,39 +31,40 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     """Linear regressions of many tasks that share a representation: ``y = x' U b_k`` with one U (n, r) for all tasks k.
 
     Sites have rows of all tasks, or tasks of their own, or anything between. A task may have fewer rows than features,
-    and as few as r + 1 at a site; those with fewer do not count for U there. Below 2 r rows coefficients are uncertain:
-    a warning says of how many tasks, and `ridge` what becomes of them.
+    and as few as r + 1 at a site; with fewer it does not count for U there. Below 2 r rows coefficients are uncertain:
+    a warning states the number of such tasks, and `ridge` decides how they are treated.
 
     Parameters
     ----------
     rank : int or "auto", default="auto"
         r. ``"auto"``: of at most `max_rank` directions those that the tasks use by more than noise explains.
     aggregator : Aggregator, optional
-        How to combine the sites' gradients. Default: sums (AltGDmin), which any site can spoil. With one, such as
-        ``fedspan.aggregation.GeometricMedian()`` or ``MedianOfMeans(groups)``, everything that sites send is combined
-        by medians (Byz-AltGDmin), and fewer than half of them (of the groups) can do no more than bounded harm to the
+        Rule that combines the sites' gradients. Default: sums (AltGDmin), which any site can spoil. With a rule such as
+        ``fedspan.aggregation.GeometricMedian()`` or ``MedianOfMeans(groups)``, medians combine all that sites send
+        (Byz-AltGDmin), and fewer than half of the sites (of the groups) can do no more than bounded harm to the
         representation, and to `adapt`. The coefficients of a task are safe while more than half of the sites *that name
-        it* are honest, and colluders may name the tasks of others: use `adapt` on rows of your own where that matters.
+        it* are honest, and colluding sites may name the tasks of others: use `adapt` on rows of your own where that
+        matters.
     step_size : float, default=1.0
         In units of 1 / sigma_1^2, which is estimated. 0.5 is the choice of the theory.
     iterations : int, default=100
         Most rounds of gradient descent.
     tol : float, default=1e-8
-        Stop when the representation moves by less in a round (``SD_F / sqrt(r)``). A warning says when that was not
-        reached; 0 asks for all `iterations`, and for no warning.
+        Stop when the representation moves by less in a round (``SD_F / sqrt(r)``); a warning if it never does. 0: run
+        all `iterations`, without a warning.
     fit_intercept : bool, default=False
         Give each task a constant of its own. The paper's model has none: set it where targets or features are not
         centred.
     share_coefs : bool, default=True
-        Whether the sites are asked for their tasks' coefficients. Without them there is only the representation, and
-        `adapt`. That is no promise of privacy: what sites send to learn the representation says much about the
-        coefficients, see the notes.
+        Whether the sites send their tasks' coefficients. Without them there is only the representation, and `adapt`.
+        That is no promise of privacy: the messages that teach the representation reveal much about the coefficients,
+        see the notes.
     ridge : float or "auto", default="auto"
-        Penalty on ``||b_k||^2`` of the coefficients that `fit` returns. ``"auto"``: of tasks with fewer than twice as
-        many rows as unknowns it is the noise variance over the mean square of ``b_k``, of all others none; a number is
-        for all tasks; with 0, coefficients of least norm where rows do not decide. It has no part in learning U.
+        Penalty on ``||b_k||^2`` of the coefficients that `fit` returns; U is learned without it. ``"auto"``: for tasks
+        with fewer than twice as many rows as unknowns the noise variance over the mean square of ``b_k``, for all
+        others 0. A number is for all tasks; with 0, coefficients have the least norm where rows do not decide.
     truncation : float, default=9.0
-        Targets above the root of so many times their mean square do not count for the start.
+        Targets above the root of this many times their mean square do not count for the start.
     power_iterations : int, default=10
         Of starts by the power method.
     max_rank : int, default=16
@@ -88,7 +78,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     output : {"eigenspace", "node", "trimmed"}, default="eigenspace"
         With an aggregator: of the subspace median that starts it; "node" is the paper's.
     threshold : float or None, default=10.0
-        With an aggregator: gradients longer than so many times the median length are refused.
+        With an aggregator: refuse gradients longer than this many times the median length.
     random_state : int, optional
         Seed of the run.
     verbose : int, default=0
@@ -107,14 +97,14 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     intercept_ : array (q,)
     task_errors_ : array (q,)
         Root mean squared residual of each task's rows, per degree of freedom; NaN where there is none, and with an
-        aggregator, because then sites do not tell it.
+        aggregator, since then sites do not send it.
     noise_variance_ : float
         Mean squared residual per degree of freedom.
     loadings_moment_ : array (r, r)
-        Second moment of the true ``b_k``: what noise adds is taken off.
+        Second moment of the true ``b_k``: without that of noise.
     representation_error_ : float
         Squared error that noise in U should leave in the coefficients of a typical task, ``sigma^2 r (n - r)`` over the
-        degrees of freedom and the features' mean square. Sites that lie can make it larger.
+        degrees of freedom and the features' mean square. Malicious sites can make it larger.
     feature_variance_ : float
         Mean square of the features.
     rank_, n_iter_ : int
@@ -129,16 +119,16 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     -----
     Up per site: n r + r^2 + 3 numbers in each round; before that n r numbers once (with an aggregator) or in each of
     `power_iterations` rounds, and q r more where tasks have rows at several sites; after it 2 r^2 + 3 numbers, and then
-    q (r^2 + 2 r + 3) numbers (sums) or the coefficients of its tasks. What says much about single ``b_k`` before that:
-    the q r numbers of the start, the second moment of a site with one task, and the normal equations that choose
+    q (r^2 + 2 r + 3) numbers (sums) or the coefficients of its tasks. These reveal much about single ``b_k`` before
+    that: the q r numbers of the start, the second moment of a site with one task, and the normal equations that choose
     ``rank="auto"`` by sums where tasks have rows at several sites.
 
     Memory at a site: its data, a copy of the rows unless they lie task after task, the smallest tasks first (tasks of
     equal size by name), a block of 6 MiB or of the largest task, in double precision, and n times its number of tasks.
 
-    With an aggregator fewer than half of the sites may lie (the theory has 40 %): the harm is bounded by how much
-    honest sites differ, and if more than half of the sites that reply in the end say that the start fits their rows
-    better, it is taken, with a warning. Near one half, where sites have tasks of their own, that can be so.
+    With an aggregator fewer than half of the sites may be malicious (the theory has 40 %): the harm is bounded by how
+    much honest sites differ. If the start fits the rows of more than half of the sites that reply in the end better, it
+    is returned, with a warning. That can happen near one half, where sites have tasks of their own.
 
     References
     ----------
@@ -198,26 +188,25 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, task: Any = None, sites: Any = None) -> Self:
-        """Learn from a table (``task`` and ``sites`` say what each row belongs to) or from a federation that has tasks.
+        """Learn from a table (``task`` and ``sites`` name those of each row) or from a federation that has tasks.
 
         Without ``task`` all rows are of one task, number 0.
         """
-        check_parameters(self.get_params(deep=False))
+        checks.check_parameters(self.get_params(deep=False), type(self)().get_params(deep=False))
         if isinstance(X, Federation):
             if y is not None:
                 raise InputError("y=... goes with a table: a federation has its targets already")
         else:
-            y, task = checked_columns(X, y, task, type(self).__name__)
+            y, task = checks.checked_columns(X, y, task, type(self).__name__)
         with self._fitting(X, y, sites, task, ensure_min_samples=2) as fed:
-            if self.aggregator is None or not isinstance(X, Federation):  # nobody lies about his own table
+            if self.aggregator is None or not isinstance(X, Federation):  # a malicious site could stop the run here
                 refuse_bad_values(fed, self._names())
-                refuse_bad_targets(fed)
+                checks.refuse_bad_targets(fed)
             tasks = agree_on_tasks(fed, intercept=self.fit_intercept, resilient=self.aggregator is not None)
-            warn_of_data(tasks, self.fit_intercept, resilient=self.aggregator is not None)
-            learned = self._learn(fed, tasks)
-            self._keep(learned, tasks)
+            checks.warn_of_data(tasks, self.fit_intercept, resilient=self.aggregator is not None)
+            self._keep(self._learn(fed, tasks), tasks)
             if self.share_coefs:
-                self._keep_coefs(self._coefs(fed, tasks), tasks)
+                self._learn_coefs(fed, tasks)
             elif hasattr(self, "tasks_"):
                 del self.tasks_, self.loadings_, self.intercept_, self.task_errors_
         return self
@@ -226,9 +215,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         return ""
 
     def predict(self, X: Any, task: Any = None) -> NDArray[np.float64]:
-        """Predict rows (m, n) of `task`: one label, a label for each row, or what `adapt` returned.
+        """Predict rows (m, n) of `task`: one label, a label for each row, or a result of `adapt`.
 
-        It may be left out where the model knows one task only.
+        It may be left out where the model has one task only.
         """
         check_is_fitted(self)
         table = self._validated(X)
@@ -236,7 +225,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
             return task.predict(table)
         if not hasattr(self, "tasks_"):
             raise InputError(_STAYED)
-        which = task_numbers(task, self.tasks_, len(table))
+        which = checks.task_numbers(task, self.tasks_, len(table))
         T = table.astype(np.float64) @ self.representation_
         return cast(NDArray[np.float64], np.einsum("mr,mr->m", T, self.loadings_[which]) + self.intercept_[which])
 
@@ -250,23 +239,24 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         Parameters
         ----------
         X_new : array (m, n)
-            m of at least r (and one more with an intercept), unless there is a ridge; below twice that a warning says
-            what error to expect.
+            m of at least r (and one more with an intercept), unless there is a ridge; below twice that a warning states
+            the error to expect.
         y_new : array (m,)
         ridge : float or "auto", default=0.0
-            Penalty on ``||b||^2``. ``"auto"``: what suits a task that is like the others, ``noise_variance_`` over the
-            mean square of their loadings.
+            Penalty on ``||b||^2``. ``"auto"`` suits a task like the others: ``noise_variance_`` over the mean square of
+            their loadings.
 
         Returns
         -------
         task : NewTask
-            With ``coef``, ``intercept``, ``expected_error``, ``predict``; also for `predict` of this model.
+            Has ``coef``, ``intercept``, ``expected_error``, ``predict``; `predict` of this model takes it, too.
         """
         check_is_fitted(self)
         table = self._validated(X_new).astype(np.float64)
-        target, _ = checked_columns(table, y_new, None, type(self).__name__)
-        refuse_extremes(table, target)
-        return learned_task(table, target.astype(np.float64), self._trained(), ridge)
+        target, _ = checks.checked_columns(table, y_new, None, type(self).__name__)
+        refuse_extreme(table, "X", "features")
+        refuse_extreme(target, "y", "targets")
+        return learned_task(table, target.astype(np.float64), self._prior(), ridge)
 
     @property
     def coef_(self) -> NDArray[np.float64]:
@@ -276,51 +266,39 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         return np.asarray(self.loadings_ @ self.representation_.T)
 
     def _learn(self, fed: Federation, tasks: Tasks) -> Representation:
-        shared: dict[str, Any] = {
-            "rank": None if self.rank == "auto" else int(self.rank),
-            "n_columns": self.n_features_in_,
-            "step_size": float(self.step_size),
-            "iterations": self.iterations,
-            "tol": float(self.tol),
-            "truncation": float(self.truncation),
-            "power_iterations": self.power_iterations,
-            "max_rank": self.max_rank,
-            "intercept": bool(self.fit_intercept),
-            "sample_split": self.sample_split,
-            "tasks": tasks,
-        }
+        names = ("iterations", "power_iterations", "max_rank", "sample_split")
+        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
+        shared |= {name: float(getattr(self, name)) for name in ("step_size", "tol", "truncation")}
+        shared["rank"] = None if self.rank == "auto" else int(self.rank)
+        shared |= {"n_columns": self.n_features_in_, "intercept": bool(self.fit_intercept), "tasks": tasks}
         if self.aggregator is None:
             return altgdmin(fed, **shared)
-        own = {name: getattr(self, name) for name in RESILIENT}
+        own = {name: getattr(self, name) for name in checks.RESILIENT}
         return byz_altgdmin(fed, aggregator=self.aggregator, **own, **shared)
 
-    def _coefs(self, fed: Federation, tasks: Tasks) -> TaskCoefs:
-        U, intercept = self.representation_, bool(self.fit_intercept)
-        unknowns, chosen = self.rank_ + intercept, self.ridge != "auto"
-        ridge = float(self.ridge) if chosen else self._trained().ridge
-        warn_of_few_rows(tasks, unknowns, ridge, pooled=self.aggregator is None, chosen=chosen)
-        settings: dict[str, Any] = {"U": U, "intercept": intercept, "ridge": ridge}
+    def _learn_coefs(self, fed: Federation, tasks: Tasks) -> None:
+        unknowns, chosen = self.rank_ + bool(self.fit_intercept), self.ridge != "auto"
+        ridge = float(self.ridge) if chosen else self._prior().ridge
+        checks.warn_of_few_rows(tasks, unknowns, ridge, pooled=self.aggregator is None, chosen=chosen)
+        settings: dict[str, Any] = {"U": self.representation_, "intercept": bool(self.fit_intercept), "ridge": ridge}
         settings["below"] = MOST_ROWS if chosen else 2 * unknowns
         if self.aggregator is None:
-            return pooled_coefs(fed, tasks=tasks.labels, **settings)
-        return median_coefs(fed, tasks=tasks, **settings)
+            coefs = pooled_coefs(fed, tasks=tasks.labels, **settings)
+        else:
+            coefs = median_coefs(fed, tasks=tasks, **settings)
+        lost = len(tasks.labels) - int(positions(tasks.labels, coefs.tasks)[1].sum())
+        if lost:
+            warn(f"{lost} of {len(tasks.labels)} tasks have no coefficients: their sites did not answer; use adapt")
+        self.tasks_, self.loadings_ = coefs.tasks, coefs.loadings
+        self.intercept_, self.task_errors_ = coefs.intercepts, coefs.errors
 
-    def _trained(self) -> Trained:
-        return Trained(
-            self.representation_,
-            self.loadings_moment_,
-            self.noise_variance_,
-            self.representation_error_,
-            self.feature_variance_,
-            bool(self.fit_intercept),
-        )
+    def _prior(self) -> TaskPrior:
+        noise = (self.noise_variance_, self.representation_error_, self.feature_variance_)
+        return TaskPrior(self.representation_, self.loadings_moment_, *noise, bool(self.fit_intercept))
 
     def _keep(self, learned: Representation, tasks: Tasks) -> None:
-        self.representation_ = learned.basis
-        self.rank_ = learned.basis.shape[1]
-        self.n_iter_ = learned.iterations
-        self.noise_variance_ = learned.loss
-        self.loadings_moment_ = learned.moment
+        self.representation_, self.rank_ = learned.basis, learned.basis.shape[1]
+        self.n_iter_, self.noise_variance_, self.loadings_moment_ = learned.iterations, learned.loss, learned.moment
         means = [spread / max(tasks.uneven[site], 1e-300) for site, spread in tasks.spread.items()]
         self.feature_variance_ = float(np.median(means))
         n, r = learned.basis.shape
@@ -328,27 +306,13 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         if self.feature_variance_ > 0.0:
             self.representation_error_ = learned.loss * r * (n - r) / (learned.free * self.feature_variance_)
         if self.iterations and learned.moved > self.tol > 0.0:
-            warnings.warn(
+            warn(
                 f"the representation still moved by {learned.moved:.1e} in the last of {learned.iterations} rounds, "
                 f"more than tol={self.tol:g}: take more iterations, whiter features, or tasks of one scale",
                 ConvergenceWarning,
-                stacklevel=3,
             )
-        # Without any round nobody was weighed: all that told their tasks count alike.
+        # Without any round no site has a weight: all that reported their tasks count alike.
         weights = learned.weights or dict.fromkeys(tasks.held, 1.0 / len(tasks.held))
         self.site_weights_ = np.array([weights.get(site, 0.0) for site in self.sites_])
         enough = 0.5 / len(weights)
         self.sites_trusted_ = tuple(sorted(site for site, weight in weights.items() if weight >= enough))
-
-    def _keep_coefs(self, coefs: TaskCoefs, tasks: Tasks) -> None:
-        lost = len(tasks.labels) - int(positions(tasks.labels, coefs.tasks)[1].sum())
-        if lost:
-            warnings.warn(
-                f"{lost} of {len(tasks.labels)} tasks have no coefficients, because their sites did not answer: use "
-                "adapt for them",
-                stacklevel=3,
-            )
-        self.tasks_ = coefs.tasks
-        self.loadings_ = coefs.loadings
-        self.intercept_ = coefs.intercepts
-        self.task_errors_ = coefs.errors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +11,14 @@ from sklearn.metrics import r2_score
 
 from fedspan.checks import real_number
 from fedspan.errors import InputError
+from fedspan.few_shot.parts.tasks import warn
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class NewTask:
-    """What `FedFewShotRegressor.adapt` returns.
+    """A regression that `FedFewShotRegressor.adapt` has learned.
 
     Attributes
     ----------
@@ -28,12 +28,12 @@ class NewTask:
         b.
     intercept : float
     rows : int
-        How many it was learned from.
+        Number of rows it was learned from.
     expected_error : float
-        Expected squared error of `coef` for a task like those that the model was trained with: the sum of the noise
-        that these rows let in (``sigma^2 trace((T'T)^-1)`` for ``T = X U``; on average over white rows
-        ``sigma^2 r / (m - r - 1)``, which is infinite up to m = r + 1), of what the rows do not decide or a ridge takes
-        away, and of what the representation is off by. Sites that lied in training can make the truth worse.
+        Expected squared error of `coef` for a task like those of the training: the sum of the noise of these rows
+        (``sigma^2 trace((T'T)^-1)`` for ``T = X U``; on average over white rows ``sigma^2 r / (m - r - 1)``, which is
+        infinite up to m = r + 1), of what the rows do not decide or a ridge shrinks, and of the error of the
+        representation. Malicious sites in the training can make the true error larger.
     residual_variance : float
         Mean squared residual per degree of freedom, NaN where there is none. If it is many times the model's
         ``noise_variance_``, this task does not fit the representation.
@@ -61,21 +61,11 @@ class NewTask:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """What a model knows of tasks before it sees a row of a new one.
+class TaskPrior:
+    """A model's knowledge of tasks before it sees a row of a new one.
 
-    Attributes
-    ----------
-    basis : array (n, r)
-        U.
-    moment : array (r, r)
-        Second moment of the tasks' b.
-    noise_variance : float
-    off_by : float
-        Expected squared error of ``U b`` for the best b, because U was learned from noisy rows.
-    feature_variance : float
-        Mean square of a feature.
-    intercept : bool
+    `basis` (n, r) is U, `moment` (r, r) the second moment of the tasks' b, `off_by` the expected squared error of
+    ``U b`` for the best b, since U was learned from noisy rows, and `feature_variance` the mean square of a feature.
     """
 
     basis: Array
@@ -87,7 +77,7 @@ class Trained:
 
     @property
     def ridge(self) -> float:
-        """The penalty on ``||b||^2`` that suits a task like the others: noise variance over mean square of b."""
+        """Penalty on ``||b||^2`` that suits a task like the others: noise variance over mean square of b."""
         size = float(np.trace(self.moment)) / len(self.moment)
         return self.noise_variance / size if size > 0.0 else 0.0
 
@@ -98,16 +88,15 @@ def checked_ridge(ridge: Any) -> None:
         real_number("ridge", ridge, least=0, why=", or 'auto'")
 
 
-def learned_task(X: Array, y: Array, known: Trained, ridge: Any) -> NewTask:
-    """Learn a task by least squares in r dimensions, with an optional ridge; too few rows without one are refused."""
+def learned_task(X: Array, y: Array, known: TaskPrior, ridge: Any) -> NewTask:
+    """Learn a task by least squares in r dimensions, with an optional ridge; refuse too few rows without one."""
     U, (m, _), r = known.basis, X.shape, known.basis.shape[1]
     unknowns = r + known.intercept
     checked_ridge(ridge)
     ridge = known.ridge if isinstance(ridge, str) else float(ridge)
     if m < unknowns and ridge == 0.0:
         raise InputError(
-            f"adapt: {m} rows do not decide {unknowns} unknowns: give at least {unknowns} rows (twice as many are "
-            "advisable), or a ridge above 0"
+            f"adapt: {m} rows do not decide {unknowns} unknowns: give twice as many rows, or a ridge above 0"
         )
     T = X @ U
     centre, level = (T.mean(axis=0), float(y.mean())) if known.intercept else (np.zeros(r), 0.0)
@@ -115,26 +104,21 @@ def learned_task(X: Array, y: Array, known: Trained, ridge: Any) -> NewTask:
     sizes = np.where(sizes > max(T.shape) * np.finfo(float).eps * sizes.max(initial=0.0), sizes, 0.0)
     shrunk = np.divide(sizes, sizes**2 + ridge, out=np.zeros_like(sizes), where=sizes > 0.0)
     b = right.T @ (shrunk * (left.T @ (y - level)))
-    missed = np.eye(r) - right.T @ (
-        (shrunk * sizes)[:, None] * right
-    )  # of the true b: undecided, or taken by the ridge
-    noise = known.noise_variance + known.feature_variance * known.off_by  # what U misses looks like noise, too
+    missed = np.eye(r) - right.T @ ((shrunk * sizes)[:, None] * right)  # of the true b: undecided, or shrunk
+    noise = known.noise_variance + known.feature_variance * known.off_by  # what U misses acts like noise, too
     error = noise * float(np.sum(shrunk**2)) + float(np.trace(missed @ known.moment @ missed)) + known.off_by
     residual = T @ b - y + (level - centre @ b)
     free = m - unknowns
     variance = float(residual @ residual) / free if free > 0 else float("nan")
     decided = int(np.count_nonzero(sizes))
     if ridge == 0.0 and decided < r:
-        warnings.warn(
+        warn(
             f"adapt: these {m} rows decide {decided} of {r} directions: the others are taken as zero, and the expected "
-            f"squared error of the coefficients is {error:.2g}. Take other rows, or a ridge",
-            stacklevel=3,
+            f"squared error of the coefficients is {error:.2g}. Take other rows, or a ridge"
         )
     elif ridge == 0.0 and m < 2 * unknowns:
-        warnings.warn(
+        warn(
             f"adapt: {m} rows for {unknowns} unknowns amplify the noise: the expected squared error of the "
-            f"coefficients is {error:.2g} with these rows, and infinite on average up to {unknowns + 1} rows. Take at "
-            f"least {2 * unknowns} rows, or a ridge",
-            stacklevel=3,
+            f"coefficients is {error:.2g}. Take at least {2 * unknowns} rows, or a ridge"
         )
     return NewTask(U @ b, b, level - float(centre @ b), m, error, variance)

@@ -1,4 +1,4 @@
-"""Federated averaging, until rows that were held back say that it is enough.
+"""Federated averaging, until the error of rows held back does not fall any more.
 
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson and B. Aguera y Arcas, "Communication-efficient learning of deep networks
 from decentralized data", AISTATS 2017: in every round some sites train from the common weights, and the mean of their
@@ -6,8 +6,8 @@ changes, weighted by their numbers of rows, is the step of the coordinator. That
 whose rows differ lead it astray: T.-M. H. Hsu, H. Qi and M. Brown, "Measuring the effects of non-identical data
 distribution for federated visual classification", 2019.
 
-Sites hold back some rows, always the same in a run. When their mean error has not fallen for a while, training goes on
-from the best weights with a smaller step size, and when that has been done and does not help any more, it stops.
+Sites hold back some rows, always the same in a run. When their mean error has not fallen for a while, training
+continues from the best weights with a smaller step size; the third time it stops.
 
 Per round, for p weights: p numbers (float32) down and up for each site that trains, and p down for each site of a
 check. Only sums are needed, or with an aggregator single replies.
@@ -23,25 +23,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
+from fedspan.anomaly.parts.local_descent import TorchNetwork, descend, one_thread
+from fedspan.anomaly.parts.networks import Network, Weights
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site
 from fedspan.federation.site.site import generator
 from fedspan.sums.moments import aggregated
 
-Vector = NDArray[np.float32]
 StepLike = Callable[..., Any] | str
 
-#: Sites that train in a round, unless it is said otherwise.
+#: Sites that train in a round, unless the caller chooses another number.
 USUAL_SITES = 10
 #: An error that has fallen by less than this part of it has not fallen.
 _MATTERS = 0.01
-#: What is left of the step size each time when the error stays, and how often that is done before it is the end.
+#: Factor on the step size each time the error stays, and how often that is done before the end.
 _CUT, _CUTS = 1 / 3, 2
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training found.
+    """The result of training.
 
     Attributes
     ----------
@@ -53,15 +54,20 @@ class Trained:
         Rounds done, mean loss while training since the check before, loss and error of the rows held back, step size.
     """
 
-    weights: Vector
+    weights: Weights
     error: float
     history: NDArray[np.float64]
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds done."""
+        return int(self.history[-1, 0])
 
 
 def fedavg(
     fed: Federation,
     *,
-    weights: Vector,
+    weights: Weights,
     train: StepLike,
     check: StepLike,
     network: Mapping[str, Any],
@@ -77,49 +83,44 @@ def fedavg(
 ) -> Trained:
     """Train from `weights` until the error of rows held back does not fall any more.
 
+    Parameters not listed are those of `FedAutoencoderDetector`.
+
     Parameters
     ----------
     train : step
-        Takes ``weights``, ``held_back``, ``split``, ``step_size``, ``seed`` and what is in `network` and `training`;
+        Takes ``weights``, ``held_back``, ``split``, ``step_size``, ``seed`` and the items of `network` and `training`;
         replies with ``n``, its number of training rows, and ``n`` times the ``change`` of the weights and the mean
         ``loss`` while training.
     check : step
-        Takes ``weights``, ``held_back``, ``split`` and what is in `network`; replies with ``n``, its number of rows
+        Takes ``weights``, ``held_back``, ``split`` and the items of `network`; replies with ``n``, its number of rows
         held back, and the sums of their ``loss``, as in training, and ``error``, which extreme rows should not decide.
-    held_back : float
-        Share of each site's rows that are not trained on, see `rows_held_back`.
-    step_size : float
-        Of the sites' first steps. It is cut to a third when the error stays.
-    server_momentum : float
-        At least 0 and below 1; 0 is federated averaging as published.
-    participation : float, optional
-        Fraction of the sites that train in a round. None: that of 10 sites, or all.
-    patience : int
-        Rounds without an error that is 1 % lower, before the step size is cut, or at last training stops.
-    check_every : int
-        Rounds between two looks at the rows held back.
-    aggregator : Aggregator, optional
-        Where sites may lie: combines the sites' changes, losses and errors. Single replies are then needed.
     """
     share = min(1.0, USUAL_SITES / len(fed.sites)) if participation is None else participation
-    # Seeds travel: what sites draw by themselves depends on how many calls were made before training.
+    # Seeds travel: a site's own draws would depend on the number of calls before training.
     common = {"held_back": held_back, "split": _seed(fed), **network}
-    loss, lowest = _held_back(fed, check, {"weights": weights, **common}, aggregator)
+
+    def checked(weights: Weights) -> tuple[float, float]:
+        found = _per_row(fed, check, {"weights": weights, **common}, ("loss", "error"), aggregator)
+        if found is None:
+            raise InputError("no site holds back a row: one site at least must have two rows, to check the training")
+        return float(found[0]), float(found[1])
+
+    loss, lowest = checked(weights)
     best, history = weights, [(0, loss, loss, lowest, step_size)]
     velocity = np.zeros(len(weights))
     to_beat, improved, cuts, losses = lowest, 0, 0, []
     for number in fed.rounds(max_rounds):
         payload = {"weights": weights, "step_size": step_size, "seed": _seed(fed), **common, **training}
-        change, loss = _mean_change(fed.sample(share), train, payload, aggregator)
+        change, loss = _per_row(fed.sample(share), train, payload, ("change", "loss"), aggregator) or (0.0, 0.0)
         velocity = server_momentum * velocity + change
         weights = _single(weights + velocity)
-        losses.append(loss)
+        losses.append(float(loss))
         done = number + 1
         if done % check_every and done < max_rounds:
-            fed.log(train_loss=loss)
+            fed.log(train_loss=losses[-1])
             continue
-        held_back_loss, error = _held_back(fed, check, {"weights": weights, **common}, aggregator)
-        fed.log(train_loss=loss, held_back_loss=held_back_loss, held_back_error=error, step_size=step_size)
+        held_back_loss, error = checked(weights)
+        fed.log(train_loss=losses[-1], held_back_loss=held_back_loss, held_back_error=error, step_size=step_size)
         history.append((done, float(np.mean(losses)), held_back_loss, error, step_size))
         losses = []
         if error < lowest:
@@ -129,14 +130,43 @@ def fedavg(
         if done - improved < patience:
             continue
         if cuts == _CUTS:
-            fed.stop(
-                f"converged: the error of rows held back, {lowest:.4g}, did not fall by 1 % in {patience} rounds",
-                converged=True,
-            )
+            reason = f"the error of rows held back, {lowest:.4g}, did not fall by 1 % in {patience} rounds"
+            fed.stop(f"converged: {reason}", converged=True)
             continue
         cuts, improved, to_beat = cuts + 1, done, lowest
         step_size, weights, velocity = step_size * _CUT, best, np.zeros(len(weights))
     return Trained(best, lowest, np.array(history, dtype=np.float64))
+
+
+def _seed(fed: Federation) -> int:
+    return int(fed.rng.integers(2**32))
+
+
+def _per_row(
+    fed: Federation, step: StepLike, payload: Mapping[str, Any], keys: tuple[str, str], aggregator: Aggregator | None
+) -> list[Any] | None:
+    """Return the sums of a step's replies per row, or by an aggregator; ``None`` if no site has rows for it."""
+    if aggregator is None:
+        total = fed.sum(step, **payload)
+        return [total[key] / total["n"] for key in keys] if total["n"] > 0 else None
+    replies = fed.ask(step, **payload)
+    some = Replies({site: reply for site, reply in replies.ok.items() if reply["n"] > 0}, replies.failed)
+    return [found.value for found in aggregated(some, keys, aggregator)[0]] if some.ok else None
+
+
+def _single(weights: NDArray[np.float64]) -> Weights:
+    """Return weights in single precision, or refuse those that overflow."""
+    with np.errstate(over="ignore"):
+        single = weights.astype(np.float32)
+    if not np.isfinite(single).all():
+        raise InputError(
+            "the mean of the sites' changes overflows: a site sends false values, which an aggregator such as "
+            "fedspan.aggregation.CoordinateMedian() withstands"
+        )
+    return single
+
+
+# The site's side.
 
 
 def rows_held_back(site: Site, held_back: float, split: int) -> NDArray[np.bool_]:
@@ -152,57 +182,48 @@ def rows_held_back(site: Site, held_back: float, split: int) -> NDArray[np.bool_
     return mask
 
 
-def rows_trained_on(site: Site, *, held_back: float, split: int, batch_size: int, **_: Any) -> int:
+def rows_of_a_step(site: Site, *, held_back: float, split: int, batch_size: int, **_: Any) -> int:
     """Return the fewest rows of a step of training: as few batches as `batch_size` allows, of nearly equal size."""
     rows = int(np.count_nonzero(~rows_held_back(site, held_back, split)))
-    return 0 if batch_size < 1 else rows // max(1, -(-rows // batch_size))
+    return rows // max(1, -(-rows // batch_size))
 
 
-def rows_judged_by(site: Site, *, held_back: float, split: int, **_: Any) -> int:
-    """Return how many rows are held back."""
+def rows_of_a_check(site: Site, *, held_back: float, split: int, **_: Any) -> int:
+    """Return the number of rows held back."""
     return int(np.count_nonzero(rows_held_back(site, held_back, split)))
 
 
-def _seed(fed: Federation) -> int:
-    return int(fed.rng.integers(2**32))
+def local_change(
+    site: Site,
+    network: Network,
+    weights: Weights,
+    rows: tuple[float, int],
+    training: tuple[int, int, float],
+    seed: int,
+    gradients: Callable[[TorchNetwork, Any, np.random.Generator], tuple[Any, list[Any]]],
+    finish: Callable[[TorchNetwork], None] = lambda network: None,
+) -> dict[str, Any]:
+    """Train on the rows that are not held back; return the reply of a step `train` of `fedavg`.
+
+    `rows` are ``held_back`` and ``split``, `training` are epochs, batch size and step size of `descend`, and
+    ``gradients(network, rows, rng)`` its gradients. ``finish(network)`` may change the trained network.
+    """
+    X = np.asarray(site.X)[~rows_held_back(site, *rows)]
+    if not len(X):
+        return {"n": 0, "change": np.zeros_like(weights), "loss": 0.0}
+    with one_thread():
+        rng, trained = generator(seed, site.name), TorchNetwork(network, weights)
+        loss = descend(trained, lambda x: gradients(trained, x, rng), X, rng, *training)
+        finish(trained)
+        change = np.asarray(trained.values.numpy() - weights)
+    return {"n": len(X), "change": change * len(X), "loss": loss * len(X)}
 
 
-def _mean_change(
-    fed: Federation, train: StepLike, payload: Mapping[str, Any], aggregator: Aggregator | None
-) -> tuple[NDArray[np.float64], float]:
-    """Return the change of the weights (p,) per training row, and the loss while training."""
-    if aggregator is not None:
-        (change, loss), _ = aggregated(fed.ask(train, **payload), ("change", "loss"), aggregator)
-        return change.value, float(loss.value)
-    total = fed.sum(train, **payload)
-    rows = max(1, total["n"])
-    return total["change"] / rows, float(total["loss"] / rows)
-
-
-def _held_back(
-    fed: Federation, check: StepLike, payload: Mapping[str, Any], aggregator: Aggregator | None
-) -> tuple[float, float]:
-    """Return loss and error per row that was held back, over all sites."""
-    if aggregator is not None:
-        replies = fed.ask(check, **payload)
-        some = Replies({site: reply for site, reply in replies.ok.items() if reply["n"] > 0}, replies.failed)
-        if some.ok:
-            (loss, error), _ = aggregated(some, ("loss", "error"), aggregator)
-            return float(loss.value), float(error.value)
-    else:
-        total = fed.sum(check, **payload)
-        if total["n"] > 0:
-            return float(total["loss"] / total["n"]), float(total["error"] / total["n"])
-    raise InputError("no site holds back a row: there must be one with at least two rows, to judge the training by")
-
-
-def _single(weights: NDArray[np.float64]) -> Vector:
-    """Return weights in single precision, or say that they have left all bounds."""
-    with np.errstate(over="ignore"):
-        single = weights.astype(np.float32)
-    if not np.isfinite(single).all():
-        raise InputError(
-            "the mean of the sites' changes overflows: a site sends what it should not, which an aggregator such as "
-            "fedspan.aggregation.CoordinateMedian() withstands"
-        )
-    return single
+def local_errors(site: Site, network: Network, weights: Weights, held_back: float, split: int) -> dict[str, Any]:
+    """Return the reply of a step `check` of `fedavg`, for the rows held back after two chains of the network."""
+    X = np.asarray(site.X, dtype=np.float64)[rows_held_back(site, held_back, split)]
+    encode, decode, *_ = network.functions(weights).values()
+    with np.errstate(over="ignore", invalid="ignore"):  # the policy refuses a reply that is not finite
+        R = X - decode(encode(X))
+        squares = np.vecdot(R, R) / X.shape[1]
+        return {"n": len(X), "loss": float(squares.sum()), "error": float(np.sqrt(squares).sum())}

@@ -1,6 +1,6 @@
 """Small fully connected networks whose weights lie one after the other in a single vector.
 
-That vector is what travels, is averaged and is saved. Running a network needs numpy alone; training it needs torch, see
+That vector travels, is averaged and is saved. Running a network needs numpy alone; training it needs torch, see
 `fedspan.anomaly.parts.local_descent`.
 """
 
@@ -10,16 +10,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
+from fedspan.federation.site.parameters import ArrayOf, Whole
 
 Array = NDArray[Any]
-Layers = list[tuple[Array, Array]]
+Layers = list[tuple[Any, Any]]
 Function = Callable[[Array], NDArray[np.float64]]
+# Parameters of the steps and transforms.
+Weights = Annotated[NDArray[np.float32], ArrayOf("float", 1)]
+Widths = Annotated[NDArray[np.int64], ArrayOf("whole", 1, least=1, most=10**6)]
+Width = Annotated[int, Whole(1, 10**6)]
+Epochs = Annotated[int, Whole(1, 10**4)]
+Seed = Annotated[int, Whole(0, 2**32 - 1)]
 
 #: Of the activation below zero. With a plain ReLU, whose slope there is 0, narrow layers can die while they learn.
 SLOPE = 0.1
@@ -61,8 +68,8 @@ class Network:
                 yield f"{chain}.{2 * i}.weight", (out, into)
                 yield f"{chain}.{2 * i}.bias", (out,)
 
-    def arrays(self, weights: Array) -> dict[str, Array]:
-        """Return the vector `weights` (size,) as named arrays: views of it."""
+    def arrays(self, weights: Any) -> dict[str, Any]:
+        """Return the vector `weights` (size,), of numpy or torch, as named arrays: views of it."""
         if weights.shape != (self.size,):
             raise InputError(f"weights has the shape {weights.shape}, and this network has {self.size} weights")
         found, at = {}, 0
@@ -72,10 +79,14 @@ class Network:
             at += count
         return found
 
+    def layers(self, weights: Any) -> dict[str, Layers]:
+        """Return the weight (out, into) and bias (out,) of each layer, by chain: views of the vector."""
+        arrays = iter(self.arrays(weights).values())
+        return {chain: [(next(arrays), next(arrays)) for _ in widths[1:]] for chain, widths in self.chains.items()}
+
     def functions(self, weights: Array) -> dict[str, Function]:
         """Return each chain with these weights as a function of rows (n, into), in double precision."""
-        arrays = iter(self.arrays(weights.astype(np.float64)).values())
-        layers = {chain: [(next(arrays), next(arrays)) for _ in widths[1:]] for chain, widths in self.chains.items()}
+        layers = self.layers(weights.astype(np.float64))
         return {chain: partial(_run, found) for chain, found in layers.items()}
 
     def start(self, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -89,21 +100,10 @@ class Network:
 
 
 def _run(layers: Layers, X: Array) -> NDArray[np.float64]:
-    """Return what a chain of layers, weights (out, into) and biases (out,), makes of the rows X."""
+    """Return the output of a chain of layers for the rows X."""
     for W, b in layers[:-1]:
         X = X @ W.T
         X += b
         np.maximum(X, SLOPE * X, out=X)
     W, b = layers[-1]
     return np.asarray(X @ W.T + b)
-
-
-def widths(n_columns: int, hidden: Array, latent: int) -> tuple[int, ...]:
-    """Return the widths from the rows to their code.
-
-    Examples
-    --------
-    >>> widths(39, np.array([32, 16]), 8)
-    (39, 32, 16, 8)
-    """
-    return (n_columns, *map(int, hidden), latent)

@@ -1,33 +1,28 @@
 """The coefficients of every task, once the representation is learned: one round.
 
-By sums: the normal equations of all rows of a task, so that a task of several sites gets the coefficients that its
-pooled rows would give. By medians: each site's own coefficients, and of a task with rows at several sites the geometric
-median of theirs; a task that only one site has is that site's word. A site is heard on the tasks alone that it named at
-the outset. So a task's coefficients are safe while more than half of the sites *that name it* are honest: colluders may
-name the tasks of others.
+By sums: the normal equations of all rows of a task, so that its coefficients are those of its pooled rows. By medians:
+the geometric median of the sites' own coefficients. A site counts for those tasks only that it named at the outset. So
+a task's coefficients are safe while more than half of the sites *that name it* are honest: colluding sites may name the
+tasks of others.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.few_shot.parts.disclosure_counts import of_tasks
-from fedspan.few_shot.parts.task_names import Labels, positions, told_labels
-from fedspan.few_shot.parts.task_rows import Part, TaskRows, fitted
-from fedspan.few_shot.parts.tasks import MOST_ROWS, Counts, Tasks, agree_on_tasks, patiently, told_rows
+from fedspan.federation.site.parameters import Count, Indices, Matrix, NotNegative, Stack, Vector, Whole
+from fedspan.few_shot.parts import task_rows
+from fedspan.few_shot.parts import tasks as reports
+from fedspan.few_shot.parts.task_rows import Labels, TaskLabels, TaskRows, fitted, positions
+from fedspan.few_shot.parts.tasks import MOST_ROWS, Tasks, agree_on_tasks
 from fedspan.linalg import geometric_median
 from fedspan.wire import Message
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 #: Eigenvalues of normal equations below this part of the largest count as zero.
 _SINGULAR = 1e-12
@@ -45,7 +40,7 @@ class TaskCoefs:
     intercepts : array (q,)
     errors : array (q,)
         Root mean squared residual of each task's rows, per degree of freedom; NaN where there is none, or where the
-        coordinator cannot tell.
+        coordinator does not know it.
     """
 
     tasks: Labels
@@ -62,21 +57,23 @@ def local_totals(site: Site, U: Matrix) -> dict[str, Any]:
     return {"totals": len(own.y) * means, "rows": len(own.y)}
 
 
-@step("few_shot.normal_equations", reveals="sums", fewest=of_tasks)
-def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector, parts: int = 1) -> dict[str, Any]:
+@step("few_shot.normal_equations", reveals="sums", fewest=task_rows.rows_of_smallest_task)
+def local_normal_equations(
+    site: Site, U: Matrix, tasks: TaskLabels, centre: Vector, parts: Count = 1
+) -> dict[str, Any]:
     """Leaves the site: of every task the sums of ``T'T`` (r, r), ``T'y``, T (r), y, y^2, 1 over a part of its rows.
 
-    ``T = X U``, less `centre` (r + 1): that of T, then that of y. The part is the first of `parts`: all, of one.
+    ``T = X U``, less `centre` (r + 1): that of T, then that of y. The part is the first of `parts`; of one: all rows.
     """
     r, q = U.shape[1], len(tasks)
     gram, cross, sums = np.zeros((q, r, r)), np.zeros((q, r)), np.zeros((q, r + 1))
     squares, rows = np.zeros(q), np.zeros(q, dtype=np.int64)
-    own, part = TaskRows.of(site), Part(0, parts).rows
+    own = TaskRows.of(site)
     at, known = positions(own.labels, tasks)
     for block in own.blocks():
         here = at[block.tasks][known[block.tasks]]
-        T = (block.X[:, part] @ U)[known[block.tasks]] - centre[:-1]
-        y = block.y[:, part][known[block.tasks]] - centre[-1]
+        T = (block.X[:, ::parts] @ U)[known[block.tasks]] - centre[:-1]
+        y = block.y[:, ::parts][known[block.tasks]] - centre[-1]
         gram[here] = T.transpose(0, 2, 1) @ T
         cross[here] = (y[:, None, :] @ T)[:, 0]
         sums[here] = np.concatenate([T.sum(axis=1), y.sum(axis=1)[:, None]], axis=1)
@@ -84,10 +81,17 @@ def local_normal_equations(site: Site, U: Matrix, tasks: Labels, centre: Vector,
     return {"gram": gram, "cross": cross, "sums": sums, "squares": squares, "rows": rows}
 
 
-@step("few_shot.coefs", reveals="rows", ragged=["task", "loadings", "intercepts", "rows"], fewest=of_tasks)
+@step(
+    "few_shot.coefs",
+    reveals="rows",
+    ragged=["task", "loadings", "intercepts", "rows"],
+    fewest=task_rows.rows_of_smallest_task,
+)
 @np.errstate(over="ignore", invalid="ignore")  # of numbers so large that the policy refuses the reply
-def local_coefs(site: Site, U: Matrix, intercept: bool, ridge: float, below: int) -> dict[str, Any]:
-    """Leaves the site: names and numbers of rows of its tasks, their coefficients ``b_k`` (q, r) and intercepts."""
+def local_coefs(
+    site: Site, U: Matrix, intercept: bool, ridge: NotNegative, below: Annotated[int, Whole(0, MOST_ROWS)]
+) -> dict[str, Any]:
+    """Leaves the site: labels and numbers of rows of its tasks, their coefficients ``b_k`` (q, r) and intercepts."""
     own = TaskRows.of(site)
     loadings, intercepts = np.zeros((len(own), U.shape[1])), np.zeros(len(own))
     for block in own.blocks():
@@ -99,15 +103,14 @@ def local_coefs(site: Site, U: Matrix, intercept: bool, ridge: float, below: int
 def pooled_coefs(
     fed: Federation, *, U: Matrix, tasks: Labels, intercept: bool = False, ridge: float = 0.0, below: int = MOST_ROWS
 ) -> TaskCoefs:
-    """Return the least-squares coefficients of the pooled rows of each task. Only sums are needed.
+    """Return the least-squares coefficients of the pooled rows of each task that has rows. Only sums are needed.
 
-    Tasks with fewer rows than `below` have the penalty `ridge` on ``||b_k||^2``; of least norm where rows do not
-    decide. When sites fail, all are asked again, at most twice, and each task's sums are those that most of its rows
-    are in. Tasks without any row are left out.
+    Tasks with fewer rows than `below` have the penalty `ridge` on ``||b_k||^2``. When sites fail, all are requested
+    again, at most twice, and each task's sums are those with most of its rows.
     """
     payload = {"U": U, "tasks": tasks, "centre": common_centre(fed, U, intercept)}
     total = fed.sum(local_normal_equations, **payload)
-    best = {key: np.array(total[key]) for key in ("gram", "cross", "sums", "squares", "rows")}
+    best = {key: np.array(value) for key, value in total.items()}
     for _ in range(2):
         if not total.failed:
             break
@@ -116,7 +119,7 @@ def pooled_coefs(
         for key, value in best.items():
             value[more] = total[key][more]
     there = best["rows"] > 0
-    gram, cross, squares, means, rows = centred({key: value[there] for key, value in best.items()}, intercept)
+    gram, cross, squares, means, rows = centred(best, there, intercept)
     penalized = gram + np.where(rows < below, ridge, 0.0)[:, None, None] * np.eye(gram.shape[1])
     loadings = (inverses(penalized) @ cross[:, :, None])[:, :, 0]
     explained = 2 * np.einsum("kr,kr->k", cross, loadings) - np.einsum("kr,krs,ks->k", loadings, gram, loadings)
@@ -130,7 +133,7 @@ def pooled_coefs(
 def common_centre(fed: Federation, U: Matrix, intercept: bool) -> Vector:
     """Return the mean of ``T = X U`` and y over all rows (r + 1,), zeros without an `intercept`: one round.
 
-    What is far from zero has squares that hide its variance: their difference would be rounding errors.
+    The squares of values far from zero hide their variance: their difference would be rounding errors.
     """
     if not intercept:
         return np.zeros(U.shape[1] + 1)
@@ -138,10 +141,15 @@ def common_centre(fed: Federation, U: Matrix, intercept: bool) -> Vector:
     return np.asarray(total["totals"] / max(1, total["rows"]))
 
 
-def centred(sums: Mapping[str, NDArray[Any]], intercept: bool) -> tuple[Matrix, Matrix, Vector, Matrix, Counts]:
-    """Return ``T'T``, ``T'y`` and ``y'y`` of every task, about its means with an `intercept`; its means; its rows."""
-    gram, cross, squares, rows = (np.asarray(sums[key]) for key in ("gram", "cross", "squares", "rows"))
-    means = sums["sums"] / rows[:, None]
+def centred(
+    sums: Mapping[str, Any], which: NDArray[np.bool_], intercept: bool
+) -> tuple[Stack, Matrix, Vector, Matrix, Indices]:
+    """Return ``T'T``, ``T'y`` and ``y'y`` of the tasks `which` (q,), about their means with an `intercept`.
+
+    Also their means (of T, then of y) and their rows.
+    """
+    gram, cross, squares, rows = (sums[key][which] for key in ("gram", "cross", "squares", "rows"))
+    means = sums["sums"][which] / rows[:, None]
     if intercept:
         gram = gram - rows[:, None, None] * means[:, :-1, None] * means[:, None, :-1]
         cross = cross - rows[:, None] * means[:, :-1] * means[:, -1:]
@@ -149,7 +157,7 @@ def centred(sums: Mapping[str, NDArray[Any]], intercept: bool) -> tuple[Matrix, 
     return gram, cross, squares, means, rows
 
 
-def inverses(grams: Matrix) -> Matrix:
+def inverses(grams: Stack) -> Stack:
     """Return the pseudo-inverses of ``T'T`` (q, r, r)."""
     return np.asarray(np.linalg.pinv(grams, rcond=_SINGULAR, hermitian=True))
 
@@ -165,23 +173,19 @@ def median_coefs(
 ) -> TaskCoefs:
     """Return the geometric median of the sites' coefficients for each task, and the median of their intercepts.
 
-    Only sites with more rows of the task than unknowns count, if there are any, and none that meddles with others'
-    tasks while an owner speaks (see `Tasks.meddling`). Of a task at one site its word is taken. Of one at two sites it
-    is their mean if they agree (see `between_two`), slopes and intercept each by itself, and otherwise zero, with a
-    warning. Sites that fail are asked again, at most twice. About 3 ms for every task at three sites or more.
+    If any site has more rows of a task than unknowns, only such sites count, and no site that names the tasks of others
+    while an owner reports (see `Tasks.meddling`). A task at one site has that site's coefficients. One at two sites has
+    their mean if they agree (see `between_two`), slopes and intercept separately, and otherwise zero, with a warning.
+    Sites that fail are requested again, at most twice. About 3 ms for every task at three sites or more.
 
-    Parameters
-    ----------
-    tasks : Tasks, optional
-        What `agree_on_tasks` found, where it is known already: what a site says of other tasks is not heard.
-    ridge, below
-        Tasks with fewer rows at a site than `below` have the penalty `ridge` on ``||b_k||^2`` there.
+    `tasks` is the result of `agree_on_tasks`, where it is known already. Tasks with fewer rows at a site than `below`
+    have the penalty `ridge` on ``||b_k||^2`` there.
     """
     tasks = tasks or agree_on_tasks(fed, intercept=intercept, resilient=True)
     fed = fed.subset(site for site in fed.sites if site in tasks.held)
     r = U.shape[1]
     payload: dict[str, Any] = {"U": U, "intercept": intercept, "ridge": ridge, "below": below}
-    replies = patiently(fed, local_coefs, lambda reply: _checked(reply, r), **payload)
+    replies = reports.ask_repeatedly(fed, local_coefs, lambda reply: _checked(reply, r), **payload)
     votes = [_votes(site, reply, tasks) for site, reply in replies.items()]
     code, b, a, rows, owner = (np.concatenate(column) for column in zip(*votes, strict=True))
     known, code = np.unique(code, return_inverse=True)
@@ -200,47 +204,41 @@ def median_coefs(
         else:
             loadings[k], intercepts[k] = geometric_median(b[voters]).point, np.median(a[voters])
     if contradicted:
-        warnings.warn(
+        reports.warn(
             f"{contradicted} of {len(known)} tasks have rows at two sites whose coefficients contradict each other. "
-            "Nobody can tell who is right: slopes or intercepts that do are taken as zero; use adapt on rows you trust",
-            stacklevel=3,
+            "Slopes or intercepts that do are taken as zero: use adapt on rows that you trust"
         )
     return TaskCoefs(tasks.labels[known], loadings, intercepts, np.full(len(known), np.nan))
 
 
 def between_two(values: Matrix, close: float = 0.0) -> Vector | None:
-    """Return what to believe of one value (1, d), which it is, or of two (2, d): their mean, if they agree.
+    """Return one value (1, d) as it is, and the mean of two (2, d) if they agree, otherwise ``None``.
 
-    Two that are farther apart than the shorter one is long (by their largest entries), and than `close`, contradict
-    each other, and nobody can tell who is right: ``None``, for which the caller takes zero. So the error is at most the
-    honest one's length, whatever a liar says. The shorter one of the two would let him turn it round.
+    Two values contradict each other if they are farther apart than the shorter one is long (by their largest entries),
+    and than `close`. Zero in their place is off by the honest value's length at most. Taking the shorter one would let
+    a malicious site reverse it.
 
     Examples
     --------
     >>> between_two(np.array([[1.0, 2.0], [1.2, 2.2]])), between_two(np.array([[1.0, 2.0], [9.0, 9.0]]))
     (array([1.1, 2.1]), None)
     """
-    with np.errstate(over="ignore"):  # of lies
+    with np.errstate(over="ignore"):  # of false reports
         apart = np.abs(values - values[0]).max()
     agree = apart <= max(close, np.abs(values).max(axis=1).min())
     return np.asarray(values.mean(axis=0)) if agree else None
 
 
-_KEYS = ("loadings", "intercepts", "rows")
-
-
 def _votes(site: str, reply: Message, tasks: Tasks) -> tuple[NDArray[Any], ...]:
-    """Return what a site says of the tasks that it named before: which, b, a, rows, and whether it is an owner."""
+    """Return a site's report on the tasks that it named before: which, b, a, rows, and whether it is an owner."""
     at, known = positions(np.asarray(reply["task"]), tasks.labels)
     known &= np.isin(at, tasks.held[site][0])
     owner = np.full(int(known.sum()), site not in tasks.meddling)
-    return (at[known], *(np.asarray(reply[key])[known] for key in _KEYS), owner)
+    return (at[known], *(np.asarray(reply[key])[known] for key in ("loadings", "intercepts", "rows")), owner)
 
 
 def _checked(reply: Message, r: int) -> Message:
-    labels = told_labels(reply.get("task"))
-    rows = told_rows(reply.get("rows"), len(labels))
-    b, a = np.asarray(reply.get("loadings")), np.asarray(reply.get("intercepts"))
-    if b.shape != (len(rows), r) or a.shape != (len(rows),) or not {b.dtype.kind, a.dtype.kind} <= set("iuf"):
-        raise InputError(f"a site must tell {r} coefficients and an intercept for each of its tasks")
-    return {"task": labels, "loadings": b.astype(np.float64), "intercepts": a.astype(np.float64), "rows": rows}
+    """Return a site's coefficients, or refuse them."""
+    named = reports.reported_tasks(reply)
+    shapes = {"loadings": (len(named["task"]), r), "intercepts": (len(named["task"]),)}
+    return {**named, **{key: reports.reported_array(reply, key, shape) for key, shape in shapes.items()}}

@@ -1,76 +1,132 @@
-"""A site's rows, task after task, in blocks of equally large tasks: what the few-shot protocols compute with.
+"""A site's tasks: their labels, and their rows in blocks of equally large tasks.
 
-What is n wide is touched in two products per block, while the block is in the processor's cache; all else is r wide,
-and done for many tasks at once.
-So the time is that of reading the rows once, however the tasks are cut. Memory beyond the data: one block, and a copy
-of the rows unless they lie task after task already, the smallest tasks first, tasks of one size by name.
-Never a system of n q or n r unknowns.
+Two products of width n read a block while it is in the processor's cache. All else has width r and is done for many
+tasks at once. So a pass takes as long as reading the rows once, whatever the sizes of the tasks. Memory beyond the
+data: one block, and a copy of the rows unless they are in order already (the smallest tasks first, tasks of one size by
+label). Never a system of n q or n r unknowns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MessageError
 from fedspan.federation import Site
-from fedspan.few_shot.parts.task_names import task_labels
+from fedspan.federation.site.parameters import Indices, Matrix, Vector
 from fedspan.linalg.regression.stacked_least_squares import checked_least_squares
 from fedspan.sums.row_blocks import n_columns
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
+Labels = NDArray[Any]
 
 #: Numbers beyond this, or all below one over it, have squares and quotients whose squares leave the range of doubles.
 EXTREME = 1e70
+#: Most characters of a label.
+LONGEST_LABEL = 200
 _BLOCK_BYTES = 6 * 2**20  # fits the third-level cache, where the second product finds it
-_PRODUCT_BYTES = 3 * 2**17  # what BLAS multiplies without copying it first
+
+
+def task_labels(values: Any, name: str) -> Labels:
+    """Return the labels of tasks, one for each row, as whole numbers (int64) or as text; refuse missing ones.
+
+    Examples
+    --------
+    >>> task_labels([2.0, 1.0], "task"), task_labels(np.array(["a", 3], dtype=object), "task")
+    (array([2, 1]), array(['a', '3'], dtype='<U1'))
+    """
+    labels = np.asarray(values)
+    if labels.ndim != 1:
+        raise InputError(f"{name} has the shape {labels.shape}, and must have one label for each row")
+    if labels.dtype == object:
+        given = labels.tolist()
+        if any(map(_is_missing, given)):
+            raise InputError(f"{name} has missing values: every row must belong to a task")
+        whole = all(isinstance(label, int | np.integer) for label in given)
+        labels = np.array(given) if whole else labels.astype(str)  # numbers beyond 64 bits stay objects
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all():
+            raise InputError(f"{name} has NaN or infinity among its labels: every row must belong to a task")
+        whole = (labels == np.round(labels)).all() and (np.abs(labels) < 2.0**53).all()
+        labels = labels.astype(np.int64 if whole else str)
+    if labels.dtype.kind in "biu" and not (labels.size and int(labels.max()) > np.iinfo(np.int64).max):
+        return labels.astype(np.int64)
+    if labels.dtype.kind != "U":
+        raise InputError(f"{name} has labels of type {labels.dtype}, and must have whole numbers of 64 bits or text")
+    if labels.dtype.itemsize > 4 * LONGEST_LABEL and np.char.str_len(labels).max(initial=0) > LONGEST_LABEL:
+        raise InputError(f"{name} has labels of more than {LONGEST_LABEL} characters: rename them")
+    return labels
+
+
+def _is_missing(label: object) -> bool:
+    nan = isinstance(label, float | np.floating) and bool(np.isnan(label))
+    return nan or type(label).__name__ in ("NoneType", "NAType", "NaTType")
+
+
+class DistinctLabels:
+    """A declared kind of parameter: distinct whole numbers or texts, at least one."""
+
+    def check(self, name: str, value: object) -> Labels:
+        """Return the labels, or refuse them."""
+        with suppress(InputError):
+            labels = task_labels(value, name)
+            if labels.size and np.asarray(value).dtype.kind in "iuU" and len(np.unique(labels)) == len(labels):
+                return labels
+        raise MessageError(f"{name} must hold distinct whole numbers or texts of up to {LONGEST_LABEL} characters")
+
+
+TaskLabels = Annotated[Labels, DistinctLabels()]
+
+
+def positions(own: Labels, common: Labels) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return where labels stand among the `common` ones, and which of them are there at all.
+
+    Two labels are the same task when they read the same: 3 and "3" are.
+
+    Examples
+    --------
+    >>> positions(np.array(["3", "x", "03"]), np.array([2, 3, 10]))[1]
+    array([ True, False, False])
+    """
+    if not len(common):
+        return np.zeros(len(own), dtype=np.intp), np.zeros(len(own), dtype=bool)
+    if own.dtype.kind != common.dtype.kind:
+        own, common = own.astype(str), common.astype(str)
+    order = np.argsort(common, kind="stable")
+    at = order[np.minimum(np.searchsorted(common, own, sorter=order), len(common) - 1)]
+    return at, common[at] == own
 
 
 class Block(NamedTuple):
-    """Some tasks with the same number of rows.
-
-    Attributes
-    ----------
-    tasks : slice
-        Which of the site's tasks these are.
-    X : array (k, m, n)
-    y : array (k, m)
-    """
+    """Some tasks with the same number of rows: which of the site's tasks, X (k, m, n) and y (k, m)."""
 
     tasks: slice
     X: Matrix
-    y: Vector
+    y: Matrix
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """The rows of a site, sorted by the size of their task, then by task.
+    """The rows X (m, n) and targets y (m,) of a site, sorted by the size of their task, then by task.
 
-    Attributes
-    ----------
-    labels : array (q,)
-        The tasks: whole numbers or text.
-    counts : array (q,)
-        Rows of each task.
-    named : bool
-        Whether the site has tasks of its own; otherwise all its rows are of one, number 0.
+    `labels` (q,) and `counts` (q,) are the tasks and their numbers of rows. `named`: whether the site's rows have
+    tasks; otherwise all are of one task, number 0.
     """
 
-    labels: NDArray[Any]
-    counts: NDArray[np.int64]
+    labels: Labels
+    counts: Indices
     named: bool
     X: NDArray[Any]
     y: Vector
 
     @classmethod
     def of(cls, site: Site) -> TaskRows:
-        """Return the rows of `site` by task; sorted and checked once, then kept."""
+        """Return the rows of `site` by task; checked and sorted once, then kept."""
         return site.cached("rows by task", lambda: cls._sorted(site))
 
     @classmethod
@@ -79,9 +135,9 @@ class TaskRows:
         if not len(site):
             raise InputError("this site has no rows")
         X, y = site.X, _targets(site)
-        bad = ~np.isfinite(X).all(axis=0) if X.dtype.kind == "f" else np.zeros(1, dtype=bool)
-        if bad.any():
-            raise InputError(f"X contains NaN or infinity in {int(bad.sum())} features")
+        bad = int(np.sum(~np.isfinite(X).all(axis=0))) if X.dtype.kind == "f" else 0
+        if bad:
+            raise InputError(f"X contains NaN or infinity in {bad} features")
         refuse_extreme(X, "X", "features")
         given = np.zeros(len(site), dtype=np.int64) if site.task is None else task_labels(site.task, "task")
         labels, codes, counts = np.unique(given, return_inverse=True, return_counts=True)
@@ -114,104 +170,21 @@ class TaskRows:
         return bounds
 
 
-@dataclass(frozen=True)
-class Part:
-    """Every `of`-th row of each task, from row `number` on: a set of the sample split; by default all rows."""
-
-    number: int = 0
-    of: int = 1
-
-    @property
-    def rows(self) -> slice:
-        """The rows of a task that are in it."""
-        return slice(self.number, None, self.of)
-
-
-@dataclass(frozen=True)
-class DescentSums:
-    """Sums over the rows of tasks that say something about U.
-
-    Attributes
-    ----------
-    gradient : array (n, r)
-        ``sum_k X_k' (X_k U b_k - y_k) b_k'``.
-    moment : array (r, r)
-        ``sum_k m_k b_k b_k'``.
-    loss : float
-        ``sum_k ||X_k U b_k - y_k||^2``.
-    rows, free : int
-        Rows, and rows less what was fitted to them: the degrees of freedom of the loss.
-    """
-
-    gradient: Matrix
-    moment: Matrix
-    loss: float
-    rows: int
-    free: int
-
-
-def descent_sums(tasks: TaskRows, U: Matrix, intercept: bool, fit: Part, descend: Part) -> DescentSums:
-    """Minimise over every ``b_k`` on the rows `fit`, and return the gradient with respect to U on the rows `descend`.
-
-    A task with no more rows than unknowns is fitted exactly whatever U is: it says nothing about U and is left out.
-    """
-    n, r = U.shape
-    unknowns = r + intercept
-    columns = np.asfortranarray(U)  # as the product of a wide table and a narrow matrix likes it best
-    gradient, loadings, sizes, loss = np.zeros((n, r)), np.zeros((len(tasks), r)), np.zeros(len(tasks)), 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that the policy refuses the reply
-        for block in tasks.blocks(least_rows(unknowns, fit.of)):
-            T = tall_product(block.X.reshape(-1, n), columns).reshape(len(block.X), -1, r)
-            b, a = fitted(T[:, fit.rows], block.y[:, fit.rows], intercept)
-            residual = (T[:, descend.rows] @ b[:, :, None])[:, :, 0] - block.y[:, descend.rows]
-            if intercept:
-                residual += a[:, None]
-                if fit == descend:  # it is zero but for rounding, which features far from zero would magnify
-                    residual -= residual.mean(axis=1, keepdims=True)
-            slopes = (residual[:, None, :] @ block.X[:, descend.rows])[:, 0]  # X_k' (X_k U b_k - y_k) as rows
-            gradient += slopes.T @ b
-            loss += float(np.vdot(residual, residual))
-            loadings[block.tasks], sizes[block.tasks] = b, residual.shape[1]
-        moment = (loadings * sizes[:, None]).T @ loadings
-    rows, used = int(sizes.sum()), int(np.count_nonzero(sizes))
-    return DescentSums(gradient, moment, loss, rows, rows - (used * unknowns if fit == descend else 0))
-
-
-def tall_product(X: Matrix, U: Matrix) -> Matrix:
-    """Return ``X @ U`` (N, r) for a long table X (N, n) and few columns U (n, r), a part of the rows at a time."""
-    T = np.empty((len(X), U.shape[1]))
-    rows = max(1, _PRODUCT_BYTES // (8 * max(1, X.shape[1])))
-    for first in range(0, len(X), rows):
-        part = slice(first, first + rows)
-        np.matmul(X[part], U, out=T[part])
-    return T
-
-
-def least_rows(unknowns: int, parts: int) -> int:
-    """Return how many rows a task needs so that each of `parts` of it has more rows than unknowns."""
-    return (unknowns + 1) * parts
-
-
-def fitted(T: Matrix, y: Vector, intercept: bool, ridge: float = 0.0) -> tuple[Matrix, Vector]:
-    """Return the least-squares ``b_k`` (k, r) and intercepts (k,) of tasks ``T_k`` (k, m, r) and ``y_k`` (k, m).
-
-    With a penalty `ridge` on ``||b_k||^2``; of least norm where the rows do not decide. The intercept has no part in
-    either.
-    """
-    centre, level = (
-        (T.mean(axis=1), y.mean(axis=1)) if intercept else (np.zeros((len(T), T.shape[2])), np.zeros(len(T)))
-    )
-    if intercept:
-        T, y = T - centre[:, None], y - level[:, None]
-    if ridge > 0.0:  # as if r more rows had come
-        more = np.broadcast_to(np.sqrt(ridge) * np.eye(T.shape[2]), (len(T), T.shape[2], T.shape[2]))
-        T, y = np.concatenate([T, more], axis=1), np.concatenate([y, np.zeros((len(y), T.shape[2]))], axis=1)
-    b = checked_least_squares(T, y)
-    return b, level - np.einsum("kr,kr->k", centre, b) if intercept else level
+def _targets(site: Site) -> Vector:
+    y = site.y
+    if y is None:
+        raise InputError(f"site {site.name!r} has no targets: give it y")
+    if y.dtype.kind not in "biuf" or y.size != len(site):
+        raise InputError(f"site {site.name!r}: y is {y.dtype}{y.shape}, and must hold one number for each row")
+    y = y.astype(np.float64).ravel()
+    if not np.isfinite(y).all():
+        raise InputError(f"y contains NaN or infinity in {int(np.sum(~np.isfinite(y)))} rows")
+    refuse_extreme(y, "y", "targets")
+    return y
 
 
 def is_extreme(values: NDArray[Any]) -> bool:
-    """Whether numbers are so large, or all so small, that squares of them and their quotients are lost."""
+    """Return whether numbers are so large, or all so small, that their squares are lost."""
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     return largest > EXTREME or 0.0 < largest < 1 / EXTREME
 
@@ -222,14 +195,67 @@ def refuse_extreme(values: NDArray[Any], name: str, what: str) -> None:
         raise InputError(f"{name} is beyond {EXTREME:g}, or all of it below {1 / EXTREME:g}: rescale the {what}")
 
 
-def _targets(site: Site) -> Vector:
-    if site.y is None:
-        raise InputError(f"site {site.name!r} has no targets: give it y")
-    y = site.y
-    if y.dtype.kind not in "biuf" or y.size != len(site):
-        raise InputError(f"site {site.name!r}: y is {y.dtype}{y.shape}, and must hold one number for each row")
-    y = y.astype(np.float64).ravel()
-    if not np.isfinite(y).all():
-        raise InputError(f"y contains NaN or infinity in {int(np.sum(~np.isfinite(y)))} rows")
-    refuse_extreme(y, "y", "targets")
-    return y
+def least_rows(unknowns: int, parts: int) -> int:
+    """Return how many rows a task needs so that each part of a sample split into `parts` has more rows than unknowns.
+
+    Part i of a task has its rows i, i + parts, i + 2 parts, ...
+    """
+    return (unknowns + 1) * parts
+
+
+def fitted(T: NDArray[np.float64], y: Matrix, intercept: bool, ridge: float = 0.0) -> tuple[Matrix, Vector]:
+    """Return the least-squares ``b_k`` (k, r) and intercepts (k,) of tasks ``T_k`` (k, m, r) and ``y_k`` (k, m).
+
+    With a penalty `ridge` on ``||b_k||^2``, but none on the intercept. Where the rows do not decide, ``b_k`` has the
+    least norm.
+    """
+    k, _, r = T.shape
+    centre, level = np.zeros((k, r)), np.zeros(k)
+    if intercept:
+        centre, level = T.mean(axis=1), y.mean(axis=1)
+        T, y = T - centre[:, None], y - level[:, None]
+    if ridge > 0.0:  # r more rows, whose residuals are the penalty
+        penalty = np.broadcast_to(np.sqrt(ridge) * np.eye(r), (k, r, r))
+        T, y = np.concatenate([T, penalty], axis=1), np.concatenate([y, np.zeros((k, r))], axis=1)
+    b = checked_least_squares(T, y)
+    return b, level - np.einsum("kr,kr->k", centre, b) if intercept else level
+
+
+# The smallest numbers of rows that one number of a reply summarises (``@step(fewest=...)``). They look at all tasks of
+# the site, not only at the requested ones: a refusal must not reveal which tasks the site has.
+
+
+def rows_of_smallest_task(site: Site, *, parts: int = 1, **_: Any) -> int:
+    """Return the rows of the smallest task in the first of `parts` parts."""
+    return int(_in_part(_sizes(site), 0, parts).min())
+
+
+def rows_of_descent(
+    site: Site,
+    *,
+    U: Matrix,
+    intercept: bool = False,
+    fit_part: int = 0,
+    descend_part: int = 0,
+    parts: int = 1,
+    least: int = 0,
+    **_: Any,
+) -> int:
+    """Return the rows of the smaller part, of all tasks that are large enough to count. Without any, no row counts."""
+    sizes = _sizes(site)
+    used = sizes[sizes >= max(least, least_rows(U.shape[1] + intercept, parts))]
+    rows = [int(_in_part(used, number, parts).sum()) for number in (fit_part, descend_part)]
+    return min(rows) if used.size else len(site)
+
+
+def _sizes(site: Site) -> Indices:
+    """Return the number of rows of each task."""
+    task = np.zeros(len(site)) if site.task is None else site.task
+    return site.cached("task sizes", lambda: np.unique(task, return_counts=True)[1])
+
+
+def _in_part(sizes: Indices, number: int, parts: int) -> Indices:
+    """Return how many rows of tasks of these sizes are in a part."""
+    if number >= parts:
+        raise InputError(f"part {number} of {parts} does not exist")
+    return -((number - sizes) // parts)

@@ -1,8 +1,11 @@
-"""The start of AltGDmin: leading left singular vectors of Theta_0, by sums, or by medians where sites may lie.
+"""The start of AltGDmin: leading left singular vectors of Theta_0, by sums, or by medians where sites may be malicious.
 
 A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024: lines 5 to 9 of
 Algorithm 1, and Algorithm 2. In the latter, lines 22 to 24 are read with the index range [L~] and the last iterate, and
 line 16 without its sum over k.
+
+``Theta_0 = sum_k X_k' trunc(y_k) e_k'`` (n, q): column k points towards the coefficients of task k. Without the 1/m of
+the papers, which does not change what it spans: so every row counts alike, also where tasks differ in size.
 """
 
 from __future__ import annotations
@@ -13,52 +16,115 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from fedspan.errors import InputError, QuorumError
-from fedspan.federation import Federation
-from fedspan.few_shot.parts.tasks import Tasks
-from fedspan.few_shot.parts.truncated_moments import local_basis, local_loadings, local_own_product, local_product
+from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Count, Matrix, NotNegative
+from fedspan.few_shot.parts.task_rows import TaskLabels, TaskRows, positions, rows_of_smallest_task
+from fedspan.few_shot.parts.tasks import Tasks, reported_array
 from fedspan.linalg import orthonormalize
 from fedspan.linalg.medians.projector_basis_median import Output
 from fedspan.pca.parts.orthogonal_iteration import random_basis
 from fedspan.pca.subspace_median import checked_basis, median_of_bases
-from fedspan.wire import Message
 
-Matrix = NDArray[np.float64]
 Init = Literal["auto", "subspace_median", "median_of_means", "random"]
-#: ``total(step, **payload)``: the sum of what some sites reply, key by key.
+#: ``total(step, **payload)``: the sum of some sites' replies, key by key.
 Total = Callable[..., Mapping[str, Any]]
 
-#: Tasks that a site, or a group of sites, should have for each direction that it is asked for.
+#: Tasks that a site, or a group of sites, should have for each direction that is requested of it.
 TASKS_PER_DIRECTION = 2
+
+
+def _kept(y: Matrix, alpha: float, intercept: bool) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Return targets (k, m), about their task's mean with an `intercept`, and which are not truncated to 0."""
+    y = y - y.mean(axis=1, keepdims=True) if intercept else y
+    return y, np.abs(y) <= np.sqrt(alpha)
+
+
+def _rows_kept(site: Site, *, alpha: float, intercept: bool, parts: int, **_: Any) -> int:
+    """Return the fewest rows of a task, in the first of `parts` parts, whose targets are not truncated to 0."""
+    fewest = rows_of_smallest_task(site, parts=parts)
+    for block in TaskRows.of(site).blocks():
+        counts = _kept(block.y[:, ::parts], alpha, intercept)[1].sum(axis=1)
+        fewest = min(fewest, int(counts.min(initial=fewest, where=counts > 0)))
+    return fewest
+
+
+def theta(site: Site, alpha: float, intercept: bool, parts: int) -> Matrix:
+    """Return the transpose of the site's Theta_0 (q, n), from the first of `parts` parts of the rows.
+
+    Targets beyond ``sqrt(alpha)`` are truncated to 0. Memory: n q; the site keeps the last one.
+    """
+
+    def make() -> Matrix:
+        tasks = TaskRows.of(site)
+        Theta = np.zeros((len(tasks), tasks.X.shape[1]))
+        for block in tasks.blocks():
+            y, kept = _kept(block.y[:, ::parts], alpha, intercept)
+            y = np.where(kept, y, 0.0)
+            if intercept:  # as good as subtracting the means of the rows of X
+                y = y - y.mean(axis=1, keepdims=True)
+            Theta[block.tasks] = (y[:, None, :] @ block.X[:, ::parts])[:, 0]
+        return Theta
+
+    return site.last_of("theta", (alpha, intercept, parts), make)
+
+
+@step("few_shot.start_basis", reveals="sums", fewest=_rows_kept)
+def local_basis(site: Site, rank: Count, alpha: NotNegative, intercept: bool, parts: Count) -> dict[str, Any]:
+    """Leaves the site: the `rank` leading left singular vectors of its Theta_0 (n, rank)."""
+    Theta = theta(site, alpha, intercept, parts)
+    q, n = Theta.shape
+    if q < rank:
+        raise InputError(f"this site has {q} tasks, and needs at least {rank} for as many directions")
+    if n <= q:  # the smaller Gram matrix
+        vectors = eigh(Theta.T @ Theta, subset_by_index=[n - rank, n - 1])[1]
+    else:
+        vectors = Theta.T @ eigh(Theta @ Theta.T, subset_by_index=[q - rank, q - 1])[1]
+    return {"basis": orthonormalize(vectors[:, ::-1], complete=True)}
+
+
+@step("few_shot.start_loadings", reveals="sums", fewest=_rows_kept)
+def local_loadings(
+    site: Site, U: Matrix, tasks: TaskLabels, alpha: NotNegative, intercept: bool, parts: Count
+) -> dict[str, Any]:
+    """Leaves the site: ``V = Theta_0' U`` (q, r), zero for tasks that it does not have."""
+    V = np.zeros((len(tasks), U.shape[1]))
+    at, known = positions(TaskRows.of(site).labels, tasks)
+    V[at[known]] = (theta(site, alpha, intercept, parts) @ U)[known]
+    return {"loadings": V}
+
+
+@step("few_shot.start_product", reveals="sums", fewest=_rows_kept)
+def local_product(
+    site: Site, V: Matrix, tasks: TaskLabels, alpha: NotNegative, intercept: bool, parts: Count
+) -> dict[str, Any]:
+    """Leaves the site: ``Theta_0 V`` (n, r)."""
+    at, known = positions(TaskRows.of(site).labels, tasks)
+    return {"product": theta(site, alpha, intercept, parts)[known].T @ V[at[known]]}
+
+
+@step("few_shot.start_own_product", reveals="sums", fewest=_rows_kept)
+def local_own_product(site: Site, U: Matrix, alpha: NotNegative, intercept: bool, parts: Count) -> dict[str, Any]:
+    """Leaves the site: ``Theta_0 Theta_0' U`` (n, r), where no task has rows at another site."""
+    Theta = theta(site, alpha, intercept, parts)
+    return {"product": Theta.T @ (Theta @ U)}
 
 
 @dataclass(frozen=True)
 class StartPlan:
-    """What both starts are told.
+    """What both starts need to know: `columns` directions are wanted, `payload` goes to every step.
 
-    Attributes
-    ----------
-    columns : int
-        How many directions are wanted.
-    alpha : float
-        Targets above its root are truncated.
-    parts : int
-        The rows are cut into so many parts, of which the first is used; 1: all rows.
+    That is ``alpha`` (targets above its root are truncated), ``intercept``, and ``parts`` (the sites use the first of
+    this number of parts of their rows).
     """
 
     columns: int
     n_columns: int
     tasks: Tasks
-    alpha: float
-    intercept: bool
-    parts: int
     power_iterations: int
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """What every step is told."""
-        return {"alpha": self.alpha, "intercept": self.intercept, "parts": self.parts}
+    payload: dict[str, Any]
 
 
 def summed_start(federation: Federation, plan: StartPlan) -> Matrix:
@@ -70,11 +136,10 @@ def summed_start(federation: Federation, plan: StartPlan) -> Matrix:
 
 
 def median_start(federation: Federation, plan: StartPlan, init: Init, groups: int, output: Output) -> Matrix:
-    """Algorithm 2: a start that liars cannot spoil while they are fewer than half of those whose directions count.
+    """Algorithm 2: a start that malicious sites can't spoil while they are fewer than half of the voters.
 
-    By the subspace median these are the sites with at least as many tasks as directions are wanted: others are not
-    asked, and more than half of those that are must be honest. By median of means they are the groups: one bad site
-    spoils its group, so as many bad sites as half of the groups can be too many. A random start asks nobody.
+    By the subspace median the voters are the sites with at least as many tasks as directions are wanted. By median of
+    means they are the groups, and one malicious site spoils its group. A random start needs no site.
     """
     if init == "random":
         return random_basis(federation.rng, plan.n_columns, plan.columns)
@@ -86,11 +151,12 @@ def median_start(federation: Federation, plan: StartPlan, init: Init, groups: in
 def fitting_start(
     tasks: Tasks, n_sites: int, init: Init, groups: int | None, rank: int | None, max_rank: int
 ) -> tuple[Init, int, int]:
-    """Return the start that fits the number of tasks that sites have, its number of groups, and how many directions.
+    """Return the start that fits the number of tasks at a site, its number of groups, and the number of directions.
 
-    Where the rank is not given: as many as twice so many tasks could tell, at most `max_rank`.
+    Without a rank that is one direction for every `TASKS_PER_DIRECTION` tasks of a voter, at most `max_rank`.
     """
-    L, q, at_a_site = n_sites, len(tasks.labels), max(1, int(tasks.typical(len)))
+    L, q = n_sites, len(tasks.labels)
+    at_a_site = max(1, int(np.median([len(rows) for _, rows in tasks.held.values()])))
     if groups is not None and not 1 <= groups <= L:
         raise InputError(f"groups={groups} must be between 1 and the number of sites, {L}")
     needed = min(q, TASKS_PER_DIRECTION * (min(4, max_rank) if rank is None else rank))
@@ -101,7 +167,7 @@ def fitting_start(
     elif init == "auto":
         wide_enough = at_a_site >= needed or (not tasks.own and at_a_site >= (rank or 1))
         init, groups = ("subspace_median", L) if wide_enough else ("median_of_means", L // -(-needed // at_a_site))
-        if L < 3:  # nobody can be outvoted
+        if L < 3:  # no site can be outvoted
             init, groups = "median_of_means", 1
         elif groups < 3:  # of two groups neither can outvote the other
             init = "random"
@@ -114,15 +180,13 @@ def fitting_start(
 
 
 def _median_of_sites(federation: Federation, plan: StartPlan, output: Output) -> Matrix:
-    """Subspace median of the sites' own leading directions: one shot. Sites with too few tasks are not asked."""
+    """Subspace median of the sites' own leading directions: one shot. Sites with too few tasks do not vote."""
     few = {site for site, (_, rows) in plan.tasks.held.items() if len(rows) < plan.columns}
     if len(few) == len(plan.tasks.held):
-        raise InputError(
-            f"no site has {plan.columns} tasks, as many as directions are wanted: use init='median_of_means'"
-        )
-    asked = federation.subset(site for site in federation.sites if site not in few)
-    replies = asked.ask(local_basis, rank=plan.columns, **plan.payload)
-    replies = asked.accept(replies, lambda reply: checked_basis(reply, plan.n_columns, plan.columns))
+        raise InputError(f"no site has {plan.columns} tasks, one for each direction: use init='median_of_means'")
+    voters = federation.subset(site for site in federation.sites if site not in few)
+    replies = voters.ask(local_basis, rank=plan.columns, **plan.payload)
+    replies = voters.accept(replies, lambda reply: checked_basis(reply, plan.n_columns, plan.columns))
     return median_of_bases(replies.stack("basis"), tuple(replies), output).basis
 
 
@@ -135,30 +199,23 @@ def _median_of_groups(federation: Federation, plan: StartPlan, groups: int, outp
         for group, names in enumerate(members):
             try:
                 found[group] = _power_step(_total_of(federation, names, plan), found.get(group, start), plan)
-            except (QuorumError, InputError):  # the group stays where it is, and may go on in the next iteration
+            except (QuorumError, InputError):  # the group stays where it is, and may continue in the next iteration
                 continue
     if 2 * len(found) <= groups:
         silent = {name: "no subspace" for group, names in enumerate(members) if group not in found for name in names}
-        raise QuorumError(f"only {len(found)} of {groups} groups gave a subspace, and most of them must", silent)
+        raise QuorumError(f"only {len(found)} of {groups} groups found a subspace, and more than half must", silent)
     return median_of_bases(np.stack([found[g] for g in sorted(found)]), tuple(map(str, sorted(found))), output).basis
 
 
 def _total_of(federation: Federation, names: tuple[str, ...], plan: StartPlan) -> Total:
-    """Return the sum over a group's sites: single replies are needed, because whoever spoils one spoils his group."""
+    """Return the sum over a group's sites, from single replies: an invalid reply must not stop the group."""
 
     def total(step: Callable[..., Any], **payload: Any) -> Mapping[str, Any]:
         key, rows = ("loadings", len(plan.tasks.labels)) if step is local_loadings else ("product", plan.n_columns)
-
-        def check(reply: Message) -> Message:
-            value = np.asarray(reply.get(key))
-            if value.shape != (rows, plan.columns) or value.dtype.kind not in "iuf":
-                raise InputError(
-                    f"{key!r} must be a matrix {(rows, plan.columns)} of real numbers, not {value.dtype}{value.shape}"
-                )
-            return {key: value}
-
-        replies = federation.accept(federation.ask(step, names, **payload), check)
-        with np.errstate(over="ignore"):  # of lies, which orthonormalize refuses
+        shape = (rows, plan.columns)
+        replies = federation.ask(step, names, **payload)
+        replies = federation.accept(replies, lambda reply: {key: reported_array(reply, key, shape)})
+        with np.errstate(over="ignore"):  # of false reports, which orthonormalize refuses
             return {key: replies.stack(key).sum(axis=0)}
 
     return total

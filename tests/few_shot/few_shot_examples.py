@@ -34,3 +34,12 @@ def without_noise():
 
 def with_noise():
     return make_few_shot_tasks(N, Q, R, ROWS, SITES, noise=0.5, seed=4)
+
+
+def rewriting(step, change):
+    """An attack that sends ``change(reply)`` in place of each malicious site's reply to one step."""
+
+    def attack(replies, bad, rng, call):
+        return {site: change(dict(replies[site])) for site in bad} if call.step == step else {}
+
+    return attack

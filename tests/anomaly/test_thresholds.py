@@ -1,5 +1,7 @@
 """Scores of rows left out, against models that are fitted again without each row."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 
@@ -82,7 +84,7 @@ def test_a_row_that_makes_an_axis_alone_is_no_nearer_than_it_is_to_the_mean():
     assert found[1:].max() < 30
 
 
-def test_distances_within_a_subspace_are_left_out_too():
+def test_distances_within_a_subspace_are_those_without_the_row():
     X = rows()
     mean, C, settings = model(X, True)
     values, axes = np.linalg.eigh(C)
@@ -108,13 +110,13 @@ def false_alarms(score, left_out, n=400, d=30, solver="auto", scale=True):
 
 
 @pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
-def test_few_rows_have_the_false_positive_rate_that_was_asked_for(score):
+def test_few_rows_have_the_false_positive_rate_of_the_quantile(score):
     assert false_alarms(score, "auto") == pytest.approx(0.05, abs=0.01)
 
 
 @pytest.mark.parametrize(("n", "d"), [(400, 30), (3300, 30), (650, 10)])
 @pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
-def test_columns_without_any_common_direction_have_it_too(score, n, d):
+def test_unrelated_columns_have_the_false_positive_rate_of_the_quantile(score, n, d):
     rates = []
     for seed in range(5):
         X = np.random.default_rng(seed).normal(size=(n + 4000, d))
@@ -123,7 +125,7 @@ def test_columns_without_any_common_direction_have_it_too(score, n, d):
     assert np.mean(rates) == pytest.approx(0.05, abs=0.01 if n > 500 else 0.015)
 
 
-def test_without_it_the_rate_is_too_high():
+def test_without_leaving_rows_out_the_rate_is_too_high():
     assert false_alarms("mahalanobis", False) > 0.08
     assert false_alarms("combined", False) > 0.08
 
@@ -149,6 +151,6 @@ def test_auto_leaves_rows_out_where_they_are_few():
 
 
 @pytest.mark.parametrize("value", ["yes", 1, None])
-def test_what_is_no_choice_is_refused(value):
+def test_other_values_of_left_out_are_refused(value):
     with pytest.raises(fs.errors.InputError, match=r"left_out=.* must be True, False or 'auto'"):
         fs.FedPCADetector(left_out=value).fit(np.eye(5))

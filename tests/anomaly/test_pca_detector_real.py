@@ -1,4 +1,4 @@
-"""Detectors on real network traffic: what they find, and that the threshold keeps its promise."""
+"""Detectors on real network traffic: what they find, and the false positive rates of their thresholds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fedspan as fs
+from fedspan import attacks
 from fedspan.datasets import anomaly_split
 from tests import real_data
 
@@ -94,7 +95,7 @@ def test_categories_and_the_combined_score_find_most_attacks_in_unsw(unsw):
 
 
 @pytest.mark.parametrize(("score", "quantile"), [("residual", 0.9), ("mahalanobis", 0.95), ("combined", 0.99)])
-def test_the_false_positive_rate_on_unseen_rows_is_what_was_asked_for(unsw, ton, score, quantile):
+def test_the_false_positive_rate_on_unseen_rows_follows_the_quantile(unsw, ton, score, quantile):
     for split in (unsw_split(unsw, 0, log(unsw.data)), ton_split(ton, 0, log(ton.data))):
         train, sites, test, y = split
         detector = fs.FedPCADetector(10, score=score, quantile=quantile).fit(train, sites=sites)
@@ -102,10 +103,8 @@ def test_the_false_positive_rate_on_unseen_rows_is_what_was_asked_for(unsw, ton,
 
 
 @pytest.mark.parametrize("kind", ["alternating", "noise", "reverse"])
-def test_hostile_sites_do_not_switch_a_resilient_detector_off(unsw, kind):
-    """A quarter of the sites lie in every reply; rows are dealt out at random."""
-    from fedspan import attacks
-
+def test_malicious_sites_do_not_disable_a_resilient_detector(unsw, kind):
+    """A quarter of the sites are malicious in every reply; rows are dealt out at random."""
     train, _, test, y = unsw_split(unsw, 0, log(unsw.data))
     fed = fs.federate(train, sites=np.arange(len(train)) % 50)
     attack = {

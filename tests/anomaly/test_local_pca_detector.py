@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 import fedspan as fs
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation import step
+from fedspan.federation.outcomes import FailureKind
 
 rng = np.random.default_rng(0)
 MIXES = {name: rng.normal(size=(6, 6)) for name in "abc"}
@@ -23,11 +24,11 @@ def federation(**sizes):
     return fs.LocalFederation([fs.Site(name, rows(name, n)) for name, n in sizes.items()])
 
 
-def lying(lie):
-    """Return an attack that replaces what `lie` has in the detectors of its sites."""
+def rewriting(changes):
+    """Return an attack that replaces some keys of the malicious sites' detectors."""
 
     def attack(replies, bad, rng, call):
-        return {site: {**replies[site], **lie} for site in bad if "local_detector" in call.step}
+        return {site: {**replies[site], **changes} for site in bad if call.step == "anomaly.detector"}
 
     return attack
 
@@ -122,16 +123,16 @@ def test_scale_is_an_option():
     np.testing.assert_allclose(detector.components_[0], U, atol=1e-9)
 
 
-def test_a_federation_hears_the_verdicts(detector):
+def test_the_sites_of_a_federation_see_the_verdicts(detector):
     fed = federation(a=60, b=70, c=80)
     sizes = {"a": 60, "b": 70, "c": 80}
-    for judge in (None, "a"):
-        replies = detector.predict(fed, site=judge).ask(local_rows)
+    for model in (None, "a"):
+        replies = detector.predict(fed, site=model).ask(local_rows)
         assert tuple(replies) == ("a", "b", "c")
         for name, n in sizes.items():
-            verdicts = detector.predict(rows(name, n), site=judge)
+            verdicts = detector.predict(rows(name, n), site=model)
             np.testing.assert_array_equal(replies[name]["rows"], verdicts[:, None])
-            assert set(verdicts) == {1, -1} or name != judge
+            assert set(verdicts) == {1, -1} or name != model
 
 
 def test_a_silent_site_has_no_model():
@@ -147,45 +148,46 @@ def test_a_silent_site_has_no_model():
 
 
 @pytest.mark.parametrize(
-    ("lie", "reason"),
+    ("changes", "reason"),
     [
-        ({"threshold": -5.0, "rank": 10**9}, "threshold of a detector must not be negative"),
-        ({"scale": np.zeros(6), "threshold": 0.0}, "scale of a detector must be above 0"),
-        ({"scale": -np.ones(6)}, "scale of a detector must be above 0"),
-        ({"mean": np.full(6, np.nan)}, "mean of a detector must be finite"),
-        ({"threshold": np.inf}, "threshold of a detector must be finite"),
-        ({"rank": 3}, "rank of a detector must be from 0 to 2"),
-        ({"rank": -1}, "rank of a detector must be from 0 to 2"),
-        ({"rank": 1.5}, "rank of a detector must be numbers"),
+        ({"threshold": -5.0, "rank": 10**9}, "threshold must be a finite number, at least 0"),
+        ({"scale": np.zeros(6), "threshold": 0.0}, "scale must be above 0"),
+        ({"scale": -np.ones(6)}, "scale must be above 0"),
+        ({"mean": np.full(6, np.nan)}, "mean must hold finite numbers"),
+        ({"threshold": np.inf}, "threshold must be a finite number"),
+        ({"rank": 3}, "rank must be a whole number from 0 to 2"),
+        ({"rank": -1}, "rank must be a whole number from 0 to 2"),
+        ({"rank": 1.5}, "rank must be a whole number"),
         ({"rank": 1}, "must be 1 orthonormal rows"),
         ({"components": 1e300 * np.eye(6)[:2]}, "must be 2 orthonormal rows"),
     ],
     ids=str,
 )
-def test_a_reply_that_is_no_detector_is_a_failed_site(lie, reason):
+def test_a_reply_that_is_no_detector_is_a_failed_site(changes, reason):
     sites = [fs.Site(name, rows(name, n)) for name, n in {"a": 60, "b": 70, "c": 80}.items()]
     fed = fs.LocalFederation(sites, policy=fs.Policy(finite=False))
-    detector = fs.LocalPCADetector(2).fit(fed.corrupt(lying(lie), sites=["b"]))
+    detector = fs.LocalPCADetector(2).fit(fed.corrupt(rewriting(changes), sites=["b"]))
     assert detector.sites_ == ("a", "c")
-    ((_, site, said),) = detector.run_.failures
+    ((_, site, failure),) = detector.run_.failures
     assert site == "b"
-    assert reason in said
+    assert failure.kind is FailureKind.REJECTED
+    assert reason in failure
 
 
 @pytest.mark.parametrize(
-    ("lie", "key"),
+    ("changes", "reason"),
     [
-        ({"mean": np.zeros(7), "scale": np.ones(7), "components": np.eye(7)[:2]}, "mean"),
-        ({"mean": None}, "mean"),
-        ({"scale": np.ones(7)}, "scale"),
-        ({"components": np.eye(6)[:3]}, "components"),
-        ({"threshold": np.ones(2)}, "threshold"),
-        ({"threshold": "high"}, "threshold"),
+        ({"mean": np.zeros(7), "scale": np.ones(7), "components": np.eye(7)[:2]}, "have other shapes"),
+        ({"mean": None}, "mean must be an array"),
+        ({"scale": np.ones(7)}, "have other shapes"),
+        ({"components": np.eye(6)[:3]}, "have other shapes"),
+        ({"threshold": np.ones(2)}, "threshold must be a finite number"),
+        ({"threshold": "high"}, "threshold must be a finite number"),
     ],
 )
-def test_other_shapes_are_refused_although_all_sites_send_them(lie, key):
-    fed = federation(a=60, b=70).corrupt(lying(lie), sites=["a", "b"])
-    with pytest.raises(QuorumError, match=f"the {key} of a detector must be numbers of shape"):
+def test_other_shapes_are_refused_although_all_sites_send_them(changes, reason):
+    fed = federation(a=60, b=70).corrupt(rewriting(changes), sites=["a", "b"])
+    with pytest.raises(QuorumError, match=reason):
         fs.LocalPCADetector(2).fit(fed)
 
 

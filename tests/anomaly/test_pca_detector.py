@@ -118,12 +118,12 @@ def test_every_solver_serves(solver):
 def test_one_gram_message_serves_for_subspace_and_covariance():
     def steps(**options):
         run = fs.FedPCADetector(3, score="mahalanobis", **options).fit(rows(), sites=labels()).run_
-        return [call.step.split(".")[-1] for call in run.calls]
+        return [call.step for call in run.calls]
 
-    assert steps().count("local_gram") == 1
-    assert steps(solver="subspace_iteration").count("local_gram") == 1
-    assert steps(solver="subspace_median").count("local_phi") == 1
-    assert steps(solver="subspace_median").count("local_gram") == 0
+    assert steps().count("pca.gram") == 1
+    assert steps(solver="subspace_iteration").count("pca.gram") == 1
+    assert steps(solver="subspace_median").count("pca.mean_gram") == 1
+    assert steps(solver="subspace_median").count("pca.gram") == 0
 
 
 def test_center_and_scale_are_options():
@@ -168,7 +168,7 @@ def test_wide_tables_do_without_a_covariance(score, monkeypatch):
     np.testing.assert_allclose(detector.explain(X), parts / parts.sum(axis=1, keepdims=True), atol=1e-4)
 
 
-def test_a_covariance_that_no_message_may_hold_is_done_without():
+def test_a_covariance_too_large_for_a_message_is_not_formed():
     X = np.random.default_rng(0).normal(size=(300, 60)) * np.linspace(5, 1, 60)
     for most, whitens in ((33_000, True), (32_000, False)):
         fed = fs.federate(X, sites=np.arange(300) % 3, policy=fs.Policy(max_bytes=most))
@@ -311,7 +311,7 @@ def test_solver_options_reach_the_solver():
     ],
     ids=str,
 )
-def test_other_parameters_are_refused_with_a_sentence(parameters, words):
+def test_parameters_out_of_range_are_refused(parameters, words):
     with pytest.raises(InputError, match=words):
         fs.FedPCADetector(**parameters).fit(rows(), sites=labels())
 
@@ -327,10 +327,10 @@ def spread(X, n_sites=40):
     return fs.federate(X, sites=np.arange(len(X)) % n_sites)
 
 
-HOSTILE = [attacks.SignFlip(), attacks.RandomNoise(100.0), attacks.ScaledReverse(100.0), attacks.Ones()]
+ATTACKS = [attacks.SignFlip(), attacks.RandomNoise(100.0), attacks.ScaledReverse(100.0), attacks.Ones()]
 
 
-@pytest.mark.parametrize("attack", HOSTILE, ids=lambda attack: type(attack).__name__)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: type(attack).__name__)
 @pytest.mark.parametrize(
     "options",
     [
@@ -340,7 +340,7 @@ HOSTILE = [attacks.SignFlip(), attacks.RandomNoise(100.0), attacks.ScaledReverse
     ],
     ids=str,
 )
-def test_hostile_sites_move_neither_detection_nor_threshold_much(attack, options):
+def test_malicious_sites_move_neither_detection_nor_threshold_much(attack, options):
     X = rows(8000)
     fed = spread(X).corrupt(attack, sites=[str(i) for i in range(0, 40, 4)])  # a quarter
     detector = fs.FedPCADetector(3, **options).fit(fed)
@@ -352,11 +352,11 @@ def test_hostile_sites_move_neither_detection_nor_threshold_much(attack, options
     assert abs(np.mean(detector.predict(test[:4000]) == -1) - 0.05) < 0.02
 
 
-def test_what_hostile_sites_do_to_sums():
-    """What the test above is worth: without an aggregator two lying sites spoil the detector, or the fit."""
+def test_malicious_sites_spoil_sums():
+    """Without an aggregator two malicious sites spoil the detector, or the fit."""
 
     def minor_axes_first(replies, bad, rng, call):
-        if "gram" not in call.step:
+        if call.step != "pca.gram":
             return {}
         inverses = {site: np.linalg.inv(unpacked(replies[site]["gram"])) for site in bad}
         return {site: {**replies[site], "gram": packed(1e8 * inverse)} for site, inverse in inverses.items()}
@@ -365,7 +365,7 @@ def test_what_hostile_sites_do_to_sums():
     fed = spread(rows(8000))
     detector = fs.FedPCADetector(3).fit(fed.corrupt(minor_axes_first, sites=["0", "4"]))
     assert roc_auc_score(np.repeat([0, 1], 4000), -detector.score_samples(test)) < 0.85
-    with pytest.raises(InputError, match="a site sends what it should not"):
+    with pytest.raises(InputError, match="a site sends false values"):
         fs.FedPCADetector(3).fit(fed.corrupt(attacks.ScaledReverse(100.0), sites=["0", "4"]))
 
 
@@ -378,7 +378,7 @@ def test_sites_that_leave_in_mid_run(score):
     gone = [str(i) for i in range(30, 40)]
     detector = fs.FedPCADetector(3, score=score).fit(spread(X).corrupt(leave, sites=gone))
     stays = X[np.arange(len(X)) % 40 < 30]
-    # The model is that of all rows, the threshold exactly the quantile of those who stayed.
+    # The model is that of all rows, the threshold exactly the quantile of the sites that stayed.
     scores = -detector.score_samples(stays)
     assert -detector.offset_ == pytest.approx(np.quantile(scores, 0.95, method="inverted_cdf"), rel=1e-8)
 
@@ -391,7 +391,7 @@ def test_sites_that_come_and_go():
         assert detector.run_.failures
 
 
-def test_the_false_positive_rate_is_what_was_asked_for():
+def test_the_false_positive_rate_follows_the_quantile():
     for quantile in (0.9, 0.95, 0.99):
         for score in SCORES:
             detector = fs.FedPCADetector(3, score=score, quantile=quantile).fit(rows(20_000), sites=labels(20_000))

@@ -25,7 +25,7 @@ from fedspan.aggregation import (
 )
 from fedspan.aggregation.base import believed
 from fedspan.aggregation.safe_arithmetic import mixture
-from fedspan.linalg.medians.geometric_median import geometric_median
+from fedspan.linalg.medians.vector_median import geometric_median
 
 quick = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 2**32)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fedspan.aggregation.base import Aggregate, Given, Points, Vector
 from fedspan.aggregation.safe_arithmetic import shrunk
-from fedspan.linalg.medians.geometric_median import geometric_median
+from fedspan.linalg.medians.vector_median import geometric_median
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from fedspan.few_shot.parts.rank_choice import chosen_directions, largest_rank
 from fedspan.few_shot.parts.start_vote import voted
 from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks
 from fedspan.few_shot.parts.truncated_start import Init, StartPlan, fitting_start, median_start
-from fedspan.linalg.medians.projector_basis_median import Output
+from fedspan.linalg.medians.projector_median import Output
 from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]

@@ -33,7 +33,7 @@ from fedspan.engines.local.embedded import federate
 from fedspan.federation import Attack, AttackedCall, Federation
 from fedspan.linalg import orthonormalize, subspace_distance, top_eigenvectors
 from fedspan.linalg import subspace_median as median_of_subspaces
-from fedspan.linalg.medians.projector_basis_median import Output
+from fedspan.linalg.medians.projector_median import Output
 from fedspan.papers.results_paper import Chart, Results, Table, spread
 from fedspan.pca.covariance import packed, unpacked
 from fedspan.pca.median_of_means import median_of_means

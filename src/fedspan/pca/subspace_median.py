@@ -19,7 +19,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank
 from fedspan.linalg import subspace_median as median_of_subspaces
-from fedspan.linalg.medians.projector_basis_median import TRIM, Output
+from fedspan.linalg.medians.projector_median import TRIM, Output
 from fedspan.sums.row_blocks import n_columns
 
 Matrix = NDArray[np.float64]

@@ -19,7 +19,7 @@ from fedspan.federation import Federation
 from fedspan.few_shot.parts.tasks import Tasks
 from fedspan.few_shot.parts.truncated_moments import local_basis, local_loadings, local_own_product, local_product
 from fedspan.linalg import orthonormalize
-from fedspan.linalg.medians.projector_basis_median import Output
+from fedspan.linalg.medians.projector_median import Output
 from fedspan.pca.parts.orthogonal_iteration import random_basis
 from fedspan.pca.subspace_median import checked_basis, median_of_bases
 from fedspan.wire import Message

@@ -1,7 +1,7 @@
 """A proven bound on how far a point is from being the geometric median, rounding errors included.
 
-`gap_bound` asks only for distances and for the residual of a dual point, each with a bound of its error. It does not
-care how the point was found.
+The bounds need distances and the residual of a dual point, each with a bound of its error. How the point was found does
+not matter.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def rounding(terms: int) -> float:
 
 
 def reach(distances: Array, weights: Array) -> float:
-    """Radius of a ball round z that holds every minimiser, from the distances of the points to z.
+    """Return the radius of a ball round z that holds every minimiser, from the distances of the points to z.
 
-    Two bounds, the smaller of which is taken. A minimiser z* lies in the convex hull: ``||z* - z|| <= max d``. And for
-    any set G with more than half of the weight, ``f(z*) <= f(z)`` and the triangle inequality give
-    ``||z* - z|| (2 w(G) - W) <= 2 sum_G w_l d_l``: however far the others are, they cannot draw it away.
+    The smaller of two bounds. A minimiser z* lies in the convex hull: ``||z* - z|| <= max d``. For any set G with more
+    than half of the weight, ``f(z*) <= f(z)`` and the triangle inequality give
+    ``||z* - z|| (2 w(G) - W) <= 2 sum_G w_l d_l``: the other points can't draw it away, however far they are.
 
     Examples
     --------
@@ -41,12 +41,7 @@ def reach(distances: Array, weights: Array) -> float:
 
 
 def gap_bound(
-    weights: Array,
-    distance: Bounds,
-    dual: Bounds,
-    residual: float,
-    coincide: NDArray[np.bool_],
-    shift: float = 0.0,
+    weights: Array, distance: Bounds, dual: Bounds, residual: float, coincide: NDArray[np.bool_], shift: float = 0.0
 ) -> float:
     """Bound ``f(z) - min f`` from a nearly feasible dual point.
 
@@ -63,19 +58,13 @@ def gap_bound(
     ----------
     weights : (L,) array
         Positive.
-    distance : pair of (L,) arrays
-        Lower and upper bounds of d_l.
-    dual : pair of (L,) arrays
-        Lower and upper bounds of ``||y_l||``; not looked at where `coincide`.
+    distance, dual : pairs of (L,) arrays
+        Lower and upper bounds of d_l, and of ``||y_l||``; the latter is ignored where `coincide`.
     residual : float
         Upper bound of ``||sum y_l||`` over the points that do not coincide with z'.
     coincide : (L,) array of bool
     shift : float
         ``||z - z'||``.
-
-    Returns
-    -------
-    gap : float
     """
     low, high = distance
     away = ~coincide
@@ -85,7 +74,7 @@ def gap_bound(
     gap = subgradient * (reach(high, weights) + shift) if subgradient > 0.0 else 0.0
     gap += float(np.sum(weights[away] * bend))
     gap += 2.0 * float(np.sum(weights[coincide] * (high[coincide] + shift)))
-    return float(gap * (1.0 + 2.0**-20))  # pays for the rounding of these few lines
+    return float(gap * (1.0 + 2.0**-20))  # covers the rounding of these few lines
 
 
 def cluster_gap_bound(
@@ -93,26 +82,20 @@ def cluster_gap_bound(
 ) -> float:
     """Bound the same gap at ``z = z'`` where the directions inside a tight cluster round z are badly known.
 
-    If the others pull on the cluster F with less than its weight w(F), a subgradient g that is not 0 can be made up for
-    inside F: replace its dual vectors y_l by ``(1 - t) y_l + t w_l v / w(F)`` with a common ``||v|| <= w(F)``. With
-    ``t = ||g|| / (w(F) - ||sum_F y_l||)`` there is a v for which all sum to 0, and the gap is no more than what that
-    costs, ``2 t sum_F w_l d_l``. The farther points count with nothing but their pull.
+    If the others pull on the cluster F with less than its weight w(F), F can compensate a subgradient g other than 0:
+    replace its dual vectors y_l by ``(1 - t) y_l + t w_l v / w(F)`` with a common ``||v|| <= w(F)``. With
+    ``t = ||g|| / (w(F) - ||sum_F y_l||)`` some v makes all sum to 0. The gap is at most the cost of that,
+    ``2 t sum_F w_l d_l``; farther points count by their pull alone. Infinite where the cluster can't hold the pull.
 
     Parameters
     ----------
     weights, high : (L,) arrays
         Weights and upper bounds of the distances.
-    dual : pair of (L,) arrays
-    residual : float
+    dual, residual
         As in `gap_bound`, no point coinciding with z.
     cluster : (L,) array of bool
     pull : float
         Upper bound of ``||sum y_l||`` over the points outside of the cluster.
-
-    Returns
-    -------
-    gap : float
-        Infinite where the cluster cannot hold the pull.
     """
     misfit = _misfit(weights, dual)
     subgradient = residual + float(misfit.sum())

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedspan.clustering.spectral import graph_eigenvectors, spectral_clusters
-from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
-from fedspan.linalg.kernels.nystrom import spectral_factor
+from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix, spectral_factor
 from fedspan.linalg.layout.map_quality import plain_distances
 from fedspan.linalg.subspaces import top_eigenvectors
 from fedspan.papers.fed_tsne.fed_tsne_numbers_paper import CLUSTERS, beside

@@ -1,9 +1,9 @@
 """The geometric median of L vectors of any dimension, from one L x L Gram matrix, with a proven certificate.
 
 Two sweeps over the vectors: their Gram matrix about a reference among them, and the weighted sum. The second sweep
-also *measures* the distances to the point it is making, and the certificate rests on those alone: whatever went wrong
-before, the gap is true. Should it not come out small, the reference was badly chosen, and the sweeps are made once more
-about the vector nearest to the median.
+also *measures* the distances to the point that it makes. The certificate rests on these alone: the gap is true whatever
+went wrong before. If it is not small, the reference was a bad choice: both sweeps are repeated about the vector nearest
+to the median.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ SAME = 1e-120  # in units of a frame: vectors closer than this coincide, their s
 
 @dataclass(frozen=True)
 class GeometricMedianResult:
-    """What `geometric_median` returns.
+    """The result of `geometric_median`.
 
     Attributes
     ----------
     point : (d,) array
         The geometric median, float64.
     weights : (L,) array
-        Non-negative, sum to 1: ``point = weights @ points``. All of it on one point (or shared by its duplicates, in
-        proportion to the caller's weights) when the median is a data point.
+        Non-negative, sum to 1: ``point = weights @ points``. When the median is a data point, all of it is on that
+        point, or shared by its duplicates in proportion to the caller's weights.
     distances : (L,) array
         From each point to `point`.
     gap : float
@@ -69,16 +69,6 @@ def geometric_median(points: ArrayLike, weights: ArrayLike | None = None) -> Geo
     weights : (L,) array, optional
         Non-negative, not all 0. Default: all 1.
 
-    Returns
-    -------
-    result : GeometricMedianResult
-        ``.point``, ``.weights``, ``.distances``, ``.gap``.
-
-    Raises
-    ------
-    InputError
-        If `points` is not an (L, d) array of finite numbers or `weights` does not fit.
-
     Notes
     -----
     Time O(L^2 d + L^3). Memory beyond the input: O(L^2 + d) and one block of differences, 1 MB for L <= 64.
@@ -86,7 +76,7 @@ def geometric_median(points: ArrayLike, weights: ArrayLike | None = None) -> Geo
     Examples
     --------
     >>> result = geometric_median([[0.0, 0.0], [2.0, 0.0], [1.0, 1.0]])
-    >>> result.point                  # the Fermat point: it sees all sides at 120 degrees
+    >>> result.point                  # the Fermat point: all sides appear at 120 degrees
     array([1. , 0.57735027])
     >>> bool(result.gap < 1e-13)
     True
@@ -130,7 +120,7 @@ def _validated(points: ArrayLike, weights: ArrayLike | None) -> tuple[Vectors, A
 
 
 def _solve(frame: Frame, weights: Array) -> FermatPoint:
-    """Solve for the vectors that have a weight; the others neither pull nor coincide."""
+    """Return the Fermat point of the vectors that have a weight; the others neither pull nor coincide."""
     present = np.flatnonzero(weights)
     found = fermat_point(frame.coordinates[present], weights[present], SAME)
     pulls, coincide = np.zeros(len(weights)), np.zeros(len(weights), dtype=bool)
@@ -139,10 +129,10 @@ def _solve(frame: Frame, weights: Array) -> FermatPoint:
 
 
 def _measured(points: Vectors, weights: Array, frame: Frame, solution: FermatPoint) -> GeometricMedianResult:
-    """Make the point ``z = sum a_l x_l``, measuring in the same sweep what its certificate needs.
+    """Compute the point ``z = sum a_l x_l``, and in the same sweep the distances for its certificate.
 
-    The sum is ``z' = x_q + s`` with q the nearest vector, so that s has all its digits. z is z' rounded to float64; the
-    two differ by a vector that is known exactly.
+    The sum is ``z' = x_q + s`` with q the nearest vector, so that s has all its digits. z is z' rounded to float64, and
+    the difference of the two is known exactly.
     """
     L, d = points.shape
     at_data_point = bool(solution.coincide.any())
@@ -166,7 +156,7 @@ def _measured(points: Vectors, weights: Array, frame: Frame, solution: FermatPoi
     for row in np.flatnonzero(square < 1e-290):  # some of it was lost to underflow
         size[row] = _norm(points[row] - centre - s) * frame.row_scale[row]
     distances = size / frame.row_scale
-    for row in np.flatnonzero(distances <= 1e13 * shift):  # so near that rounding z' to z is seen
+    for row in np.flatnonzero(distances <= 1e13 * shift):  # so near that rounding z' to z matters
         distances[row] = _norm(points[row] - point)
     gap = _certified_gap(weights, frame, solution, pulls, size, float(np.sqrt(residual_square)), _norm(s), shift, d)
     return GeometricMedianResult(point, share, distances, gap)
@@ -183,7 +173,7 @@ def _certified_gap(
     shift: float,
     d: int,
 ) -> float:
-    """Add to each measured number the largest rounding error it can have, then bound the gap."""
+    """Bound the gap, with the largest rounding error that each measured number can have."""
     relative = rounding_of_sums(len(size), d)
     moved, shift = moved * (1.0 + relative), shift * (1.0 + relative)
     error = relative * size + 4.0 * UNIT_ROUNDOFF * (size + frame.row_scale * moved)
@@ -213,6 +203,6 @@ def _norm(vector: Array) -> float:
 
 
 def _is_good(result: GeometricMedianResult, weights: Array) -> bool:
-    """Whether the gap is small beside what the median's own neighbourhood adds to f: outliers do not excuse it."""
+    """Return whether the gap is small beside what the median's own neighbourhood adds to f, without outliers."""
     present = weights > 0.0
     return bool(result.gap <= GOOD_GAP * weights.sum() * reach(result.distances[present], weights[present]))

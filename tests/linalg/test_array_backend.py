@@ -1,4 +1,4 @@
-"""The two heavy kernels on torch tensors against numpy, and devices that are not there."""
+"""The two heavy kernels on torch tensors against numpy, and devices that do not exist."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_read_only_rows_can_be_moved_and_are_not_shared():
 
 
 @pytest.mark.parametrize("device", ["no such device", "meta", "cuda:77"])
-def test_a_device_that_is_not_there_is_refused(device):
-    with pytest.raises(InputError, match=f"device='{device}' is not there: .*; None computes with numpy"):
+def test_a_device_that_does_not_exist_is_refused(device):
+    with pytest.raises(InputError, match=f"device='{device}' is not available: .*; None computes with numpy"):
         check_device(device)
     assert device_here(device) is None
 

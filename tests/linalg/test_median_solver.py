@@ -51,3 +51,8 @@ def test_of_many_points_the_search_begins_next_to_the_median():
     X = np.array([[0.0], [10.0], [11.0], [12.5], [60.0]])
     assert median_solver._vertex_near_median(X, np.ones(5), 0.0) == 2
     assert median_solver._vertex_near_median(X, np.array([5.0, 1.0, 1.0, 1.0, 1.0]), 0.0) == 0
+
+
+def test_isometric_coordinates_keep_the_digits_of_short_points():
+    X = median_solver.isometric_coordinates(np.array([[4.0, 0.0], [0.0, 1e-16]]))
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), [2.0, 1e-8], rtol=1e-14)

@@ -20,7 +20,6 @@ from fedspan.linalg.subspaces import (
     q_factor,
     subspace_distance,
     top_eigenpairs,
-    top_eigenvectors,
     with_fixed_signs,
 )
 from fedspan.linalg.whitening import whitening_map, whitening_root
@@ -55,7 +54,6 @@ __all__ = [
     "subspace_distance",
     "subspace_median",
     "top_eigenpairs",
-    "top_eigenvectors",
     "whitening_map",
     "whitening_root",
     "with_fixed_signs",

@@ -18,13 +18,7 @@ Array = Any  # of numpy, or of any library that follows the array API
 
 
 def namespace(array: Array) -> Any:
-    """Return the module whose functions take `array`: numpy itself for its own arrays.
-
-    Examples
-    --------
-    >>> namespace(np.zeros(2)) is np
-    True
-    """
+    """Return the module whose functions take `array`: numpy itself for its own arrays."""
     return np if isinstance(array, np.ndarray) else _package("array_api_compat").array_namespace(array)
 
 

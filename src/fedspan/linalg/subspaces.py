@@ -151,19 +151,6 @@ def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Array, Array]:
     return values[: -k - 1 : -1].copy(), with_fixed_signs(vectors[:, : -k - 1 : -1])
 
 
-def top_eigenvectors(S: ArrayLike, k: int) -> Array:
-    """Return the eigenvectors (n, k) of the k largest eigenvalues of a symmetric matrix, as `top_eigenpairs` does.
-
-    Examples
-    --------
-    >>> top_eigenvectors(np.diag([1.0, 3.0, 2.0]), 2)
-    array([[0., 0.],
-           [1., 0.],
-           [0., 1.]])
-    """
-    return top_eigenpairs(S, k)[1]
-
-
 def with_fixed_signs(vectors: Array) -> Array:
     """Return the columns with signs such that the first entry of (nearly) largest magnitude in each is positive.
 

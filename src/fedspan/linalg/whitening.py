@@ -40,14 +40,10 @@ def whitening_root(C: Matrix, ridge: float, without: Matrix | None = None) -> Ma
 
 
 def whitening_map(C: Matrix, floor: float = 0.0) -> Matrix:
-    """Return W (d, r) that makes the covariance C of rows the unit matrix: ``W' C W = I``.
+    """Return W (d, r) that makes the covariance C (d, d) of rows the unit matrix: ``W' C W = I``.
 
-    Parameters
-    ----------
-    C : (d, d) array, symmetric, non-negative but for rounding
-    floor : float
-        Variances are raised to this share of their mean. With 0, directions without variance are left out: r is the
-        rank of C.
+    Variances are raised to the share `floor` of their mean. With 0, directions without variance are left out: r is the
+    rank of C.
 
     Examples
     --------

@@ -45,26 +45,9 @@ def squared_distances(X: Array, Y: Array, norms: Array | None = None) -> Array:
 def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) -> tuple[Matrix, float]:
     """Return the pull of the rows of X on the landmarks Y, and the sum of the kernel.
 
-    Parameters
-    ----------
-    X : array (n, m)
-        float32 or float64: the precision of the products. They are computed on the device of X.
-    Y : array (n_y, m)
-        Of the same kind, on the same device.
-    gamma : float
-    norms : array (n,), optional
-        ``||x_i||^2``, if known.
-
-    Returns
-    -------
-    pull : array (n_y, m)
-        ``A_j = sum_i k(x_i, y_j) (x_i - y_j)``; the gradient of ``sum_ij k(x_i, y_j)`` is ``2 gamma A``.
-    total : float
-        ``sum_ij k(x_i, y_j)``.
-
-    Notes
-    -----
-    O(n n_y m) time, `BLOCK_ROWS` times n_y memory beside the result.
+    The pull is ``A_j = sum_i k(x_i, y_j) (x_i - y_j)`` (n_y, m); the gradient of the sum is ``2 gamma A``. Products are
+    in the precision of X (n, m), float32 or float64, and on its device, where Y (n_y, m) must be. `norms` are
+    ``||x_i||^2`` (n,), if known. O(n n_y m) time, `BLOCK_ROWS` times n_y memory beyond the result.
 
     Examples
     --------
@@ -146,15 +129,8 @@ def characteristic(X: Array, W: Array) -> Matrix:
 class SpectralFactor:
     """The leading eigenvectors of ``D^-1/2 K_hat D^-1/2``, and what gives new rows their coordinates.
 
-    Attributes
-    ----------
-    eigenvalues : array (k,)
-        Descending, at most 1.
-    vectors : array (n, k)
-        Orthonormal columns.
-    axes : array (n_y, k), degrees : array (n_y,)
-        A row with kernel values ``kappa`` (n_y,) has the degree ``kappa @ degrees`` and the coordinates
-        ``kappa @ axes / sqrt(degree)``: see `spectral_places`.
+    `eigenvalues` (k,) descend from at most 1, `vectors` (n, k) are orthonormal. A row with kernel values ``kappa``
+    (n_y,) has the degree ``kappa @ degrees`` and the coordinates ``kappa @ axes / sqrt(degree)``: `spectral_places`.
     """
 
     eigenvalues: Matrix

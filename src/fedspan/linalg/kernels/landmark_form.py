@@ -82,15 +82,7 @@ class LowRankDistances:
 class LandmarkForm:
     """The map from distances to landmarks to a low-rank form; it depends on the landmarks alone.
 
-    Attributes
-    ----------
-    method : str
-    matrix : array (n_y, r)
-    signs : array (r,)
-    squares : array (n_y,)
-        ``||y_j - ybar||^2``.
-    residuals : bool
-        Whether h counts (``"coordinates"`` only).
+    `squares` (n_y,) are ``||y_j - ybar||^2``, `residuals` is whether h counts (``"coordinates"`` only).
 
     Examples
     --------
@@ -137,12 +129,7 @@ class LandmarkForm:
 def landmark_form(Y: Array, method: str = "coordinates", residuals: bool | None = None) -> LandmarkForm:
     """Return the form that `method` makes of distances to the landmarks Y (n_y, m), about any reference.
 
-    Parameters
-    ----------
-    Y : array (n_y, m)
-    method : {"coordinates", "squared", "paper"}
-    residuals : bool, optional
-        Whether ``"coordinates"`` adds h. Default: with 25 landmarks or more.
+    `residuals` is whether ``"coordinates"`` adds h. Default: with 25 landmarks or more.
     """
     one_of("method", method, METHODS)
     D = np.asarray(Y, dtype=np.float64) - np.mean(Y, axis=0, dtype=np.float64)

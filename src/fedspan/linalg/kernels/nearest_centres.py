@@ -40,14 +40,7 @@ def closest(X: Matrix, centres: Matrix) -> NDArray[np.int32]:
 
 
 def squared_apart(X: Matrix, centres: Matrix, labels: NDArray[np.int32]) -> Matrix:
-    """Return the squared distances (n, b) of rows from the centres of their `labels` (n, b), by exact differences.
-
-    Examples
-    --------
-    >>> squared_apart(np.array([[0.0], [5.0]]), np.array([[[1.0], [4.0]]]), np.array([[0], [1]], dtype=np.int32))
-    array([[1.],
-           [1.]])
-    """
+    """Return the squared distances (n, b) of rows from the centres of their `labels` (n, b), by exact differences."""
     found = np.empty(labels.shape)
     for book, own in enumerate(labels.T):
         D = X - centres[book, own]
@@ -56,13 +49,7 @@ def squared_apart(X: Matrix, centres: Matrix, labels: NDArray[np.int32]) -> Matr
 
 
 def rounded_mean(mean: Matrix, variance: Matrix) -> Matrix:
-    """Return the mean (d,), rounded to a share of the deviation: its last bits depend on how rows are split.
-
-    Examples
-    --------
-    >>> rounded_mean(np.array([2.0 + 1e-15, 7.1]), np.array([1.0, 0.0]))
-    array([2. , 7.1])
-    """
+    """Return the mean (d,), rounded to a share of the deviation: its last bits depend on how rows are split."""
     deviation = np.sqrt(variance)
     unit = np.exp2(np.floor(np.log2(np.where(deviation > 0, deviation, 1.0))) - 8)
     return np.asarray(np.where(deviation > 0, np.rint(mean / unit) * unit, mean))

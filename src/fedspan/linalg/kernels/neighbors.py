@@ -29,28 +29,9 @@ def nearest(
 ) -> tuple[Indices, Array]:
     """Return the k nearest `rows` of each of the `queries`, or of each row but itself: indices and distances (n, k).
 
-    Parameters
-    ----------
-    rows : LowRankDistances
-        n rows of r columns.
-    k : int
-        At most the number of rows to choose from.
-    queries : LowRankDistances, optional
-        Of the same form.
-    device : str, optional
-        The torch name of the device to compute on, such as ``"cuda"``. Default: numpy.
-
-    Returns
-    -------
-    indices : int32 array (n, k)
-        Nearest first.
-    distances : array (n, k)
-        In the precision of the form.
-
-    Notes
-    -----
-    n^2 r multiplications in the precision of the form. Memory beyond the arguments and the result: one copy of the
-    factor and about twice `BLOCK_BYTES`.
+    Nearest first, as int32 and in the precision of the form; the `queries` have the same form as the rows. `device` is
+    the torch name of the device to compute on, such as ``"cuda"`` (default: numpy). n^2 r multiplications for n rows of
+    r columns. Memory beyond arguments and result: one copy of the factor and about twice `BLOCK_BYTES`.
 
     Examples
     --------

@@ -20,16 +20,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Grid:
-    """Nodes ``low + cell * (i, j)``, `size` in each direction; `low` (2,) is the corner.
-
-    Examples
-    --------
-    >>> grid = Grid(np.array([0.0, 0.0]), 1.0, 3)
-    >>> grid.histogram(np.array([[0.5, 0.0], [2.0, 2.0]]))
-    array([[0.5, 0. , 0. ],
-           [0.5, 0. , 0. ],
-           [0. , 0. , 1. ]])
-    """
+    """Nodes ``low + cell * (i, j)``, `size` in each direction; `low` (2,) is the corner."""
 
     low: Matrix
     cell: float

@@ -28,12 +28,8 @@ _HALVINGS = 50
 class MapGraph:
     """Ties of n rows.
 
-    Attributes
-    ----------
-    near, pull : array (n, k)
-        Indices of the nearest centres, and the strength of each one's pull.
-    ends, others, tie : array (m,)
-        Pairs of rows of this site, each in both directions, and the strength of their tie.
+    `near` (n, k) are the indices of the nearest centres, `pull` the strengths of their pull. `ends` and `others` (m,)
+    are pairs of rows of this site, each in both directions, `tie` the strengths of their ties.
     """
 
     near: Indices
@@ -81,13 +77,7 @@ def _possible(perplexity: float, distances: Array) -> float:
 
 
 def perplexity_weights(distances: Array, perplexity: float) -> Matrix:
-    """Return weights (n, k), ``exp(-beta_i d_ij^2)`` over their sum, whose entropy is that of `perplexity` neighbours.
-
-    Examples
-    --------
-    >>> perplexity_weights(np.array([[1.0, 1.0, 9.0]]), 2.0).round(3)
-    array([[0.5, 0.5, 0. ]])
-    """
+    """Return weights (n, k), ``exp(-beta_i d_ij^2)`` over their sum, with the entropy of `perplexity` neighbours."""
     squares = np.asarray(distances, dtype=np.float64) ** 2
     squares -= squares.min(axis=1, keepdims=True)
     widest = squares.max(axis=1, keepdims=True)

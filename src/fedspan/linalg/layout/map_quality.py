@@ -20,11 +20,6 @@ def map_neighbors(positions: Array, k: int, rows: Array | None = None) -> Indice
     """Return the k <= n - 1 nearest other rows (m, k) of all rows of a map, or of `rows` (m,); nearest first.
 
     `positions` (n, c) must have few columns: the search uses a tree.
-
-    Examples
-    --------
-    >>> map_neighbors(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]), 1).ravel()
-    array([1, 0, 1])
     """
     from scipy.spatial import cKDTree
 
@@ -37,13 +32,7 @@ def map_neighbors(positions: Array, k: int, rows: Array | None = None) -> Indice
 
 
 def shared_neighbors(found: Indices, truth: Indices) -> float:
-    """Return the share of the entries of `truth` (n, k) that are in the same row of `found` (n, l).
-
-    Examples
-    --------
-    >>> shared_neighbors(np.array([[1, 2], [0, 2]]), np.array([[2, 3], [2, 0]]))
-    0.75
-    """
+    """Return the share of the entries of `truth` (n, k) that are in the same row of `found` (n, l)."""
     hits = 0
     for start in range(0, len(truth), _BLOCK_ROWS):
         part = slice(start, start + _BLOCK_ROWS)

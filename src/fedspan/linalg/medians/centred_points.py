@@ -27,16 +27,9 @@ FARTHEST = 100  # a vector more than 2**100 times as far as the median can be co
 class Frame:
     """Vectors about a reference: coordinates in units of a power of two, safe from overflow.
 
-    Attributes
-    ----------
-    coordinates : (L, k) array, k <= L
-        Isometric, the reference at the origin.
-    row_scale : (L,) array
-        Powers of two; the square of a difference times its row scale does not overflow.
-    stretch : (L,) array
-        From a scaled difference to coordinates.
-    shrink : (L,) array
-        1, but for vectors so far away that their coordinates were pulled in along their direction.
+    `coordinates` (L, k), k <= L, are isometric, the reference at the origin. `row_scale` (L,) are powers of two: the
+    square of a difference times its row scale does not overflow. `stretch` (L,) leads from a scaled difference to
+    coordinates. `shrink` (L,) is 1, except for far vectors, whose coordinates were pulled in along their direction.
     """
 
     coordinates: Array

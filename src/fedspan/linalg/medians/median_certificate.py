@@ -26,11 +26,6 @@ def reach(distances: Array, weights: Array) -> float:
     The smaller of two bounds. A minimiser z* lies in the convex hull: ``||z* - z|| <= max d``. For any set G with more
     than half of the weight, ``f(z*) <= f(z)`` and the triangle inequality give
     ``||z* - z|| (2 w(G) - W) <= 2 sum_G w_l d_l``: the other points can't draw it away, however far they are.
-
-    Examples
-    --------
-    >>> reach(np.array([1.0, 1.0, 1e9]), np.ones(3))
-    4.0
     """
     order = np.argsort(distances)
     d, w = distances[order], weights[order]
@@ -54,17 +49,8 @@ def gap_bound(
     to that weight and costs at most ``2 w_l d_l``. By convexity ``f(z') - min f <= ||g|| reach``; rounding z' to the
     returned z, a step of length `shift`, adds at most ``||g|| shift + sum w_l min(2 shift, shift^2 / (2 d_l))``.
 
-    Parameters
-    ----------
-    weights : (L,) array
-        Positive.
-    distance, dual : pairs of (L,) arrays
-        Lower and upper bounds of d_l, and of ``||y_l||``; the latter is ignored where `coincide`.
-    residual : float
-        Upper bound of ``||sum y_l||`` over the points that do not coincide with z'.
-    coincide : (L,) array of bool
-    shift : float
-        ``||z - z'||``.
+    The weights are positive. `distance` and `dual` are lower and upper bounds of d_l and of ``||y_l||``, `residual` is
+    an upper bound of ``||sum y_l||`` over the points that do not coincide with z', and `shift` is ``||z - z'||``.
     """
     low, high = distance
     away = ~coincide
@@ -87,15 +73,8 @@ def cluster_gap_bound(
     ``t = ||g|| / (w(F) - ||sum_F y_l||)`` some v makes all sum to 0. The gap is at most the cost of that,
     ``2 t sum_F w_l d_l``; farther points count by their pull alone. Infinite where the cluster can't hold the pull.
 
-    Parameters
-    ----------
-    weights, high : (L,) arrays
-        Weights and upper bounds of the distances.
-    dual, residual
-        As in `gap_bound`, no point coinciding with z.
-    cluster : (L,) array of bool
-    pull : float
-        Upper bound of ``||sum y_l||`` over the points outside of the cluster.
+    `high` are upper bounds of the distances, `pull` is one of ``||sum y_l||`` over the points outside of the cluster;
+    no point coincides with z.
     """
     misfit = _misfit(weights, dual)
     subgradient = residual + float(misfit.sum())

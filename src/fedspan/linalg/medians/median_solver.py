@@ -32,14 +32,8 @@ STEPS_TO_VERTEX = 20  # Weiszfeld steps, to find the best of many data points
 class FermatPoint:
     """A minimiser of ``sum_l w_l ||x_l - z||``, described by its optimality conditions.
 
-    Attributes
-    ----------
-    pulls : (L,) array
-        ``w_l / ||x_l - z||``, and 0 for the points that coincide with z.
-    coincide : (L,) array of bool
-        The points that coincide with z; all False unless z is a data point.
-    nearest : int
-        The data point nearest to z.
+    `pulls` (L,) are ``w_l / ||x_l - z||``, and 0 for the points that `coincide` with z, which is then a data point.
+    `nearest` is the data point nearest to z.
     """
 
     pulls: Array
@@ -52,12 +46,6 @@ def isometric_coordinates(gram: Array) -> Array:
 
     The Gram matrix is positive semi-definite up to rounding. It is scaled to a unit diagonal first: a point of length
     1e8 then costs one of length 1e-8 none of its digits.
-
-    Examples
-    --------
-    >>> X = isometric_coordinates(np.array([[4.0, 0.0], [0.0, 1e-16]]))
-    >>> np.linalg.norm(X, axis=1)
-    array([2.e+00, 1.e-08])
     """
     length = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.where(length > 0.0, length, 1.0)
@@ -76,22 +64,16 @@ def at_vertex(X: Array, weights: Array, vertex: int, tolerance: float = 0.0) -> 
 
 
 def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoint:
-    """Minimise ``sum_l w_l ||x_l - z||``.
+    """Minimise ``sum_l w_l ||x_l - z||`` for points X (L, k) of positive weights.
+
+    One of the points should be the origin, and near to the minimiser: numbers have most digits there. Points within
+    `tolerance` of the best data point coincide with it.
 
     The best data point is tested first (Kuhn): it is the optimum exactly when the others pull on it with no more than
     its own weight. Otherwise a Vardi-Zhang step leaves it, a few Weiszfeld steps follow, then damped Newton steps.
     Where the minimisers form a segment, its midpoint is returned. Of more than 500 points only that one is tested to
     which Weiszfeld steps lead. If it is not the best one, the certificate shows it: repeat with the nearest point as
     origin.
-
-    Parameters
-    ----------
-    X : (L, k) array
-        One of them, the nearer to the minimiser the better, should be the origin: numbers have most digits there.
-    weights : (L,) array
-        Positive.
-    tolerance : float
-        Points closer than this to the best data point coincide with it.
 
     Examples
     --------

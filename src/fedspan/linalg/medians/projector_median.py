@@ -114,14 +114,8 @@ def stable_rank(spectrum: ArrayLike, threshold: float = 0.5) -> int:
     """Count the directions that most sites agree on: eigenvalues of P_gm of at least `threshold`.
 
     Sites may send more columns than the rank in question: a direction of one site alone has no eigenvalue above that
-    site's weight, a shared one has nearly 1.
-
-    Parameters
-    ----------
-    spectrum : array
-        As in `SubspaceMedianResult`.
-    threshold : float, 0.5 <= threshold <= 1
-        The spectrum holds every eigenvalue that reaches 0.5, but not every smaller one.
+    site's weight, a shared one has nearly 1. The `spectrum` of a `SubspaceMedianResult` holds every eigenvalue that
+    reaches 0.5, but not every smaller one: the threshold is at least that.
 
     Examples
     --------

@@ -36,16 +36,10 @@ SHARP = 1e-8  # relative error of a distance
 
 @dataclass(frozen=True)
 class Geometry:
-    """The projectors seen from one of them, and how well that is known.
+    """The projectors about one of them, and how well that is known.
 
-    Attributes
-    ----------
-    gram : (L, L) array
-        ``<P_j - P_p, P_k - P_p>`` for a reference p.
-    error : (L, L) array
-        Bound of the rounding error of `gram`, entry by entry.
-    tolerance : float
-        Distances below this are not known to differ from 0.
+    `gram` (L, L) holds ``<P_j - P_p, P_k - P_p>`` for a reference p, and `error` bounds the rounding errors of its
+    entries. Distances below `tolerance` are not known to differ from 0.
     """
 
     gram: Array
@@ -55,17 +49,10 @@ class Geometry:
 
 @dataclass(frozen=True)
 class ProjectorMedian:
-    """The median ``sum_l weights[l] P_l`` and what is known of it.
+    """The median ``sum_l weights[l] P_l``, and what is known of it.
 
-    Attributes
-    ----------
-    weights, distances : (L,) arrays
-    low, high : (L,) arrays
-        Bounds of the distances, rounding errors included.
-    gap : float
-        Bound on ``f - min f``, the weights of all sites being 1.
-    nearest : int
-        The site nearest to the median.
+    `low` and `high` bound the `distances` (L,), rounding errors included. `gap` bounds ``f - min f``, all sites having
+    the weight 1. `nearest` is the site nearest to the median.
     """
 
     weights: Array
@@ -191,15 +178,6 @@ def median_of_dense_projectors(bases: Array, defect: float) -> ProjectorMedian:
     """Find the median of the projectors' upper halves, and certify it with the rounding errors of these.
 
     Time O(L n^4), memory O(L n^2).
-
-    Examples
-    --------
-    >>> honest, malicious = np.eye(4)[:, :2], np.eye(4)[:, 2:]
-    >>> median = median_of_dense_projectors(np.array([honest, honest, malicious]), 0.0)
-    >>> median.weights
-    array([0.5, 0.5, 0. ])
-    >>> median.distances, bool(median.gap < 1e-13)
-    (array([0., 0., 2.]), True)
     """
     L, n, r = bases.shape
     found = geometric_median(_upper_halves(bases))

@@ -158,36 +158,18 @@ def _measured(points: Vectors, weights: Array, frame: Frame, solution: FermatPoi
     distances = size / frame.row_scale
     for row in np.flatnonzero(distances <= 1e13 * shift):  # so near that rounding z' to z matters
         distances[row] = _norm(points[row] - point)
-    gap = _certified_gap(weights, frame, solution, pulls, size, float(np.sqrt(residual_square)), _norm(s), shift, d)
-    return GeometricMedianResult(point, share, distances, gap)
-
-
-def _certified_gap(
-    weights: Array,
-    frame: Frame,
-    solution: FermatPoint,
-    pulls: Array,
-    size: Array,
-    residual: float,
-    moved: float,
-    shift: float,
-    d: int,
-) -> float:
-    """Bound the gap, with the largest rounding error that each measured number can have."""
-    relative = rounding_of_sums(len(size), d)
-    moved, shift = moved * (1.0 + relative), shift * (1.0 + relative)
+    # To each measured number, add the largest rounding error that it can have.
+    relative = rounding_of_sums(L, d)
+    moved, shift = _norm(s) * (1.0 + relative), shift * (1.0 + relative)
     error = relative * size + 4.0 * UNIT_ROUNDOFF * (size + frame.row_scale * moved)
     low, high = np.maximum(size - error, 0.0), size + error
-    residual = residual * (1.0 + relative) + rounding(len(size) + 8) * float(pulls @ (high + frame.row_scale * moved))
+    residual = float(np.sqrt(residual_square)) * (1.0 + relative)
+    residual += rounding(L + 8) * float(pulls @ (high + frame.row_scale * moved))
     present = weights > 0.0
-    return gap_bound(
-        weights[present],
-        ((low / frame.row_scale)[present], (high / frame.row_scale)[present]),
-        ((pulls * low)[present], (pulls * high)[present]),
-        residual,
-        solution.coincide[present],
-        shift,
-    )
+    bounds = (low / frame.row_scale)[present], (high / frame.row_scale)[present]
+    dual = (pulls * low)[present], (pulls * high)[present]
+    gap = gap_bound(weights[present], bounds, dual, residual, solution.coincide[present], shift)
+    return GeometricMedianResult(point, share, distances, gap)
 
 
 def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""FedMixedRegressor on a real table with all its faults, through faults and resumes, and what its options change."""
+"""FedMixedRegressor on a real, faulty table, through faults and resumes, and what its options change."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from sklearn.preprocessing import PolynomialFeatures
 import fedspan as fs
 from fedspan.aggregation import SpectralFilter
 from fedspan.linalg import bottleneck_distance, matched_share
-from fedspan.mixed_regression.parts import mixed_repair as mixed_mending
+from fedspan.mixed_regression.parts import cluster_repair
 from fedspan.mixed_regression.parts.refinement import Refinement
 
-from ..protocols.mixtures import federation, mixture
-from ..protocols.test_mixed_starts import lopsided
+from .mixtures import federation, lopsided, mixture
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ def test_one_model_for_all_patients_is_least_squares(patients, scaling):
     np.testing.assert_allclose(model.predict(X), LinearRegression().fit(scaled, y).predict(scaled), rtol=1e-5)
 
 
-def test_patients_do_not_fall_into_clusters_and_that_is_said(patients):
+def test_patients_that_form_no_clusters_cause_a_warning(patients):
     X, y, sites = patients
     options = {"start": "spectral", "update": "exact", "random_state": 0}
     assert fs.FedMixedRegressor("auto", **options).fit(X, y, sites=sites).n_clusters_ == 1
@@ -66,7 +65,7 @@ def test_patients_do_not_fall_into_clusters_and_that_is_said(patients):
     ids=str,
 )
 def test_hidden_groups_of_patients_are_found(patients, options):
-    """Half of the sites measure the outcome on another scale, which nobody knows."""
+    """Half of the sites measure the outcome on another scale, which no site reports."""
     X, y, sites = patients
     names = np.unique(sites)
     other = np.arange(len(names)) % 2 == 1
@@ -164,7 +163,7 @@ def test_sites_that_come_and_go_do_not_keep_a_fit_from_ending_near_the_same_mode
     assert bottleneck_distance(found.coef_, made[4]) < 1.25 * bottleneck_distance(whole, made[4])
 
 
-def test_rounds_that_were_too_few_are_told():
+def test_too_few_rounds_cause_a_warning():
     made = mixture(4, sizes=(10,) * 40, k=2, d=3)
     model = fs.FedMixedRegressor(2, start="spectral", max_rounds=2, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"max_rounds=2 .* raise max_rounds"):
@@ -172,12 +171,12 @@ def test_rounds_that_were_too_few_are_told():
     assert not model.converged_
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        model.set_params(tol=0.0).fit(made[0], made[1], sites=made[2])  # all rounds are what was asked for
+        model.set_params(tol=0.0).fit(made[0], made[1], sites=made[2])  # no tolerance: all rounds are wanted
 
 
 @pytest.mark.parametrize("aggregator", [None, SpectralFilter()], ids=str)
 @pytest.mark.parametrize("start", ["moment_descent", "spectral"])
-def test_sites_that_all_say_the_same_end_in_a_fit_with_an_empty_cluster(start, aggregator):
+def test_sites_with_equal_targets_end_in_a_fit_with_an_empty_cluster(start, aggregator):
     X, _, sites, *_ = mixture(5, sizes=(6,) * 30, k=2, d=4)
     model = fs.FedMixedRegressor(2, start=start, aggregator=aggregator, random_state=0)
     with pytest.warns(UserWarning, match="has no sites"):
@@ -185,7 +184,7 @@ def test_sites_that_all_say_the_same_end_in_a_fit_with_an_empty_cluster(start, a
     np.testing.assert_allclose(model.predict(X[:3]), 3.0, atol=1e-9)
 
 
-def test_repeated_tables_have_fewer_clusters_than_asked_for():
+def test_repeated_tables_have_fewer_clusters_than_requested():
     X, y, *_ = mixture(6, sizes=(6,) * 2, k=2, d=4)
     model = fs.FedMixedRegressor(3, random_state=0)
     with pytest.warns(UserWarning, match="has no sites"):
@@ -193,7 +192,7 @@ def test_repeated_tables_have_fewer_clusters_than_asked_for():
     np.testing.assert_array_equal(model.labels_, np.resize(model.labels_[:2], 16))
 
 
-def test_perturbed_models_that_were_lost_are_not_asked_for():
+def test_perturbed_models_that_were_lost_are_not_requested():
     made = mixture(7, sizes=(10,) * 40, k=2, d=3)
     plan = fs.FaultPlan(seed=1, drop=0.1, error=0.05, nonfinite=0.03, stale=0.05)
     model = fs.FedMixedRegressor(2, perturbation=0.3, random_state=0).fit(federation(made).with_faults(plan))
@@ -203,7 +202,7 @@ def test_perturbed_models_that_were_lost_are_not_asked_for():
 
 
 @pytest.mark.parametrize("aggregator", [None, SpectralFilter()], ids=str)
-def test_other_classes_of_a_federation_are_told_before_anything_is_fitted(aggregator):
+def test_other_classes_of_a_federation_are_refused_before_anything_is_fitted(aggregator):
     X, y, sites, *_ = mixture(8, sizes=(10,) * 10, k=2, d=3)
     fed = fs.federate(X, np.where(y > 0.0, 1, -1), sites=sites)
     model = fs.FedMixedRegressor(2, loss="logistic", start="spectral", aggregator=aggregator)
@@ -294,8 +293,8 @@ def test_models_are_those_of_the_sites_that_are_said_to_have_them():
         np.testing.assert_allclose(LinearRegression().fit(X[rows], y[rows]).coef_, model.coef_[j], atol=1e-8)
 
 
-def test_a_cluster_that_may_be_missing_is_told():
-    """The only start that is tried lies in one of three clusters, and nothing is allowed to mend it, then all."""
+def test_a_cluster_that_may_be_missing_causes_a_warning():
+    """The only start that is tried lies in one of three clusters, first without repairs, then with them."""
     made = mixture(3, sizes=(8,) * 60, k=3, d=4)
     fed = federation(made)
     options = fs.FedMixedRegressor(3, update="exact", max_rounds=1).get_params(deep=False) | {
@@ -306,27 +305,27 @@ def test_a_cluster_that_may_be_missing_is_told():
     found = Refinement(models, np.ones(3), np.ones(3), 1.0, 1, True, {})
     silent = options | {"assignment": "soft"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mixed_mending, "_put_to_use", lambda *given: None)
+        patch.setattr(cluster_repair, "_with_spare_model", lambda *given: None)
         with pytest.warns(UserWarning, match="a cluster may be missing"):
-            mixed_mending.settled(fed, found, silent)
-    who = mixed_mending.settled(fed, found, options)[1]
+            cluster_repair.settled(fed, found, silent)
+    who = cluster_repair.settled(fed, found, options)[1]
     assert matched_share(who.labels, made[3]) > 0.95
 
 
-def test_an_empty_cluster_of_classes_is_told():
+def test_an_empty_cluster_of_classes_causes_a_warning():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(200, 2))
     y = (X[:, 0] + 0.3 * rng.normal(size=200) > 0).astype(float)
-    told = []
+    warned = []
     for seed in range(4):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = fs.FedMixedRegressor(3, loss="logistic", start="random", max_rounds=60, random_state=seed)
             model.fit(X, y, sites=np.arange(200) % 6)
         empty = (model.cluster_rows_ < 0.5).any()
-        told.append(any("has no sites" in str(warning.message) for warning in caught))
-        assert told[-1] == empty
-    assert any(told)
+        warned.append(any("has no sites" in str(warning.message) for warning in caught))
+        assert warned[-1] == empty
+    assert any(warned)
 
 
 def test_confidence_in_the_cluster_of_a_new_client_with_classes():

@@ -1,4 +1,4 @@
-"""FedMixedRegressor: equal to least squares where it should be, right where clusters are hidden, honest elsewhere."""
+"""FedMixedRegressor: least squares of one cluster, right labels of hidden clusters, and warnings elsewhere."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from fedspan.aggregation import GeometricMedian, SpectralFilter
 from fedspan.attacks import ALittleIsEnough, RandomNoise, ScaledReverse
 from fedspan.datasets import load_mice_protein
 from fedspan.errors import DataMissingError, FedspanError, InputError
+from fedspan.federation.outcomes import EndingKind
 from fedspan.linalg import bottleneck_distance, matched_share
 
-from ..protocols.mixtures import federation, mixture
+from .mixtures import federation, mixture
 
 
 def fitted(made, k=None, **options):
@@ -68,7 +69,7 @@ def test_hidden_clusters_are_found(start, update):
     np.testing.assert_allclose(model.cluster_weights_, 0.5, atol=0.01)
     assert model.converged_
     assert model.n_iter_ <= 400
-    assert model.run_.stopped.startswith("converged")
+    assert model.run_.stopped.kind == EndingKind.CONVERGED
 
 
 def test_clusters_that_differ_in_their_intercept_alone():
@@ -228,18 +229,18 @@ def test_more_clusters_than_directions_are_found_by_splitting():
     assert fitted(made, "auto", start="spectral", update="exact", max_clusters=2).n_clusters_ == 2
 
 
-def test_a_random_start_that_leaves_a_cluster_out_is_mended():
-    """Of random starts that end with two clusters in one model most are put right, and none of the others is silent."""
+def test_a_random_start_that_leaves_a_cluster_out_is_repaired():
+    """Of random starts that end with two clusters in one model most are repaired, and all others cause a warning."""
     made = mixture(15, sizes=(12,) * 40, k=4, d=8)
-    mended = 0
+    repaired = 0
     for seed in range(8):
         fed = federation(made, seed=seed)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = fs.FedMixedRegressor(4, start="random", update="exact").fit(fed)
-        mended += bool(model.run_.metric("mended"))
-        assert told or matched_share(model.labels_, made[3]) > 0.95
-    assert mended >= 2
+        repaired += bool(model.run_.metric("repaired"))
+        assert caught or matched_share(model.labels_, made[3]) > 0.95
+    assert repaired >= 2
 
 
 @pytest.mark.parametrize("options", [{}, {"start": "spectral", "update": "exact"}, {"assignment": "soft"}])
@@ -252,7 +253,7 @@ def test_the_mean_of_the_targets_does_not_change_the_slopes(options):
         np.testing.assert_allclose(other.intercept_ - shift, model.intercept_, atol=digits)
 
 
-def test_new_rows_that_cannot_be_judged_get_a_sentence():
+def test_new_rows_that_cannot_be_assigned_are_refused():
     made = mixture(43, sizes=(15,) * 20, k=2, d=4)
     model = fitted(made, 2, start="spectral", update="exact")
     X, y = made[0][:3], made[1][:3]
@@ -268,17 +269,17 @@ def test_targets_whose_squares_vanish_are_refused():
         fs.FedMixedRegressor(2).fit(made[0], 1e-200 * made[1], sites=made[2])
 
 
-def test_a_site_that_does_not_answer_in_the_end_is_told_and_has_no_cluster():
+def test_a_site_without_a_reply_in_the_end_causes_a_warning_and_has_no_cluster():
     made = mixture(44, sizes=(15,) * 20, k=2, d=4)
 
     def silent(replies, bad, rng, call):
-        return {site: {"losses": "none"} for site in bad} if "local_losses" in call.step else {}
+        return {site: {"losses": "none"} for site in bad} if call.step == "mixed_regression.losses" else {}
 
     fed = federation(made).corrupt(silent, sites=["0003"])
-    with pytest.warns(UserWarning, match="'0003' gave no valid answer in the end"):
+    with pytest.warns(UserWarning, match="'0003' gave no valid reply in the end"):
         model = fs.FedMixedRegressor(2, start="spectral", update="exact", random_state=0).fit(fed)
     assert model.labels_[3] == -1
-    with pytest.raises(InputError, match="site='0003' gave no valid answer in the end"):
+    with pytest.raises(InputError, match="site='0003' gave no valid reply in the end"):
         model.predict(made[0][:2], site="0003")
 
 
@@ -294,13 +295,13 @@ def test_the_default_start_of_classes_is_the_spectral_one():
     np.testing.assert_array_equal(one.coef_, other.coef_)
 
 
-def test_steps_that_are_too_long_are_said_to_diverge():
+def test_steps_that_are_too_long_diverge():
     made = mixture(42, sizes=(15,) * 30, k=2, d=4)
-    with pytest.raises(InputError, match="the models diverged in round"):
+    with pytest.raises(InputError, match="the models diverged"):
         fitted(made, 2, start="spectral", local_steps=1, step_size=3.0)
 
 
-def test_too_many_clusters_are_told():
+def test_too_many_clusters_cause_a_warning():
     made = mixture(16, sizes=(10,) * 40, k=1, d=3)
     with pytest.warns(UserWarning, match=r"the same model as another one|has no sites"):
         fitted(made, 2, start="spectral", update="exact")
@@ -331,11 +332,11 @@ def test_classes():
         model.assign(new, truth + 1)
 
 
-# Liars, faults, resumes.
+# Malicious sites, faults, resumes.
 
 
 @pytest.mark.parametrize("attack", [RandomNoise(10.0), ScaledReverse(10.0), ALittleIsEnough(1.5)], ids=repr)
-def test_a_fifth_of_the_sites_lies(attack):
+def test_a_fifth_of_the_sites_is_malicious(attack):
     made = mixture(18, sizes=(10,) * 100, k=2, d=10)
     bad = [f"{i:04d}" for i in range(20)]
     fed = federation(made).corrupt(attack, sites=bad)
@@ -406,7 +407,7 @@ def test_sites_without_rows_or_with_one_are_no_trouble():
 
 
 @pytest.mark.parametrize("scale", [1e150, 1e300])
-def test_absurd_numbers_are_told_or_filtered(scale):
+def test_absurd_numbers_are_refused_or_filtered(scale):
     made = mixture(27, sizes=(10,) * 60, k=2, d=6)
     fed = federation(made).corrupt(RandomNoise(scale), sites=[f"{i:04d}" for i in range(6)])
     options = {"start": "spectral", "max_rounds": 40, "tol": 1e-3, "random_state": 0}
@@ -427,7 +428,7 @@ def test_parameters_are_saved_and_anchors_can_be_perturbed(tmp_path):
         loaded.assign(made[0][:3], made[1][:3]).proba.tolist() == model.assign(made[0][:3], made[1][:3]).proba.tolist()
     )
     hidden = fitted(made, perturbation=0.3)
-    assert any(call.step.endswith("local_receive") for call in hidden.run_.calls)
+    assert any(call.step == "mixed_regression.receive" for call in hidden.run_.calls)
     assert matched_share(hidden.labels_, made[3]) == 1.0
 
 
@@ -436,7 +437,7 @@ def test_parameters_are_saved_and_anchors_can_be_perturbed(tmp_path):
     [
         ({"n_clusters": 0}, "n_clusters=0 must be a whole number of at least 1, or 'auto'"),
         ({"n_clusters": "many"}, "n_clusters='many'"),
-        ({"n_clusters": 31}, "n_clusters=31 must be at most the number of sites, 30"),
+        ({"n_clusters": 31}, "n_clusters=31 must be a whole number between 1 and 30, the number of sites"),
         ({"start": "kmeans"}, "start='kmeans' must be one of 'moment_descent', 'spectral', 'random'"),
         ({"update": "sgd"}, "update='sgd'"),
         ({"weights": "equal"}, "weights='equal'"),
@@ -449,7 +450,7 @@ def test_parameters_are_saved_and_anchors_can_be_perturbed(tmp_path):
         ({"step_size": 0}, "step_size=0 must be a finite number above 0"),
         ({"acceleration": -1}, "acceleration=-1"),
         ({"aggregator": "median"}, "aggregator='median'"),
-        ({"n_clusters": "auto", "aggregator": GeometricMedian()}, "believes all sites"),
+        ({"n_clusters": "auto", "aggregator": GeometricMedian()}, "trusts all sites"),
         ({"n_starts": 3}, "goes with start='random'"),
         ({"loss": "logistic", "update": "exact"}, "goes with update='fedavg', not with 'exact'"),
         ({"loss": "logistic", "p_min": 0.1}, "p_min=... is for the anchors"),
@@ -465,13 +466,13 @@ def test_parameters_are_saved_and_anchors_can_be_perturbed(tmp_path):
         ({"start": "spectral", "loss": "logistic"}, "needs the classes 0 and 1 in y"),
     ],
 )
-def test_bad_parameters_get_a_sentence_before_anybody_is_asked(options, words):
+def test_bad_parameters_are_refused_before_any_request(options, words):
     made = mixture(22, sizes=(4,) * 30)
     with pytest.raises(InputError, match=words):
         fs.FedMixedRegressor(**{"n_clusters": 2, **options}).fit(made[0], made[1], sites=made[2])
 
 
-def test_targets_that_are_missing_or_not_finite_are_told():
+def test_targets_that_are_missing_or_not_finite_are_refused():
     made = mixture(23, sizes=(4,) * 10)
     with pytest.raises(ValueError, match="requires y to be passed"):
         fs.FedMixedRegressor(1).fit(made[0], sites=made[2])

@@ -1,6 +1,6 @@
-"""What a fitted mixture of regressions may have wrong: a model that no site needs, a cluster that holds two.
+"""Possible faults of a fitted mixture of regressions: a model that no site needs, or a cluster that holds two.
 
-Where some sites may lie (with an aggregator), sites have one vote each: medians over sites, and how many of them fit.
+With an aggregator, where sites may be malicious, every site has one vote: medians over sites, and the number that fit.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import QuorumError
 from fedspan.federation import Federation
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.mixed_regression.parts.cluster_assignment import ClusterAssignment, cluster_assignment
 from fedspan.mixed_regression.parts.count_clusters import spread_over_noise
-from fedspan.mixed_regression.parts.mixed_fit import Matrix
 
-_SAME = 3.0  # squared distance of two models, in units of what noise alone makes of it
-_GAIN = 3.0  # in units of the noise: two halves of one cluster save their middle site about 1 by chance
+_SAME = 3.0  # squared distance of two models, in units of the noise of their estimates
+_GAIN = 3.0  # in units of the noise: two halves of one cluster save their median site about 1 by chance
 _NOISY = 2.0  # times the smallest noise: such a cluster may hold two
-_UNLIKE = 1.5  # times what noise makes: so far do sites of one model not differ
+_UNLIKE = 1.5  # times noise alone: sites of one model differ by less
 _UNFIT = 0.999  # quantile of an honest site's loss
 _MANY_UNFIT = 0.05  # of the sites
 
@@ -43,8 +44,8 @@ def spare_cluster(
 ) -> int | None:
     """Return a cluster without sites, or the smaller of the two nearest ones, if one model for both is as good.
 
-    That is: because they differ by less than the noise of their estimates, or by the Bayesian information criterion;
-    where some sites may lie, because the middle one of their sites gains no more by two models than it would by chance.
+    That is: they differ by less than the noise of their estimates, or the Bayesian information criterion prefers one.
+    With an aggregator, instead of the latter: their median site gains no more by two models than by chance.
     """
     k, d = models.shape
     empty = np.flatnonzero(who.rows < 0.5)
@@ -79,47 +80,47 @@ def widest(who: ClusterAssignment) -> int:
     return int(np.argmax(np.where(who.rows > 0.5, who.noise, 0.0)))
 
 
-def noisy_cluster(who: ClusterAssignment) -> int | None:
-    """Return the cluster of most noise, if that is so much that it may hold two."""
-    j = widest(who)
-    return j if who.noise[j] > _NOISY * least_noise(who) else None
-
-
-def least_noise(who: ClusterAssignment) -> float:
-    """Return the smallest noise of a cluster that is not so small that its model fits by chance."""
-    return float(who.noise[who.shares >= 1.0 / (4.0 * len(who.shares))].min())
-
-
 def crowded_cluster(who: ClusterAssignment, options: Mapping[str, Any]) -> int | None:
-    """Return a cluster that may hold two: a noisy one, or by the medians of few liars, the one of most misfits."""
-    noisy = noisy_cluster(who)
+    """Return a cluster that may hold two: a noisy one or, with an aggregator, the one of most misfits."""
+    noisy = _noisy_cluster(who)
     if noisy is not None or options["aggregator"] is None:
         return noisy
-    unfit = misfits(who, who.noise)
+    unfit = _misfits(who, who.noise)
     if unfit.mean() < _MANY_UNFIT:
         return None
     return int(np.bincount(who.nearest[unfit], minlength=len(who.rows)).argmax())
 
 
-def misfits(who: ClusterAssignment, noise: Any) -> Any:
-    """Return which sites (M,) have losses that noise (k,) of their best model does not make."""
-    limits = np.asarray(noise) ** 2 * np.maximum(chi2.ppf(_UNFIT, who.counts), 2.0 * who.counts)[:, None]
-    return (who.labels >= 0) & (who.losses > limits).all(axis=1)
-
-
 def fits_better(new: ClusterAssignment, old: ClusterAssignment, options: Mapping[str, Any]) -> bool:
-    """Whether new models are likelier; of lies a likelihood says nothing, and clearly more sites must fit one of them.
+    """Return whether new models are likelier; with an aggregator, whether clearly more sites fit one of them.
 
-    Clearly, because some sites beyond what is plausible are chance, or liars that change their minds.
+    Malicious sites decide a likelihood. Clearly more, because some misfits are chance, or attacks that vary.
     """
     if options["aggregator"] is None:
         return new.log_likelihood > old.log_likelihood
-    noise = np.full(len(new.noise), min(least_noise(new), least_noise(old)))
-    before, after = (int(misfits(who, noise).sum()) for who in (old, new))
+    noise = np.full(len(new.noise), min(_least_noise(new), _least_noise(old)))
+    before, after = (int(_misfits(who, noise).sum()) for who in (old, new))
     return before - after >= max(3.0, before / 4.0)
 
 
-def tell(
+def _noisy_cluster(who: ClusterAssignment) -> int | None:
+    """Return the cluster of most noise, if it is so noisy that it may hold two."""
+    j = widest(who)
+    return j if who.noise[j] > _NOISY * _least_noise(who) else None
+
+
+def _least_noise(who: ClusterAssignment) -> float:
+    """Return the smallest noise of a cluster that is not so small that its model fits by chance."""
+    return float(who.noise[who.shares >= 1.0 / (4.0 * len(who.shares))].min())
+
+
+def _misfits(who: ClusterAssignment, noise: Vector) -> NDArray[np.bool_]:
+    """Return the sites (M,) whose losses under every model are too large for its noise (k,)."""
+    limits = np.asarray(noise) ** 2 * np.maximum(chi2.ppf(_UNFIT, who.counts), 2.0 * who.counts)[:, None]
+    return np.asarray((who.labels >= 0) & (who.losses > limits).all(axis=1))
+
+
+def warn_of_clusters(
     federation: Federation,
     models: Matrix,
     who: ClusterAssignment,
@@ -127,7 +128,7 @@ def tell(
     options: Mapping[str, Any],
     limit: int,
 ) -> None:
-    """Warn of a cluster that no site needs, of one that may hold two, and of more than `limit` clusters (0: none)."""
+    """Warn of a `spare` cluster, of one that may hold two, and of a reached `limit` of clusters (0: none)."""
     what = [] if spare is None else [f"cluster {spare} has no sites"]
     if spare is not None and who.rows[spare] >= 0.5:
         what = [f"cluster {spare} has the same model as another one, up to noise"]
@@ -141,36 +142,36 @@ def tell(
 
 
 def _too_few(
-    fed: Federation, models: Matrix, who: ClusterAssignment, options: Mapping[str, Any], limit: int
+    federation: Federation, models: Matrix, who: ClusterAssignment, options: Mapping[str, Any], limit: int
 ) -> list[str]:
-    """Return what speaks for more clusters."""
+    """Return the evidence for more clusters."""
     if limit:
         return [f"max_clusters={limit} was reached, and one cluster more would fit better"]
-    noisy = noisy_cluster(who)
+    robust = options["aggregator"] is not None
+
+    def spread(cluster: int) -> float:
+        try:
+            return spread_over_noise(federation.subset(who.sites_of(cluster)), start=models[cluster], robust=robust)
+        except QuorumError:  # its sites do not reply just now
+            return 0.0
+
+    noisy = _noisy_cluster(who)
     # Clusters may differ in noise: only sites that differ in their models too are two clusters in one.
-    if noisy is not None and _spread(fed, models[noisy], who.sites_of(noisy), options) > 1.0:
-        times = who.noise[noisy] / least_noise(who)
+    if noisy is not None and spread(noisy) > 1.0:
+        times = who.noise[noisy] / _least_noise(who)
         return [f"cluster {noisy} has {times:.1f} times the noise of another one"]
     if len(models) == 1 and options["n_clusters"] == 1:
-        spread = _spread(fed, models[0], who.sites_of(0), options)
-        if spread > _UNLIKE:
-            return [f"sites differ from the one model by {spread:.1f} times what noise alone makes"]
-    if options["aggregator"] is not None:
-        unfit = int(misfits(who, who.noise).sum())
-        if unfit >= max(3, _MANY_UNFIT * len(who.sites)):
-            return [f"{unfit} of {len(who.sites)} sites fit no model (they lie, or follow others)"]
+        times = spread(0)
+        if times > _UNLIKE:
+            return [f"sites differ from the one model by {times:.1f} times what noise alone makes"]
+    unfit = int(_misfits(who, who.noise).sum()) if robust else 0
+    if unfit >= max(3, _MANY_UNFIT * len(who.sites)):
+        return [f"{unfit} of {len(who.sites)} sites fit no model (they are malicious, or follow other models)"]
     return []
 
 
-def _spread(fed: Federation, model: Matrix, sites: list[str], options: Mapping[str, Any]) -> float:
-    try:
-        return spread_over_noise(fed.subset(sites), start=model, robust=options["aggregator"] is not None)
-    except QuorumError:  # its sites are silent just now
-        return 0.0
-
-
-def tell_of_rule(who: ClusterAssignment, refused: tuple[int, ...], options: Mapping[str, Any]) -> None:
-    """Warn of clusters that are too small for the aggregator, or for the number of liars that it was set up for."""
+def warn_of_rule(who: ClusterAssignment, refused: tuple[int, ...], options: Mapping[str, Any]) -> None:
+    """Warn of clusters that are too small for the aggregator, or for its number of malicious sites."""
     rule = options["aggregator"]
     if rule is None:
         return
@@ -179,14 +180,14 @@ def tell_of_rule(who: ClusterAssignment, refused: tuple[int, ...], options: Mapp
     fewer = [f"{other!r} in cluster {j} ({sizes[j]} sites)" for j, other in weak.items() if other != rule]
     if fewer:
         warnings.warn(
-            f"{rule!r} is for more liars than single clusters can bear, and was replaced by {', '.join(fewer)}: "
-            "a cluster bears fewer liars than half of its sites, however few they are among all",
+            f"{rule!r} is for more malicious sites than single clusters tolerate, and was replaced by "
+            f"{', '.join(fewer)}: a cluster tolerates fewer than half of its own sites",
             stacklevel=5,
         )
     if refused:
         names = ", ".join(map(str, refused))
         warnings.warn(
-            f"{rule!r} refused cluster {names}, which had too few sites, and left its model where it was: take another "
-            "rule, or fewer clusters",
+            f"{rule!r} refused cluster {names}, which had too few sites and kept its model: use another rule, or fewer "
+            "clusters",
             stacklevel=5,
         )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedspan.mixed_regression.parts.cluster_rounds import Moved
-from fedspan.mixed_regression.parts.convergence import StopRule
-from fedspan.mixed_regression.parts.refinement import Accelerator, refine
+from fedspan.mixed_regression.parts.refinement import Accelerator, StopRule, refine
 
 from .mixtures import federation, mixture
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix
 from fedspan.linalg import k_means
 from fedspan.mixed_regression.fedx import fedx
-from fedspan.mixed_regression.parts.cluster_start import check_clusters
 from fedspan.mixed_regression.parts.refinement import Refinement
 from fedspan.mixed_regression.parts.regression_rows import rows_of
 from fedspan.mixed_regression.random_start import random_start
@@ -61,7 +61,7 @@ def one_shot_clustering(
     K. Ramchandran, "Robust federated learning in a heterogeneous environment", 2019). Sites with fewer rows than
     columns send the shortest solution, which is far from their model; their labels are never corrected.
     """
-    check_clusters(n_clusters, len(fed.sites))
+    whole_number("n_clusters", n_clusters, 1, len(fed.sites), why=", the number of sites")
     replies = fed.ask(local_fit)
     if len(replies) < n_clusters:
         raise InputError(f"only {len(replies)} sites replied: n_clusters={n_clusters} needs at least as many")

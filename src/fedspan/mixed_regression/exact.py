@@ -7,7 +7,7 @@ cluster of the same sites as in the round before is solved already: its sites ge
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,29 +82,23 @@ def exact_round(
     solved : dict of cluster to sites, optional
         The sites in the sums that a model solves; filled here. Only for rounds that take whole steps.
     """
-    soft = belief.variance is not None
-    found = _everywhere(fed, len(models)) if soft else _labelled(fed, models, aggregator)
-    rows, members, loss, silent = found.rows, found.members, found.loss, found.silent
-    memory = {} if solved is None else solved
-    payload = {"models": models, **belief.payload()}
-    change = np.zeros(models.shape)
+    k, soft = len(models), belief.variance is not None
+    if soft:
+        sites: dict[int, tuple[str, ...]] = dict.fromkeys(range(k), fed.sites)
+        found = Moved(np.zeros(models.shape), np.zeros(k), np.zeros(k), 0.0, fed.sites)
+    else:
+        sites, found = _labelled(fed, models, aggregator)
+    solved = {} if solved is None else solved
+    loss, silent = found.loss, set(fed.sites) - set(found.heard)
     trust: dict[str, float] = {}
     refusals: dict[int, FedspanError] = {}
-    for j, names in found.sites.items():
-        if not names or (names == memory.get(j) and aggregator is None and not soft):
+    for j, names in sites.items():
+        if not names or (names == solved.get(j) and aggregator is None and not soft):
             continue
+        payload = {"models": models, "cluster": j, **belief.payload()}
+        rule = aggregator and within_a_group(aggregator, len(names), len(fed.sites))
         try:
-            group = fed.subset(names)
-            if aggregator is None:
-                counts, cluster_loss, change[j], heard = _summed(group, {"cluster": j, **payload})
-                memory[j] = heard
-            else:
-                rule = within_a_group(aggregator, len(names), len(fed.sites))
-                counts, cluster_loss, change[j], trusted = _aggregated(group, {"cluster": j, **payload}, rule)
-                heard = tuple(trusted)
-                for name, share in trusted.items():
-                    trust[name] = trust.get(name, 0.0) + share * float(counts[1])
-            silent |= set(names) - set(heard)
+            counts, own_loss, found.change[j], weights = _solved(fed.subset(names), payload, rule)
         except (QuorumError, MessageError) as error:  # a small cluster without enough replies keeps its model
             refusals[j] = error
             silent |= set(names)
@@ -114,35 +108,25 @@ def exact_round(
                 raise
             refusals[j] = error
             continue
+        solved[j] = tuple(weights)
+        silent |= set(names) - set(weights)
+        for name, share in weights.items() if aggregator is not None else ():
+            trust[name] = trust.get(name, 0.0) + share * float(counts[1])
         if soft:
-            rows[j], members[j] = counts
-            loss += cluster_loss
-    if refusals and len(refusals) == sum(1 for names in found.sites.values() if names):
+            found.rows[j], found.members[j] = counts
+            loss += own_loss
+    if refusals and len(refusals) == sum(1 for names in sites.values() if names):
         raise next(iter(refusals.values()))
+    heard = tuple(name for name in fed.sites if name not in silent)
     total = max(sum(trust.values()), _TINY)
-    answered = tuple(name for name in fed.sites if name not in silent)
     shares = {name: weight / total for name, weight in trust.items()}
-    return Moved(change, rows, members, loss, answered, shares, tuple(refusals))
+    return replace(found, loss=loss, heard=heard, trust=shares, refused=tuple(refusals))
 
 
-@dataclass
-class _Clusters:
-    """The sites of every cluster, its `rows` and `members` (k,), the loss of all, and the sites without a reply."""
-
-    sites: dict[int, tuple[str, ...]]
-    rows: Vector
-    members: Vector
-    loss: float
-    silent: set[str]
-
-
-def _everywhere(federation: Federation, k: int) -> _Clusters:
-    """Return all sites in each of k clusters; soft assignments weigh them."""
-    return _Clusters(dict.fromkeys(range(k), federation.sites), np.zeros(k), np.zeros(k), 0.0, set())
-
-
-def _labelled(federation: Federation, models: Matrix, aggregator: Aggregator | None) -> _Clusters:
-    """Return the sites by the model that fits them best. One call."""
+def _labelled(
+    federation: Federation, models: Matrix, aggregator: Aggregator | None
+) -> tuple[dict[int, tuple[str, ...]], Moved]:
+    """Return the sites of every cluster, by the model that fits them best, and a round without a change. One call."""
     k = len(models)
     replies = federation.accept(federation.ask(local_label, models=models), lambda reply: _checked_label(reply, k))
     labels, counts = replies.stack("label"), replies.stack("n").astype(np.float64)
@@ -155,42 +139,40 @@ def _labelled(federation: Federation, models: Matrix, aggregator: Aggregator | N
         counts[:] = np.median(counts)
     one_hot = labels[:, None] == np.arange(k)
     sites = {j: tuple(np.array(list(replies))[labels == j].tolist()) for j in range(k)}
-    silent = set(federation.sites) - set(replies)
-    return _Clusters(sites, counts @ one_hot, one_hot.sum(axis=0, dtype=np.float64), loss, silent)
+    members = one_hot.sum(axis=0, dtype=np.float64)
+    return sites, Moved(np.zeros(models.shape), counts @ one_hot, members, loss, tuple(replies))
 
 
-def _summed(group: Federation, payload: dict[str, Any]) -> tuple[Vector, float, Vector, tuple[str, ...]]:
-    """Return a cluster's counts, loss, change, and the sites in its sums."""
-    total = group.sum(local_normal_equations, **payload)
-    _check_shapes(total, payload["models"].shape[1])
-    check_counts(total["counts"])
-    refuse_absurd(total["loss"])
-    change = _solution(unpacked(total["gram"]), total["moment"])
-    return total["counts"], float(total["loss"]), change, total.sites
-
-
-def _aggregated(
-    group: Federation, payload: dict[str, Any], aggregator: Aggregator
+def _solved(
+    group: Federation, payload: dict[str, Any], aggregator: Aggregator | None
 ) -> tuple[Vector, float, Vector, dict[str, float]]:
-    """Return a cluster's counts, loss, change, and the trust in its sites, which count by their reported part of it."""
-    replies = group.accept(
-        group.ask(local_normal_equations, **payload), lambda reply: _checked(reply, payload["models"].shape[1])
-    )
+    """Return a cluster's counts, loss and change, and the weights of the sites that replied.
+
+    With an aggregator, sites count by their reported part of the cluster.
+    """
+    d = payload["models"].shape[1]
+    if aggregator is None:
+        total = group.sum(local_normal_equations, **payload)
+        _check_shapes(total, d)
+        check_counts(total["counts"])
+        refuse_absurd(total["loss"])
+        change = _solution(unpacked(total["gram"]), total["moment"])
+        return total["counts"], float(total["loss"]), change, dict.fromkeys(total.sites, 1.0)
+    replies = group.accept(group.ask(local_normal_equations, **payload), lambda reply: _checked(reply, d))
     rows, part = replies.stack("counts").T
-    per_row = 1.0 / np.maximum(rows, _FLAT)
+    losses, per_row = replies.stack("loss"), 1.0 / np.maximum(rows, _FLAT)
     known = believed(aggregator, rows)
-    weights = part if known is None else known
-    gram = aggregator(replies.stack("gram") * per_row[:, None], weights)
-    moment = aggregator(replies.stack("moment") * per_row[:, None], weights)
-    losses = replies.stack("loss")
     if known is None:
-        total = float(np.median(rows / np.maximum(part, _TINY)) * part.sum())
-        loss = float(np.median(losses * per_row)) * total
+        n = float(np.median(rows / np.maximum(part, _TINY)) * part.sum())
+        loss, floor = float(np.median(losses * per_row)) * n, _FLOOR
     else:
-        total, loss = float(rows.sum()), float(losses.sum())
-    change = _solution(unpacked(gram.value), moment.value, 0.0 if known is not None else _FLOOR)
-    trust = dict(zip(replies, moment.weights.tolist(), strict=True))
-    return np.array([total, part.sum()]), loss, change, trust
+        n, loss, floor = float(rows.sum()), float(losses.sum()), 0.0
+    gram, moment = (
+        aggregator(replies.stack(key) * per_row[:, None], part if known is None else known)
+        for key in ("gram", "moment")
+    )
+    change = _solution(unpacked(gram.value), moment.value, floor)
+    return np.array([n, part.sum()]), loss, change, dict(zip(replies, moment.weights.tolist(), strict=True))
 
 
 def _solution(gram: Matrix, moment: Vector, floor: float = 0.0) -> Vector:

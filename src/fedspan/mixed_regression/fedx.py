@@ -8,7 +8,6 @@ aggregator needs single replies. The cost of a site's step does not depend on th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,19 +15,18 @@ import numpy as np
 from fedspan.aggregation import Aggregator
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, OneOf, Positive
 from fedspan.mixed_regression.exact import exact_round
 from fedspan.mixed_regression.parts.cluster_rounds import (
     Belief,
-    LocalSteps,
     Moved,
     Shares,
+    Steps,
     Variance,
     local_round,
     responsibilities,
 )
-from fedspan.mixed_regression.parts.convergence import StopRule
-from fedspan.mixed_regression.parts.refinement import Accelerator, Refinement, check, refine
+from fedspan.mixed_regression.parts.refinement import Refinement, refine_accelerated
 from fedspan.mixed_regression.parts.regression_rows import local_operator, rows_of
 
 UPDATES = ("fedavg", "fedprox", "exact")
@@ -44,13 +42,7 @@ def local_curvature(site: Site) -> dict[str, Any]:
 
 @step("mixed_regression.refinement", reveals="sums")
 def local_refinement(
-    site: Site,
-    models: Matrix,
-    update: Update,
-    rate: Positive,
-    local_steps: LocalSteps,
-    shares: Shares,
-    variance: Variance,
+    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Steps, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Lines 6 and 7. Leaves the site, in the row of its cluster (k, d + 3): n times the model's change, n, 1, its loss.
 
@@ -73,13 +65,7 @@ def local_refinement(
 
 @step("mixed_regression.change", reveals="sums")
 def local_change(
-    site: Site,
-    models: Matrix,
-    update: Update,
-    rate: Positive,
-    local_steps: LocalSteps,
-    shares: Shares,
-    variance: Variance,
+    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Steps, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Lines 6, 7. Leaves the site: its part in each cluster (k,), its model's change (d,) or all (k, d), n, its loss.
 
@@ -99,13 +85,8 @@ def fedx(
     update: str = "fedavg",
     local_steps: int = 5,
     rate: float | None = None,
-    weights: str = "cluster",
-    assignment: str = "hard",
-    max_rounds: int = 400,
-    tol: float = 0.0,
-    acceleration: int = 0,
     aggregator: Aggregator | None = None,
-    origin: Vector | None = None,
+    **options: Any,
 ) -> Refinement:
     """Refine `models` (k, d) from a start near enough.
 
@@ -117,16 +98,17 @@ def fedx(
     rate : float, optional
         Default of "fedavg": 0.9 over the largest local eigenvalue, at most 1 / local_steps. One call more. With an
         aggregator the median of the local eigenvalues counts, because one malicious site could shrink the step.
-    weights : "cluster" or "total"
-        n_i / N_j or, as in the paper, n_i / N.
-    assignment : "hard" or "soft"
-        To the cluster of the smallest squared error, or to all of them by their probability.
-    tol : float
-        Stop when clusters stay and no model moves by more than this share of the longest one. 0: never.
-    acceleration : int
-        Memory of Anderson's extrapolation at the coordinator, which needs no further messages; 0: none.
     aggregator : Aggregator, optional
         The rule that combines the changes of a cluster's sites. Single replies are then needed.
+    weights : "cluster" (default) or "total"
+        n_i / N_j or, as in the paper, n_i / N.
+    assignment : "hard" (default) or "soft"
+        To the cluster of the smallest squared error, or to all of them by their probability.
+    max_rounds : int, default=400
+    tol : float, default=0
+        Stop when clusters stay and no model moves by more than this share of the longest one. 0: never.
+    acceleration : int, default=0
+        Memory of Anderson's extrapolation at the coordinator, which needs no further messages; 0: none.
     origin : array (d,), optional
         Lengths of models are those of their difference from it. Default: 0. With an intercept, give the targets' mean.
     """
@@ -134,7 +116,7 @@ def fedx(
     check_steps(local_steps, rate)
     step_size = 1.0 if update == "exact" else rate or default_rate(fed, update, local_steps, aggregator)
     steps = {"update": update, "rate": float(step_size), "local_steps": int(local_steps)}
-    solved: dict[int, tuple[str, ...]] | None = {} if weights == "cluster" else None
+    solved: dict[int, tuple[str, ...]] | None = None if options.get("weights") == "total" else {}
 
     def one_round(models: Matrix, belief: Belief) -> Moved:
         if update == "exact":
@@ -142,47 +124,7 @@ def fedx(
         payload = {"models": models, **steps, **belief.payload()}
         return local_round(fed, local_refinement, local_change, payload, aggregator)
 
-    return refined_by(
-        one_round,
-        fed,
-        models,
-        aggregator,
-        weights=weights,
-        assignment=assignment,
-        max_rounds=max_rounds,
-        tol=tol,
-        acceleration=acceleration,
-        origin=origin,
-    )
-
-
-def refined_by(
-    one_round: Callable[[Matrix, Belief], Moved],
-    fed: Federation,
-    models: Matrix,
-    aggregator: Aggregator | None,
-    *,
-    weights: str = "cluster",
-    assignment: str = "hard",
-    max_rounds: int = 400,
-    tol: float = 0.0,
-    acceleration: int = 0,
-    origin: Vector | None = None,
-    variance: float | None = None,
-) -> Refinement:
-    """Refine models by rounds of `one_round`; the other parameters are those of `fedx` and `refine`."""
-    check(models, weights, assignment, max_rounds, tol, acceleration)
-    return refine(
-        one_round,
-        fed,
-        models,
-        accelerator=Accelerator(acceleration, cautious=aggregator is not None),
-        stop_rule=StopRule(tol, origin),
-        weights=weights,
-        assignment=assignment,
-        max_rounds=max_rounds,
-        variance=variance,
-    )
+    return refine_accelerated(one_round, fed, models, aggregator, **options)
 
 
 def check_steps(local_steps: int, rate: float | None) -> None:

@@ -17,17 +17,17 @@ from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Vector
-from fedspan.mixed_regression.fedx import check_steps, default_rate, refined_by
+from fedspan.mixed_regression.fedx import check_steps, default_rate
 from fedspan.mixed_regression.parts.cluster_rounds import (
     Belief,
-    LocalSteps,
     Moved,
     Shares,
+    Steps,
     Variance,
     local_round,
     responsibilities,
 )
-from fedspan.mixed_regression.parts.refinement import Refinement
+from fedspan.mixed_regression.parts.refinement import Refinement, refine_accelerated
 from fedspan.mixed_regression.parts.regression_rows import target
 
 PARTS = ("all", "train")
@@ -44,46 +44,26 @@ def rows_of_part(site: Site, *, part: str = "held back", **_: Any) -> int:
 
 @step("mixed_regression.logistic_refinement", reveals="sums", fewest=rows_of_part)
 def local_logistic_refinement(
-    site: Site,
-    models: Matrix,
-    rate: Positive,
-    local_steps: LocalSteps,
-    part: Part,
-    shares: Shares,
-    variance: Variance,
+    site: Site, models: Matrix, rate: Positive, local_steps: Steps, part: Part, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Leaves the site, in the row of its cluster (k, d + 3): n times the model's change, n, 1, its loss."""
-    X, y = _class_rows(site, part)
-    losses = logistic_losses(X, y, models)
-    belongs = responsibilities(losses, shares, variance)
-    sums = np.zeros((len(models), models.shape[1] + 3))
-    for j in np.flatnonzero(belongs):
-        change = _descended(X, y, models[j], rate, local_steps) - models[j]
-        sums[j] = belongs[j] * np.concatenate([len(y) * change, [len(y), 1.0, losses[j]]])
-    return {"sums": sums}
+    belongs, losses, change, n = _logistic_steps(site, models, rate, local_steps, part, shares, variance)
+    counts = np.stack([np.full(len(models), float(n)), np.ones(len(models)), losses], axis=1)
+    return {"sums": belongs[:, None] * np.hstack([n * change, counts])}
 
 
 @step("mixed_regression.logistic_change", reveals="sums", fewest=rows_of_part)
 def local_logistic_change(
-    site: Site,
-    models: Matrix,
-    rate: Positive,
-    local_steps: LocalSteps,
-    part: Part,
-    shares: Shares,
-    variance: Variance,
+    site: Site, models: Matrix, rate: Positive, local_steps: Steps, part: Part, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Leaves the site: its part in each cluster (k,), its model's change (d,) or each one's (k, d), n and its loss.
 
     With soft assignment, the change of each model leaves the site.
     """
-    X, y = _class_rows(site, part)
-    losses = logistic_losses(X, y, models)
-    belongs = responsibilities(losses, shares, variance)
-    wanted = [int(belongs.argmax())] if variance is None else range(len(models))
-    change = np.stack([_descended(X, y, models[j], rate, local_steps) - models[j] for j in wanted])
-    loss = float(belongs @ losses)
-    return {"part": belongs, "change": change[0] if variance is None else change, "n": len(y), "loss": loss}
+    belongs, losses, change, n = _logistic_steps(site, models, rate, local_steps, part, shares, variance)
+    if variance is None:
+        change = change[int(belongs.argmax())]
+    return {"part": belongs, "change": change, "n": n, "loss": float(belongs @ losses)}
 
 
 @step("mixed_regression.other_classes", reveals="sums")
@@ -133,7 +113,7 @@ def logistic_fedx(
         payload = {"models": models, **steps, **belief.payload()}
         return local_round(fed, local_logistic_refinement, local_logistic_change, payload, aggregator)
 
-    return refined_by(one_round, fed, models, aggregator, variance=_LIKELIHOOD, **options)
+    return refine_accelerated(one_round, fed, models, aggregator, variance=_LIKELIHOOD, **options)
 
 
 def other_classes(fed: Federation, *, robust: bool) -> bool:
@@ -148,10 +128,20 @@ def logistic_losses(X: Matrix, y: Vector, models: Matrix) -> Vector:
     return np.asarray(np.logaddexp(0.0, np.where(y > 0.5, -logits, logits)).sum(axis=1))
 
 
-def _descended(X: Matrix, y: Vector, model: Vector, rate: float, steps: int) -> Vector:
-    for _ in range(steps if len(y) else 0):
-        model = model + rate / len(y) * X.T.dot(y - expit(X.dot(model)))
-    return model
+def _logistic_steps(
+    site: Site, models: Matrix, rate: float, local_steps: int, part: str, shares: Vector, variance: float | None
+) -> tuple[Vector, Vector, Matrix, int]:
+    """Return a site's part in each cluster (k,), its losses (k,), the models' changes (k, d) where it has one, and n."""
+    X, y = _class_rows(site, part)
+    losses = logistic_losses(X, y, models)
+    belongs = responsibilities(losses, shares, variance)
+    change = np.zeros(models.shape)
+    for j in np.flatnonzero(belongs):
+        model = models[j]
+        for _ in range(local_steps if len(y) else 0):
+            model = model + rate / len(y) * X.T.dot(y - expit(X.dot(model)))
+        change[j] = model - models[j]
+    return belongs, losses, change, len(y)
 
 
 def _class_rows(site: Site, part: str) -> tuple[Matrix, Vector]:

@@ -28,12 +28,11 @@ from fedspan.linalg import k_medoids, linkage_gap, orthonormalize
 from fedspan.mixed_regression.parts.cluster_start import (
     Start,
     ask_losses,
-    check_clusters,
+    checked_start,
     chosen_by_votes,
     local_size,
-    starting_point,
 )
-from fedspan.mixed_regression.parts.moment_products import local_receive, moment_product
+from fedspan.mixed_regression.parts.moment_products import OVERSAMPLING, local_receive, moment_product
 from fedspan.mixed_regression.parts.regression_rows import ridge_solution, row_blocks
 from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
 from fedspan.wire import Message
@@ -77,7 +76,6 @@ def moment_descent(
     start: Vector | None = None,
     iterations: int = 3,
     subspace_iterations: int = 10,
-    oversampling: int = 2,
     p_min: float | None = None,
     miss: float = 0.001,
     max_anchors: int | None = None,
@@ -90,9 +88,8 @@ def moment_descent(
     ----------
     start : array (d,), optional
         The starting point of all anchors. Default: 0.
-    iterations, subspace_iterations, oversampling : int
-        Descents (the paper has 5); products to find the directions at first, and half as many from then on; columns
-        beside the k directions.
+    iterations, subspace_iterations : int
+        Descents (the paper has 5); products to find the directions at first, and half as many from then on.
     p_min : float, optional
         The smallest cluster's share of the sites, at most 1 / k, which is the default.
     miss : float
@@ -107,17 +104,15 @@ def moment_descent(
         2 k rows or the median number, because reported sizes can't be trusted. The votes of all sites choose among
         their models.
     """
-    check_clusters(n_clusters, len(fed.sites))
+    theta0 = checked_start(fed.sites, n_clusters, n_columns, start)
     whole_number("iterations", iterations, 1)
     whole_number("subspace_iterations", subspace_iterations, 2)
-    whole_number("oversampling", oversampling, 0)
     real_number("miss", miss, above=0, below=1)
     real_number("perturbation", perturbation, least=0)
     share = check_share(p_min, n_clusters)
-    theta0 = starting_point(start, n_columns)
     if n_clusters == 1:
         return Start(theta0[None])
-    options = (theta0, n_clusters, iterations, subspace_iterations, oversampling, perturbation, aggregator)
+    options = (theta0, n_clusters, iterations, subspace_iterations, perturbation, aggregator)
     batch = int(np.ceil(np.log(n_clusters / miss) / share))
     pool = _candidates(fed, n_clusters, aggregator)
     most = min(4 * batch if max_anchors is None else max_anchors, len(pool))
@@ -148,8 +143,7 @@ def check_share(p_min: float | None, n_clusters: int) -> float:
 
 def _candidates(fed: Federation, k: int, aggregator: Aggregator | None) -> list[str]:
     """Return the sites in the order in which they may become anchors."""
-    replies = fed.ask(local_size)
-    sizes = {name: int(reply["n"]) for name, reply in replies.ok.items()}
+    sizes = {name: int(reply["n"]) for name, reply in fed.ask(local_size).ok.items()}
     order = [list(sizes)[i] for i in fed.rng.permutation(len(sizes))]
     if aggregator is None:
         return sorted(order, key=lambda name: -sizes[name])
@@ -164,14 +158,13 @@ def _descended(
     k: int,
     iterations: int,
     subspace_iterations: int,
-    oversampling: int,
     perturbation: float,
     aggregator: Aggregator | None,
 ) -> Matrix:
     """Lines 4 to 15: return the models (A, d) of the anchors `names`."""
     d = len(theta0)
     rank = min(k, d)
-    columns = min(rank + oversampling, d)
+    columns = min(rank + OVERSAMPLING, d)
     models = np.tile(theta0, (len(names), 1))
     Q = random_basis(fed.rng, d, columns)[:, None]
     for t in range(iterations):
@@ -200,10 +193,9 @@ def _send_perturbed(fed: Federation, models: Matrix, length: float) -> list[str]
         first, second = models + scale * fed.rng.standard_normal((2, *models.shape))
         try:
             fed.ask(local_receive, [name], first=first, second=second)
+            received.append(name)
         except QuorumError as error:
             silent = error
-            continue
-        received.append(name)
     if 2 * len(received) <= len(fed.sites):
         raise silent
     return received
@@ -222,11 +214,7 @@ def _without_long(fed: Federation, replies: Replies) -> Replies:
 
 
 def _clustered(
-    fed: Federation,
-    models: Matrix,
-    anchors: tuple[str, ...],
-    k: int,
-    aggregator: Aggregator | None,
+    fed: Federation, models: Matrix, anchors: tuple[str, ...], k: int, aggregator: Aggregator | None
 ) -> tuple[Start, set[str]]:
     """Line 16 without a known separation: clusters of the anchors' models, and the sites that no model fits.
 

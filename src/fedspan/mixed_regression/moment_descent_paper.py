@@ -20,12 +20,13 @@ from fedspan.checks import real_number
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, NotNegative, Positive, Stack, Vector
 from fedspan.mixed_regression.moment_descent import own_anchor
-from fedspan.mixed_regression.parts.cluster_start import Start, check_clusters, local_size
+from fedspan.mixed_regression.parts.cluster_start import Start, checked_start, local_size
 from fedspan.mixed_regression.parts.moment_products import pair_product
 from fedspan.mixed_regression.parts.regression_rows import of_halves, target
 from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
 
 _POWER_ITERATIONS = 20
+_EPSILON = 0.1  # of the separation: an anchor with a smaller residual stops
 
 
 @step("mixed_regression.paper_descent", reveals="sums", fewest=of_halves)
@@ -56,14 +57,12 @@ def moment_descent_paper(
     separation: float,
     iterations: int = 5,
     subspace_iterations: int = 20,
-    epsilon: float = 0.1,
 ) -> Start:
     """Return the centres of groups of anchors' models that are closer to each other than half the `separation`.
 
-    Of more than k groups, the k largest count; in place of missing groups stands the `start` (d,). An anchor whose
-    residual is below `epsilon` times the separation stops.
+    Of more than k groups, the k largest count; in place of missing groups stands the `start` (d,).
     """
-    check_clusters(n_clusters, len(fed.sites))
+    start = checked_start(fed.sites, n_clusters, len(start), start)
     real_number("separation", separation, above=0)
     k, d = n_clusters, len(start)
     sizes = {name: int(reply["n"]) for name, reply in fed.ask(local_size).ok.items()}
@@ -77,7 +76,7 @@ def moment_descent_paper(
         left, right = (pair_product(at, transposed=transposed) for transposed in (False, True))
         U, _ = orthogonal_iteration(fed, product=left, transposed=right, start=Q, iterations=subspace_iterations // 2)
         U = np.repeat(U, len(anchors), axis=1) if t == 0 else U
-        replies = fed.ask(local_paper_descent, anchors, models=models, U=U, separation=separation, epsilon=epsilon)
+        replies = fed.ask(local_paper_descent, anchors, models=models, U=U, separation=separation, epsilon=_EPSILON)
         for a, name in enumerate(anchors):
             if name in replies.ok:
                 models[a] += U[:, a] @ replies[name]["change"]

@@ -12,7 +12,7 @@ from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.mixed_regression.fedx import fedx
 from fedspan.mixed_regression.logistic_fedx import local_held_back_loss, logistic_fedx
-from fedspan.mixed_regression.parts.cluster_start import Start, check_clusters, starting_point
+from fedspan.mixed_regression.parts.cluster_start import Start, checked_start
 
 LOSSES = ("squared", "logistic")
 
@@ -21,9 +21,8 @@ def random_start(
     fed: Federation, *, n_clusters: int, n_columns: int, start: Vector | None = None, scale: float = 1.0
 ) -> Start:
     """Return models (k, d) drawn about `start` (default: 0) with independent N(0, scale^2 / d) entries. No call."""
-    check_clusters(n_clusters, len(fed.sites))
+    theta0 = checked_start(fed.sites, n_clusters, n_columns, start)
     real_number("scale", scale, above=0)
-    theta0 = starting_point(start, n_columns)
     return Start(theta0 + scale * fed.rng.standard_normal((n_clusters, n_columns)) / np.sqrt(n_columns))
 
 

@@ -19,8 +19,8 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Matrix, Stack, Vector
 from fedspan.linalg import k_means
-from fedspan.mixed_regression.parts.cluster_start import Start, check_clusters, chosen_by_votes, starting_point
-from fedspan.mixed_regression.parts.moment_products import moment_product
+from fedspan.mixed_regression.parts.cluster_start import Start, checked_start, chosen_by_votes
+from fedspan.mixed_regression.parts.moment_products import OVERSAMPLING, moment_product
 from fedspan.mixed_regression.parts.regression_rows import ridge_solution, row_blocks
 from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
 from fedspan.sums.plausible_numbers import refuse_absurd
@@ -54,28 +54,20 @@ def spectral_start(
     n_columns: int,
     start: Vector | None = None,
     subspace_iterations: int = 10,
-    oversampling: int = 2,
     aggregator: Aggregator | None = None,
 ) -> Start:
-    """Return coarse models (k, d) of the clusters.
+    """Return coarse models (k, d) of the clusters, from the moments at `start` (d,), by default 0.
 
-    Parameters
-    ----------
-    start : array (d,), optional
-        The point at which the moments are taken. Default: 0.
-    aggregator : Aggregator, optional
-        The rule that combines the sites' products. Clusters are then found by votes among the sites' own solutions: a
-        minority of malicious sites gets no cluster unless it is as large as the smallest true one.
+    The `aggregator` is the rule that combines the sites' products. With one, clusters are found by votes among the
+    sites' own solutions: a minority of malicious sites gets no cluster unless it is as large as the smallest true one.
     """
     fed.need_single_replies("the spectral start")
-    check_clusters(n_clusters, len(fed.sites))
+    theta0 = checked_start(fed.sites, n_clusters, n_columns, start)
     whole_number("subspace_iterations", subspace_iterations, 2)
-    whole_number("oversampling", oversampling, 0)
-    theta0 = starting_point(start, n_columns)
     if n_clusters == 1:
         return Start(theta0[None])
     rank = min(n_clusters, n_columns)
-    Q = random_basis(fed.rng, n_columns, min(rank + oversampling, n_columns))[:, None]
+    Q = random_basis(fed.rng, n_columns, min(rank + OVERSAMPLING, n_columns))[:, None]
     product = moment_product(theta0[None], aggregator)
     U = orthogonal_iteration(fed, product=product, start=Q, iterations=subspace_iterations, rank=rank)[0][:, 0]
     replies = fed.ask(local_coordinates, start=theta0, U=U)

@@ -18,21 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.linalg.medians.median_certificate import Array
-from fedspan.linalg.medians.projectors import (
-    ProjectorMedian,
-    are_smaller,
-    median_of_dense_projectors,
-    median_of_projectors,
-    orthonormality_defect,
-    overlap_geometry,
-    residual_geometry,
-    weighted_rows,
-)
+from fedspan.linalg.medians.projectors import ProjectorMedian, median_of, orthonormality_defect, weighted_rows
 from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, subspace_distance, top_eigenpairs, with_fixed_signs
 
 Output = Literal["eigenspace", "node", "trimmed"]
 
-MAX_REFERENCES = 2  # geometries from residuals, when the one from overlaps is not sharp
 TRIM = 1.5  # times the median distance: sites farther from P_gm than this are left out
 
 
@@ -98,7 +88,7 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     """
     one_of("output", output, get_args(Output))
     U, defect = _validated(bases)
-    median, inner = _median(U, defect)
+    median, inner = median_of(U, defect)
     kept = _kept(U, median, output)
     values, basis = _leading(U, inner, median.weights)
     if output == "node":
@@ -153,22 +143,6 @@ def _validated(bases: ArrayLike) -> tuple[Array, float]:
             U[site] = _polished(U[site], inner[site])
         _, defect, error = orthonormality_defect(U)
     return U, float(defect.max()) + error
-
-
-def _median(U: Array, defect: float) -> tuple[ProjectorMedian, Array | None]:
-    """Return P_gm, by the method that suits the numbers of sites and columns, and the bases' overlaps if computed."""
-    if are_smaller(*U.shape[:2]):
-        return median_of_dense_projectors(U, defect), None
-    geometry, inner = overlap_geometry(U, defect)
-    median = median_of_projectors(geometry)
-    for _ in range(MAX_REFERENCES):
-        if median.is_sharp():
-            break
-        reference = median.nearest
-        median = median_of_projectors(residual_geometry(U, defect, reference))
-        if median.nearest == reference:
-            break
-    return median, inner
 
 
 def _kept(U: Array, median: ProjectorMedian, output: Output) -> NDArray[np.intp]:

@@ -28,6 +28,7 @@ from fedspan.linalg.medians.vector_median import geometric_median
 
 ROWS = 256  # of the stacked matrix at a time: keeps its copy and the rounding error of long sums small
 COLUMNS = 16  # of the reference at a time, for the same reason
+MAX_REFERENCES = 2  # geometries from residuals, when the one from overlaps is not sharp
 MANY = 300  # sites: with fewer, inner products cost little and give more digits
 SITES = 1024  # whose projectors are square at a time
 GOOD_GAP = 5e-11  # of the objective
@@ -164,9 +165,29 @@ def median_of_projectors(geometry: Geometry) -> ProjectorMedian:
     residual = pull_of(~solution.coincide)
     gap = gap_bound(ones, (low, high), dual, residual, solution.coincide, float(weights @ high) if at_site else 0.0)
     if not at_site:
-        cluster = _inner_cluster(high)
+        ordered = np.sort(high)
+        cluster = high <= ordered[int(np.argmax(ordered[1:] / ordered[:-1]))]  # the sites before the largest jump
         gap = min(gap, cluster_gap_bound(ones, high, dual, residual, cluster, pull_of(~cluster)))
     return ProjectorMedian(weights, np.sqrt(np.maximum(square, 0.0)), low, high, gap, solution.nearest)
+
+
+def median_of(bases: Array, defect: float) -> tuple[ProjectorMedian, Array | None]:
+    """Return the median, by the method that suits the numbers of sites and columns, and the bases' overlaps if known.
+
+    `defect` bounds ``||U_l' U_l - I||_F``.
+    """
+    if are_smaller(*bases.shape[:2]):
+        return median_of_dense_projectors(bases, defect), None
+    geometry, inner = overlap_geometry(bases, defect)
+    median = median_of_projectors(geometry)
+    for _ in range(MAX_REFERENCES):
+        if median.is_sharp():
+            break
+        reference = median.nearest
+        median = median_of_projectors(residual_geometry(bases, defect, reference))
+        if median.nearest == reference:
+            break
+    return median, inner
 
 
 def are_smaller(L: int, n: int) -> bool:
@@ -194,13 +215,6 @@ def median_of_dense_projectors(bases: Array, defect: float) -> ProjectorMedian:
         gap=found.gap + L * (3.0 * moved + summed),
         nearest=int(np.argmin(found.distances)),
     )
-
-
-def _inner_cluster(distances: Array) -> NDArray[np.bool_]:
-    """Mark the sites before the largest jump in the distances to the median."""
-    ordered = np.sort(distances)
-    jump = int(np.argmax(ordered[1:] / ordered[:-1]))
-    return np.asarray(distances <= ordered[jump])
 
 
 def _upper_halves(bases: Array) -> Array:

@@ -21,7 +21,7 @@ from fedspan.wire import Message
 #: Parameters of the steps of a round.
 Shares = Annotated[NDArray[np.float64], ArrayOf("float", 1, least=0.0, most=1.0)]
 Variance = Positive | None
-LocalSteps = Annotated[int, Whole(1, 2**20)]
+Steps = Annotated[int, Whole(1, 2**20)]
 
 _TINY = np.finfo(np.float64).tiny
 
@@ -56,6 +56,11 @@ class Moved:
     heard: tuple[str, ...]
     trust: Mapping[str, float] = field(default_factory=dict)
     refused: tuple[int, ...] = ()
+
+    @property
+    def mean_loss(self) -> float:
+        """The loss of a row."""
+        return self.loss / max(float(self.rows.sum()), 1.0)
 
 
 def responsibilities(losses: Vector, shares: Vector, variance: float | None) -> Vector:

@@ -57,13 +57,9 @@ def local_size(site: Site) -> dict[str, Any]:
     return {"n": len(site)}
 
 
-def check_clusters(n_clusters: int, n_sites: int) -> None:
-    """Refuse a number of clusters that no start can find."""
-    whole_number("n_clusters", n_clusters, 1, n_sites, why=", the number of sites")
-
-
-def starting_point(start: Matrix | None, n_columns: int) -> Vector:
-    """Return the model (d,) of a starting point, 0 by default, or refuse it."""
+def checked_start(sites: tuple[str, ...], n_clusters: int, n_columns: int, start: Vector | None) -> Vector:
+    """Return the model (d,) of a starting point, 0 by default; refuse one, or a number of clusters, that can't be."""
+    whole_number("n_clusters", n_clusters, 1, len(sites), why=", the number of sites")
     theta0 = np.zeros(n_columns) if start is None else np.asarray(start, dtype=np.float64)
     if theta0.shape != (n_columns,):
         raise InputError(f"start must have one number for each of the {n_columns} columns, not shape {theta0.shape}")

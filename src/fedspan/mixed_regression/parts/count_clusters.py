@@ -16,9 +16,11 @@ from fedspan.aggregation.safe_arithmetic import norms
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Stack, Vector
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.mixed_regression.parts.regression_rows import of_halves, row_blocks
 from fedspan.sums.plausible_numbers import refuse_absurd
+
+_TINY = np.finfo(np.float64).tiny
 
 
 @step("mixed_regression.halves", reveals="sums", fewest=of_halves)
@@ -43,12 +45,9 @@ def count_clusters(fed: Federation, *, start: Vector, most: int = 10, flips: int
     """
     whole_number("most", most, 1)
     whole_number("flips", flips, 1)
-    replies = fed.ask(local_halves, start=start)
-    halves, counts = replies.stack("halves"), replies.stack("n").astype(np.float64)
-    refuse_absurd(halves, counts)
-    if not (counts > 1.0).any():
+    values, noise = _spectra(fed, start, flips, robust=False)
+    if not len(values):
         raise InputError("no site has two rows, by which clusters are counted: give n_clusters a number")
-    values, noise = _spectra(halves, counts, flips, fed.rng)
     found = int(np.count_nonzero(values > noise))
     fed.log(eigenvalue=float(values[min(max(found, 1), len(values)) - 1]), noise=noise, clusters=found)
     return int(np.clip(found, 1, most))
@@ -60,23 +59,23 @@ def spread_over_noise(fed: Federation, *, start: Vector, robust: bool = False, f
     About 1 or less if all of them have that model; 0 if no site has two rows. With `robust`, no site counts more than
     the median one, whatever it reports.
     """
-    replies = fed.ask(local_halves, start=start)
+    values, noise = _spectra(fed, start, flips, robust=robust)
+    return float(values[0]) / max(noise, _TINY) if len(values) else 0.0
+
+
+def _spectra(federation: Federation, start: Vector, flips: int, *, robust: bool) -> tuple[Vector, float]:
+    """Return the eigenvalues, descending, and the largest one of several draws of noise; none without pairs of rows."""
+    replies = federation.ask(local_halves, start=start)
     halves, counts = replies.stack("halves"), replies.stack("n").astype(np.float64)
     if robust:
         counts = np.minimum(counts, np.median(counts))
         lengths = norms(halves.reshape(-1, halves.shape[-1])).reshape(-1, 2, 1)
         middle = float(np.median(lengths))
-        halves = halves * (middle / np.maximum(lengths, max(middle, np.finfo(np.float64).tiny)))
+        halves = halves * (middle / np.maximum(lengths, max(middle, _TINY)))
     refuse_absurd(halves, counts)
-    if not (counts > 1.0).any():
-        return 0.0
-    values, noise = _spectra(halves, counts, flips, fed.rng)
-    return float(values[0]) / max(noise, np.finfo(np.float64).tiny)
-
-
-def _spectra(halves: Stack, counts: Vector, flips: int, rng: np.random.Generator) -> tuple[Vector, float]:
-    """Return the eigenvalues, descending, and the largest one of several draws of noise alone."""
     paired = counts > 1.0
+    if not paired.any():
+        return np.zeros(0), 0.0
     first, second = halves[paired, 0], halves[paired, 1]
     weights = counts[paired] / counts[paired].sum()
 
@@ -84,5 +83,5 @@ def _spectra(halves: Stack, counts: Vector, flips: int, rng: np.random.Generator
         Y: Matrix = (first * (weights * signs)[:, None]).T @ second
         return np.asarray(eigvalsh((Y + Y.T) / 2.0)[::-1])
 
-    noise = max(float(spectrum(rng.choice([-1.0, 1.0], len(first)))[0]) for _ in range(flips))
+    noise = max(float(spectrum(federation.rng.choice([-1.0, 1.0], len(first)))[0]) for _ in range(flips))
     return spectrum(np.ones(len(first))), noise

@@ -77,7 +77,7 @@ def local_target_sum(site: Site) -> dict[str, Any]:
 
 @step("mixed_regression.target_spread", reveals="sums")
 def local_target_spread(site: Site, centre: float) -> dict[str, Any]:
-    """Leaves the site: its number of rows, and the sums of its targets' differences from `centre` and of their squares."""
+    """Leaves the site: n, and the sums of its targets' differences from `centre` and of their squares."""
     y = target(site) - centre
     return {"n": len(y), "sum": float(y.sum()), "squares": float(y @ y)}
 

@@ -24,6 +24,7 @@ from fedspan.mixed_regression.parts.regression_rows import row_blocks, target
 from fedspan.pca.parts.orthogonal_iteration import Product
 from fedspan.sums.aggregated_sums import aggregated
 
+OVERSAMPLING = 2  # columns of a basis beside the directions that are wanted
 _KEPT_BYTES = 2**22  # rows whose products are kept between the two passes
 
 
@@ -66,43 +67,36 @@ def local_pair_product(site: Site, models: Matrix, Q: Stack, transposed: bool) -
 
 def moment_product(models: Matrix, aggregator: Aggregator | None, *, perturbed: bool = False) -> Product:
     """Return the function ``(fed, Q) -> (Y Q, weights)`` of bases (d, A, c), one for each of the models (A, d)."""
-
-    def product(fed: Federation, Q: Stack) -> tuple[Stack, dict[str, float]]:
-        payload = {"Q": Q} if perturbed else {"models": models, "Q": Q}
-        return _combined(fed, local_perturbed_product if perturbed else local_moment_product, payload, aggregator)
-
-    return product
+    if perturbed:
+        return _combined(local_perturbed_product, {}, aggregator)
+    return _combined(local_moment_product, {"models": models}, aggregator)
 
 
 def pair_product(models: Matrix, *, transposed: bool) -> Product:
     """Return that function for the paper's matrix of the first two rows of every site."""
+    return _combined(local_pair_product, {"models": models, "transposed": transposed}, None)
+
+
+def _combined(local: Any, payload: dict[str, Any], aggregator: Aggregator | None) -> Product:
+    no_pairs = "no site has two rows: only pairs of rows distinguish clusters"
 
     def product(fed: Federation, Q: Stack) -> tuple[Stack, dict[str, float]]:
-        return _combined(fed, local_pair_product, {"models": models, "Q": Q, "transposed": transposed}, None)
+        if aggregator is None:
+            total = fed.sum(local, **payload, Q=Q)
+            if total["n"] == 0:
+                raise InputError(no_pairs)
+            return total["product"] / total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
+        paired = {name: reply for name, reply in fed.ask(local, **payload, Q=Q).ok.items() if reply["n"] > 0}
+        if not paired:
+            raise InputError(no_pairs)
+        parts = []
+        for a in range(Q.shape[1]):
+            own = {name: {"product": reply["product"][:, a], "n": reply["n"]} for name, reply in paired.items()}
+            parts.append(aggregated(Replies(own, {}), ("product",), aggregator)[0][0])
+        weights = np.mean([part.weights for part in parts], axis=0)
+        return np.stack([part.value for part in parts], axis=1), dict(zip(paired, weights.tolist(), strict=True))
 
     return product
-
-
-def _combined(
-    fed: Federation, local: Any, payload: dict[str, Any], aggregator: Aggregator | None
-) -> tuple[Stack, dict[str, float]]:
-    no_pairs = InputError("no site has two rows: only pairs of rows distinguish clusters")
-    if aggregator is None:
-        total = fed.sum(local, **payload)
-        if total["n"] == 0:
-            raise no_pairs
-        return total["product"] / total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
-    paired = {name: reply for name, reply in fed.ask(local, **payload).ok.items() if reply["n"] > 0}
-    if not paired:
-        raise no_pairs
-
-    def of_model(a: int) -> Replies:
-        return Replies({name: {"product": r["product"][:, a], "n": r["n"]} for name, r in paired.items()}, {})
-
-    parts = [aggregated(of_model(a), ("product",), aggregator)[0][0] for a in range(payload["Q"].shape[1])]
-    weights = np.mean([part.weights for part in parts], axis=0)
-    product = np.stack([part.value for part in parts], axis=1)
-    return product, dict(zip(paired, weights.tolist(), strict=True))
 
 
 def _product(site: Site, first: Matrix, second: Matrix, Q: Stack) -> dict[str, Any]:

@@ -48,11 +48,6 @@ def k_medoids(losses: Array, k: int, weights: Array | None = None) -> NDArray[np
     """Return the k of A columns with the smallest (weighted) sum over the rows of `losses` (L, A) of their minimum.
 
     Greedy, then by exchange of single columns while that helps. Deterministic.
-
-    Examples
-    --------
-    >>> k_medoids(np.array([[0.0, 1.0, 5.0], [1.0, 0.5, 5.0], [5.0, 5.0, 0.0]]), 2)
-    array([0, 2])
     """
     whole_number("k", k, 1, losses.shape[1], why=", the number of candidates")
     w = np.ones(len(losses)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -76,12 +71,6 @@ def linkage_gap(points: Array, k: int) -> tuple[Labels, float]:
 
     The gap is the merge height just above the cut over the one just below it: large where k tight clusters are far
     apart, about 1 where the cut goes through a cluster. It is infinite with k = 1, and 0 with k = L.
-
-    Examples
-    --------
-    >>> labels, gap = linkage_gap(np.array([[0.0], [0.1], [5.0], [5.2]]), 2)
-    >>> labels, round(gap, 1)
-    (array([0, 0, 1, 1]), 25.2)
     """
     L = len(points)
     whole_number("k", k, 1, L, why=", the number of points")

@@ -93,12 +93,6 @@ def q_factor(A: Array) -> Array:
     than Householder's QR for small A, but squares the condition of A. Where the columns are far from orthonormal, up to
     a common factor, Householder's QR replaces it. The factor itself shows that: the product of r eigenvalues with the
     mean m is at most ``e m^(r-1)`` times the smallest of them.
-
-    Examples
-    --------
-    >>> q_factor(np.array([[3.0, 1.0], [4.0, 0.0]]))
-    array([[ 0.6,  0.8],
-           [ 0.8, -0.6]])
     """
     R, not_positive = dpotrf(dsyrk(1.0, A, trans=1), clean=0, overwrite_a=1)
     if not_positive == 0:
@@ -113,13 +107,6 @@ def polar_factor(A: ArrayLike) -> Array:
     """Return the matrix with orthonormal columns that is nearest to A (n, r): ``A (A'A)^(-1/2)``.
 
     The columns of A must be linearly independent to a relative tolerance of 1e-10.
-
-    Examples
-    --------
-    >>> polar_factor([[2.0, 0.0], [0.0, 0.5], [0.0, 0.0]])
-    array([[1., 0.],
-           [0., 1.],
-           [0., 0.]])
     """
     left, values, right = scipy.linalg.svd(_tall("A", A), full_matrices=False, check_finite=False)
     _refuse_deficient(values)
@@ -130,12 +117,6 @@ def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Array, Array]:
     """Return the k largest eigenvalues of a symmetric matrix S (n, n), descending, and their eigenvectors (n, k).
 
     The eigenvectors are orthonormal; the entry of largest magnitude in each is positive.
-
-    Examples
-    --------
-    >>> values, vectors = top_eigenpairs([[0.0, -2.0], [-2.0, 0.0]], 1)
-    >>> values
-    array([2.])
     """
     S = np.asarray(S, dtype=np.float64)
     if S.ndim != 2 or S.shape[0] != S.shape[1] or not np.isfinite(S).all():
@@ -155,12 +136,6 @@ def with_fixed_signs(vectors: Array) -> Array:
     """Return the columns with signs such that the first entry of (nearly) largest magnitude in each is positive.
 
     Entries within 1e-8 of the largest count as largest: rounding does not decide which of two equal entries leads.
-
-    Examples
-    --------
-    >>> with_fixed_signs(np.array([[-3.0, 1.0], [1.0, 2.0]]))
-    array([[ 3.,  1.],
-           [-1.,  2.]])
     """
     size = np.abs(vectors)
     leader = np.argmax(size >= (1.0 - 1e-8) * size.max(axis=0), axis=0)

@@ -21,15 +21,6 @@ def whitening_root(C: Matrix, ridge: float, without: Matrix | None = None) -> Ma
         Above 0: directions without variance are divided by its root.
     without : (d, k) array, orthonormal columns, optional
         A subspace to ignore: the result is the root of C restricted to its orthogonal complement, and 0 within it.
-
-    Examples
-    --------
-    >>> whitening_root(np.diag([3.0, 0.0]), 1.0)
-    array([[0.5, 0. ],
-           [0. , 1. ]])
-    >>> whitening_root(np.diag([3.0, 0.0]), 1.0, without=np.array([[0.0], [1.0]]))
-    array([[0.5, 0. ],
-           [0. , 0. ]])
     """
     # Householder's Q of a basis spans the whole space; all but its first columns span the orthogonal complement.
     Q = np.eye(len(C)) if without is None else scipy.linalg.qr(without)[0][:, without.shape[1] :]
@@ -44,12 +35,6 @@ def whitening_map(C: Matrix, floor: float = 0.0) -> Matrix:
 
     Variances are raised to the share `floor` of their mean. With 0, directions without variance are left out: r is the
     rank of C.
-
-    Examples
-    --------
-    >>> np.abs(whitening_map(np.diag([4.0, 0.0])))
-    array([[0.5],
-           [0. ]])
     """
     tiny = np.finfo(np.float64).tiny
     variances, axes = scipy.linalg.eigh(C)

@@ -48,12 +48,6 @@ def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) ->
     The pull is ``A_j = sum_i k(x_i, y_j) (x_i - y_j)`` (n_y, m); the gradient of the sum is ``2 gamma A``. Products are
     in the precision of X (n, m), float32 or float64, and on its device, where Y (n_y, m) must be. `norms` are
     ``||x_i||^2`` (n,), if known. O(n n_y m) time, `BLOCK_ROWS` times n_y memory beyond the result.
-
-    Examples
-    --------
-    >>> pull, total = kernel_pull(np.array([[1.0, 0.0]]), np.zeros((1, 2)), gamma=np.log(2))
-    >>> pull, total
-    (array([[0.5, 0. ]]), 0.5)
     """
     xp = namespace(X)
     Y = xp.asarray(Y, dtype=X.dtype)
@@ -144,12 +138,6 @@ def spectral_factor(K: Array, W: Array, k: int) -> SpectralFactor:
 
     K (n, n_y) is the kernel of rows and landmarks, W (n_y, n_y) that of the landmarks. O(n n_y^2) time; memory is one
     array of the size of K.
-
-    Examples
-    --------
-    >>> K = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> spectral_factor(K, np.eye(2), 2).eigenvalues
-    array([1., 1.])
     """
     values, vectors = np.linalg.eigh(np.asarray(W, dtype=np.float64))
     kept = values > THINNEST * values[-1]

@@ -83,14 +83,6 @@ class LandmarkForm:
     """The map from distances to landmarks to a low-rank form; it depends on the landmarks alone.
 
     `squares` (n_y,) are ``||y_j - ybar||^2``, `residuals` is whether h counts (``"coordinates"`` only).
-
-    Examples
-    --------
-    >>> Y = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> form = landmark_form(Y, "coordinates")
-    >>> rows = form.of(np.array([[5.0, np.sqrt(20.0), np.sqrt(18.0)], [0.0, 1.0, 1.0]]))  # (3, 4) and (0, 0)
-    >>> rows.as_distances(rows.offset[0] + rows.offset[1] + rows.factor[0] * rows.signs @ rows.factor[1])
-    array(5., dtype=float32)
     """
 
     method: str

@@ -21,12 +21,6 @@ def closest(X: Matrix, centres: Matrix) -> NDArray[np.int32]:
     broken alike however rows are split among sites and in whatever order their means were added up.
 
     One matrix product. Rows and centres should be near the origin: a common offset costs digits.
-
-    Examples
-    --------
-    >>> closest(np.array([[0.0], [5.0]]), np.array([[[1.0], [4.0]], [[9.0], [-9.0]]]))
-    array([[0, 0],
-           [1, 0]], dtype=int32)
     """
     b, k, d = centres.shape
     flat = centres.reshape(b * k, d)

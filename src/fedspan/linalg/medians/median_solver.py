@@ -74,12 +74,6 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
     Where the minimisers form a segment, its midpoint is returned. Of more than 500 points only that one is tested to
     which Weiszfeld steps lead. If it is not the best one, the certificate shows it: repeat with the nearest point as
     origin.
-
-    Examples
-    --------
-    >>> triangle = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.75**0.5]])
-    >>> fermat_point(triangle, np.ones(3)).pulls      # three times 1 / (1 / sqrt 3)
-    array([1.73205081, 1.73205081, 1.73205081])
     """
     total = weights.sum()
     vertex = _best_vertex(X, weights) if len(X) <= MANY else _vertex_near_median(X, weights, tolerance)

@@ -106,11 +106,6 @@ def stable_rank(spectrum: ArrayLike, threshold: float = 0.5) -> int:
     Sites may send more columns than the rank in question: a direction of one site alone has no eigenvalue above that
     site's weight, a shared one has nearly 1. The `spectrum` of a `SubspaceMedianResult` holds every eigenvalue that
     reaches 0.5, but not every smaller one: the threshold is at least that.
-
-    Examples
-    --------
-    >>> stable_rank([1.0, 0.97, 0.8, 0.23, 0.2])
-    3
     """
     if not 0.5 <= threshold <= 1.0:
         raise InputError(f"threshold={threshold} must be between 0.5 and 1: smaller eigenvalues are not all known")

@@ -30,14 +30,6 @@ def descent_operator(X: Array, rate: float, steps: int, rows: int | None = None)
     The steps shrink the residual if `rate` is below two over the largest eigenvalue of ``X'X / n``. Where X (n, d)
     represents more rows than n (see `compressed`), `rows` is their number. The cost is one eigendecomposition of
     ``X X'`` or ``X'X``, whichever is smaller.
-
-    Examples
-    --------
-    >>> X, y, theta = np.array([[1.0, 2.0]]), np.array([3.0]), np.zeros(2)
-    >>> for _ in range(7):
-    ...     theta = theta + 0.1 * X.T @ (y - X @ theta)
-    >>> bool(np.allclose(theta, descent_operator(X, 0.1, 7).T @ y))
-    True
     """
     whole_number("steps", steps, 1)
     return _operator(X, rate, rows, lambda x: _geometric_sum(x, steps))
@@ -47,11 +39,6 @@ def proximal_operator(X: Array, rate: float, rows: int | None = None) -> Array:
     """Return Z (n, d) such that ``theta + Z' (y - X theta)`` minimises the local loss plus a pull back to theta.
 
     That is ``||y - X t||^2 / (2 n) + ||t - theta||^2 / (2 rate)``; parameters as in `descent_operator`.
-
-    Examples
-    --------
-    >>> proximal_operator(np.array([[2.0]]), rate=1.0)     # t = (2 y + theta) / (4 + 1)
-    array([[0.4]])
     """
     return _operator(X, rate, rows, lambda x: 1.0 / (1.0 + x))
 
@@ -62,13 +49,6 @@ def compressed(blocks: Iterable[tuple[Array, Array]], width: int) -> tuple[Array
     ``||y - X theta||^2 = ||c - R theta||^2 + rest``, ``X'X = R'R`` and ``X'y = R'c``: R and c are triangular factors.
     Up to `width` rows in all stay as they are. The `blocks` are pairs of (n_b, width) and (n_b,) arrays; memory is that
     of one block and of ``width^2`` numbers.
-
-    Examples
-    --------
-    >>> X, y = np.array([[1.0], [2.0], [2.0]]), np.array([1.0, 1.0, 0.0])
-    >>> R, c, rest = compressed([(X, y)], width=1)
-    >>> bool(np.isclose(np.sum((y - 2.0 * X[:, 0]) ** 2), np.sum((c - 2.0 * R[:, 0]) ** 2) + rest))
-    True
     """
     held, rest = np.zeros((0, width + 1)), 0.0
     for X, y in blocks:
@@ -85,16 +65,6 @@ class SiteStack:
     """The rows of all sites, one site after the other: a round of clustered local steps is two matrix products.
 
     X (N, d) and y (N,) are the rows of all sites, `sizes` (M,) the number of rows of each, at least 1.
-
-    Examples
-    --------
-    >>> stack = SiteStack(np.array([[1.0], [1.0], [2.0]]), np.array([1.0, 1.2, -2.0]), np.array([2, 1]))
-    >>> models = np.array([[1.0], [-1.0]])
-    >>> stack.labels(models)
-    array([0, 1])
-    >>> stack.refined(models, stack.descent(rate=0.5, steps=1))     # the first model moves to 1.05
-    array([[ 1.05],
-           [-1.  ]])
     """
 
     X: Array

@@ -20,14 +20,6 @@ def stacked_least_squares(A: Array, y: Array) -> Array:
 
     By normal equations, refined where they need it. Problems that are nearly singular, or have fewer rows than
     unknowns, are solved by singular values, of which those below ``max(m, r) eps`` of the largest count as zero.
-
-    Examples
-    --------
-    >>> A = np.array([[[1.0], [1.0]], [[1.0], [3.0]]])
-    >>> stacked_least_squares(A, np.array([[1.0, 3.0], [2.0, 6.0]]))
-    array([[2.], [2.]])
-    >>> stacked_least_squares(np.array([[[1.0, 1.0]]]), np.array([[4.0]]))     # one equation, two unknowns
-    array([[2., 2.]])
     """
     if A.ndim != 3 or y.shape != A.shape[:2]:
         raise InputError(f"A has the shape {A.shape} and y {y.shape}: they must be (q, m, r) and (q, m)")

@@ -13,7 +13,7 @@ from fedspan.aggregation import (
     Mean,
     MedianOfMeans,
 )
-from fedspan.linalg.medians.geometric_median import geometric_median
+from fedspan.linalg.medians.vector_median import geometric_median
 
 quick = settings(max_examples=40, deadline=None)
 

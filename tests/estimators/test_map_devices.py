@@ -80,7 +80,7 @@ def test_the_search_runs_where_it_is_told(monkeypatch):
 def test_devices_that_cannot_work_are_refused(face):
     X, sites = three_groups()
     first = {"n_clusters": 3} if face == "FedSpectralClustering" else {}
-    with pytest.raises(InputError, match="device='no such' is not there"):
+    with pytest.raises(InputError, match="device='no such' is not available"):
         getattr(fs, face)(**first, device="no such").fit(X, sites=sites)
     with pytest.raises(InputError, match="neighbors='descent' runs on the processor alone"):
         getattr(fs, face)(**first, device="cpu", neighbors="descent").fit(X, sites=sites)

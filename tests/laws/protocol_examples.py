@@ -22,7 +22,7 @@ from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
 from fedspan.maps.parts.map_centres import Codebooks
 from fedspan.maps.parts.noisy_centres import NoisyBook
-from fedspan.mixed_regression.parts.refinement import Belief
+from fedspan.mixed_regression.parts.cluster_rounds import Belief
 from fedspan.pca.subspace_iteration import local_product
 from fedspan.privacy import GaussianCenters, GaussianGradient, PaperNoise
 

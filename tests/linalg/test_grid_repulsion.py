@@ -75,7 +75,7 @@ def test_the_next_grid_is_around_all_but_the_outermost_points():
     grid = Grid(np.array([-100.0, -100.0]), 1.0, 201)
     wide, close = grid_around(grid.histogram(Y), grid, 1.0, 0.5), grid_around(grid.histogram(Y), grid, 1.0, 5)
     assert wide.high.min() == pytest.approx(60, abs=1.1)
-    assert close.high.max() < 5  # one point far out has no say
+    assert close.high.max() < 5  # one point far out does not count
     assert (close.low < -2).all()
     again = grid_around(grid.histogram(Y), grid, 1.5, 5)
     assert again.cell == pytest.approx(1.5 * close.cell)

@@ -59,28 +59,6 @@ def test_pulls_and_sums_by_plain_loops():
     np.testing.assert_allclose(centre_sums(Y, graph, C), sums, atol=1e-12)
 
 
-def test_the_graph_by_hand():
-    X = np.array([[0.0], [1.0], [10.0]])
-    centres = np.array([[0.4], [9.0], [50.0]])
-    graph = map_graph(X, centres, neighbours=1, perplexity=1.0, own=1, own_perplexity=1.0, own_share=0.5)
-    np.testing.assert_array_equal(graph.near, [[0], [0], [1]])
-    np.testing.assert_allclose(graph.pull, 0.5)
-    ties = {(int(i), int(j)): float(p) for i, j, p in zip(graph.ends, graph.others, graph.tie, strict=True)}
-    assert ties == {(0, 1): 0.5, (1, 0): 0.5, (1, 2): 0.25, (2, 1): 0.25}  # half of each direction
-
-
-def test_rows_without_neighbours_are_held_by_centres():
-    X, centres, _, _ = rows_and_centres(1)
-    alone = map_graph(X, centres, **TIES)
-    assert alone.pull.sum() == pytest.approx(1.0)
-    assert len(alone.tie) == 0
-    nobody = map_graph(X[:0], centres, **TIES)
-    assert len(nobody.near) == len(nobody.tie) == 0
-    few = map_graph(rows_and_centres(3)[0], centres, **TIES)
-    assert few.pull.sum(axis=1) == pytest.approx([0.75] * 3)
-    assert few.tie.sum() == pytest.approx(0.25 * 3)
-
-
 def test_a_step_by_hand():
     now = Motion(np.zeros((1, 2)), np.array([[0.5, -0.5]]), np.ones((1, 2)))
     after = moved(now, np.array([[-1.0, -1.0]]), rate=0.1, momentum=0.5, farthest=9.0)

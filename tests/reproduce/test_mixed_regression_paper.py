@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 from fedspan.datasets import make_mixed_regression
 from fedspan.linalg import descent_operator, k_means, proximal_operator
 from fedspan.mixed_regression.fedx import fedx
-from fedspan.mixed_regression.moment_descent import moment_descent
+from fedspan.mixed_regression.moment_descent_paper import moment_descent_paper
 from fedspan.papers import mixed_extras_paper as mixed_extras
 from fedspan.papers import mixed_regression_paper as mixed_regression
 from fedspan.papers.mixed_runs_paper import Setting, Update, rounds_to, trajectory
@@ -66,9 +66,7 @@ def test_new_clients_of_c3_are_told_their_cluster():
 def test_the_paper_as_written_does_not_start_anywhere():
     setting = Setting("C1", 300)
     start = np.random.default_rng(0).standard_normal(100) / 10
-    found = setting.federation.run(
-        moment_descent, n_clusters=3, n_columns=100, variant="paper", separation=1.4, start=start, iterations=5
-    )
+    found = setting.federation.run(moment_descent_paper, n_clusters=3, start=start, separation=1.4)
     assert setting.error(found.models) > 0.9 * setting.error(setting.random)
     assert len(found.anchors) == 10
 

@@ -11,7 +11,7 @@ from fedspan.aggregation.aggregator import Aggregate, Given, Points, Vector
 from fedspan.aggregation.safe_arithmetic import mixture, shrunk
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
-from fedspan.linalg.medians.geometric_median import geometric_median
+from fedspan.linalg.medians.vector_median import geometric_median
 
 
 @dataclass(frozen=True)

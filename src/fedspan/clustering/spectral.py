@@ -20,10 +20,9 @@ from fedspan.landmarks.feddl import Landmarks
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
 from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors
 from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_form, posted_rows, row_order
-from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
+from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix, spectral_factor, spectral_places
 from fedspan.linalg.kernels.landmark_form import METHODS, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
-from fedspan.linalg.kernels.nystrom import spectral_factor, spectral_places
 from fedspan.linalg.subspaces import with_fixed_signs
 
 Array = NDArray[Any]

@@ -36,7 +36,7 @@ from fedspan.few_shot.parts.fit_moments import bounded, chosen_directions, fit_m
 from fedspan.few_shot.parts.task_rows import TaskRows
 from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks, check_rank, eligible_sites, known_sites, warn
 from fedspan.few_shot.parts.truncated_start import Init, StartPlan, fitting_start, median_start
-from fedspan.linalg.medians.projector_basis_median import Output
+from fedspan.linalg.medians.projector_median import Output
 
 #: Losses that differ by less than this part of the targets' square are equal.
 _ROUNDING = 1e-12

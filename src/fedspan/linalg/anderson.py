@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-GROWTH = 2.0  # a residual that grows by more starts the history anew
+GROWTH = 2.0  # a residual that grows by more discards the history
 
 
 class Anderson:
-    """Extrapolates ``x <- x + f(x)`` from its last few points and residuals.
+    """Extrapolate ``x <- x + f(x)`` from its last few points and residuals.
 
     For affine maps, such as averages of local steps, it is as good as the best polynomial method. Where a residual
-    grows, the history is forgotten, and the plain step is taken.
+    grows, it discards its history and takes the plain step.
 
     Parameters
     ----------
     memory : int
-        How many differences to keep; 0 is the plain iteration.
+        The number of differences to keep; 0 is the plain iteration.
 
     References
     ----------
@@ -57,6 +57,6 @@ class Anderson:
         return found if np.isfinite(found).all() else plain
 
     def forget(self) -> None:
-        """Begin anew: the map has changed."""
+        """Discard the history: the map has changed."""
         self._points.clear()
         self._residuals.clear()

@@ -1,7 +1,7 @@
-"""Arrays of numpy, and tensors of torch on a processor or a graphics card, through one interface: the array API.
+"""Arrays of numpy and tensors of torch, on a CPU or a GPU, through one interface: the array API.
 
-numpy is the default, and needs nothing else. A device is named as in torch (``"cuda"``, ``"cuda:1"``, ``"cpu"``), and
-needs torch and array-api-compat (extra ``gpu``), imported when they are used.
+numpy is the default and needs nothing else. Devices have their torch names (``"cuda"``, ``"cuda:1"``, ``"cpu"``) and
+need torch and array-api-compat (extra ``gpu``), which are imported on first use.
 """
 
 from __future__ import annotations
@@ -18,18 +18,12 @@ Array = Any  # of numpy, or of any library that follows the array API
 
 
 def namespace(array: Array) -> Any:
-    """Return the module whose functions take `array`: numpy itself for its own arrays.
-
-    Examples
-    --------
-    >>> namespace(np.zeros(2)) is np
-    True
-    """
+    """Return the module whose functions take `array`: numpy itself for its own arrays."""
     return np if isinstance(array, np.ndarray) else _package("array_api_compat").array_namespace(array)
 
 
 def on_processor(array: Array) -> bool:
-    """Tell whether an array is in the processor's memory, where small blocks stay in its cache."""
+    """Return whether an array is in the CPU's memory, where small blocks stay in its cache."""
     return isinstance(array, np.ndarray) or str(array.device) == "cpu"
 
 
@@ -37,31 +31,31 @@ def to_device(array: NDArray[Any], device: str | None) -> Array:
     """Return a tensor on `device` with the values of an array; None: the array itself."""
     if device is None:
         return array
-    return _package("torch").tensor(array, device=device)  # a copy: torch shares no memory that is read-only
+    return _package("torch").tensor(array, device=device)  # a copy: torch can't share read-only memory
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """Return an array of numpy with the values of any array."""
+    """Return a numpy array with the values of any array."""
     return array if isinstance(array, np.ndarray) else np.asarray(array.cpu().numpy())
 
 
 def check_device(device: object) -> None:
-    """Refuse a device that is not there."""
+    """Refuse a device that does not exist on this machine."""
     if device is None:
         return
     if not isinstance(device, str):
-        raise InputError(f"device={device!r} must be None (numpy), or name a device of torch such as 'cuda'")
+        raise InputError(f"device={device!r} must be None (numpy) or the name of a torch device such as 'cuda'")
     torch = _package("torch")
     _package("array_api_compat")
     try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"device={device!r} is not there: {reason}; None computes with numpy") from None
+        raise InputError(f"device={device!r} is not available: {reason}; None computes with numpy") from None
 
 
 def device_here(device: str | None) -> str | None:
-    """Return `device`, or None on a machine that does not have it: a site is asked for what it has."""
+    """Return `device`, or None (numpy) on a machine that does not have it."""
     try:
         check_device(device)
     except (InputError, MissingPackageError):
@@ -74,5 +68,5 @@ def _package(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingPackageError(
-            f'computing on a device needs {error.name}, which is not installed: pip install "fedspan[gpu]"'
+            f'device=... needs {error.name}, which is not installed: pip install "fedspan[gpu]"'
         ) from None

@@ -1,13 +1,15 @@
-"""Clusters of a few points at the coordinator: k-means, k-medoids by losses, and average linkage with its gap."""
+"""Clusters of a few points at the coordinator: k-means, k-medoids, average linkage; matches of two clusterings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.optimize import linear_sum_assignment
 
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 
 Array = NDArray[np.float64]
@@ -16,7 +18,7 @@ Labels = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class KMeans:
-    """What `k_means` found: `centres` (k, d), the `labels` (L,) of the points, and the weighted squared distances."""
+    """The result of `k_means`: `centres` (k, d), `labels` (L,) of the points, and the sum of squared distances."""
 
     centres: Array
     labels: Labels
@@ -28,7 +30,7 @@ def k_means(
 ) -> KMeans:
     """Cluster `points` (L, d) around k centres: the best of a few k-means++ starts.
 
-    Fewer distinct points than k leave some centres without points of their own.
+    With fewer distinct points than k, some centres have no points of their own.
 
     Examples
     --------
@@ -36,34 +38,18 @@ def k_means(
     >>> np.sort(found.centres[:, 0])
     array([0.05, 5.05])
     """
-    if not 1 <= k <= len(points):
-        raise InputError(f"k={k} must be between 1 and the number of points, {len(points)}")
+    whole_number("k", k, 1, len(points), why=", the number of points")
     w = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=np.float64)
     tries = [_lloyd(points, _spread_out(points, k, rng, w), w, rounds) for _ in range(starts)]
     return min(tries, key=lambda found: found.cost)
 
 
 def k_medoids(losses: Array, k: int, weights: Array | None = None) -> NDArray[np.intp]:
-    """Choose k of A candidates by what each costs every judge: the smallest sum of everybody's cheapest candidate.
+    """Return the k of A columns with the smallest (weighted) sum over the rows of `losses` (L, A) of their minimum.
 
-    Greedy, then by exchange of single candidates while that helps. Deterministic.
-
-    Parameters
-    ----------
-    losses : (L, A) array
-    weights : (L,) array, optional
-
-    Returns
-    -------
-    chosen : (k,) array of columns
-
-    Examples
-    --------
-    >>> k_medoids(np.array([[0.0, 1.0, 5.0], [1.0, 0.5, 5.0], [5.0, 5.0, 0.0]]), 2)
-    array([0, 2])
+    Greedy, then by exchange of single columns while that helps. Deterministic.
     """
-    if not 1 <= k <= losses.shape[1]:
-        raise InputError(f"k={k} must be between 1 and the number of candidates, {losses.shape[1]}")
+    whole_number("k", k, 1, losses.shape[1], why=", the number of candidates")
     w = np.ones(len(losses)) if weights is None else np.asarray(weights, dtype=np.float64)
     chosen = [int(np.argmin(w @ losses))]
     while len(chosen) < k:
@@ -83,19 +69,11 @@ def k_medoids(losses: Array, k: int, weights: Array | None = None) -> NDArray[np
 def linkage_gap(points: Array, k: int) -> tuple[Labels, float]:
     """Cut the average-linkage tree of `points` (L, d) into k clusters; return the labels and how clear the cut is.
 
-    The gap is the merge height that the cut lies below over the highest one above which it lies: large where k tight
-    clusters are far apart, about 1 where the cut goes through a cluster. With k = 1 or k = L nothing can be compared,
-    and it is infinite or 0.
-
-    Examples
-    --------
-    >>> labels, gap = linkage_gap(np.array([[0.0], [0.1], [5.0], [5.2]]), 2)
-    >>> labels, round(gap, 1)
-    (array([0, 0, 1, 1]), 25.2)
+    The gap is the merge height just above the cut over the one just below it: large where k tight clusters are far
+    apart, about 1 where the cut goes through a cluster. It is infinite with k = 1, and 0 with k = L.
     """
     L = len(points)
-    if not 1 <= k <= L:
-        raise InputError(f"k={k} must be between 1 and the number of points, {L}")
+    whole_number("k", k, 1, L, why=", the number of points")
     if k == 1:
         return np.zeros(L, dtype=np.intp), np.inf
     if k == L:
@@ -104,6 +82,50 @@ def linkage_gap(points: Array, k: int) -> tuple[Labels, float]:
     labels = np.asarray(fcluster(tree, k, "maxclust") - 1, dtype=np.intp)
     above, below = tree[L - k, 2], tree[L - k - 1, 2]
     return labels, float(above / below) if below > 0.0 else np.inf
+
+
+def bottleneck_distance(models: ArrayLike, truth: ArrayLike) -> float:
+    """Return ``min over permutations p of max_j ||models[p(j)] - truth[j]||`` of two (k, d) arrays.
+
+    This is the error of a mixture of regressions. The permutation of the smallest sum may have a larger maximum.
+
+    Examples
+    --------
+    >>> bottleneck_distance([[0.0], [1.0]], [[1.1], [0.2]])
+    0.2
+    """
+    A, B = np.asarray(models, dtype=np.float64), np.asarray(truth, dtype=np.float64)
+    if A.shape != B.shape or A.ndim != 2 or not A.size:
+        raise InputError(f"models and truth must be (k, d) arrays of one shape, not {A.shape} and {B.shape}")
+    distances = np.linalg.norm(A[:, None] - B[None], axis=2)
+    heights = np.unique(distances)
+    low, high = 0, len(heights) - 1  # bisect for the smallest height that some permutation does not exceed
+    while low < high:
+        middle = (low + high) // 2
+        rows, columns = linear_sum_assignment(distances > heights[middle])
+        if (distances[rows, columns] <= heights[middle]).all():
+            high = middle
+        else:
+            low = middle + 1
+    return float(heights[low])
+
+
+def matched_share(labels: ArrayLike, truth: ArrayLike) -> float:
+    """Return the share of labels that agree with the truth after the best matching of their names.
+
+    Examples
+    --------
+    >>> matched_share([1, 1, 0, 0], [0, 0, 0, 1])
+    0.75
+    """
+    a, b = np.asarray(labels), np.asarray(truth)
+    if a.shape != b.shape or a.ndim != 1 or not a.size:
+        raise InputError(f"labels and truth must be vectors of one length, not of the shapes {a.shape} and {b.shape}")
+    names_a, found = np.unique(a, return_inverse=True)
+    names_b, right = np.unique(b, return_inverse=True)
+    together = np.zeros((len(names_a), len(names_b)))
+    np.add.at(together, (found, right), 1)
+    return float(together[linear_sum_assignment(-together)].sum() / len(a))
 
 
 def _spread_out(points: Array, k: int, rng: np.random.Generator, weights: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Roots of inverse covariances: what turns a Mahalanobis distance into a length, and rows into white ones."""
+"""Roots of inverse covariances: they turn a Mahalanobis distance into a length, and rows into white ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
-_FLAT = 1e-9  # relative: directions of less variance are taken for combinations of the others
+_FLAT = 1e-9  # relative: directions of less variance count as combinations of the others
 
 
 def whitening_root(C: Matrix, ridge: float, without: Matrix | None = None) -> Matrix:
@@ -20,22 +20,9 @@ def whitening_root(C: Matrix, ridge: float, without: Matrix | None = None) -> Ma
     ridge : float
         Above 0: directions without variance are divided by its root.
     without : (d, k) array, orthonormal columns, optional
-        A subspace that does not count: the root is that of C restricted to what is orthogonal to it, and 0 within it.
-
-    Returns
-    -------
-    root : (d, d) array
-
-    Examples
-    --------
-    >>> whitening_root(np.diag([3.0, 0.0]), 1.0)
-    array([[0.5, 0. ],
-           [0. , 1. ]])
-    >>> whitening_root(np.diag([3.0, 0.0]), 1.0, without=np.array([[0.0], [1.0]]))
-    array([[0.5, 0. ],
-           [0. , 0. ]])
+        A subspace to ignore: the result is the root of C restricted to its orthogonal complement, and 0 within it.
     """
-    # Householder's Q of a basis is a basis of the whole space, and all but its first columns that of the rest.
+    # Householder's Q of a basis spans the whole space; all but its first columns span the orthogonal complement.
     Q = np.eye(len(C)) if without is None else scipy.linalg.qr(without)[0][:, without.shape[1] :]
     variances, axes = scipy.linalg.eigh(Q.T @ C @ Q)
     factor = (Q @ axes) / (np.maximum(variances, 0.0) + ridge) ** 0.25
@@ -44,20 +31,10 @@ def whitening_root(C: Matrix, ridge: float, without: Matrix | None = None) -> Ma
 
 
 def whitening_map(C: Matrix, floor: float = 0.0) -> Matrix:
-    """Return W (d, r) after which rows of covariance C have the unit matrix: ``W' C W = I``.
+    """Return W (d, r) that makes the covariance C (d, d) of rows the unit matrix: ``W' C W = I``.
 
-    Parameters
-    ----------
-    C : (d, d) array, symmetric, non-negative but for rounding
-    floor : float
-        Variances are raised to this part of their mean. Without it, directions that have none are left out: r is
-        the rank of C.
-
-    Examples
-    --------
-    >>> np.abs(whitening_map(np.diag([4.0, 0.0])))
-    array([[0.5],
-           [0. ]])
+    Variances are raised to the share `floor` of their mean. With 0, directions without variance are left out: r is the
+    rank of C.
     """
     tiny = np.finfo(np.float64).tiny
     variances, axes = scipy.linalg.eigh(C)

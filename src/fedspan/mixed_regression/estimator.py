@@ -18,27 +18,31 @@ from fedspan.base import FedEstimator
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
 from fedspan.mixed_regression.logistic_fedx import logistic_losses, other_classes
+from fedspan.mixed_regression.parts.cluster_assignment import (
+    Assignment,
+    ClusterAssignment,
+    assigned,
+    gaussian_likelihood,
+)
+from fedspan.mixed_regression.parts.cluster_repair import refined, settled, started
 from fedspan.mixed_regression.parts.count_clusters import count_clusters
-from fedspan.mixed_regression.parts.feature_maps import whitened
-from fedspan.mixed_regression.parts.feature_scaling import feature_scaling
-from fedspan.mixed_regression.parts.mixed_features import FeatureMap
-from fedspan.mixed_regression.parts.mixed_fit import refined, started
-from fedspan.mixed_regression.parts.mixed_parameters import check_parameters
-from fedspan.mixed_regression.parts.mixed_posterior import Assignment, assigned, gaussian_likelihood
-from fedspan.mixed_regression.parts.mixed_repair import settled
-from fedspan.mixed_regression.parts.target_moments import target_moments
+from fedspan.mixed_regression.parts.feature_maps import FeatureMap, whitened
+from fedspan.mixed_regression.parts.feature_scaling import feature_scaling, target_moments
+from fedspan.mixed_regression.parts.parameter_checks import check_parameters
+from fedspan.mixed_regression.parts.refinement import Refinement
 from fedspan.sums.moments import moments
 
 Array = NDArray[Any]
-_MEMORY = 5  # of Anderson's extrapolation, where nobody says otherwise
-_CLASSES = "loss='logistic' needs the classes 0 and 1 in y, and there are other values: code them as 0 and 1"
+Numbers = NDArray[np.float64]
+_MEMORY = 5  # of Anderson's extrapolation, by default
+_CLASSES = "loss='logistic' needs the classes 0 and 1 in y, which has other values: code them as 0 and 1"
 _LARGEST = 1e100  # of rows to assign: squares must not overflow
-_SMALLEST = 1e-120  # of targets: nor vanish
+_SMALLEST = 1e-120  # of targets: squares must not vanish
 _LOGITS = 3.0  # length of random models of logits: short ones would all be worse than the shortest
 
 
 class FedMixedRegressor(RegressorMixin, FedEstimator):
-    """Linear models of a few unknown clusters of sites, also of sites with only a handful of rows.
+    """Linear models of a few unknown clusters of sites, even of sites with only a handful of rows.
 
     Two phases: coarse models from any starting point, then rounds in which every site finds its cluster and helps to
     refine that model. L. Su, J. Xu and P. Yang, "Global convergence of federated learning for mixed regression",
@@ -47,16 +51,16 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        "auto" begins with the number of directions in which sites differ by more than noise, and splits clusters while
-        the Bayesian information criterion is the better for it, up to `max_clusters`. It believes all sites.
+        "auto" starts with the number of directions in which sites differ by more than noise, and splits clusters while
+        the Bayesian information criterion improves, up to `max_clusters`. It trusts all sites.
     start : {"moment_descent", "spectral", "random"}, default="moment_descent"
         "moment_descent": models of a few large anchor sites, clustered. "spectral": all sites, clustered in the
-        directions in which they differ; far fewer bytes. "random": `n_starts` random ones, of which the best is taken.
+        directions in which they differ; far fewer bytes. "random": the best of `n_starts` random starts.
     update : {"fedavg", "fedprox", "exact"}, default="fedavg"
-        How sites refine their cluster's model: `local_steps` gradient steps, a proximal step, or least squares from
-        sums of Gram matrices, which takes few rounds of many bytes.
+        The sites' refinement of their cluster's model: `local_steps` gradient steps, a proximal step, or least squares
+        from sums of Gram matrices, which takes few rounds of many bytes.
     local_steps : int, default=5
-        Of "fedavg" alone. They cost a site nothing: see `fedspan.linalg.descent_operator`.
+        For "fedavg" only. Their number costs a site nothing: see `fedspan.linalg.descent_operator`.
     weights : {"cluster", "total"}, default="cluster"
         A site's weight: its rows over those of its cluster, or over all rows, as in the paper. The latter is slow for
         small clusters and can starve them.
@@ -64,70 +68,64 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         To the best cluster, or to all by their probability. Soft helps where sites have two or three rows.
     max_rounds, tol : int, float, default=400, 1e-6
         Most rounds, and the relative change of the models at which to stop (0: never). Where sites come and go, the
-        mean of the last rounds is taken when the models only wander about it.
+        result is the mean of the last rounds once the models only wander about it.
     features : {"linear", "polynomial", "interactions"} or transformer, default="linear"
         What the models are linear in: the columns, their products up to `degree`, or those without powers. A fitted
-        scikit-learn transformer works on the embedded engine only, and cannot be saved (wrap it in
+        scikit-learn transformer works on the embedded engine only, and can't be saved (wrap it in
         ``sklearn.frozen.FrozenEstimator`` where the regressor is cloned).
     degree : int, default=2
-        Of "polynomial" and "interactions".
+        For "polynomial" and "interactions".
     fit_intercept : bool, default=True
     scaling : {"whiten", "standardize", "none"}, default="whiten"
-        How features are prepared, by sums over all sites: covariance one (d (d + 1) / 2 numbers up per site, once),
-        deviations one, or not at all. The models are given in the features' own units whatever it is.
+        Preparation of features, by sums over all sites: unit covariance (d (d + 1) / 2 numbers up per site, once), unit
+        deviations, or none. The models are in the features' own units in any case.
     loss : {"squared", "logistic"}, default="squared"
         "logistic": y holds 0 and 1, `predict` gives the probability of 1, and `score` the accuracy. Only with
-        update="fedavg". There are no anchors: the start "moment_descent" is the spectral one then; "random" chooses by
+        update="fedavg". There are no anchors: the start "moment_descent" means the spectral one; "random" chooses by
         the loss on every fourth row, held back.
     step_size : float, optional
-        Of the local steps, in units of the scaled features; not for "exact". Default: `fedspan.mixed_regression.fedx.fedx`.
-        Where a site takes several steps, its own are at most one over its largest eigenvalue whatever is said here.
+        Of the local steps, in units of the scaled features; not for "exact". Default: that of `fedspan.protocols.fedx`.
+        With several steps, a site's own step size is at most one over its largest eigenvalue.
     acceleration : int or "auto", default="auto"
         Memory of Anderson's extrapolation at the coordinator: fewer rounds for the same messages. "auto": 5, and 0 for
         "exact".
     n_starts : int, default=1
-        Of start="random".
+        For start="random".
     max_clusters : int, default=10
-        Of n_clusters="auto".
+        For n_clusters="auto".
     p_min : float, optional
-        The smallest cluster's share of the sites, which says how many anchors to take. Default: 1 / n_clusters.
+        The smallest cluster's share of the sites, which gives the number of anchors. Default: 1 / n_clusters.
     perturbation : float, default=0
-        Length of the noise on the anchors' models that other sites see, in units of the targets' deviation.
+        Length of the noise on the anchors' models that other sites receive, in units of the targets' deviation.
     aggregator : Aggregator, optional
-        How replies are combined where some sites may lie, in both phases. Try
-        ``fedspan.aggregation.SpectralFilter()``: medians of distances are moved far by sites that push together.
-        Single replies are then needed. Not with n_clusters="auto". A rule with a number of liars is set up for all
-        sites; where a cluster can bear fewer, it expects as many as that there, and a warning says so.
+        The rule that combines replies where sites may be malicious, in both phases. Try
+        ``fedspan.aggregation.SpectralFilter()``: sites that push together move medians of distances far. It needs
+        single replies. Not with n_clusters="auto". A rule with a number of malicious sites is set up for all sites; a
+        cluster that tolerates fewer gets a rule for fewer, with a warning.
     random_state : int, optional
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
-    coef_ : array (k, d)
+    coef_, intercept_ : array (k, d), array (k,)
         Of the (mapped) features, in their own units.
-    intercept_ : array (k,)
-    cluster_weights_ : array (k,)
-        The clusters' shares of the sites.
+    cluster_weights_, cluster_rows_ : array (k,)
+        The clusters' shares of the sites, and their numbers of rows.
     noise_ : array (k,)
         Standard deviation of the noise in each cluster (NaN for the logistic loss).
-    labels_ : array (one per site)
-        The most probable cluster of each site, in the order of ``sites_``; -1 (and a warning) where a site gave no
-        valid answer in the end.
-    proba_ : array (sites, k)
-    cluster_rows_ : array (k,)
-        Number of rows in each cluster.
+    labels_, proba_ : array (sites,), array (sites, k)
+        The most probable cluster of each site, in the order of ``sites_``; -1 (and a warning) for a site without a
+        valid reply in the end.
     n_clusters_, n_iter_ : int
         Clusters, and rounds of refinement.
     converged_ : bool
-    site_weights_ : array (one per site)
-        What share an aggregator gave to each site in the last round.
+    site_weights_ : array (sites,)
+        The share that an aggregator gave to each site in the last round.
     sites_trusted_ : tuple of str
-        Who had at least half an equal one.
-    mean_ : array (d,)
-        How features were prepared: what was subtracted.
-    whitening_ : array (d, r) or (d,)
-        The matrix, or its diagonal, that they were multiplied by.
+        The sites with at least half an equal share.
+    mean_, whitening_ : array (d,), array (d, r) or (d,)
+        The preparation of features: the mean that is subtracted, and the matrix, or its diagonal, that follows.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -207,38 +205,34 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         with self._fitting(X, y, sites) as fed:
             mapping = FeatureMap(self.features, self.degree, self.n_features_in_)
             if not mapping.is_identity:
-                moments(fed, self._names(), self.aggregator)  # tells what is not finite by its own column
+                moments(fed, self._names(), self.aggregator)  # refuses NaN and infinity by the name of the column
             with mapping.applied(fed) as mapped:
-                names = self._names() if mapping.is_identity else None
-                self._learn(mapped, names)
+                self._learn(mapped, self._names() if mapping.is_identity else None)
         return self
 
     def _single_replies(self) -> str | None:
         return ""
 
-    def predict(self, X: Any, *, site: Any = None, cluster: Any = None) -> NDArray[np.float64]:
+    def predict(self, X: Any, *, site: Any = None, cluster: Any = None) -> Numbers:
         """Return predictions for rows.
 
         Parameters
         ----------
         X : array (n, d)
         site : name, or array of names (n,), optional
-            The site of the rows: its cluster's model is used, or with soft assignment the mean over its probabilities.
+            The site of the rows: its cluster's model predicts, or with soft assignment the mean over its probabilities.
             Without it, the mean over all clusters by their shares of the sites.
         cluster : int or array (k,), optional
             Instead of a site: a cluster, or the probability of each, as `assign` finds them.
         """
         check_is_fitted(self)
         values = self._values(self._validated(X))
-        if cluster is not None:
-            if site is not None:
-                raise InputError("predict takes a site or a cluster, not both")
-            return cast(NDArray[np.float64], values @ self._mixture(cluster))
-        if site is None:
-            return cast(NDArray[np.float64], values @ self.cluster_weights_)
+        if cluster is not None and site is not None:
+            raise InputError("predict takes a site or a cluster, not both")
         names = np.asarray(site)
-        if names.ndim == 0:
-            return cast(NDArray[np.float64], values @ self._of_site(str(names)))
+        if site is None or names.ndim == 0:
+            weights = self.cluster_weights_ if cluster is None else self._mixture(cluster)
+            return cast(Numbers, values @ (weights if site is None else self._of_site(str(names))))
         if names.shape != (len(values),):
             raise InputError(
                 f"site has the shape {names.shape}, and must be a name or one for each of {len(values)} rows"
@@ -247,7 +241,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         return np.asarray(np.einsum("nk,nk->n", values, np.stack([parts[str(name)] for name in names])))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R2 of `predict`, or for the logistic loss the share of rows whose class it finds."""
+        """Return R2 of `predict`, or for the logistic loss its accuracy."""
         if self.loss == "logistic":
             return float(accuracy_score(y, self.predict(X) > 0.5, sample_weight=sample_weight))
         return float(super().score(X, y, sample_weight))
@@ -269,11 +263,11 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         features = self._map().transform(X)
         if self.loss == "logistic":
             if not np.isin(y, (0.0, 1.0)).all():
-                raise InputError("y_new must hold the classes 0 and 1 for a logistic loss")
-            ones = np.ones((len(X), 1))
+                raise InputError("y_new must hold the classes 0 and 1 for the logistic loss")
             models = np.column_stack([self.intercept_, self.coef_])
-            return assigned(self.cluster_weights_, -logistic_losses(np.hstack([ones, features]), y, models))
-        phi = whitened(features, self.mean_, self.whitening_, self.fit_intercept)
+            losses = logistic_losses(np.hstack([np.ones((len(X), 1)), features]), y, models)
+            return assigned(self.cluster_weights_, -losses)
+        phi = whitened(features, self.mean_, np.atleast_2d(self.whitening_), self.fit_intercept)
         residuals = y[:, None] - self._values(X)
         likelihood = gaussian_likelihood(phi, residuals, self.noise_, self.cluster_rows_)
         return assigned(self.cluster_weights_, likelihood)
@@ -286,53 +280,35 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         centre, deviation = target_moments(fed, aggregator=self.aggregator)
         if 0.0 < max(abs(centre), deviation) < _SMALLEST:
             raise InputError(f"the targets are smaller than {_SMALLEST:g}, and their squares vanish: multiply y first")
-        found = feature_scaling(
-            fed, scaling=self.scaling, center=self.fit_intercept, names=names, aggregator=self.aggregator
-        )
+        intercept = bool(self.fit_intercept)
+        found = feature_scaling(fed, scaling=self.scaling, center=intercept, names=names, aggregator=self.aggregator)
         self.mean_, self.whitening_ = found.mean, found.matrix
         prepared = fed
-        if self.scaling != "none" or self.fit_intercept:
-            prepared = fed.apply(whitened, mean=self.mean_, matrix=self.whitening_, intercept=bool(self.fit_intercept))
-        theta0 = np.zeros(self.whitening_.shape[-1] + bool(self.fit_intercept))
-        if self.fit_intercept:
+        if self.scaling != "none" or intercept:
+            matrix = np.atleast_2d(self.whitening_)
+            prepared = fed.apply(whitened, mean=self.mean_, matrix=matrix, intercept=intercept)
+        theta0 = np.zeros(self.whitening_.shape[-1] + intercept)
+        if intercept:
             theta0[0] = centre
-        k = self.n_clusters
-        if k == "auto":
-            k = count_clusters(prepared, start=theta0, most=min(self.max_clusters, len(fed.sites)))
+        automatic = self.n_clusters == "auto"
+        most = min(self.max_clusters, len(fed.sites))
+        k = count_clusters(prepared, start=theta0, most=most) if automatic else int(self.n_clusters)
         scale = deviation if deviation > 0.0 else 1.0
-        options = self._options(scale) | {"origin": theta0}
-        if self.loss == "logistic" and self.start == "random":
-            begun = started(prepared, int(k), np.zeros_like(theta0), _LOGITS, options)
-            models = begun.models
+        options = self._options(scale, theta0)
+        if self.loss == "squared":
+            models = started(prepared, k, theta0, scale, options).models
+        elif self.start == "random":
+            models = started(prepared, k, np.zeros_like(theta0), _LOGITS, options).models
         else:
-            begun = started(prepared, int(k), theta0, scale, options)
-            models = self._in_logits(begun.models, centre) if self.loss == "logistic" else begun.models
-        grow_to = min(self.max_clusters, len(fed.sites)) if self.n_clusters == "auto" else 0
+            models = self._in_logits(started(prepared, k, theta0, scale, options).models, centre)
         first = refined(prepared, models, options)
-        done, who = settled(prepared, first, options, grow_to=grow_to)
-        if not done.converged and self.tol > 0.0:
-            warnings.warn(
-                f"max_rounds={self.max_rounds} were over before the models moved by less than tol={self.tol:g} of the "
-                "longest one: raise max_rounds, or tol if that is near enough",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        silent = [name for name, label in zip(who.sites, who.labels, strict=True) if label < 0]
-        if silent:
-            shown = ", ".join(map(repr, silent[:5])) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
-            warnings.warn(
-                f"{shown} gave no valid answer in the end, and have no cluster (label -1): find it with assign",
-                stacklevel=3,
-            )
-        self._keep(done, who)
+        self._keep(*settled(prepared, first, options, grow_to=most if automatic else 0))
 
-    def _options(self, scale: float) -> dict[str, Any]:
+    def _options(self, scale: float, origin: Array) -> dict[str, Any]:
         options: dict[str, Any] = self.get_params(deep=False)
-        options["acceleration"] = (
-            (0 if self.update == "exact" else _MEMORY) if self.acceleration == "auto" else self.acceleration
-        )
-        options["perturbation"] = self.perturbation * scale
-        return options
+        if self.acceleration == "auto":
+            options["acceleration"] = 0 if self.update == "exact" else _MEMORY
+        return options | {"perturbation": self.perturbation * scale, "origin": origin}
 
     def _in_logits(self, models: Array, centre: float) -> Array:
         """Return models of the probability of class 1, which are about right near its mean, as models of its logit."""
@@ -342,7 +318,22 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             logits[:, 0] = (models[:, 0] - centre) / (p * (1.0 - p)) + np.log(p / (1.0 - p))
         return logits
 
-    def _keep(self, done: Any, who: Any) -> None:
+    def _keep(self, done: Refinement, who: ClusterAssignment) -> None:
+        """Warn of faults, and set the attributes."""
+        if not done.converged and self.tol > 0.0:
+            warnings.warn(
+                f"max_rounds={self.max_rounds} were over before the models moved by less than tol={self.tol:g} of the "
+                "longest one: raise max_rounds, or tol if that is near enough",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        silent = [name for name, label in zip(who.sites, who.labels, strict=True) if label < 0]
+        if silent:
+            shown = ", ".join(map(repr, silent[:5])) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
+            warnings.warn(
+                f"{shown} gave no valid reply in the end, and have no cluster (label -1): find it with assign",
+                stacklevel=4,
+            )
         models = done.models
         slopes = models[:, 1:] if self.fit_intercept else models
         diagonal = self.whitening_.ndim == 1
@@ -355,9 +346,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         equal = 1.0 / len(self.sites_)
         weights = done.trust or dict.fromkeys(self.sites_, equal)
         self.site_weights_ = np.array([weights.get(name, 0.0) for name in self.sites_])
-        self.sites_trusted_ = tuple(
-            name for name, weight in zip(self.sites_, self.site_weights_, strict=True) if weight >= 0.5 * equal
-        )
+        self.sites_trusted_ = tuple(np.array(self.sites_)[self.site_weights_ >= 0.5 * equal].tolist())
 
     def _map(self) -> FeatureMap:
         return FeatureMap(self.features, self.degree, self.n_features_in_)
@@ -367,18 +356,18 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         linear = self._map().transform(X) @ self.coef_.T + self.intercept_
         return cast(Array, expit(linear) if self.loss == "logistic" else linear)
 
-    def _of_site(self, name: str) -> NDArray[np.float64]:
+    def _of_site(self, name: str) -> Numbers:
         """Return the weight (k,) of each cluster at a site."""
         if name not in self.sites_:
             raise InputError(f"site={name!r} was not in the fit: find its cluster with assign(X_new, y_new)")
         i = self.sites_.index(name)
         if self.labels_[i] < 0:
-            raise InputError(f"site={name!r} gave no valid answer in the end: find its cluster with assign")
+            raise InputError(f"site={name!r} gave no valid reply in the end: find its cluster with assign")
         if self.assignment == "soft":
-            return cast(NDArray[np.float64], self.proba_[i])
+            return cast(Numbers, self.proba_[i])
         return np.asarray(np.eye(self.n_clusters_)[self.labels_[i]])
 
-    def _mixture(self, cluster: Any) -> NDArray[np.float64]:
+    def _mixture(self, cluster: Any) -> Numbers:
         given = np.asarray(cluster)
         if given.ndim == 0 and given.dtype.kind in "iu" and 0 <= int(given) < self.n_clusters_:
             return np.asarray(np.eye(self.n_clusters_)[int(given)])
@@ -388,7 +377,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             f"cluster={cluster!r} must be a number from 0 to {self.n_clusters_ - 1}, or a probability of each cluster"
         )
 
-    def _checked_target(self, y: Any) -> NDArray[np.float64]:
+    def _checked_target(self, y: Any) -> Numbers:
         if y is None:
             raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         checked = check_array(y, ensure_2d=False, input_name="y", dtype="numeric", ensure_min_samples=0)

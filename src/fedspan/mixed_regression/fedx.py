@@ -8,28 +8,29 @@ aggregator needs single replies. The cost of a site's step does not depend on th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from fedspan.aggregation import Aggregator
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Matrix, OneOf, Positive
 from fedspan.mixed_regression.exact import exact_round
-from fedspan.mixed_regression.parts.cluster_changes import combined_changes
-from fedspan.mixed_regression.parts.refinement import (
+from fedspan.mixed_regression.parts.cluster_rounds import (
     Belief,
-    Matrix,
     Moved,
-    Refinement,
-    Vector,
-    moved_by,
-    refine,
+    Shares,
+    Steps,
+    Variance,
+    local_round,
     responsibilities,
 )
+from fedspan.mixed_regression.parts.refinement import Refinement, refine_accelerated
 from fedspan.mixed_regression.parts.regression_rows import local_operator, rows_of
 
 UPDATES = ("fedavg", "fedprox", "exact")
+Update = Annotated[str, OneOf(UPDATES[:2])]
 _GAMMA = 0.9  # of the stability limit of the least stable site
 
 
@@ -41,7 +42,7 @@ def local_curvature(site: Site) -> dict[str, Any]:
 
 @step("mixed_regression.refinement", reveals="sums")
 def local_refinement(
-    site: Site, models: Matrix, update: str, rate: float, local_steps: int, shares: Vector, variance: float | None
+    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Steps, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Lines 6 and 7. Leaves the site, in the row of its cluster (k, d + 3): n times the model's change, n, 1, its loss.
 
@@ -50,7 +51,7 @@ def local_refinement(
     rows, nZ = rows_of(site), local_operator(site, update, rate, local_steps)
     E, losses = rows.losses(models)
     k, d = models.shape
-    sums = np.zeros((k, d + 3))  # one array, because a round through a thousand sites costs by the array
+    sums = np.zeros((k, d + 3))  # one array: a round of a thousand sites costs by the number of arrays
     if variance is None:
         label = losses.argmin()
         sums[label, :d] = E[label].dot(nZ)
@@ -64,11 +65,11 @@ def local_refinement(
 
 @step("mixed_regression.change", reveals="sums")
 def local_change(
-    site: Site, models: Matrix, update: str, rate: float, local_steps: int, shares: Vector, variance: float | None
+    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Steps, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Lines 6, 7. Leaves the site: its part in each cluster (k,), its model's change (d,) or all (k, d), n, its loss.
 
-    Each model's change leaves where clusters are weighed softly.
+    With soft assignment, the change of each model leaves the site.
     """
     rows, nZ = rows_of(site), local_operator(site, update, rate, local_steps)
     E, losses = rows.losses(models)
@@ -84,13 +85,8 @@ def fedx(
     update: str = "fedavg",
     local_steps: int = 5,
     rate: float | None = None,
-    weights: str = "cluster",
-    assignment: str = "hard",
-    max_rounds: int = 400,
-    tol: float = 0.0,
-    acceleration: int = 0,
     aggregator: Aggregator | None = None,
-    origin: Vector | None = None,
+    **options: Any,
 ) -> Refinement:
     """Refine `models` (k, d) from a start near enough.
 
@@ -101,46 +97,34 @@ def fedx(
         solution of the cluster, from sums of Gram matrices: d (d + 1) / 2 + d numbers up per site and round.
     rate : float, optional
         Default of "fedavg": 0.9 over the largest local eigenvalue, at most 1 / local_steps. One call more. With an
-        aggregator the median of the local eigenvalues counts, because a liar would make the step as small as he likes.
-    weights : "cluster" or "total"
-        n_i / N_j or, as in the paper, n_i / N.
-    assignment : "hard" or "soft"
-        To the cluster of the smallest squared error, or to all of them by their probability.
-    tol : float
-        Stop when clusters stay and no model moves by more than this part of the longest one. 0: never.
-    acceleration : int
-        Memory of Anderson's extrapolation at the coordinator, which needs no further messages; 0: none.
+        aggregator the median of the local eigenvalues counts, because one malicious site could shrink the step.
     aggregator : Aggregator, optional
-        How the changes of a cluster's sites are combined. Single replies are then needed.
+        The rule that combines the changes of a cluster's sites. Single replies are then needed.
+    weights : "cluster" (default) or "total"
+        n_i / N_j or, as in the paper, n_i / N.
+    assignment : "hard" (default) or "soft"
+        To the cluster of the smallest squared error, or to all of them by their probability.
+    max_rounds : int, default=400
+    tol : float, default=0
+        Stop when clusters stay and no model moves by more than this share of the longest one. 0: never.
+    acceleration : int, default=0
+        Memory of Anderson's extrapolation at the coordinator, which needs no further messages; 0: none.
     origin : array (d,), optional
-        Models are as long as they are away from it. Default: 0. With an intercept, the targets' mean belongs here.
+        Lengths of models are those of their difference from it. Default: 0. With an intercept, give the targets' mean.
     """
     one_of("update", update, UPDATES)
     check_steps(local_steps, rate)
     step_size = 1.0 if update == "exact" else rate or default_rate(fed, update, local_steps, aggregator)
     steps = {"update": update, "rate": float(step_size), "local_steps": int(local_steps)}
-    solved: dict[int, tuple[str, ...]] = {}
+    solved: dict[int, tuple[str, ...]] | None = None if options.get("weights") == "total" else {}
 
     def one_round(models: Matrix, belief: Belief) -> Moved:
         if update == "exact":
-            return exact_round(fed, models=models, belief=belief, aggregator=aggregator, solved=solved, weights=weights)
-        if aggregator is None:
-            return moved_by(fed.sum(local_refinement, models=models, **steps, **belief.payload()))
-        replies = fed.ask(local_change, models=models, **steps, **belief.payload())
-        return combined_changes(fed, replies, models.shape, aggregator)
+            return exact_round(fed, models=models, belief=belief, aggregator=aggregator, solved=solved)
+        payload = {"models": models, **steps, **belief.payload()}
+        return local_round(fed, local_refinement, local_change, payload, aggregator)
 
-    return refine(
-        one_round,
-        fed,
-        models,
-        weights=weights,
-        assignment=assignment,
-        max_rounds=max_rounds,
-        tol=tol,
-        acceleration=acceleration,
-        cautious=aggregator is not None,
-        origin=origin,
-    )
+    return refine_accelerated(one_round, fed, models, aggregator, **options)
 
 
 def check_steps(local_steps: int, rate: float | None) -> None:
@@ -151,7 +135,7 @@ def check_steps(local_steps: int, rate: float | None) -> None:
 
 
 def default_rate(federation: Federation, update: str, local_steps: int, aggregator: Aggregator | None) -> float:
-    """Return the step size that no site's local steps overshoot with; see `fedx`."""
+    """Return the step size with which no site's local steps overshoot; see `fedx`."""
     if update == "fedprox":
         return 1.0
     federation.need_single_replies("the default step size (without one, set rate=...)")

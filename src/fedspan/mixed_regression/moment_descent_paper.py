@@ -1,12 +1,12 @@
-"""Federated moment descent as it is written, for comparison.
+"""Federated moment descent as the paper states it, for comparison.
 
 Phase 1 of L. Su, J. Xu and P. Yang, "Global convergence of federated learning for mixed regression", NeurIPS 2022, with
-the simplifications of their experiments: rows are used again in every iteration, and all sites take part. Features are
-taken to be isotropic (alpha = beta = 1).
+the simplifications of their experiments: every iteration uses all rows and all sites. Features count as isotropic
+(alpha = beta = 1).
 
-It does not work at the sizes of their experiments. The moment matrix of two rows a site needs many more sites than
-there are. The power iteration leaves the sign of its vector open, so that half of the anchors move away from their
-model. And ``ceil(3 k log k)`` anchors miss a cluster more often than stated.
+It does not work at the sizes of their experiments. The moment matrix of two rows per site needs many more sites. The
+power iteration leaves the sign of its vector open: half of the anchors move away from their model. And
+``ceil(3 k log k)`` anchors miss a cluster more often than stated.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from fedspan.errors import InputError
+from fedspan.checks import real_number
 from fedspan.federation import Federation, Site, step
-from fedspan.mixed_regression.parts.cluster_start import Start, local_size
+from fedspan.federation.site.parameters import Matrix, NotNegative, Positive, Stack, Vector
+from fedspan.mixed_regression.moment_descent import own_anchor
+from fedspan.mixed_regression.parts.cluster_start import Start, checked_start, local_size
 from fedspan.mixed_regression.parts.moment_products import pair_product
 from fedspan.mixed_regression.parts.regression_rows import of_halves, target
-from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
+from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
 
-_EPSILON = 0.1  # of the separation: below this an anchor stops
 _POWER_ITERATIONS = 20
+_EPSILON = 0.1  # of the separation: an anchor with a smaller residual stops
 
 
 @step("mixed_regression.paper_descent", reveals="sums", fewest=of_halves)
 def local_paper_descent(
-    site: Site, models: Matrix, U: NDArray[np.float64], separation: float, epsilon: float
+    site: Site, models: Matrix, U: Stack, separation: Positive, epsilon: NotNegative
 ) -> dict[str, Any]:
     """Lines 11 to 15. Leaves the site: its model's change, k numbers in its own directions ``U[:, a]``."""
-    own = site.state.get("anchor model")
-    a = 0 if own is None else int(np.argmin(np.linalg.norm(models - own, axis=1)))
+    a = own_anchor(site, models)
     X = np.asarray(site.X, dtype=np.float64)
     e = (target(site) - X @ models[a])[:, None] * (X @ U[:, a])
     half = len(e) // 2
@@ -53,18 +53,17 @@ def moment_descent_paper(
     fed: Federation,
     *,
     n_clusters: int,
-    start: Matrix,
+    start: Vector,
     separation: float,
     iterations: int = 5,
     subspace_iterations: int = 20,
-    epsilon: float = _EPSILON,
 ) -> Start:
-    """Return the centres of the anchors' models that are closer to each other than half the `separation`.
+    """Return the centres of groups of anchors' models that are closer to each other than half the `separation`.
 
-    Where that gives more than k groups, those of the k largest; where fewer, the start stands for the others.
+    Of more than k groups, the k largest count; in place of missing groups stands the `start` (d,).
     """
-    if not separation > 0.0:
-        raise InputError(f"separation={separation} must be above 0")
+    start = checked_start(fed.sites, n_clusters, len(start), start)
+    real_number("separation", separation, above=0)
     k, d = n_clusters, len(start)
     sizes = {name: int(reply["n"]) for name, reply in fed.ask(local_size).ok.items()}
     eligible = [name for name in sizes if sizes[name] >= 4 * k] or list(sizes)
@@ -77,7 +76,7 @@ def moment_descent_paper(
         left, right = (pair_product(at, transposed=transposed) for transposed in (False, True))
         U, _ = orthogonal_iteration(fed, product=left, transposed=right, start=Q, iterations=subspace_iterations // 2)
         U = np.repeat(U, len(anchors), axis=1) if t == 0 else U
-        replies = fed.ask(local_paper_descent, anchors, models=models, U=U, separation=separation, epsilon=epsilon)
+        replies = fed.ask(local_paper_descent, anchors, models=models, U=U, separation=separation, epsilon=_EPSILON)
         for a, name in enumerate(anchors):
             if name in replies.ok:
                 models[a] += U[:, a] @ replies[name]["change"]

@@ -1,9 +1,9 @@
 """A spectral start: the directions in which clusters lie, then clusters of all sites in those, without anchors.
 
-The directions are those of the moment matrix at one point (`moment_products`). In them a site is summed up by few
-numbers, enough to find the best mixture of regressions there at the coordinator: alternating minimisation from several
-k-means starts. Per product and site, each way: d (k + 2) numbers, which need only be summed, 10 times; then
-once k (k + 2) + 2 numbers from each site, of which single ones are needed.
+The directions are those of the moment matrix at one point (`moment_products`). In them few numbers describe a site, and
+the coordinator finds the best mixture of regressions: alternating minimisation from several k-means starts. Per product
+and site, each way: d (k + 2) numbers, which need only be summed, 10 times; then once k (k + 2) + 2 numbers from each
+site, of which single ones are needed.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.safe_arithmetic import norms
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
+from fedspan.federation.site.parameters import Matrix, Stack, Vector
 from fedspan.linalg import k_means
-from fedspan.mixed_regression.parts.cluster_start import Start, check_clusters, chosen_by_votes, starting_point
-from fedspan.mixed_regression.parts.moment_products import moment_product
-from fedspan.mixed_regression.parts.regression_rows import row_blocks
-from fedspan.pca.parts.orthogonal_iteration import Matrix, orthogonal_iteration, random_basis
+from fedspan.mixed_regression.parts.cluster_start import Start, checked_start, chosen_by_votes
+from fedspan.mixed_regression.parts.moment_products import OVERSAMPLING, moment_product
+from fedspan.mixed_regression.parts.regression_rows import ridge_solution, row_blocks
+from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
 from fedspan.sums.plausible_totals import refuse_absurd
 
 _STARTS = 10
@@ -30,10 +31,10 @@ _MOST_CANDIDATES = 400
 
 
 @step("mixed_regression.coordinates", reveals="sums")
-def local_coordinates(site: Site, start: Matrix, U: Matrix) -> dict[str, Any]:
-    """Leaves the site: of its least squares in directions U (d, q): Gram matrix, moment, solution, residuals^2; n.
+def local_coordinates(site: Site, start: Vector, U: Matrix) -> dict[str, Any]:
+    """Leaves the site: Gram matrix, moment and solution of its least squares in directions U (d, q), residuals^2, n.
 
-    With one pseudo-row of average size in the solution; the squared residuals are summed up.
+    The solution has one pseudo-row of average size; the squared residuals from `start` are summed up.
     """
     q, n = U.shape[1], len(site)
     gram, moment, square = np.zeros((q, q)), np.zeros(q), 0.0
@@ -42,14 +43,8 @@ def local_coordinates(site: Site, start: Matrix, U: Matrix) -> dict[str, Any]:
         gram += P.T @ P
         moment += P.T @ r
         square += float(r @ r)
-    ridge = max(float(np.trace(gram)) / (q * max(n, 1)), np.finfo(np.float64).tiny)
-    return {
-        "gram": gram,
-        "moment": moment,
-        "square": square,
-        "coordinates": np.linalg.solve(gram + ridge * np.eye(q), moment),
-        "n": n,
-    }
+    coordinates = ridge_solution(gram, moment, n)
+    return {"gram": gram, "moment": moment, "square": square, "coordinates": coordinates, "n": n}
 
 
 def spectral_start(
@@ -57,35 +52,27 @@ def spectral_start(
     *,
     n_clusters: int,
     n_columns: int,
-    start: Matrix | None = None,
+    start: Vector | None = None,
     subspace_iterations: int = 10,
-    oversampling: int = 2,
     aggregator: Aggregator | None = None,
 ) -> Start:
-    """Return coarse models (k, d) of the clusters.
+    """Return coarse models (k, d) of the clusters, from the moments at `start` (d,), by default 0.
 
-    Parameters
-    ----------
-    start : array (d,), optional
-        The point at which the moments are taken. Default: 0.
-    aggregator : Aggregator, optional
-        How the sites' products are combined. Clusters are then found by votes among the sites' own solutions, so that
-        a minority of liars cannot buy a cluster unless it is as large as the smallest true one.
+    The `aggregator` is the rule that combines the sites' products. With one, clusters are found by votes among the
+    sites' own solutions: a minority of malicious sites gets no cluster unless it is as large as the smallest true one.
     """
     fed.need_single_replies("the spectral start")
-    check_clusters(n_clusters, len(fed.sites))
-    if subspace_iterations < 2 or oversampling < 0:
-        raise InputError(f"{subspace_iterations=} must be at least 2, {oversampling=} at least 0")
-    theta0 = starting_point(start, n_columns)
+    theta0 = checked_start(fed.sites, n_clusters, n_columns, start)
+    whole_number("subspace_iterations", subspace_iterations, 2)
     if n_clusters == 1:
         return Start(theta0[None])
     rank = min(n_clusters, n_columns)
-    Q = random_basis(fed.rng, n_columns, min(rank + oversampling, n_columns))[:, None]
+    Q = random_basis(fed.rng, n_columns, min(rank + OVERSAMPLING, n_columns))[:, None]
     product = moment_product(theta0[None], aggregator)
     U = orthogonal_iteration(fed, product=product, start=Q, iterations=subspace_iterations, rank=rank)[0][:, 0]
     replies = fed.ask(local_coordinates, start=theta0, U=U)
     if len(replies) < n_clusters:
-        raise InputError(f"only {len(replies)} sites answered, and n_clusters={n_clusters} needs as many at least")
+        raise InputError(f"only {len(replies)} sites replied: n_clusters={n_clusters} needs at least as many")
     find = _by_losses if aggregator is None else _by_votes
     return Start(theta0 + find(replies, n_clusters, fed.rng) @ U.T)
 
@@ -116,14 +103,14 @@ def _by_losses(replies: Replies, k: int, rng: np.random.Generator) -> Matrix:
     return best
 
 
-def _losses(centres: Matrix, grams: NDArray[np.float64], moments: Matrix, squares: NDArray[np.float64]) -> Matrix:
+def _losses(centres: Matrix, grams: Stack, moments: Matrix, squares: Vector) -> Matrix:
     """Return the squared errors (L, k) of the sites at every centre."""
     quadratic = np.einsum("kq,lqp,kp->lk", centres, grams, centres)
     return np.asarray(squares[:, None] - 2.0 * moments @ centres.T + quadratic)
 
 
 def _by_votes(replies: Replies, k: int, rng: np.random.Generator) -> Matrix:
-    """Return the middles of the clusters that the sites' solutions form, where some of them may be lies."""
+    """Return the medians of the clusters that the sites' solutions form, where some sites may be malicious."""
     points = replies.stack("coordinates")
     some = rng.permutation(len(points))[:_MOST_CANDIDATES]
     lengths = norms(points)[:, None]
@@ -131,6 +118,6 @@ def _by_votes(replies: Replies, k: int, rng: np.random.Generator) -> Matrix:
     distances = np.stack([np.sum((points - points[i]) ** 2, axis=1) for i in some], axis=1)
     chosen = chosen_by_votes(distances, k)
     labels = distances[:, chosen].argmin(axis=1)
-    # Candidates that coincide have the same sites, and all but one of them have none.
+    # Of candidates that coincide, only one has sites.
     own = [np.median(points[labels == j], axis=0) if (labels == j).any() else points[some[chosen[j]]] for j in range(k)]
     return np.stack(own)

@@ -31,9 +31,9 @@ from fedspan.attacks import (
 from fedspan.datasets import make_subspace_sites
 from fedspan.engines.local.embedded import federate
 from fedspan.federation import Attack, AttackedCall, Federation
-from fedspan.linalg import orthonormalize, subspace_distance, top_eigenvectors
+from fedspan.linalg import orthonormalize, subspace_distance, top_eigenpairs
 from fedspan.linalg import subspace_median as median_of_subspaces
-from fedspan.linalg.medians.projector_basis_median import Output
+from fedspan.linalg.medians.projector_median import Output
 from fedspan.papers.results_paper import Chart, Results, Table, spread
 from fedspan.pca.covariance import packed, unpacked
 from fedspan.pca.median_of_means import median_of_means
@@ -60,7 +60,7 @@ class OuterProduct:
         self, replies: Mapping[str, Any], bad: tuple[str, ...], rng: np.random.Generator, call: AttackedCall
     ) -> dict[str, Any]:
         """Rewrite the covariances of the bad sites."""
-        bases = {site: {"basis": top_eigenvectors(unpacked(replies[site]["phi"]), self.rank)} for site in bad}
+        bases = {site: {"basis": top_eigenpairs(unpacked(replies[site]["phi"]), self.rank)[1]} for site in bad}
         written = self.attack(bases, bad, rng, call)
         return {
             site: {**replies[site], "phi": packed(written[site]["basis"] @ written[site]["basis"].T)} for site in bad

@@ -15,7 +15,7 @@ from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Matrix
 from fedspan.linalg import orthonormalize
-from fedspan.linalg.medians.projector_basis_median import Output
+from fedspan.linalg.medians.projector_median import Output
 from fedspan.pca.parts.orthogonal_iteration import random_basis
 from fedspan.pca.power_method import local_phi_product
 from fedspan.pca.subspace_median import ResilientSubspace, median_of_bases

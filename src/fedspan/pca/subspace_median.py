@@ -19,7 +19,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank
 from fedspan.linalg import subspace_median as median_of_subspaces
-from fedspan.linalg.medians.projector_basis_median import TRIM, Output
+from fedspan.linalg.medians.projector_median import TRIM, Output
 from fedspan.pca.parts.principal_axes import Rank
 from fedspan.sums.row_blocks import n_columns
 

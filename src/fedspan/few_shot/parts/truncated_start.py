@@ -24,7 +24,7 @@ from fedspan.federation.site.parameters import Count, Matrix, NotNegative
 from fedspan.few_shot.parts.task_rows import TaskLabels, TaskRows, positions, rows_of_smallest_task
 from fedspan.few_shot.parts.tasks import Tasks, reported_array
 from fedspan.linalg import orthonormalize
-from fedspan.linalg.medians.projector_basis_median import Output
+from fedspan.linalg.medians.projector_median import Output
 from fedspan.pca.parts.orthogonal_iteration import random_basis
 from fedspan.pca.subspace_median import checked_basis, median_of_bases
 

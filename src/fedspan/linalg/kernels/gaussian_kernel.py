@@ -1,25 +1,31 @@
-"""Sums of the Gaussian kernel ``k(x, y) = exp(-gamma ||x - y||^2)`` between many rows and a few landmarks.
+"""The Gaussian kernel ``k(x, y) = exp(-gamma ||x - y||^2)`` between many rows and a few landmarks.
 
-Two matrix products per block of rows, in the rows' own precision; sums over blocks are in double precision. Arrays may
-be of numpy or, through the array API, tensors on a graphics card (`fedspan.linalg.array_backend`). Rows and landmarks must
-have a common reference subtracted before (`fedspan.landmarks.feddl` does): ``|x|^2 + |y|^2 - 2 x'y`` loses all digits
-of single precision where a common offset is large.
+Its sums, and the spectral embedding of the Nystrom kernel ``K_hat = K W^+ K'``. Matrix products are in the rows' own
+precision, in blocks; sums over blocks are in double precision. Arrays are numpy's or, through the array API, tensors on
+a GPU (`fedspan.linalg.array_backend`). Subtract a common reference from rows and landmarks first, as
+`fedspan.landmarks.feddl` does: with a large common offset, ``|x|^2 + |y|^2 - 2 x'y`` loses all digits of single
+precision.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import whole_number
 from fedspan.linalg.array_backend import Array, namespace, on_processor, to_numpy
+from fedspan.linalg.subspaces import with_fixed_signs
 
 Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
-#: Rows of a block: large enough for the matrix products, small enough to stay in a processor's cache.
+#: Rows of a block: large enough for the matrix products, small enough to stay in a CPU's cache.
 BLOCK_ROWS = 1024
-#: Of a graphics card: large enough to keep it busy.
+#: The same on a GPU: large enough to keep it busy.
 CARD_BLOCK_ROWS = 65536
+#: Eigenvalues of W below this share of the largest one are rounding.
+THINNEST = 1e-8
 
 
 def squared_norms(X: Array) -> Array:
@@ -37,34 +43,11 @@ def squared_distances(X: Array, Y: Array, norms: Array | None = None) -> Array:
 
 
 def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) -> tuple[Matrix, float]:
-    """Return how the rows of X pull at the landmarks, and the sum of the kernel.
+    """Return the pull of the rows of X on the landmarks Y, and the sum of the kernel.
 
-    Parameters
-    ----------
-    X : array (n, m)
-        float32 or float64: the precision of the products. Of numpy, or a tensor: that is where they are computed.
-    Y : array (n_y, m)
-        Of the same kind, at the same place.
-    gamma : float
-    norms : array (n,), optional
-        ``||x_i||^2``, where it is known.
-
-    Returns
-    -------
-    pull : array (n_y, m)
-        ``A_j = sum_i k(x_i, y_j) (x_i - y_j)``; the gradient of ``sum_ij k(x_i, y_j)`` is ``2 gamma A``.
-    total : float
-        ``sum_ij k(x_i, y_j)``.
-
-    Notes
-    -----
-    O(n n_y m) time, `BLOCK_ROWS` times n_y memory beside the result.
-
-    Examples
-    --------
-    >>> pull, total = kernel_pull(np.array([[1.0, 0.0]]), np.zeros((1, 2)), gamma=np.log(2))
-    >>> pull, total
-    (array([[0.5, 0. ]]), 0.5)
+    The pull is ``A_j = sum_i k(x_i, y_j) (x_i - y_j)`` (n_y, m); the gradient of the sum is ``2 gamma A``. Products are
+    in the precision of X (n, m), float32 or float64, and on its device, where Y (n_y, m) must be. `norms` are
+    ``||x_i||^2`` (n,), if known. O(n n_y m) time, `BLOCK_ROWS` times n_y memory beyond the result.
     """
     xp = namespace(X)
     Y = xp.asarray(Y, dtype=X.dtype)
@@ -98,8 +81,7 @@ def kernel_matrix(X: Array, Y: Array, gamma: float, norms: Array | None = None) 
 def mmd2(X: Array, Y: Array, gamma: float) -> float:
     """Return the V-statistic of the squared maximum mean discrepancy between the rows of X and of Y: never negative.
 
-    O((n + n_y)^2 m) time, in blocks; needs all rows in one place, which a federation does not have: there
-    `characteristic` estimates it.
+    O((n + n_y)^2 m) time, in blocks. It needs all rows in one place; `characteristic` estimates it in a federation.
 
     Examples
     --------
@@ -125,7 +107,7 @@ def frequencies(rng: np.random.Generator, count: int, columns: int, gamma: float
 def characteristic(X: Array, W: Array) -> Matrix:
     """Return ``sum_i (cos w_l'x_i, sin w_l'x_i)`` (2, count): sums that add up over sites.
 
-    The mean square of the difference between two such means estimates `mmd2` without bias: the relative error is
+    The mean square of the difference of two such means is an unbiased estimate of `mmd2`, with a relative error of
     about ``sqrt(2 / count)``.
     """
     total = np.zeros((2, len(W)))
@@ -135,3 +117,49 @@ def characteristic(X: Array, W: Array) -> Matrix:
         total[0] += np.cos(angles).sum(axis=0, dtype=np.float64)
         total[1] += np.sin(angles).sum(axis=0, dtype=np.float64)
     return total
+
+
+@dataclass(frozen=True)
+class SpectralFactor:
+    """The leading eigenvectors of ``D^-1/2 K_hat D^-1/2``, and what gives new rows their coordinates.
+
+    `eigenvalues` (k,) descend from at most 1, `vectors` (n, k) are orthonormal. A row with kernel values ``kappa``
+    (n_y,) has the degree ``kappa @ degrees`` and the coordinates ``kappa @ axes / sqrt(degree)``: `spectral_places`.
+    """
+
+    eigenvalues: Matrix
+    vectors: Matrix
+    axes: Matrix
+    degrees: Matrix
+
+
+def spectral_factor(K: Array, W: Array, k: int) -> SpectralFactor:
+    """Return the k leading eigenpairs of the normalised Nystrom kernel.
+
+    K (n, n_y) is the kernel of rows and landmarks, W (n_y, n_y) that of the landmarks. O(n n_y^2) time; memory is one
+    array of the size of K.
+    """
+    values, vectors = np.linalg.eigh(np.asarray(W, dtype=np.float64))
+    kept = values > THINNEST * values[-1]
+    whole_number("k", k, 1, int(kept.sum()), why=", the rank of the landmarks' kernel")
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    F = K @ root
+    degrees = root @ F.sum(axis=0)
+    G = F
+    G /= _roots(K @ degrees)[:, None]
+    spectrum, axes = np.linalg.eigh(G.T @ G)
+    top = slice(None, -k - 1, -1)
+    spectrum, axes = spectrum[top], with_fixed_signs(axes[:, top])
+    axes = axes / np.sqrt(np.maximum(spectrum, np.finfo(float).tiny))
+    return SpectralFactor(spectrum, G @ axes, root @ axes, degrees)
+
+
+def spectral_places(K: Array, axes: Matrix, degrees: Matrix) -> Matrix:
+    """Return the coordinates (n, k) of rows with kernel values K (n, n_y), from a factor's `axes` and `degrees`."""
+    return np.asarray((K @ axes) / _roots(K @ degrees)[:, None])
+
+
+def _roots(degrees: Matrix) -> Matrix:
+    """Return the roots of degrees, kept above 0: K_hat may have negative entries, and a far row has no degree."""
+    least = 1e-12 * max(float(degrees.max(initial=0.0)), np.finfo(float).tiny * 1e12)
+    return np.asarray(np.sqrt(np.maximum(degrees, least)))

@@ -1,11 +1,11 @@
-"""Distances between rows that are known only by their distances to landmarks, as low-rank forms.
+"""Distances between rows of which only the distances to landmarks are known, as low-rank forms.
 
-Every method here gives ``d_ij = offset_i + offset_j + sum_l signs_l f_il f_jl`` for i != j, with few columns l: all
-that a neighbour search needs, and never an n x n array. B (n, n_y) holds the distances of rows to landmarks Y:
+Every method gives ``d_ij = offset_i + offset_j + sum_l signs_l f_il f_jl`` for i != j, with few columns l: enough for a
+neighbour search, and never an n x n array. B (n, n_y) holds the distances of rows to landmarks Y:
 
-- ``"coordinates"``: what B says about a row is its projection c on the landmarks' affine span and its squared distance
-  h to that span, so ``d^2 = ||c_i - c_j||^2 + h_i + h_j``: exact where the rows lie in the span, and on average where
-  what is outside of it points anywhere.
+- ``"coordinates"``: B determines a row's projection c on the landmarks' affine span and its squared distance h to that
+  span, so ``d^2 = ||c_i - c_j||^2 + h_i + h_j``: exact where the rows lie in the span, and on average where the parts
+  outside of it point in random directions.
 - ``"squared"``: ``B2 W2^+ B2'`` with squared distances B2, W2 between rows and landmarks and among landmarks.
 - ``"paper"``: ``B W^+ B'`` with distances themselves, Algorithm 2 of "Federated t-SNE and UMAP for distributed data
   visualization". W is indefinite, and the form loses many nearest neighbours.
@@ -26,15 +26,15 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 METHODS = ("coordinates", "squared", "paper")
-#: With fewer landmarks h says more about the landmarks than about the rows, and plain coordinates are better.
+#: With fewer landmarks h depends more on the landmarks than on the rows, and plain coordinates are better.
 FEWEST_FOR_RESIDUALS = 25
-#: Directions in which the landmarks extend less than this part of the widest one are left out: distances in single
-#: precision say nothing about them. What rows have there is in h.
-THINNEST = 1e-4
-#: Distances, in units of the rows' spread, that no row can have which counted in that spread: those of n rows are below
-#: sqrt(n) from their mean.
+#: Directions in which the landmarks extend less than this share of the widest one are left out: distances in single
+#: precision do not determine them. The rows' extent there is in h.
+THIN = 1e-4
+#: No row that counts in the rows' spread has a larger distance, in units of that spread: n rows are within sqrt(n) of
+#: their mean.
 FARTHEST = 1e6
-#: Nearest distances should be so many times what rounding can change in them: with less neighbours are confused.
+#: The least ratio of nearest distances to their rounding errors: below it, neighbours are confused.
 FINE_ENOUGH = 300.0
 _BLOCK_ROWS = 2048
 
@@ -43,8 +43,8 @@ _BLOCK_ROWS = 2048
 class LowRankDistances:
     """Distances ``d_ij = offset_i + offset_j + sum_l signs_l f_il f_jl``, or their squares.
 
-    `factor` is (n, r), `signs` (r,), `offset` (n,), all in single or all in double precision; `squared` says whether d
-    is a square.
+    `factor` is (n, r), `signs` (r,), `offset` (n,), all in single or all in double precision; `squared` is whether d is
+    a square.
     """
 
     factor: Array
@@ -60,46 +60,29 @@ class LowRankDistances:
         return LowRankDistances(self.factor[part], self.signs, self.offset[part], self.squared)
 
     def fineness(self, part: Any, nearest: Array) -> float:
-        """Return how many times what rounding can change in them the values of the `nearest` (p, k) of a `part` are.
+        """Return the median ratio of the values of the `nearest` (p, k) of a `part` to their rounding errors.
 
-        The median over all pairs. The sum of large terms is off by their size times the precision of the numbers.
+        The rounding error of a sum of large terms is their size times the precision of the numbers.
         """
         own, other = self.factor[part][:, None], self.factor[nearest]
         offsets = self.offset[part][:, None] + self.offset[nearest]
         values = offsets + np.vecdot(own * self.signs, other)
-        sizes = offsets + np.abs(self.signs).max(initial=0) * np.linalg.norm(own, axis=2) * np.linalg.norm(
-            other, axis=2
-        )
+        lengths = [np.linalg.norm(factor, axis=2) for factor in (own, other)]
+        sizes = offsets + np.abs(self.signs).max(initial=0) * lengths[0] * lengths[1]
         rounding = np.finfo(self.factor.dtype).eps * sizes
         return float(np.median(values / np.maximum(rounding, np.finfo(np.float32).tiny)))
 
     def as_distances(self, values: Array) -> Array:
-        """Return distances for values of the form; what rounding made negative is 0."""
+        """Return distances for values of the form; values that rounding made negative become 0."""
         values = np.maximum(values, 0)
         return np.asarray(np.sqrt(values) if self.squared else values)
 
 
 @dataclass(frozen=True)
 class LandmarkForm:
-    """How distances to landmarks become a low-rank form: made of the landmarks alone.
+    """The map from distances to landmarks to a low-rank form; it depends on the landmarks alone.
 
-    Attributes
-    ----------
-    method : str
-    matrix : array (n_y, r)
-    signs : array (r,)
-    squares : array (n_y,)
-        ``||y_j - ybar||^2``.
-    residuals : bool
-        Whether h counts (``"coordinates"`` only).
-
-    Examples
-    --------
-    >>> Y = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> form = landmark_form(Y, "coordinates")
-    >>> rows = form.of(np.array([[5.0, np.sqrt(20.0), np.sqrt(18.0)], [0.0, 1.0, 1.0]]))  # (3, 4) and (0, 0)
-    >>> rows.as_distances(rows.offset[0] + rows.offset[1] + rows.factor[0] * rows.signs @ rows.factor[1])
-    array(5., dtype=float32)
+    `squares` (n_y,) are ``||y_j - ybar||^2``, `residuals` is whether h counts (``"coordinates"`` only).
     """
 
     method: str
@@ -109,10 +92,7 @@ class LandmarkForm:
     residuals: bool
 
     def of(self, B: Array, kind: Any = np.float32) -> LowRankDistances:
-        """Return the form of rows with distances B (n, n_y), as numbers of `kind`.
-
-        It is computed in double precision, block by block.
-        """
+        """Return the form of rows with distances B (n, n_y), computed in double precision, as numbers of `kind`."""
         factor = np.empty((len(B), len(self.signs)), dtype=kind)
         offset = np.zeros(len(B), dtype=kind)
         for start in range(0, len(B), _BLOCK_ROWS):
@@ -130,7 +110,7 @@ class LandmarkForm:
         B2 = B**2
         if self.method == "squared":
             return B2 @ self.matrix, 0.0
-        T = -0.5 * (B2 - self.squares)  # (x - ybar)'(y_j - ybar), up to a constant of the row
+        T = -0.5 * (B2 - self.squares)  # (x - ybar)'(y_j - ybar), up to a constant of each row
         C = (T - T.mean(axis=1, keepdims=True)) @ self.matrix
         inside = np.vecdot(C, C)
         if not self.residuals:
@@ -139,21 +119,16 @@ class LandmarkForm:
 
 
 def landmark_form(Y: Array, method: str = "coordinates", residuals: bool | None = None) -> LandmarkForm:
-    """Return the form that `method` makes of distances to the landmarks Y (n_y, m), about whatever reference.
+    """Return the form that `method` makes of distances to the landmarks Y (n_y, m), about any reference.
 
-    Parameters
-    ----------
-    Y : array (n_y, m)
-    method : {"coordinates", "squared", "paper"}
-    residuals : bool, optional
-        Whether ``"coordinates"`` adds h. Default: with 25 landmarks or more.
+    `residuals` is whether ``"coordinates"`` adds h. Default: with 25 landmarks or more.
     """
     one_of("method", method, METHODS)
     D = np.asarray(Y, dtype=np.float64) - np.mean(Y, axis=0, dtype=np.float64)
     squares = np.asarray(np.vecdot(D, D))
     if method == "coordinates":
         U, S, _ = np.linalg.svd(D, full_matrices=False)
-        kept = THINNEST * max(S[0], np.finfo(float).tiny) < S
+        kept = THIN * max(S[0], np.finfo(float).tiny) < S
         signs = np.full(int(kept.sum()), -2.0)
         if residuals is None:
             residuals = len(D) >= FEWEST_FOR_RESIDUALS
@@ -161,6 +136,6 @@ def landmark_form(Y: Array, method: str = "coordinates", residuals: bool | None 
     W = squared_distances(D, D)
     np.fill_diagonal(W, 0.0)
     values, vectors = np.linalg.eigh(np.sqrt(W) if method == "paper" else W)
-    thinnest = THINNEST**2 if method == "squared" else 1e-6  # squares: the threshold is one of squares, too
+    thinnest = THIN**2 if method == "squared" else 1e-6
     kept = np.abs(values) > thinnest * max(np.abs(values).max(), np.finfo(float).tiny)
     return LandmarkForm(method, vectors[:, kept] / np.sqrt(np.abs(values[kept])), np.sign(values[kept]), squares, False)

@@ -1,4 +1,4 @@
-"""The closest of many centres, for blocks of rows and several sets of centres at once."""
+"""The closest of many centres, for a block of rows and several sets of centres at once."""
 
 from __future__ import annotations
 
@@ -10,28 +10,17 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: Squared distances that differ by no more than this part of the squared lengths are equal: rounding makes as much.
+#: Squared distances that differ by no more than this share of the squared lengths count as equal: rounding errors.
 _EQUAL = 1e-12
 
 
 def closest(X: Matrix, centres: Matrix) -> NDArray[np.int32]:
-    """Return the number (n, b) of the centre closest to each row in each of b sets; of equally close ones the first.
+    """Return the index (n, b) of the centre (b, k, d) closest to each row (n, d) in each of b sets; of ties, the first.
 
-    Equally close are those that rounding cannot tell apart: so ties, which tables of few digits have, fall alike
-    however rows are split and in whatever order their means were added up.
+    Centres tie when their distances differ by no more than rounding. Tables of few digits have many ties; they are
+    broken alike however rows are split among sites and in whatever order their means were added up.
 
-    One product of matrices. Rows and centres should be near the origin: a common offset costs digits.
-
-    Parameters
-    ----------
-    X : array (n, d)
-    centres : array (b, k, d)
-
-    Examples
-    --------
-    >>> closest(np.array([[0.0], [5.0]]), np.array([[[1.0], [4.0]], [[9.0], [-9.0]]]))
-    array([[0, 0],
-           [1, 0]], dtype=int32)
+    One matrix product. Rows and centres should be near the origin: a common offset costs digits.
     """
     b, k, d = centres.shape
     flat = centres.reshape(b * k, d)
@@ -45,14 +34,7 @@ def closest(X: Matrix, centres: Matrix) -> NDArray[np.int32]:
 
 
 def squared_apart(X: Matrix, centres: Matrix, labels: NDArray[np.int32]) -> Matrix:
-    """Return the squared distances (n, b) of rows from the centres that `labels` (n, b) say: by differences, exact.
-
-    Examples
-    --------
-    >>> squared_apart(np.array([[0.0], [5.0]]), np.array([[[1.0], [4.0]]]), np.array([[0], [1]], dtype=np.int32))
-    array([[1.],
-           [1.]])
-    """
+    """Return the squared distances (n, b) of rows from the centres of their `labels` (n, b), by exact differences."""
     found = np.empty(labels.shape)
     for book, own in enumerate(labels.T):
         D = X - centres[book, own]
@@ -61,13 +43,7 @@ def squared_apart(X: Matrix, centres: Matrix, labels: NDArray[np.int32]) -> Matr
 
 
 def rounded_mean(mean: Matrix, variance: Matrix) -> Matrix:
-    """Return the mean (d,) to a part of the deviation, to see rows about: last bits that a split leaves have no say.
-
-    Examples
-    --------
-    >>> rounded_mean(np.array([2.0 + 1e-15, 7.1]), np.array([1.0, 0.0]))
-    array([2. , 7.1])
-    """
+    """Return the mean (d,), rounded to a share of the deviation: its last bits depend on how rows are split."""
     deviation = np.sqrt(variance)
     unit = np.exp2(np.floor(np.log2(np.where(deviation > 0, deviation, 1.0))) - 8)
     return np.asarray(np.where(deviation > 0, np.rint(mean / unit) * unit, mean))

@@ -1,6 +1,6 @@
 """Exact nearest neighbours from low-rank distances, in blocks of rows: never an n x n array.
 
-On numpy or, through the array API, on a graphics card.
+On numpy or, through the array API, on a GPU.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fedspan.linalg.kernels.landmark_form import LowRankDistances
 Array = NDArray[Any]
 Indices = NDArray[np.int32]
 
-#: Of the distances between one block of rows and all others.
+#: Size of the distances between one block of rows and all others.
 BLOCK_BYTES = 2**26
-#: The same on a graphics card.
+#: The same on a GPU.
 CARD_BLOCK_BYTES = 2**31
 
 
@@ -29,28 +29,9 @@ def nearest(
 ) -> tuple[Indices, Array]:
     """Return the k nearest `rows` of each of the `queries`, or of each row but itself: indices and distances (n, k).
 
-    Parameters
-    ----------
-    rows : LowRankDistances
-        n rows of r columns.
-    k : int
-        At most as many as there are to choose from.
-    queries : LowRankDistances, optional
-        Of the same form.
-    device : str, optional
-        Where it is computed, as torch names it: ``"cuda"``. Default: by numpy.
-
-    Returns
-    -------
-    indices : int32 array (n, k)
-        Nearest first.
-    distances : array (n, k)
-        In the precision of the form.
-
-    Notes
-    -----
-    n^2 r multiplications in the precision of the form. Memory beside the arguments and the result: one copy of the
-    factor and about twice `BLOCK_BYTES`.
+    Nearest first, as int32 and in the precision of the form; the `queries` have the same form as the rows. `device` is
+    the torch name of the device to compute on, such as ``"cuda"`` (default: numpy). n^2 r multiplications for n rows of
+    r columns. Memory beyond arguments and result: one copy of the factor and about twice `BLOCK_BYTES`.
 
     Examples
     --------
@@ -72,7 +53,7 @@ def nearest(
 
 
 def block_rows(n: int, device: str | None = None) -> int:
-    """Return how many rows are searched for at once, among n."""
+    """Return the number of rows in one block of a search among n."""
     if device is None or device.startswith("cpu"):
         return max(16, min(1024, BLOCK_BYTES // (4 * max(1, n))))
     return max(16, min(16384, CARD_BLOCK_BYTES // (4 * max(1, n))))
@@ -81,10 +62,10 @@ def block_rows(n: int, device: str | None = None) -> int:
 def nearest_in_blocks(
     rows: LowRankDistances, k: int, queries: LowRankDistances | None = None, device: str | None = None
 ) -> Iterator[tuple[slice, Indices, Array]]:
-    """Yield `nearest` block by block: which of the queries, indices and distances."""
+    """Yield the result of `nearest` block by block: a slice of the queries, indices and distances."""
     n, asked = len(rows), rows if queries is None else queries
     whole_number("k", k, 1, n - (queries is None), why=", the number of rows to choose from")
-    group = int(np.sqrt(n / k))  # as many groups to look through as there are candidates in the best k of them
+    group = int(np.sqrt(n / k))  # balances the number of groups and of candidates in the best k of them
     width = -(-n // group)
     kind = rows.factor.dtype
     right = np.zeros((width * group, rows.factor.shape[1]), dtype=kind)
@@ -111,8 +92,8 @@ def nearest_in_blocks(
 def _smallest(values: Any, k: int, group: int) -> Any:
     """Return the columns of the k smallest values of each row, smallest first.
 
-    The columns j, j + width, j + 2 width, ... form a group. The k smallest values are in those k groups whose smallest
-    values are smallest: only these are looked through.
+    The columns j, j + width, j + 2 width, ... form a group. The k smallest values are in the k groups with the smallest
+    minima: only these are searched.
     """
     xp = namespace(values)
     count, columns = values.shape

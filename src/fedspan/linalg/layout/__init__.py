@@ -1,1 +1,1 @@
-"""Forces, graphs, placement and quality of two-dimensional maps."""
+"""Two-dimensional maps: graphs, forces, descent and quality."""

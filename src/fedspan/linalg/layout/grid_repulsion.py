@@ -1,8 +1,8 @@
 """The repulsion of a t-SNE map from a histogram of its points, by fast Fourier transforms.
 
 Points in the plane are spread over the four nearest nodes of a grid; sums over all points of ``q = 1 / (1 + d^2)`` and
-of ``q^2 (y - y_j)`` are then convolutions of the histogram with a kernel, and are read off between nodes. Nobody needs
-to know where a single point is.
+of ``q^2 (y - y_j)`` are then convolutions of the histogram with a kernel, interpolated between nodes. The positions of
+single points are not needed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Grid:
-    """Nodes ``low + cell * (i, j)``, `size` in each direction; `low` (2,) is the corner.
-
-    Examples
-    --------
-    >>> grid = Grid(np.array([0.0, 0.0]), 1.0, 3)
-    >>> grid.histogram(np.array([[0.5, 0.0], [2.0, 2.0]]))
-    array([[0.5, 0. , 0. ],
-           [0.5, 0. , 0. ],
-           [0. , 0. , 1. ]])
-    """
+    """Nodes ``low + cell * (i, j)``, `size` in each direction; `low` (2,) is the corner."""
 
     low: Matrix
     cell: float
@@ -41,19 +32,19 @@ class Grid:
         return np.asarray(self.low + self.cell * (self.size - 1))
 
     def histogram(self, Y: Array) -> Matrix:
-        """Return how many of the points (n, 2) are at each node (size, size); a point is shared by the four around."""
+        """Return the number of points (n, 2) at each node (size, size); the four nodes around a point share it."""
         nodes, shares = self._places(Y)
         spread = np.bincount(nodes.ravel(), shares.ravel(), minlength=self.size**2)
         return np.asarray(spread, dtype=np.float64).reshape(self.size, self.size)
 
     def between(self, fields: Array, Y: Array) -> Matrix:
-        """Return the values (n, m) at points (n, 2) of fields (m, size, size) that are known at the nodes."""
+        """Return the values (n, m) at points (n, 2) of fields (m, size, size) given at the nodes."""
         nodes, shares = self._places(Y)
         flat = np.ascontiguousarray(fields.reshape(len(fields), -1).T)
         return np.asarray(np.einsum("nk,nkm->nm", shares, flat[nodes]))
 
     def own_kernel(self, Y: Array) -> float:
-        """Return the sum over points of the kernel between a point and itself, as the grid sees it."""
+        """Return the sum over points of the grid's kernel between a point and itself."""
         _, shares = self._places(Y)
         near = 1.0 / (1.0 + self.cell**2 * _CORNERS_APART)
         return float(np.einsum("nk,kl,nl->", shares, near, shares))
@@ -80,15 +71,14 @@ class Grid:
 #: Squared distances between the four corners of a cell of width 1.
 _CORNERS_APART = np.array([[0, 1, 1, 2], [1, 0, 2, 1], [1, 2, 0, 1], [2, 1, 1, 0]], dtype=np.float64)
 
-
-#: Half the width of a grid, at least: points that are all at one place, in units where q falls to a half at 1.
+#: The least half width of a grid, for points that all coincide, in units where q falls to a half at 1.
 _LEAST_HALF = 1e-4
 
 
 def grid_around(histogram: Array, grid: Grid, grow: float, few: float) -> Grid:
     """Return a square grid around the points of a histogram, `grow` times as wide as they extend, of the same size.
 
-    The outermost `few` points on each side do not count: no single point decides how far the grid reaches.
+    The outermost `few` points on each side do not count: no single point decides the width of the grid.
     """
     bounds = np.array([_extent(histogram.sum(axis=1 - axis), few) for axis in (0, 1)], dtype=np.float64)
     lows, highs = (grid.low[:, None] + grid.cell * bounds).T

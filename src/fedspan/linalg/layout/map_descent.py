@@ -18,13 +18,13 @@ from fedspan.linalg.layout.map_graph import MapGraph
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: A gain is raised by this much where a point goes on in its direction, and cut by this factor where it turns.
+#: A gain grows by this much where a point keeps its direction, and shrinks by this factor where it turns.
 _RAISE, _CUT, _LEAST_GAIN = 0.2, 0.8, 0.01
 
 
 @dataclass(frozen=True)
 class Pulls:
-    """What the graph's ties do at given positions.
+    """The effect of the graph's ties at given positions.
 
     `force` (n, 2) is the attraction, `stretch` the sum of ``p log(1 + d^2)`` over all ties, from both ends of each. The
     loss of the map is ``stretch / n + log Z``.
@@ -52,7 +52,7 @@ def pulls(Y: Matrix, graph: MapGraph, centres: Matrix) -> Pulls:
 
 
 def centre_sums(Y: Matrix, graph: MapGraph, centres: Matrix) -> Matrix:
-    """Return, for each centre, the sums (L, 3) of ``w y`` and ``w = p q`` over rows: their mean is where it belongs."""
+    """Return for each centre the sums (L, 3) of ``w y`` and ``w = p q`` over rows: their mean is its new position."""
     D = Y[:, None] - centres[graph.near]
     weights = graph.pull / (1.0 + np.vecdot(D, D))
     near = graph.near.ravel()

@@ -1,4 +1,4 @@
-"""The graph of a private map: which rows and centres attract each row, and how much.
+"""The graph of a private map, whose ties attract rows to centres and rows; and new rows on an existing map.
 
 Each row is tied to the nearest centres, and to the nearest rows of its own site. Weights fall with the distance so that
 their entropy is that of a given number of neighbours, as in t-SNE.
@@ -15,23 +15,21 @@ from scipy.sparse import csr_array
 
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import nearest
-from fedspan.linalg.layout.placement import perplexity_weights
 
 Array = NDArray[Any]
+Matrix = NDArray[np.float64]
 Single = NDArray[np.float32]
 Indices = NDArray[np.int32]
+
+_HALVINGS = 50
 
 
 @dataclass(frozen=True)
 class MapGraph:
     """Ties of n rows.
 
-    Attributes
-    ----------
-    near, pull : array (n, k)
-        Numbers of the nearest centres, and what each pulls.
-    ends, others, tie : array (m,)
-        Pairs of rows of this site, each in both directions, and how strong the tie is.
+    `near` (n, k) are the indices of the nearest centres, `pull` the strengths of their pull. `ends` and `others` (m,)
+    are pairs of rows of this site, each in both directions, `tie` the strengths of their ties.
     """
 
     near: Indices
@@ -46,15 +44,15 @@ def map_graph(
 ) -> MapGraph:
     """Return the graph of rows X (n, r).
 
-    Each is tied to `neighbours` centres, and to `own` rows with a part `own_share` of the pull. Rows of a site that has
-    no others are held by centres alone.
+    Each is tied to `neighbours` centres, and to `own` rows with a share `own_share` of the pull. The only row of a site
+    is tied to centres alone.
     """
     n, own = len(X), min(own, len(X) - 1)
     share = own_share if own > 0 else 0.0
     none = np.zeros(0, dtype=np.int32)
     if n == 0:
-        nobody = np.zeros((0, 1))
-        return MapGraph(nobody.astype(np.int32), nobody.astype(np.float32), none, none, none.astype(np.float32))
+        empty = np.zeros((0, 1))
+        return MapGraph(empty.astype(np.int32), empty.astype(np.float32), none, none, none.astype(np.float32))
     near, far = nearest(plain(centres), min(neighbours, len(centres)), plain(X))
     pull = ((1.0 - share) * perplexity_weights(far, _possible(perplexity, far))).astype(np.float32)
     if share == 0.0:
@@ -68,11 +66,36 @@ def map_graph(
 
 
 def plain(X: Array) -> LowRankDistances:
-    """Return Euclidean distances in the form that the neighbour search takes."""
+    """Return the Euclidean distances of rows X (n, r) in the form of a neighbour search."""
     F = np.ascontiguousarray(X, dtype=np.float32)
     return LowRankDistances(F, np.full(F.shape[1], -2, dtype=np.float32), np.vecdot(F, F), squared=True)
 
 
 def _possible(perplexity: float, distances: Array) -> float:
-    """Return the perplexity, or where there are few neighbours two thirds of their number."""
+    """Return the perplexity, or two thirds of the number of neighbours if that is smaller."""
     return float(max(1.0, min(perplexity, 2.0 * distances.shape[1] / 3.0)))
+
+
+def perplexity_weights(distances: Array, perplexity: float) -> Matrix:
+    """Return weights (n, k), ``exp(-beta_i d_ij^2)`` over their sum, with the entropy of `perplexity` neighbours."""
+    squares = np.asarray(distances, dtype=np.float64) ** 2
+    squares -= squares.min(axis=1, keepdims=True)
+    widest = squares.max(axis=1, keepdims=True)
+    squares /= np.where(widest > 0, widest, 1.0)
+    # ln beta by bisection: the entropy falls with it
+    low, high = np.full((len(squares), 1), -20.0), np.full((len(squares), 1), 60.0)
+    weights = np.empty_like(squares)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        weights = np.exp(-np.exp(middle) * squares)
+        weights /= weights.sum(axis=1, keepdims=True)
+        entropy = -np.sum(weights * np.log(np.maximum(weights, 1e-300)), axis=1, keepdims=True)
+        wide = entropy > np.log(perplexity)
+        low, high = np.where(wide, middle, low), np.where(wide, high, middle)
+    return weights
+
+
+def placed(embedding: Array, indices: Array, distances: Array, perplexity: float) -> Matrix:
+    """Return positions (n, q): the means of the neighbours' positions, weighted by their `distances` (n, k)."""
+    weights = perplexity_weights(distances, min(perplexity, indices.shape[1]))
+    return np.asarray(np.einsum("ik,ikq->iq", weights, np.asarray(embedding, dtype=np.float64)[indices]))

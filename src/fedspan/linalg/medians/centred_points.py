@@ -1,7 +1,7 @@
-"""Many long vectors, seen from one of them: differences in blocks, and isometric coordinates of a few numbers each.
+"""Many long vectors about one of them: differences in blocks, and isometric coordinates of a few numbers each.
 
-Differences to a data point are correctly rounded, so that vectors which agree with the reference to 1e-8 keep all of
-their digits, also when others are 1e8 or 1e150 away. Everything else follows from that.
+Differences from a data point are correctly rounded. Vectors that agree with the reference to 1e-8 keep all of their
+digits, even when others are 1e8 or 1e150 away.
 """
 
 from __future__ import annotations
@@ -20,23 +20,16 @@ Vectors = NDArray[np.float32] | NDArray[np.float64]
 
 LARGEST = 1e300  # differences and sums of larger numbers might overflow
 BLOCK = 2048  # columns at a time: keeps a block in the cache, and the rounding error of a long sum small
-FARTHEST = 100  # a vector 2**100 times farther than the median can be counts by its direction alone
+FARTHEST = 100  # a vector more than 2**100 times as far as the median can be counts by its direction alone
 
 
 @dataclass(frozen=True)
 class Frame:
     """Vectors about a reference: coordinates in units of a power of two, safe from overflow.
 
-    Attributes
-    ----------
-    coordinates : (L, k) array, k <= L
-        Isometric, the reference at the origin.
-    row_scale : (L,) array
-        Powers of two; a difference times its row scale can be squared.
-    stretch : (L,) array
-        From a scaled difference to coordinates.
-    shrink : (L,) array
-        1, but for vectors so far away that their coordinates were pulled in along their direction.
+    `coordinates` (L, k), k <= L, are isometric, the reference at the origin. `row_scale` (L,) are powers of two: the
+    square of a difference times its row scale does not overflow. `stretch` (L,) leads from a scaled difference to
+    coordinates. `shrink` (L,) is 1, except for far vectors, whose coordinates were pulled in along their direction.
     """
 
     coordinates: Array
@@ -46,7 +39,7 @@ class Frame:
 
 
 def differences(points: Vectors, centre: Array) -> Iterator[tuple[slice, Array]]:
-    """Blocks of columns of ``points - centre``, in float64; each block overwrites the one before."""
+    """Yield blocks of columns of ``points - centre``, in float64; each block overwrites the one before."""
     L, d = points.shape
     width = _block_width(L, d)
     buffer = np.empty((L, width))
@@ -64,31 +57,31 @@ def rounding_of_sums(L: int, d: int) -> float:
 
 
 def scale_rows(V: Array, row_scale: Array) -> None:
-    """Multiply the rows in place; most often there is nothing to do."""
+    """Multiply the rows in place, unless all scales are 1."""
     if (row_scale != 1.0).any():
         V *= row_scale[:, None]
 
 
 def central_vector(points: Vectors, weights: Array) -> int:
-    """Pick a reference cheaply: the vector nearest to the coordinatewise median on up to 1,024 coordinates.
+    """Return a reference: the vector nearest to the coordinatewise median on up to 1,024 coordinates.
 
-    Robust like the median itself: while most vectors form a cluster, one of the cluster is picked.
+    Robust like the median itself: it is from the cluster that most vectors form.
     """
     step = -(-points.shape[1] // 1024)
     present = np.flatnonzero(weights)
     sample = points[present, ::step].astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):  # `frame_about` refuses what is not finite
+    with np.errstate(invalid="ignore", over="ignore"):  # `frame_about` refuses NaN and infinity
         away = np.abs(sample - np.median(sample, axis=0)).sum(axis=1)
     return int(present[np.argmin(away)])
 
 
 def frame_about(points: Vectors, weights: Array, reference: int) -> Frame:
-    """Centre, and reduce to coordinates by way of the L x L Gram matrix; if d <= L the differences will do."""
+    """Centre the points and reduce them to coordinates by their L x L Gram matrix, or to differences if d <= L."""
     centre = points[reference].astype(np.float64)
     ones = np.ones(len(points))
     with np.errstate(invalid="ignore", over="ignore"):
         scaled, length = _coordinates(points, centre, ones)
-        # a square near to the ends of the range may have been lost, or be NaN: look at those vectors themselves
+        # a square near to the ends of the range may have underflowed, or be NaN: use those vectors themselves
         for row in np.flatnonzero(~((length > 1e-90) & (length < 1e90))):
             length[row] = np.abs(points[row] - centre).max()
     if not (length <= LARGEST).all():
@@ -110,7 +103,7 @@ def frame_about(points: Vectors, weights: Array, reference: int) -> Frame:
 
 
 def _coordinates(points: Vectors, centre: Array, row_scale: Array) -> tuple[Array, Array]:
-    """Isometric coordinates of the scaled differences, if all their lengths are finite; and the lengths."""
+    """Return isometric coordinates of the scaled differences, if all their lengths are finite, and the lengths."""
     L, d = points.shape
     if d <= L:
         scaled = (points - centre) * row_scale[:, None]

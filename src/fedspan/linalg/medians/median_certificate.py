@@ -1,7 +1,7 @@
 """A proven bound on how far a point is from being the geometric median, rounding errors included.
 
-`gap_bound` asks only for distances and for the residual of a dual point, each with a bound of its error. It does not
-care how the point was found.
+The bounds need distances and the residual of a dual point, each with a bound of its error. How the point was found does
+not matter.
 """
 
 from __future__ import annotations
@@ -21,16 +21,11 @@ def rounding(terms: int) -> float:
 
 
 def reach(distances: Array, weights: Array) -> float:
-    """Radius of a ball round z that holds every minimiser, from the distances of the points to z.
+    """Return the radius of a ball round z that holds every minimiser, from the distances of the points to z.
 
-    Two bounds, the smaller of which is taken. A minimiser z* lies in the convex hull: ``||z* - z|| <= max d``. And for
-    any set G with more than half of the weight, ``f(z*) <= f(z)`` and the triangle inequality give
-    ``||z* - z|| (2 w(G) - W) <= 2 sum_G w_l d_l``: however far the others are, they cannot draw it away.
-
-    Examples
-    --------
-    >>> reach(np.array([1.0, 1.0, 1e9]), np.ones(3))
-    4.0
+    The smaller of two bounds. A minimiser z* lies in the convex hull: ``||z* - z|| <= max d``. For any set G with more
+    than half of the weight, ``f(z*) <= f(z)`` and the triangle inequality give
+    ``||z* - z|| (2 w(G) - W) <= 2 sum_G w_l d_l``: the other points can't draw it away, however far they are.
     """
     order = np.argsort(distances)
     d, w = distances[order], weights[order]
@@ -41,12 +36,7 @@ def reach(distances: Array, weights: Array) -> float:
 
 
 def gap_bound(
-    weights: Array,
-    distance: Bounds,
-    dual: Bounds,
-    residual: float,
-    coincide: NDArray[np.bool_],
-    shift: float = 0.0,
+    weights: Array, distance: Bounds, dual: Bounds, residual: float, coincide: NDArray[np.bool_], shift: float = 0.0
 ) -> float:
     """Bound ``f(z) - min f`` from a nearly feasible dual point.
 
@@ -59,23 +49,8 @@ def gap_bound(
     to that weight and costs at most ``2 w_l d_l``. By convexity ``f(z') - min f <= ||g|| reach``; rounding z' to the
     returned z, a step of length `shift`, adds at most ``||g|| shift + sum w_l min(2 shift, shift^2 / (2 d_l))``.
 
-    Parameters
-    ----------
-    weights : (L,) array
-        Positive.
-    distance : pair of (L,) arrays
-        Lower and upper bounds of d_l.
-    dual : pair of (L,) arrays
-        Lower and upper bounds of ``||y_l||``; not looked at where `coincide`.
-    residual : float
-        Upper bound of ``||sum y_l||`` over the points that do not coincide with z'.
-    coincide : (L,) array of bool
-    shift : float
-        ``||z - z'||``.
-
-    Returns
-    -------
-    gap : float
+    The weights are positive. `distance` and `dual` are lower and upper bounds of d_l and of ``||y_l||``, `residual` is
+    an upper bound of ``||sum y_l||`` over the points that do not coincide with z', and `shift` is ``||z - z'||``.
     """
     low, high = distance
     away = ~coincide
@@ -85,7 +60,7 @@ def gap_bound(
     gap = subgradient * (reach(high, weights) + shift) if subgradient > 0.0 else 0.0
     gap += float(np.sum(weights[away] * bend))
     gap += 2.0 * float(np.sum(weights[coincide] * (high[coincide] + shift)))
-    return float(gap * (1.0 + 2.0**-20))  # pays for the rounding of these few lines
+    return float(gap * (1.0 + 2.0**-20))  # covers the rounding of these few lines
 
 
 def cluster_gap_bound(
@@ -93,26 +68,13 @@ def cluster_gap_bound(
 ) -> float:
     """Bound the same gap at ``z = z'`` where the directions inside a tight cluster round z are badly known.
 
-    If the others pull on the cluster F with less than its weight w(F), a subgradient g that is not 0 can be made up for
-    inside F: replace its dual vectors y_l by ``(1 - t) y_l + t w_l v / w(F)`` with a common ``||v|| <= w(F)``. With
-    ``t = ||g|| / (w(F) - ||sum_F y_l||)`` there is a v for which all sum to 0, and the gap is no more than what that
-    costs, ``2 t sum_F w_l d_l``. The farther points count with nothing but their pull.
+    If the others pull on the cluster F with less than its weight w(F), F can compensate a subgradient g other than 0:
+    replace its dual vectors y_l by ``(1 - t) y_l + t w_l v / w(F)`` with a common ``||v|| <= w(F)``. With
+    ``t = ||g|| / (w(F) - ||sum_F y_l||)`` some v makes all sum to 0. The gap is at most the cost of that,
+    ``2 t sum_F w_l d_l``; farther points count by their pull alone. Infinite where the cluster can't hold the pull.
 
-    Parameters
-    ----------
-    weights, high : (L,) arrays
-        Weights and upper bounds of the distances.
-    dual : pair of (L,) arrays
-    residual : float
-        As in `gap_bound`, no point coinciding with z.
-    cluster : (L,) array of bool
-    pull : float
-        Upper bound of ``||sum y_l||`` over the points outside of the cluster.
-
-    Returns
-    -------
-    gap : float
-        Infinite where the cluster cannot hold the pull.
+    `high` are upper bounds of the distances, `pull` is one of ``||sum y_l||`` over the points outside of the cluster;
+    no point coincides with z.
     """
     misfit = _misfit(weights, dual)
     subgradient = residual + float(misfit.sum())

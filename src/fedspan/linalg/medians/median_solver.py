@@ -1,8 +1,8 @@
 """The Fermat point of a few points: the solver behind both medians.
 
 The geometric median of L points minimises ``f(z) = sum_l w_l ||x_l - z||``. It lies in the convex hull of the
-points, so L points of any dimension may be replaced by L isometric coordinates of dimension at most L: the solver
-never sees anything larger. What it returns is not trusted but measured, see `fedspan.linalg.medians.median_certificate`.
+points. The solver therefore works on isometric coordinates of dimension at most L, whatever the dimension of the
+points. `fedspan.linalg.medians.median_certificate` measures how good its result is.
 
 References
 ----------
@@ -25,21 +25,15 @@ TIE_TOLERANCE = 1e-13  # two data points whose objectives differ by less per uni
 MAX_NEWTON = 100
 WEISZFELD_STEPS = 3
 MANY = 500  # points: their distances from one another would cost more than all the rest
-STEPS_TO_VERTEX = 20  # of Weiszfeld's, to find the best of many data points
+STEPS_TO_VERTEX = 20  # Weiszfeld steps, to find the best of many data points
 
 
 @dataclass(frozen=True)
 class FermatPoint:
-    """A minimiser of ``sum_l w_l ||x_l - z||``, told by what its optimality rests on.
+    """A minimiser of ``sum_l w_l ||x_l - z||``, described by its optimality conditions.
 
-    Attributes
-    ----------
-    pulls : (L,) array
-        ``w_l / ||x_l - z||``, and 0 for the points that coincide with z.
-    coincide : (L,) array of bool
-        The points that coincide with z; all False unless z is a data point.
-    nearest : int
-        The data point nearest to z.
+    `pulls` (L,) are ``w_l / ||x_l - z||``, and 0 for the points that `coincide` with z, which is then a data point.
+    `nearest` is the data point nearest to z.
     """
 
     pulls: Array
@@ -48,25 +42,10 @@ class FermatPoint:
 
 
 def isometric_coordinates(gram: Array) -> Array:
-    """Points with the given inner products, accurate relative to the length of each.
+    """Return points (L, k), k <= L, with the inner products `gram` (L, L), each accurate relative to its length.
 
-    The Gram matrix is scaled to a unit diagonal first: a point of length 1e8 then costs one of length 1e-8 none of
-    its digits.
-
-    Parameters
-    ----------
-    gram : (L, L) array
-        Inner products, positive semi-definite up to rounding.
-
-    Returns
-    -------
-    coordinates : (L, k) array, k <= L
-
-    Examples
-    --------
-    >>> X = isometric_coordinates(np.array([[4.0, 0.0], [0.0, 1e-16]]))
-    >>> np.linalg.norm(X, axis=1)
-    array([2.e+00, 1.e-08])
+    The Gram matrix is positive semi-definite up to rounding. It is scaled to a unit diagonal first: a point of length
+    1e8 then costs one of length 1e-8 none of its digits.
     """
     length = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.where(length > 0.0, length, 1.0)
@@ -77,7 +56,7 @@ def isometric_coordinates(gram: Array) -> Array:
 
 
 def at_vertex(X: Array, weights: Array, vertex: int, tolerance: float = 0.0) -> FermatPoint:
-    """Describe data point `vertex` as the solution; points within `tolerance` of it coincide with it."""
+    """Return the data point `vertex` as the solution; points within `tolerance` of it coincide with it."""
     distances = _norms(X - X[vertex])
     coincide = distances <= tolerance
     pulls = np.where(coincide, 0.0, weights / np.where(coincide, 1.0, distances))
@@ -85,32 +64,16 @@ def at_vertex(X: Array, weights: Array, vertex: int, tolerance: float = 0.0) -> 
 
 
 def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoint:
-    """Minimise ``sum_l w_l ||x_l - z||``.
+    """Minimise ``sum_l w_l ||x_l - z||`` for points X (L, k) of positive weights.
+
+    One of the points should be the origin, and near to the minimiser: numbers have most digits there. Points within
+    `tolerance` of the best data point coincide with it.
 
     The best data point is tested first (Kuhn): it is the optimum exactly when the others pull on it with no more than
     its own weight. Otherwise a Vardi-Zhang step leaves it, a few Weiszfeld steps follow, then damped Newton steps.
-    Where the minimisers form a segment, its midpoint is taken. Of more than 500 points the one is tested to which
-    Weiszfeld's steps lead: should it not be the best one, the certificate says so, and the caller asks again with the
-    nearest point as origin.
-
-    Parameters
-    ----------
-    X : (L, k) array
-        One of them, the nearer to the minimiser the better, should be the origin: there the digits are.
-    weights : (L,) array
-        Positive.
-    tolerance : float
-        Points closer than this to the best data point are taken to coincide with it.
-
-    Returns
-    -------
-    solution : FermatPoint
-
-    Examples
-    --------
-    >>> triangle = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.75**0.5]])
-    >>> fermat_point(triangle, np.ones(3)).pulls      # three times 1 / (1 / sqrt 3)
-    array([1.73205081, 1.73205081, 1.73205081])
+    Where the minimisers form a segment, its midpoint is returned. Of more than 500 points only that one is tested to
+    which Weiszfeld steps lead. If it is not the best one, the certificate shows it: repeat with the nearest point as
+    origin.
     """
     total = weights.sum()
     vertex = _best_vertex(X, weights) if len(X) <= MANY else _vertex_near_median(X, weights, tolerance)
@@ -119,7 +82,7 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
     step, surplus = _way_out(X, weights, candidate)
     if surplus > 0.0:
         return _away_from_vertices(X, weights, _descend(X, weights, step)) or candidate
-    if surplus < -TIE_TOLERANCE * total:  # f rises by more than a tie would, whichever way one leaves
+    if surplus < -TIE_TOLERANCE * total:  # f rises by more than in a tie, in every direction
         return candidate
     distances = _norms(X)
     ties = ~candidate.coincide & (_excess_over_origin(X, weights) <= TIE_TOLERANCE * total * distances)
@@ -130,7 +93,7 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
 
 
 def _best_vertex(X: Array, weights: Array) -> int:
-    """Find the data point with the smallest f."""
+    """Return the data point with the smallest f."""
     vertex = int(np.argmin(_norms(X)))
     for _ in range(2):  # again about the point just found, where differences are accurate
         excess = _excess_over_origin(X - X[vertex], weights)
@@ -142,7 +105,7 @@ def _best_vertex(X: Array, weights: Array) -> int:
 
 
 def _vertex_near_median(X: Array, weights: Array, tolerance: float) -> int:
-    """Find the data point nearest to where Weiszfeld's steps lead, or the one at the origin if f is least there."""
+    """Return the data point nearest to where Weiszfeld steps lead, or the one at the origin if f is least there."""
     origin = int(np.argmin(_norms(X)))
     z = X[origin] + _way_out(X - X[origin], weights, at_vertex(X, weights, origin, tolerance))[0]
     for _ in range(STEPS_TO_VERTEX):
@@ -155,9 +118,9 @@ def _vertex_near_median(X: Array, weights: Array, tolerance: float) -> int:
 
 
 def _way_out(X: Array, weights: Array, vertex: FermatPoint) -> tuple[Array, float]:
-    """Return a step (Vardi and Zhang) from the origin, a data point, and how much harder the others pull than it holds.
+    """Return a step (Vardi and Zhang) from the origin, a data point, and the others' pull minus its own weight.
 
-    No step, and a number that is not positive, where it is the optimum.
+    At the optimum the step is 0 and the number is not positive.
     """
     pull = vertex.pulls @ X
     strength = float(np.linalg.norm(pull))
@@ -172,10 +135,10 @@ def _norms(rows: Array) -> Array:
 
 
 def _excess_over_origin(X: Array, weights: Array) -> Array:
-    """``f(x_i) - f(0)`` for every i, without subtracting one large sum from another."""
+    """Return ``f(x_i) - f(0)`` for every i, without subtracting one large sum from another."""
     square = np.einsum("ij,ij->i", X, X)
     excess = np.empty(len(X))
-    for start in range(0, len(X), MANY):  # all at once, or so many that their distances are not too much to hold
+    for start in range(0, len(X), MANY):  # in blocks, whose distances fit into memory
         rows = slice(start, start + MANY)
         gram = X[rows] @ X.T
         between = np.sqrt(np.maximum(square[rows, None] + square - 2.0 * gram, 0.0))
@@ -192,7 +155,7 @@ def _away_from_vertices(X: Array, weights: Array, z: Array) -> FermatPoint | Non
 
 
 def _descend(X: Array, weights: Array, z: Array) -> Array:
-    """Weiszfeld, then damped Newton, until the gradient is rounding error or no step makes f smaller."""
+    """Take Weiszfeld, then damped Newton steps, until the gradient is rounding error or no step makes f smaller."""
     for iteration in range(MAX_NEWTON):
         difference = X - z
         distances = _norms(difference)

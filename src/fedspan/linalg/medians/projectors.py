@@ -1,4 +1,4 @@
-"""L subspaces as L points: the inner products of their projectors, from r x r blocks of overlaps.
+"""L projectors as L points: their inner products, from r x r blocks of overlaps, and the median that these give.
 
 A projector ``P_l = U_l U_l'`` is n x n and never formed: ``<P_i, P_j> = ||U_i' U_j||_F^2`` comes from one product of
 the stacked n x Lr matrix with itself, in blocks of rows. Subspaces that agree to 1e-8 have no distance in that form.
@@ -7,6 +7,10 @@ For them the same product is made of residuals: with ``U_j = U_p M_j + N_j`` abo
     <P_j - P_p, P_k - P_p> = <E_j, E_k> + 2 <M_j' M_k, N_j' N_k> + ||N_j' N_k||_F^2,    E_j = I - M_j M_j',
 
 in which every term is as small as the distances themselves.
+
+Very many projectors of few columns are smaller than their inner products: these are L points of n (n + 1) / 2 numbers.
+10,000 sites of 20 columns would need minutes and gigabytes for L x L inner products and L^3 steps; their projectors are
+210 numbers each. Only distances below 1e-8 are lost.
 """
 
 from __future__ import annotations
@@ -16,30 +20,53 @@ from dataclasses import dataclass
 from math import isqrt, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedspan.linalg.medians.median_certificate import Array, rounding
+from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array, cluster_gap_bound, gap_bound, rounding
+from fedspan.linalg.medians.median_solver import fermat_point, isometric_coordinates
+from fedspan.linalg.medians.vector_median import geometric_median
 
-ROWS = 256  # of the stacked matrix at a time: keeps its copy small and the rounding error of long sums, too
+ROWS = 256  # of the stacked matrix at a time: keeps its copy and the rounding error of long sums small
 COLUMNS = 16  # of the reference at a time, for the same reason
+MAX_REFERENCES = 2  # geometries from residuals, when the one from overlaps is not sharp
+MANY = 300  # sites: with fewer, inner products cost little and give more digits
+SITES = 1024  # whose projectors are square at a time
+GOOD_GAP = 5e-11  # of the objective
+SHARP = 1e-8  # relative error of a distance
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where the projectors are, seen from one of them, and how well that is known.
+    """The projectors about one of them, and how well that is known.
 
-    Attributes
-    ----------
-    gram : (L, L) array
-        ``<P_j - P_p, P_k - P_p>`` for a reference p.
-    error : (L, L) array
-        Bound of the rounding error of `gram`, entry by entry.
-    tolerance : float
-        Distances below this are not known to differ from 0.
+    `gram` (L, L) holds ``<P_j - P_p, P_k - P_p>`` for a reference p, and `error` bounds the rounding errors of its
+    entries. Distances below `tolerance` are not known to differ from 0.
     """
 
     gram: Array
     error: Array
     tolerance: float
+
+
+@dataclass(frozen=True)
+class ProjectorMedian:
+    """The median ``sum_l weights[l] P_l``, and what is known of it.
+
+    `low` and `high` bound the `distances` (L,), rounding errors included. `gap` bounds ``f - min f``, all sites having
+    the weight 1. `nearest` is the site nearest to the median.
+    """
+
+    weights: Array
+    distances: Array
+    low: Array
+    high: Array
+    gap: float
+    nearest: int
+
+    def is_sharp(self) -> bool:
+        """Return whether the gap is small and every distance known well: if not, a finer geometry may help."""
+        known = self.high - self.low <= SHARP * self.high
+        return bool(self.gap <= GOOD_GAP * self.distances.sum() and known.all())
 
 
 def orthonormality_defect(bases: Array) -> tuple[Array, Array, float]:
@@ -52,15 +79,10 @@ def orthonormality_defect(bases: Array) -> tuple[Array, Array, float]:
 
 
 def overlap_geometry(bases: Array, defect: float) -> tuple[Geometry, Array | None]:
-    """Compute all distances from the overlaps ``||U_i' U_j||_F^2``, good while no two subspaces nearly agree.
+    """Compute all distances of `bases` (L, n, r) from their overlaps: good while no two subspaces nearly agree.
 
-    Also returns the Lr x Lr matrix of overlaps, unless it is larger than the bases themselves.
-
-    Parameters
-    ----------
-    bases : (L, n, r) array
-    defect : float
-        Bound of ``||U_l' U_l - I||_F``.
+    `defect` bounds ``||U_l' U_l - I||_F``. Also returns the Lr x Lr matrix of overlaps, unless it is larger than the
+    bases themselves.
     """
     L, n, r = bases.shape
     overlap = np.empty((L, L))
@@ -74,21 +96,12 @@ def overlap_geometry(bases: Array, defect: float) -> tuple[Geometry, Array | Non
     reference = int(np.argmin(np.sqrt(np.maximum(squared, 0.0)).sum(axis=1)))
     gram = (squared[reference][:, None] + squared[reference] - squared) / 2.0
     error = 6.0 * sqrt(r) * (r * _long_sums(n) + defect)
-    return Geometry(
-        gram, _error_about(reference, np.full((L, L), error)), 2.0 * sqrt(error)
-    ), inner if L * r <= n else None
+    geometry = Geometry(gram, _error_about(reference, np.full((L, L), error)), 2.0 * sqrt(error))
+    return geometry, inner if L * r <= n else None
 
 
 def residual_geometry(bases: Array, defect: float, reference: int) -> Geometry:
-    """Compute the inner products about a reference from the residuals N_j; those near to it keep all their digits.
-
-    Parameters
-    ----------
-    bases : (L, n, r) array
-    defect : float
-        Bound of ``||U_l' U_l - I||_F``.
-    reference : int
-    """
+    """Compute the inner products about a reference from the residuals N_j: points near to it keep all their digits."""
     L, n, r = bases.shape
     U = bases[reference]
     M = np.zeros((r, L * r))
@@ -124,8 +137,100 @@ def weighted_rows(bases: Array, coefficients: Array) -> Array:
     return out
 
 
+def median_of_projectors(geometry: Geometry) -> ProjectorMedian:
+    """Find the median, then certify it with distances whose errors are bounded by those of the geometry."""
+    gram, L = geometry.gram, len(geometry.gram)
+    gram_error = geometry.error + 4.0 * (L + 4) * UNIT_ROUNDOFF * np.abs(gram)
+    ones = np.ones(L)
+    solution = fermat_point(isometric_coordinates(gram), ones, geometry.tolerance)
+    at_site = bool(solution.coincide.any())
+    share = np.eye(L)[solution.nearest] if at_site else solution.pulls / solution.pulls.sum()
+    weights = solution.coincide / solution.coincide.sum() if at_site else share
+
+    def squared_norms(coefficients: Array) -> tuple[Array, Array]:
+        """Return those of the rows' combinations of projectors (coefficients sum to 0), and bounds of the errors."""
+        size = np.abs(coefficients)
+        squares = np.einsum("ij,ij->i", coefficients @ gram, coefficients)
+        return squares, np.einsum("ij,ij->i", size @ gram_error, size)
+
+    square, error = squared_norms(np.eye(L) - share)
+    low, high = np.sqrt(np.maximum(square - error, 0.0)), np.sqrt(np.maximum(square + error, 0.0))
+
+    def pull_of(sites: NDArray[np.bool_]) -> float:
+        pulls = np.where(sites, solution.pulls, 0.0)
+        pull, pull_error = squared_norms((pulls - pulls.sum() * share)[None, :])
+        return float(np.sqrt(max(0.0, pull[0] + pull_error[0])))
+
+    dual = solution.pulls * low * (1.0 - 1e-15), solution.pulls * high * (1.0 + 1e-15)
+    residual = pull_of(~solution.coincide)
+    gap = gap_bound(ones, (low, high), dual, residual, solution.coincide, float(weights @ high) if at_site else 0.0)
+    if not at_site:
+        ordered = np.sort(high)
+        cluster = high <= ordered[int(np.argmax(ordered[1:] / ordered[:-1]))]  # the sites before the largest jump
+        gap = min(gap, cluster_gap_bound(ones, high, dual, residual, cluster, pull_of(~cluster)))
+    return ProjectorMedian(weights, np.sqrt(np.maximum(square, 0.0)), low, high, gap, solution.nearest)
+
+
+def median_of(bases: Array, defect: float) -> tuple[ProjectorMedian, Array | None]:
+    """Return the median, by the method that suits the numbers of sites and columns, and the bases' overlaps if known.
+
+    `defect` bounds ``||U_l' U_l - I||_F``.
+    """
+    if are_smaller(*bases.shape[:2]):
+        return median_of_dense_projectors(bases, defect), None
+    geometry, inner = overlap_geometry(bases, defect)
+    median = median_of_projectors(geometry)
+    for _ in range(MAX_REFERENCES):
+        if median.is_sharp():
+            break
+        reference = median.nearest
+        median = median_of_projectors(residual_geometry(bases, defect, reference))
+        if median.nearest == reference:
+            break
+    return median, inner
+
+
+def are_smaller(L: int, n: int) -> bool:
+    """Return whether the projectors of many sites are fewer numbers than their inner products."""
+    return L > MANY and n * (n + 1) // 2 <= L
+
+
+def median_of_dense_projectors(bases: Array, defect: float) -> ProjectorMedian:
+    """Find the median of the projectors' upper halves, and certify it with the rounding errors of these.
+
+    Time O(L n^4), memory O(L n^2).
+    """
+    L, n, r = bases.shape
+    found = geometric_median(_upper_halves(bases))
+    # An entry of U U' is off by rounding(r) |u_i| |u_j|, all of them together by that times ||U||_F^2. The median's own
+    # projector moves by no more than the farthest of them, and by the rounding of its weights' sum.
+    moved = rounding(r + 4) * (r + defect * sqrt(r)) + defect
+    summed = rounding(L + 8) * float(found.weights @ found.distances)
+    slack = 2.0 * moved + summed + rounding(n * n + 8) * found.distances
+    return ProjectorMedian(
+        weights=found.weights,
+        distances=found.distances,
+        low=np.maximum(found.distances - slack, 0.0),
+        high=found.distances + slack,
+        gap=found.gap + L * (3.0 * moved + summed),
+        nearest=int(np.argmin(found.distances)),
+    )
+
+
+def _upper_halves(bases: Array) -> Array:
+    """Return rows with the inner products of the projectors: the diagonal, and sqrt 2 times what is above it."""
+    L, n, _ = bases.shape
+    rows, columns = np.triu_indices(n)
+    scale = np.where(rows == columns, 1.0, sqrt(2.0))
+    halves = np.empty((L, len(rows)))
+    for start in range(0, L, SITES):
+        U = bases[start : start + SITES]
+        halves[start : start + SITES] = (U @ U.transpose(0, 2, 1))[:, rows, columns] * scale
+    return halves
+
+
 def _error_about(reference: int, error: Array) -> Array:
-    error[reference], error[:, reference] = 0.0, 0.0  # the reference is where it is
+    error[reference], error[:, reference] = 0.0, 0.0  # the reference is known exactly
     return error
 
 
@@ -134,12 +239,12 @@ def _slices(length: int, width: int) -> Iterator[slice]:
 
 
 def _site_chunks(L: int, n: int, r: int) -> Iterator[slice]:
-    """All sites at once, or so many that their overlaps take no more room than the bases."""
+    """Yield all sites at once, or as many as have overlaps no larger than the bases."""
     return _slices(L, max(1, n // r))
 
 
 def _stacked_rows(bases: Array, width: int = ROWS) -> Iterator[tuple[slice, Array]]:
-    """Blocks of rows of the n x Lr matrix ``[U_1, ..., U_L]``."""
+    """Yield blocks of rows of the n x Lr matrix ``[U_1, ..., U_L]``."""
     L, n, r = bases.shape
     for rows in _slices(n, width):
         yield rows, np.ascontiguousarray(bases[:, rows].transpose(1, 0, 2)).reshape(-1, L * r)
@@ -153,7 +258,7 @@ def _residual_rows(bases: Array, U: Array, M: Array) -> Iterator[tuple[slice, Ar
 
 
 def _inner_products(blocks: Iterator[tuple[slice, Array]], L: int, r: int, sites: slice) -> Array:
-    """Inner products of the columns of some sites with those of all, a (chunk r) x Lr matrix."""
+    """Return the inner products of the columns of some sites with those of all, a (chunk r) x Lr matrix."""
     total = np.zeros(((sites.stop - sites.start) * r, L * r))
     for _, rows in blocks:
         total += rows[:, sites.start * r : sites.stop * r].T @ rows

@@ -1,1 +1,1 @@
-"""Many small regressions at once: local steps, stacks of sites, least squares, matched models."""
+"""Many small regressions at once: local steps in closed form, and stacked least squares."""

@@ -1,61 +1,44 @@
-"""What local steps do to a linear model, in closed form: the cost of a round does not depend on their number.
+"""Local steps of linear models in closed form: the cost of a round does not depend on their number.
 
 Gradient descent on ``||y - X theta||^2 / (2 n)`` with step `rate` is affine in theta, and so is the proximal step. Both
 are ``theta + Z' (y - X theta)`` with an (n, d) matrix Z that depends on X alone: Lemma 1 of L. Su, J. Xu and P. Yang,
-"Global convergence of federated learning for mixed regression", NeurIPS 2022, with ``Z = (rate / n) P X``.
+"Global convergence of federated learning for mixed regression", NeurIPS 2022, with ``Z = (rate / n) P X``. A
+`SiteStack` simulates rounds of many sites whose rows are in one place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 
 Array = NDArray[np.float64]
+Weights = Literal["cluster", "total"]
 
 
 def descent_operator(X: Array, rate: float, steps: int, rows: int | None = None) -> Array:
     """Return Z (n, d): `steps` gradient steps of size `rate` lead from theta to ``theta + Z' (y - X theta)``.
 
-    Parameters
-    ----------
-    X : (n, d) array
-    rate : float
-        Step size; the steps shrink the residual where ``rate`` is below two over the largest eigenvalue of ``X'X / n``.
-    steps : int
-    rows : int, optional
-        How many rows the loss is a mean over, where `X` stands for more of them (see `compressed`). Default: n.
-
-    Notes
-    -----
-    One eigendecomposition of ``X X'`` or ``X'X``, whichever is smaller; none of the cost depends on `steps`.
-
-    Examples
-    --------
-    >>> X, y, theta = np.array([[1.0, 2.0]]), np.array([3.0]), np.zeros(2)
-    >>> for _ in range(7):
-    ...     theta = theta + 0.1 * X.T @ (y - X @ theta)
-    >>> bool(np.allclose(theta, descent_operator(X, 0.1, 7).T @ y))
-    True
+    The steps shrink the residual if `rate` is below two over the largest eigenvalue of ``X'X / n``. Where X (n, d)
+    represents more rows than n (see `compressed`), `rows` is their number. The cost is one eigendecomposition of
+    ``X X'`` or ``X'X``, whichever is smaller.
     """
-    if steps < 1:
-        raise InputError(f"steps={steps} must be at least 1")
+    whole_number("steps", steps, 1)
     return _operator(X, rate, rows, lambda x: _geometric_sum(x, steps))
 
 
 def proximal_operator(X: Array, rate: float, rows: int | None = None) -> Array:
     """Return Z (n, d) such that ``theta + Z' (y - X theta)`` minimises the local loss plus a pull back to theta.
 
-    That is ``||y - X t||^2 / (2 n) + ||t - theta||^2 / (2 rate)``; parameters as for `descent_operator`.
-
-    Examples
-    --------
-    >>> proximal_operator(np.array([[2.0]]), rate=1.0)     # t = (2 y + theta) / (4 + 1)
-    array([[0.4]])
+    That is ``||y - X t||^2 / (2 n) + ||t - theta||^2 / (2 rate)``; parameters as in `descent_operator`.
     """
     return _operator(X, rate, rows, lambda x: 1.0 / (1.0 + x))
 
@@ -64,19 +47,8 @@ def compressed(blocks: Iterable[tuple[Array, Array]], width: int) -> tuple[Array
     """Return at most `width` rows (R, c) and a rest that have the squared errors of all given rows, for every model.
 
     ``||y - X theta||^2 = ||c - R theta||^2 + rest``, ``X'X = R'R`` and ``X'y = R'c``: R and c are triangular factors.
-    Blocks of no more than `width` rows altogether stay as they are.
-
-    Parameters
-    ----------
-    blocks : pairs of (n_b, width) and (n_b,) arrays
-        The rows, in pieces: memory is that of one of them and of ``width^2`` numbers.
-
-    Examples
-    --------
-    >>> X, y = np.array([[1.0], [2.0], [2.0]]), np.array([1.0, 1.0, 0.0])
-    >>> R, c, rest = compressed([(X, y)], width=1)
-    >>> bool(np.isclose(np.sum((y - 2.0 * X[:, 0]) ** 2), np.sum((c - 2.0 * R[:, 0]) ** 2) + rest))
-    True
+    Up to `width` rows in all stay as they are. The `blocks` are pairs of (n_b, width) and (n_b,) arrays; memory is that
+    of one block and of ``width^2`` numbers.
     """
     held, rest = np.zeros((0, width + 1)), 0.0
     for X, y in blocks:
@@ -88,10 +60,94 @@ def compressed(blocks: Iterable[tuple[Array, Array]], width: int) -> tuple[Array
     return np.ascontiguousarray(held[:, :-1]), np.ascontiguousarray(held[:, -1]), rest
 
 
+@dataclass(frozen=True, eq=False)
+class SiteStack:
+    """The rows of all sites, one site after the other: a round of clustered local steps is two matrix products.
+
+    X (N, d) and y (N,) are the rows of all sites, `sizes` (M,) the number of rows of each, at least 1.
+    """
+
+    X: Array
+    y: Array
+    sizes: NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        if len(self.X) != len(self.y) or len(self.X) != self.sizes.sum() or not (self.sizes > 0).all():
+            raise InputError(
+                f"sizes must be positive and add up to the {len(self.X)} rows of X and {len(self.y)} of y, "
+                f"not to {self.sizes.sum()}"
+            )
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """The first row of each site (M,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+
+    @cached_property
+    def site_of_row(self) -> NDArray[np.intp]:
+        """The site of each row (N,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def rows(self, site: int) -> slice:
+        """Return the slice of a site's rows."""
+        return slice(int(self.starts[site]), int(self.starts[site] + self.sizes[site]))
+
+    def largest_eigenvalue(self) -> float:
+        """Return the largest eigenvalue of ``X_i'X_i / n_i`` over all sites."""
+        parts = (self.X[self.rows(i)] for i in range(len(self.sizes)))
+        return max(float(np.linalg.norm(part, 2) ** 2 / len(part)) for part in parts)
+
+    def descent(self, rate: float, steps: int) -> Array:
+        """Return the stacked operators Z (N, d) of `steps` gradient steps; see `descent_operator`."""
+        return np.vstack([descent_operator(self.X[self.rows(i)], rate, steps) for i in range(len(self.sizes))])
+
+    def proximal(self, rate: float) -> Array:
+        """Return the stacked operators Z (N, d) of a proximal step; see `proximal_operator`."""
+        return np.vstack([proximal_operator(self.X[self.rows(i)], rate) for i in range(len(self.sizes))])
+
+    def losses(self, models: Array) -> Array:
+        """Return the squared errors (M, k) of the `models` (k, d) at every site."""
+        return self._losses(self.y[:, None] - self.X @ models.T)
+
+    def labels(self, models: Array) -> NDArray[np.intp]:
+        """Return the model (M,) with the smallest squared error at every site."""
+        return np.asarray(self.losses(models).argmin(axis=1))
+
+    def refined(
+        self, models: Array, Z: Array, weights: Weights = "cluster", labels: NDArray[np.intp] | None = None
+    ) -> Array:
+        """Return the models (k, d) after one round: every site's steps on its own model, then their weighted mean.
+
+        Weights are ``n_i / N_j``, over the rows of the cluster, or ``n_i / N``, over all rows. A model without sites
+        stays. The default `labels` (M,) are those of smallest error.
+        """
+        E = self.y[:, None] - self.X @ models.T
+        if labels is None:
+            labels = self._losses(E).argmin(axis=1)
+        k = len(models)
+        label = labels[self.site_of_row]
+        size = self.sizes[self.site_of_row]
+        E *= np.where(label[:, None] == np.arange(k), size[:, None], 0)
+        rows = np.bincount(labels, weights=self.sizes, minlength=k)
+        total = np.maximum(rows, 1.0) if weights == "cluster" else np.full(k, rows.sum())
+        return np.asarray(models + (E.T @ Z) / total[:, None])
+
+    def fitted(self, labels: NDArray[np.intp], models: Array) -> Array:
+        """Return the least-squares models (k, d) of the clusters `labels` (M,); without sites, the given `models`."""
+        found = models.copy()
+        for j in range(len(models)):
+            rows = labels[self.site_of_row] == j
+            if rows.any():
+                found[j] += np.linalg.lstsq(self.X[rows], self.y[rows] - self.X[rows] @ models[j], rcond=None)[0]
+        return found
+
+    def _losses(self, E: Array) -> Array:
+        return np.add.reduceat(E * E, self.starts, axis=0)
+
+
 def _operator(X: Array, rate: float, rows: int | None, factor: Callable[[Array], Array]) -> Array:
     """Return ``(rate / n) P X`` with ``P = factor(rate X X' / n)``, a function of a symmetric matrix."""
-    if not rate > 0.0:
-        raise InputError(f"rate={rate} must be above 0")
+    real_number("rate", rate, above=0)
     n, d = X.shape
     if n == 0:
         return np.zeros((0, d))

@@ -9,45 +9,26 @@ from fedspan.errors import InputError
 
 Array = NDArray[np.float64]
 
-#: Bounds of ``r^2 max(A'A) max((A'A)^-1)``, which is no less than the condition number of A'A. Up to the first one the
-#: normal equations are as good as an orthogonal factorisation but for three digits, up to the second one they are so
-#: after one step of refinement, which squares what they lose.
+#: Bounds of ``r^2 max(A'A) max((A'A)^-1)``, which is at least the condition number of A'A. Up to the first one, normal
+#: equations lose at most three digits to an orthogonal factorisation; up to the second one, they lose no more after one
+#: step of refinement.
 WELL_CONDITIONED, REFINABLE = 1e3, 1e8
 
 
 def stacked_least_squares(A: Array, y: Array) -> Array:
-    """Minimise ``||A_k b_k - y_k||`` for every k; of several minimisers, return the one of least norm.
+    """Return the b (q, r) that minimise ``||A_k b_k - y_k||`` for A (q, m, r) and y (q, m); of several, the shortest.
 
-    Parameters
-    ----------
-    A : (q, m, r) array
-    y : (q, m) array
-
-    Returns
-    -------
-    b : (q, r) array
-
-    Notes
-    -----
-    By normal equations, refined where they need it; what is nearly singular for them, or has fewer rows than unknowns,
-    by singular values, of which those below ``max(m, r) eps`` of the largest count as zero.
-
-    Examples
-    --------
-    >>> A = np.array([[[1.0], [1.0]], [[1.0], [3.0]]])
-    >>> stacked_least_squares(A, np.array([[1.0, 3.0], [2.0, 6.0]]))
-    array([[2.], [2.]])
-    >>> stacked_least_squares(np.array([[[1.0, 1.0]]]), np.array([[4.0]]))     # one equation, two unknowns
-    array([[2., 2.]])
+    By normal equations, refined where they need it. Problems that are nearly singular, or have fewer rows than
+    unknowns, are solved by singular values, of which those below ``max(m, r) eps`` of the largest count as zero.
     """
     if A.ndim != 3 or y.shape != A.shape[:2]:
         raise InputError(f"A has the shape {A.shape} and y {y.shape}: they must be (q, m, r) and (q, m)")
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not well-conditioned
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers that overflow fail the test of their condition
         return checked_least_squares(A, y)
 
 
 def checked_least_squares(A: Array, y: Array) -> Array:
-    """Do what `stacked_least_squares` does, for callers in a hurry: shapes fit, and overflows are ignored already."""
+    """Return the same as `stacked_least_squares`, for callers that checked the shapes and ignore overflows."""
     _, m, r = A.shape
     if m < r:
         return _by_singular_values(A, y)
@@ -55,7 +36,7 @@ def checked_least_squares(A: Array, y: Array) -> Array:
     gram = At @ A
     try:
         inverse = np.linalg.inv(gram)
-    except np.linalg.LinAlgError:  # one that is singular to the last bit spoils the whole batch
+    except np.linalg.LinAlgError:  # one exactly singular matrix fails the whole batch
         return _by_singular_values(A, y)
     b = inverse @ (At @ target)
     if r * r * gram.max() * inverse.max() <= WELL_CONDITIONED:

@@ -11,7 +11,7 @@ from fedspan.federation import transform
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
 from fedspan.linalg.kernels.landmark_form import LandmarkForm
 from fedspan.linalg.kernels.neighbors import nearest
-from fedspan.linalg.layout.placement import placed
+from fedspan.linalg.layout.map_graph import placed
 from fedspan.sums.row_transforms import same_columns
 
 Array = NDArray[Any]

@@ -1,6 +1,7 @@
-"""Which cluster each site belongs to, how surely, and what noise the clusters have: one call, k + 1 numbers up a site.
+"""The probable cluster of every site, and of a new client from a few of its rows; the noise of the clusters.
 
-Single replies are needed: labels of sites are what is wanted. Sites that do not answer are asked twice more.
+For all sites: one call, k + 1 numbers up a site. Single replies are needed, because the result is one label per site.
+Sites that do not reply get the request twice more.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import chi2
 
 from fedspan.aggregation import Aggregator
-from fedspan.errors import InputError, QuorumError
+from fedspan.checks import one_of
+from fedspan.errors import QuorumError
 from fedspan.federation import Federation
+from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.linalg import compressed
 from fedspan.mixed_regression.logistic_fedx import local_logistic_losses
 from fedspan.mixed_regression.parts.cluster_start import checked_losses, local_losses
-from fedspan.mixed_regression.parts.refinement import Matrix, Vector
 from fedspan.mixed_regression.random_start import LOSSES
 
 _TINY = np.finfo(np.float64).tiny
 _ROUNDS = 20
-_LARGEST = 1e100  # losses beyond are lies, and must not overflow
+_LARGEST = 1e100  # larger losses are false reports, and must not overflow
 
 
 @dataclass(frozen=True)
@@ -34,21 +37,19 @@ class ClusterAssignment:
     ----------
     sites : tuple of str
     labels : array (M,)
-        The most probable cluster of each site; -1 for sites that did not answer.
+        The most probable cluster of each site; -1 for sites that did not reply.
     nearest : array (M,)
-        The cluster of smallest loss, to which a refinement gives each site; -1 as above.
+        The cluster of smallest loss, to which a refinement assigns each site; -1 as above.
     proba : array (M, k)
         Probability of each cluster; for silent sites, the clusters' shares.
     shares : array (k,)
         Of the sites: the mean probability.
-    rows : array (k,)
-        Number of rows in each cluster.
-    noise : array (k,)
-        Standard deviation of the noise in each cluster.
+    rows, noise : array (k,)
+        Number of rows, and standard deviation of the noise, in each cluster.
     log_likelihood : float
-        Of all rows of the sites that answered, with the clusters' shares as prior.
+        Of all rows of the sites that replied, with the clusters' shares as prior.
     losses : array (M, k), counts : array (M,)
-        Every site's loss under each model, and its number of rows, as it says; 0 and 1 for silent sites.
+        Every site's reported loss under each model, and number of rows; 0 and 1 for silent sites.
     """
 
     sites: tuple[str, ...]
@@ -70,34 +71,28 @@ class ClusterAssignment:
 def cluster_assignment(
     fed: Federation, *, models: Matrix, loss: str = "squared", aggregator: Aggregator | None = None
 ) -> ClusterAssignment:
-    """Return the posterior clusters of all sites, with shares and noise found along the way.
+    """Return the posterior clusters of all sites under `models` (k, d), with their shares and noise.
 
-    Parameters
-    ----------
-    models : array (k, d)
-    loss : "squared" or "logistic"
-        Gaussian noise of unknown deviation in each cluster, or the likelihood of classes, which has no noise (NaN).
-    aggregator : Aggregator, optional
-        Where some sites may lie the noise is a median over the sites, and reported numbers of rows are not believed.
+    The `loss` is "squared", with Gaussian noise of unknown deviation in each cluster, or "logistic", the likelihood of
+    classes, which has no noise (NaN). With an `aggregator`, the noise is a median over the sites, and reported numbers
+    of rows are not trusted.
     """
-    if loss not in LOSSES:
-        raise InputError(f"loss={loss!r} must be one of {', '.join(LOSSES)}")
-    losses, counts, silent = _answers(fed, models, local_losses if loss == "squared" else local_logistic_losses)
-    known = np.ones(len(fed.sites), dtype=bool)
-    known[silent] = False
-    robust = aggregator is not None
+    one_of("loss", loss, LOSSES)
+    losses, counts, silent = _replies(fed, models, local_losses if loss == "squared" else local_logistic_losses)
+    known = ~silent
     parameters = models.shape[1] if loss == "squared" else None
-    proba, shares, rows, noise = _posterior(losses[known], counts[known], parameters, robust=robust)
-    everybody = np.tile(shares, (len(fed.sites), 1))
-    everybody[known] = proba
-    labels = everybody.argmax(axis=1)
-    nearest = losses.argmin(axis=1)
+    proba = np.empty(losses.shape)
+    proba[known], shares, rows, noise = _posterior(
+        losses[known], counts[known], parameters, robust=aggregator is not None
+    )
+    proba[silent] = shares
+    labels, nearest = proba.argmax(axis=1), losses.argmin(axis=1)
     labels[silent] = nearest[silent] = -1
     score = _scores(losses[known], counts[known] * (parameters is not None), shares, _deviation(noise))
     likelihood = float(logsumexp(score, axis=1).sum())
     if parameters is not None:
         likelihood -= 0.5 * float(np.log(2.0 * np.pi)) * float(counts[known].sum())
-    return ClusterAssignment(fed.sites, labels, nearest, everybody, shares, rows, noise, likelihood, losses, counts)
+    return ClusterAssignment(fed.sites, labels, nearest, proba, shares, rows, noise, likelihood, losses, counts)
 
 
 def _scores(losses: Matrix, counts: Vector, shares: Vector, noise: Vector) -> Matrix:
@@ -112,25 +107,26 @@ def _deviation(noise: Vector) -> Vector:
     return np.where(np.isnan(noise), np.sqrt(0.5), noise)
 
 
-def _answers(fed: Federation, models: Matrix, local: Any) -> tuple[Matrix, Vector, NDArray[np.intp]]:
-    found: dict[str, tuple[Vector, int]] = {}
+def _replies(federation: Federation, models: Matrix, local: Any) -> tuple[Matrix, Vector, NDArray[np.bool_]]:
+    """Return losses (M, k) and numbers of rows (M,) of all sites, and which of them did not reply."""
+    place = {name: i for i, name in enumerate(federation.sites)}
+    losses, counts = np.zeros((len(place), len(models))), np.ones(len(place))
+    silent = np.ones(len(place), dtype=bool)
     for attempt in range(3):
-        missing = [name for name in fed.sites if name not in found]
+        missing = [name for name, i in place.items() if silent[i]]
         if not missing:
             break
         try:
-            replies = fed.ask(local, missing, models=models)
-            replies = fed.accept(replies, lambda reply: checked_losses(reply, len(models)))
-        except QuorumError:  # few are left, and they do not answer
+            replies = federation.ask(local, missing, models=models)
+            replies = federation.accept(replies, lambda reply: checked_losses(reply, len(models)))
+        except QuorumError:  # the few sites that are left do not reply
             if attempt == 0:
                 raise
             continue
-        found |= {name: (reply["losses"], reply["n"]) for name, reply in replies.ok.items()}
-    losses, counts = np.zeros((len(fed.sites), len(models))), np.ones(len(fed.sites))
-    for i, name in enumerate(fed.sites):
-        if name in found:
-            losses[i], counts[i] = np.minimum(found[name][0], _LARGEST), max(1, found[name][1])
-    return losses, counts, np.array([i for i, name in enumerate(fed.sites) if name not in found], dtype=np.intp)
+        for name, reply in replies.ok.items():
+            i = place[name]
+            losses[i], counts[i], silent[i] = np.minimum(reply["losses"], _LARGEST), max(1, reply["n"]), False
+    return losses, counts, silent
 
 
 def _posterior(
@@ -144,7 +140,7 @@ def _posterior(
     size = np.full(len(counts), float(np.median(counts))) if robust else counts
     proba = np.zeros(losses.shape)
     proba[np.arange(len(losses)), losses.argmin(axis=1)] = 1.0
-    # Without any noise a rounding error would decide: some is always there, small beside what tells clusters apart.
+    # Without noise a rounding error would decide: assume some, small beside the differences of clusters.
     least = 1e-7 * float(np.sqrt(np.median((losses / counts[:, None]).max(axis=1))))
     noise = np.full(k, np.nan)
     for _ in range(_ROUNDS):
@@ -154,7 +150,7 @@ def _posterior(
         else:
             common = _noise(losses, counts, proba, parameters * k, robust)
             own = [_noise(losses[:, [j]], counts, proba[:, [j]], parameters, robust) for j in range(k)]
-            # A cluster of hardly more rows than parameters says little about its noise.
+            # A cluster of hardly more rows than parameters does not determine its noise.
             noise = np.maximum(np.where(rows > 2.0 * parameters + 2.0, own, common), least)
             new = softmax(_scores(losses, counts, shares, noise), axis=1)
         moved, proba = np.abs(new - proba).max(), new
@@ -175,3 +171,39 @@ def _noise(losses: Matrix, counts: Vector, proba: Matrix, parameters: int, robus
         per_row = float((losses * proba).sum()) / max(rows, _TINY)
     free = rows - parameters
     return float(np.sqrt(per_row * (rows / free if free > 0.1 * rows else 1.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The cluster of a new client: the most probable `label`, the `proba` (k,) of all, and its `confidence`."""
+
+    label: int
+    proba: Vector
+    confidence: float
+
+
+def assigned(shares: Vector, likelihood: Vector) -> Assignment:
+    """Return the most probable cluster by the clusters' shares (k,) and the log-likelihoods (k,) of the rows."""
+    score = np.log(np.maximum(shares, _TINY)) + likelihood
+    proba = np.exp(score - score.max())
+    proba /= proba.sum()
+    label = int(proba.argmax())
+    return Assignment(label, proba, float(proba[label]))
+
+
+def gaussian_likelihood(phi: Matrix, residuals: Matrix, noise: Vector, rows: Vector) -> Vector:
+    """Return the log-likelihood (k,) of m rows under each cluster, allowing for the error of its model.
+
+    The features `phi` (m, d) are scaled to about the unit matrix as covariance: a model learned from N of the `rows`
+    (k,) then has about the covariance ``noise^2 / (N - d - 1)``. `residuals` are (m, k).
+    """
+    m, d = phi.shape
+    found = np.zeros(len(noise))
+    for j in range(len(noise)):
+        free = max(float(rows[j]) - d - 1.0, 1.0)
+        R, c, rest = compressed([(phi, residuals[:, j])], d)
+        L = np.linalg.cholesky(np.eye(len(R)) + R @ R.T / free)
+        square = float(np.sum(np.linalg.solve(L, c) ** 2)) + rest
+        log_det = 2.0 * float(np.sum(np.log(np.diagonal(L)))) + 2.0 * m * np.log(noise[j])
+        found[j] = -0.5 * (square / noise[j] ** 2 + log_det)
+    return found

@@ -1,4 +1,4 @@
-"""What every start of a refinement returns, and losses of candidate models at all sites."""
+"""The result of every start of a refinement, and losses of candidate models at all sites."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import k_medoids
 from fedspan.mixed_regression.parts.regression_rows import rows_of
 from fedspan.wire import Message
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-
-_NEAR = 8.0  # times what near candidates differ by: hardly any candidate of a site's own cluster is so much worse
-_EXTRA = 2  # candidates too many
+_NEAR = 8.0  # times the difference of near candidates: few candidates of a site's own cluster are worse by more
+_EXTRA = 2  # candidates more than clusters, at first
 _LITTLE = 0.25  # of a vote
 
 
@@ -30,8 +29,8 @@ class Start:
     ----------
     models : array (k, d)
     covered : bool
-        Whether every cluster clearly has a model of its own. Where not, a refinement may end with two clusters in one
-        model, and another start is worth trying.
+        Whether every cluster clearly has a model of its own. If not, a refinement may end with two clusters in one
+        model: try another start.
     gap : float
         How clearly the anchors' models fall into k clusters (see `fedspan.linalg.linkage_gap`); NaN without anchors.
     anchors : tuple of str
@@ -52,22 +51,15 @@ def local_losses(site: Site, models: Matrix) -> dict[str, Any]:
     return {"losses": rows_of(site).losses(models)[1], "n": len(site)}
 
 
-@step("mixed_regression.size", reveals="sums")
+@step("mixed_regression.size", reveals="nothing")
 def local_size(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows."""
     return {"n": len(site)}
 
 
-def check_clusters(n_clusters: int, n_sites: int) -> None:
-    """Refuse a number of clusters that no start can find."""
-    if n_clusters < 1:
-        raise InputError(f"n_clusters={n_clusters} must be at least 1")
-    if n_clusters > n_sites:
-        raise InputError(f"n_clusters={n_clusters} must be at most the number of sites, {n_sites}")
-
-
-def starting_point(start: Matrix | None, n_columns: int) -> Vector:
-    """Return the model (d,) that a start begins with, 0 by default, or refuse it."""
+def checked_start(sites: tuple[str, ...], n_clusters: int, n_columns: int, start: Vector | None) -> Vector:
+    """Return the model (d,) of a starting point, 0 by default; refuse one, or a number of clusters, that can't be."""
+    whole_number("n_clusters", n_clusters, 1, len(sites), why=", the number of sites")
     theta0 = np.zeros(n_columns) if start is None else np.asarray(start, dtype=np.float64)
     if theta0.shape != (n_columns,):
         raise InputError(f"start must have one number for each of the {n_columns} columns, not shape {theta0.shape}")
@@ -75,18 +67,18 @@ def starting_point(start: Matrix | None, n_columns: int) -> Vector:
 
 
 def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:
-    """Choose k of A candidates by losses (L, A) of which a part may be lies.
+    """Choose k of A candidates by losses (L, A), some of which may come from malicious sites.
 
-    Every site's losses count by how much worse a candidate is than its own best one, from 0 to 1, so that none can say
-    more than one vote. A whole vote is the loss of its middle candidate; but where more than half of the candidates are
-    of its own cluster that is noise alone, and it takes several times what near candidates differ by at most sites.
-    A few candidates too many are chosen. First those are dropped whose voters mostly lose little by that, which are
-    second ones of a cluster; then those with the fewest voters: a minority that pushes a candidate of its own has
-    fewer of them than a true cluster, unless that is smaller than the minority.
+    A site's losses count by how much worse a candidate is than its own best one, from 0 to 1, so that no site has more
+    than one vote. A whole vote is the loss of its middle candidate. Where more than half of the candidates are of its
+    own cluster, that is noise alone: a vote is then several times the difference of near candidates at most sites. A
+    few candidates too many are chosen. First those are dropped whose voters lose little: second ones of a cluster. Then
+    those with the fewest voters: a minority that pushes its own candidate has fewer voters than a true cluster, unless
+    that is smaller than the minority.
     """
     candidates = losses.shape[1]
     low, middle = losses.min(axis=1, keepdims=True), np.median(losses, axis=1, keepdims=True)
-    # Most sites are in clusters of at least 1 / (2 k) of all, and have so many candidates of their own.
+    # Most sites are in clusters of at least 1 / (2 k) of all, and have that share of the candidates.
     rank = min(max(candidates // (2 * k) - 1, 1), candidates - 1)
     near = np.partition(losses, rank, axis=1)[:, [rank]] - low
     vote = np.maximum(middle - low, _NEAR * np.median(near))
@@ -102,14 +94,14 @@ def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:
 
 
 def ask_losses(fed: Federation, *, models: Matrix) -> tuple[tuple[str, ...], Matrix, Vector]:
-    """Return who answered, the losses per row (L, A) of the models there, and the numbers of rows (L,)."""
+    """Return the sites that replied, the losses per row (L, A) of the models there, and their numbers of rows (L,)."""
     replies = fed.accept(fed.ask(local_losses, models=models), lambda reply: checked_losses(reply, len(models)))
     counts = np.maximum(replies.stack("n"), 1).astype(np.float64)
     return tuple(replies), replies.stack("losses") / counts[:, None], counts
 
 
 def checked_losses(reply: Message, n_models: int) -> Message:
-    """Refuse losses that no rows can have under so many models."""
+    """Refuse losses that no rows can have under this number of models."""
     losses, n = np.asarray(reply.get("losses")), reply.get("n")
     if losses.shape != (n_models,) or losses.dtype.kind not in "iuf" or not (losses >= 0.0).all():
         raise InputError(f"losses must be one number of at least 0 for each of {n_models} models")

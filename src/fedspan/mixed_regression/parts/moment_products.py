@@ -1,11 +1,11 @@
-"""The moment matrix of a mixture of regressions times a basis, without the matrix ever being formed.
+"""The moment matrix of a mixture of regressions times a basis; the matrix itself is never formed.
 
 At a model theta with residuals ``r_ij = y_ij - x_ij' theta`` every pair of rows of a site gives an unbiased estimate of
 ``Sigma_j (theta_j - theta) (theta_j - theta)' Sigma_j``, j the site's cluster; so the leading directions of
 
     Y(theta) = sum_i n_i / N  sum_{a != b} r_ia x_ia r_ib x_ib' / (n_i (n_i - 1))
 
-span where all clusters lie, as seen from theta. The paper takes only the first two rows of a site, and its Y is not
+span the clusters' models, as seen from theta. The paper takes only the first two rows of a site, and its Y is not
 symmetric.
 """
 
@@ -15,17 +15,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
+from fedspan.federation.site.parameters import Matrix, Stack
 from fedspan.mixed_regression.parts.regression_rows import row_blocks, target
-from fedspan.pca.parts.orthogonal_iteration import Matrix, Product
+from fedspan.pca.parts.orthogonal_iteration import Product
 from fedspan.sums.moments import aggregated
-from fedspan.wire import Message
 
-Stack = NDArray[np.float64]
+OVERSAMPLING = 2  # columns of a basis beside the directions that are wanted
 _KEPT_BYTES = 2**22  # rows whose products are kept between the two passes
 
 
@@ -38,25 +37,25 @@ def local_moment_product(site: Site, models: Matrix, Q: Stack) -> dict[str, Any]
     return _product(site, models, models, Q)
 
 
-@step("mixed_regression.receive", reveals="sums")
+@step("mixed_regression.receive", reveals="nothing")
 def local_receive(site: Site, first: Matrix, second: Matrix) -> dict[str, Any]:
-    """Keep two perturbed versions (A, d) of the models for the calls to come. Leaves the site: its number of rows."""
+    """Keep two perturbed versions (A, d) of the models for later calls. Leaves the site: its number of rows."""
     site.state["first"], site.state["second"] = first, second
     return {"n": len(site)}
 
 
 @step("mixed_regression.perturbed_product", reveals="sums")
 def local_perturbed_product(site: Site, Q: Stack) -> dict[str, Any]:
-    """Leaves the site: as `local_moment_product`, at the two versions of the models that it was sent before."""
+    """Leaves the site: as `local_moment_product`, at the two versions of the models that it received before."""
     first, second = site.state.get("first"), site.state.get("second")
     if first is None or second is None or len(first) != Q.shape[1]:
-        raise InputError(f"site {site.name!r} was not sent its perturbed versions of these models")
+        raise InputError(f"site {site.name!r} did not receive its perturbed versions of these models")
     return _product(site, first, second, Q)
 
 
 @step("mixed_regression.pair_product", reveals="rows")
 def local_pair_product(site: Site, models: Matrix, Q: Stack, transposed: bool) -> dict[str, Any]:
-    """As the paper has it. Leaves the site: ``e_1 e_2' Q`` (or transposed) of its first two rows, ``e = r x``; 1."""
+    """Leaves the site: the paper's ``e_1 e_2' Q`` (or transposed) of its first two rows, ``e = r x``; 1."""
     if len(site) < 2:
         return {"product": np.zeros(Q.shape), "n": 0}
     X = np.asarray(next(site.batches(2)).X, dtype=np.float64)
@@ -68,44 +67,36 @@ def local_pair_product(site: Site, models: Matrix, Q: Stack, transposed: bool) -
 
 def moment_product(models: Matrix, aggregator: Aggregator | None, *, perturbed: bool = False) -> Product:
     """Return the function ``(fed, Q) -> (Y Q, weights)`` of bases (d, A, c), one for each of the models (A, d)."""
-
-    def product(fed: Federation, Q: Stack) -> tuple[Stack, dict[str, float]]:
-        payload = {"Q": Q} if perturbed else {"models": models, "Q": Q}
-        return _combined(fed, local_perturbed_product if perturbed else local_moment_product, payload, aggregator)
-
-    return product
+    if perturbed:
+        return _combined(local_perturbed_product, {}, aggregator)
+    return _combined(local_moment_product, {"models": models}, aggregator)
 
 
 def pair_product(models: Matrix, *, transposed: bool) -> Product:
-    """Return the same for the paper's matrix of the first two rows of every site."""
+    """Return that function for the paper's matrix of the first two rows of every site."""
+    return _combined(local_pair_product, {"models": models, "transposed": transposed}, None)
+
+
+def _combined(local: Any, payload: dict[str, Any], aggregator: Aggregator | None) -> Product:
+    no_pairs = "no site has two rows: only pairs of rows distinguish clusters"
 
     def product(fed: Federation, Q: Stack) -> tuple[Stack, dict[str, float]]:
-        return _combined(fed, local_pair_product, {"models": models, "Q": Q, "transposed": transposed}, None)
+        if aggregator is None:
+            total = fed.sum(local, **payload, Q=Q)
+            if total["n"] == 0:
+                raise InputError(no_pairs)
+            return total["product"] / total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
+        paired = {name: reply for name, reply in fed.ask(local, **payload, Q=Q).ok.items() if reply["n"] > 0}
+        if not paired:
+            raise InputError(no_pairs)
+        parts = []
+        for a in range(Q.shape[1]):
+            own = {name: {"product": reply["product"][:, a], "n": reply["n"]} for name, reply in paired.items()}
+            parts.append(aggregated(Replies(own, {}), ("product",), aggregator)[0][0])
+        weights = np.mean([part.weights for part in parts], axis=0)
+        return np.stack([part.value for part in parts], axis=1), dict(zip(paired, weights.tolist(), strict=True))
 
     return product
-
-
-def _combined(
-    fed: Federation, local: Any, payload: dict[str, Any], aggregator: Aggregator | None
-) -> tuple[Stack, dict[str, float]]:
-    if aggregator is None:
-        total = fed.sum(local, **payload)
-        if total["n"] == 0:
-            raise InputError("no site has two rows, and clusters are told apart by pairs of rows")
-        return total["product"] / total["n"], dict.fromkeys(total.sites, 1.0 / len(total.sites))
-    replies = fed.ask(local, **payload)
-    paired = {name: reply for name, reply in replies.ok.items() if reply["n"] > 0}
-    if not paired:
-        raise InputError("no site has two rows, and clusters are told apart by pairs of rows")
-    parts = [aggregated(_at(paired, a), ("product",), aggregator)[0][0] for a in range(payload["Q"].shape[1])]
-    weights = np.mean([part.weights for part in parts], axis=0)
-    product = np.stack([part.value for part in parts], axis=1)
-    return product, dict(zip(paired, weights.tolist(), strict=True))
-
-
-def _at(replies: dict[str, Message], a: int) -> Replies:
-    """Return the replies as far as they concern the model number `a`."""
-    return Replies({name: {"product": r["product"][:, a], "n": r["n"]} for name, r in replies.items()}, {})
 
 
 def _product(site: Site, first: Matrix, second: Matrix, Q: Stack) -> dict[str, Any]:

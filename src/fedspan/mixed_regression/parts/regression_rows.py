@@ -1,7 +1,7 @@
-"""The rows of a site as a regression sees them: numbers in double precision, and few of them where few will do.
+"""The rows of a site for a regression: in double precision, and compressed to at most d rows.
 
-Squared errors of n rows in d columns are those of at most d rows (`fedspan.linalg.compressed`), so that a step costs
-O(min(n, d) d) however many rows a site has.
+Squared errors of n rows in d columns are those of at most d rows (`fedspan.linalg.compressed`): a step costs
+O(min(n, d) d), however many rows a site has.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import compressed, descent_operator, proximal_operator
 from fedspan.sums.row_blocks import n_columns
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 _BLOCK_BYTES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """At most d rows (X, y) that have the squared errors of all n rows of a site, but for a constant `rest`."""
+    """At most d rows (X, y) that have the squared errors of all n rows of a site, up to a constant `rest`."""
 
     X: Matrix
     y: Vector
@@ -36,21 +33,27 @@ class Rows:
 
     def losses(self, models: Matrix) -> tuple[Matrix, Vector]:
         """Return the residuals (k, m) and the squared errors (k,) of `models` (k, d)."""
-        E = self.y - models.dot(self.X.T)  # at a site of ten rows ``dot`` takes half the time of ``@``
+        E = self.y - models.dot(self.X.T)  # for ten rows, ``dot`` takes half the time of ``@``
         losses: Vector = np.vecdot(E, E)
         return E, losses + self.rest if self.rest else losses
 
 
 def rows_of(site: Site) -> Rows:
-    """Return the (compressed) rows of a site; computed once."""
-    return site.cached("regression rows", lambda: _rows(site))
+    """Return the compressed rows of a site, computed once."""
+
+    def make() -> Rows:
+        X, y, rest = compressed(row_blocks(site), n_columns(site))
+        largest = float(np.linalg.norm(X, 2)) ** 2 / len(site) if X.size else 0.0
+        return Rows(X, y, rest, len(site), largest)
+
+    return site.cached("regression rows", make)
 
 
 def target(site: Site, *, finite: bool = True) -> Vector:
-    """Return the targets of a site as (finite) numbers, or refuse."""
+    """Return the targets of a site as (finite) numbers, or refuse them."""
     y = site.y
     if y is None:
-        raise InputError(f"site {site.name!r} has no y, and a regression needs the target of each row")
+        raise InputError(f"site {site.name!r} has no y: a regression needs the target of each row")
     if y.ndim != 1 or y.dtype.kind not in "buif":
         raise InputError(f"site {site.name!r}: y must be a vector of numbers, not {y.dtype} of shape {y.shape}")
     values = np.asarray(y, dtype=np.float64)
@@ -72,9 +75,9 @@ def row_blocks(site: Site, columns: int = 1) -> Iterator[tuple[Matrix, Vector]]:
 
 
 def local_operator(site: Site, update: str, rate: float, local_steps: int) -> Matrix:
-    """Return n times the Z of a site's own steps (see `fedspan.linalg.descent_operator`); computed once.
+    """Return n times the Z of a site's own steps (see `fedspan.linalg.descent_operator`), computed once.
 
-    Several gradient steps in a row must not overshoot: no site takes longer ones than one over its own largest
+    Several gradient steps in a row must not overshoot: a site's step size is at most one over its own largest
     eigenvalue.
     """
 
@@ -88,13 +91,13 @@ def local_operator(site: Site, update: str, rate: float, local_steps: int) -> Ma
     return site.cached(f"{update} {rate!r} {local_steps}", make)
 
 
-def _rows(site: Site) -> Rows:
-    d, n = n_columns(site), len(site)
-    X, y, rest = compressed(row_blocks(site), d)
-    largest = float(np.linalg.norm(X, 2)) ** 2 / n if X.size else 0.0
-    return Rows(X, y, rest, n, largest)
+def ridge_solution(gram: Matrix, moment: Vector, n: int) -> Vector:
+    """Return least squares of n rows with one pseudo-row of average size, which keeps few rows solvable."""
+    k = len(moment)
+    ridge = max(float(np.trace(gram)) / (k * max(n, 1)), np.finfo(np.float64).tiny)
+    return np.asarray(np.linalg.solve(gram + ridge * np.eye(k), moment), dtype=np.float64)
 
 
 def of_halves(site: Site, **_: Any) -> int:
-    """Return the rows of the smaller half."""
+    """Return the number of rows in the smaller half of a site."""
     return len(site) // 2

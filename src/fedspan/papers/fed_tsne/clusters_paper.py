@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedspan.clustering.spectral import graph_eigenvectors, spectral_clusters
-from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
-from fedspan.linalg.kernels.nystrom import spectral_factor
+from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix, spectral_factor
 from fedspan.linalg.layout.map_quality import plain_distances
-from fedspan.linalg.subspaces import top_eigenvectors
+from fedspan.linalg.subspaces import top_eigenpairs
 from fedspan.papers.fed_tsne.fed_tsne_numbers_paper import CLUSTERS, beside
 from fedspan.papers.fed_tsne.layouts_paper import neighbors_of
 from fedspan.papers.fed_tsne.rows_paper import Rows
@@ -39,7 +38,7 @@ def pooled_clusters(X: NDArray[np.floating], k: int, affinity: str) -> Labels:
         D = np.asarray(X, dtype=np.float64) - X.mean(axis=0, dtype=np.float64)
         A = kernel_matrix(D, D, 0.5 / D.var(axis=0).sum())
         root = A.sum(axis=1) ** -0.5
-        vectors = top_eigenvectors(root[:, None] * A * root, k)
+        vectors = top_eigenpairs(root[:, None] * A * root, k)[1]
     else:
         indices = neighbors_of(plain_distances(X), _NEIGHBORS)[0]
         vectors = graph_eigenvectors(indices, k, np.random.default_rng(0))[1]

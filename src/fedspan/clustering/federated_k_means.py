@@ -1,31 +1,30 @@
 """k-means by sums: Lloyd's algorithm on rows that stay at their sites, for several starts at the same time.
 
-A round has two sums: how many rows are closest to each centre, and the sums of the rows of those that have any. From
-the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. That is exact, and tells
-much: where a centre gets or loses one row from a round to the next, the difference of its two sums is this row.
+A round has two sums: the number of rows closest to each centre, and the sums of the rows of those that have any. From
+the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. These exact sums reveal
+much: where a centre gains or loses one row from a round to the next, the difference of its two sums is this row.
 
 With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer rows, and no two differ by fewer. Then a
-centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not it.
+centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not equal.
 
-Where no start is given it is made by sums, too (`k_means_starts`).
+Without a given start, sums make one, too (`k_means_starts`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
 from fedspan.clustering.parts.guarded_sums import GuardedSums
-from fedspan.clustering.parts.k_means_starts import Moved, drawn_start, split_start
-from fedspan.clustering.parts.rows_by_centre import labelled, of_centres, sums_by_centre
+from fedspan.clustering.parts.k_means_starts import KMeansStart
+from fedspan.clustering.parts.rows_by_centre import Moved, local_counts, local_means, means_of
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, step
-from fedspan.linalg.kernels.nearest_centres import rounded_mean, squared_apart
+from fedspan.federation import Federation
+from fedspan.linalg.kernels.nearest_centres import rounded_mean
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.row_transforms import standardize
 from fedspan.sums.whole_totals import whole
@@ -36,30 +35,13 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class KMeansRuns:
-    """What b starts came to: centres (b, k, d), rows of each (b, k), inertia and rounds (b,); and the rows' moments."""
+    """The results of b starts: centres (b, k, d), rows of each (b, k), inertia and rounds (b,); the rows' moments."""
 
     centres: Matrix
     counts: Counts
     inertia: Matrix
     rounds: Counts
     moments: Moments
-
-
-@step("clustering.cluster_counts", reveals="sums", fewest=of_centres, fewest_in_sums=False)
-def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
-    """Leaves the site: how many of its rows are closest to each centre, and the sum of the squared distances."""
-    counts, inertia = np.zeros(centres.shape[:2], dtype=np.int64), np.zeros(len(centres))
-    for X, labels in labelled(site, centres):
-        inertia += squared_apart(X, centres, labels).sum(axis=0)
-        for book, own in enumerate(labels.T):
-            counts[book] += np.bincount(own, minlength=centres.shape[1])
-    return {"counts": counts, "inertia": inertia}
-
-
-@step("clustering.cluster_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
-def local_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_]) -> dict[str, Any]:
-    """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
-    return sums_by_centre(site, centres).of(wanted)
 
 
 def federated_k_means(
@@ -82,15 +64,15 @@ def federated_k_means(
     init : array (k, d), optional
         The start; default: `n_init` starts from sums.
     n_init : int, default=1
-        Starts, all of which make their rounds in the same calls.
+        Starts; all make their rounds in the same calls.
     max_iter : int, default=300
     tol : float, default=1e-4
-        A start is done when the squares of its centres' moves add up to at most `tol` times the mean variance.
+        A start ends when the squares of its centres' moves add up to at most `tol` times the mean variance.
     least_rows : int, default=1
-        No sum of fewer rows is asked for, and no two that differ by fewer; a centre for which that would be needed
-        stays where it is. 1: Lloyd's algorithm, without any guard.
+        No sum of fewer rows is requested, and no two that differ by fewer; a centre that would need one stays where it
+        is. 1: Lloyd's algorithm, without any guard.
     names : tuple of str, optional
-        Of the columns, for what is said about values that are not finite.
+        Names of the columns, for errors about values that are not finite.
     """
     whole_number("n_clusters", n_clusters, 1)
     whole_number("n_init", n_init, 1)
@@ -101,18 +83,20 @@ def federated_k_means(
     whole_number("n_clusters", n_clusters, 1, found.n, why=f", the number of rows (n_samples={found.n})")
     if found.n < least_rows:
         raise InputError(
-            f"n_samples={found.n} is fewer than least_rows={least_rows}: no centre could have as many, so there is none"
+            f"n_samples={found.n} is fewer than least_rows={least_rows}: no centre could have as many rows"
         )
-    # No offset of the data costs digits, and no last bit of the mean, which depends on the split, has a say in ties.
+    # No offset of the data costs digits, and no last bit of the mean, which depends on the split, decides ties.
     shift = rounded_mean(found.mean, found.variance)
     about = fed.apply(standardize, mean=shift, scale=None, double=True)
     guarded = least_rows > 1
-    move = GuardedSums(about, least_rows).moved if guarded else partial(_moved, about)
+    move = GuardedSums(about, least_rows, len(found.mean)).moved if guarded else partial(_moved, about)
+    start = KMeansStart(move, fed.rng, found, least_rows)
     if init is not None:
         C = (init - shift)[None]
+    elif n_clusters == 1:
+        C = np.zeros((n_init, 1, len(found.mean)))
     else:
-        start = drawn_start if guarded else split_start
-        C = start(move, fed.rng, found, n_clusters, n_init, least_rows)
+        C = (start.drawn if guarded else start.split)(n_clusters, n_init)
     least_move = tol * float(found.variance.mean())
     rounds, going = np.zeros(len(C), dtype=np.int64), np.ones(len(C), dtype=np.bool_)
     for _ in fed.rounds(max_iter):
@@ -135,15 +119,5 @@ def _moved(about: Federation, C: Matrix) -> Moved:
     wanted = first["counts"] > 0
     moved, counts, spread = C.copy(), np.zeros_like(first["counts"]), np.zeros(C.shape[:2])
     if wanted.any():
-        some = (int(wanted.sum()),)
-        total = whole(
-            about.sum(local_means, centres=C, wanted=wanted), sums=(*some, C.shape[2]), counts=some, spread=some
-        )
-        counts[wanted] = total["counts"]
-        # A site that was in the first sum may be missing in the second.
-        means = total["sums"] / np.maximum(total["counts"], 1)[:, None]
-        moved[wanted] = np.where(total["counts"][:, None] > 0, means, C[wanted])
-        # About the new centre: less by the rows' number times the square of the move.
-        shift = np.vecdot(moved[wanted] - C[wanted], moved[wanted] - C[wanted])
-        spread[wanted] = np.maximum(total["spread"] - total["counts"] * shift, 0.0)
+        moved[wanted], counts[wanted], spread[wanted] = means_of(about, local_means, C, wanted, 1)
     return Moved(moved, counts, spread, first["inertia"])

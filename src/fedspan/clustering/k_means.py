@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.base import FedTransformer
 from fedspan.checks import real_number, true_or_false, whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
-from fedspan.clustering.parts.centre_labels import centre_labels, closest_labels, distances_to_centres
+from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows

@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.landmarks.estimator import checked_settings, keep_landmarks
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
+from fedspan.landmarks.parts.feddl_settings import checked_settings
+from fedspan.landmarks.parts.landmark_models import keep_landmarks
 from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors
 from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_form, posted_rows, row_order
 from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix

@@ -1,8 +1,9 @@
-"""Rows that are known by their posted distances: which site and which row of a table each of them is."""
+"""Rows that the coordinator knows by their posted distances: the site of each, and its row in a table."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,24 +17,25 @@ from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.landmarks.landmark_distances import landmark_distances
-from fedspan.landmarks.parts.landmark_privacy import SpendsPrivacy, learned_landmarks, posting, seen_by
+from fedspan.landmarks.parts.landmark_models import SpendsPrivacy, learned_landmarks, seen_by
 from fedspan.landmarks.parts.neighbor_hits import neighbor_hits
 from fedspan.landmarks.parts.run_privacy import refuse_strict
+from fedspan.landmarks.private_feddl import POSTED
 from fedspan.linalg.kernels.landmark_form import FINE_ENOUGH, LandmarkForm, LowRankDistances, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
-from fedspan.privacy.mechanisms import GaussianGradient
+from fedspan.privacy.mechanisms import GaussianData, GaussianGradient
 
 Array = NDArray[Any]
 
-#: Rows whose nearest ones tell whether single precision is enough, and how many of these.
+#: The number of rows whose nearest ones show whether single precision is enough, and the number of these.
 _SAMPLE = 200
 _NEAREST = 10
-#: Share of true neighbours below which a warning tells that precision is lost.
+#: The share of true neighbours below which a warning reports lost precision.
 _CONFUSED = 0.9
 
 
 class PostedRows(SpendsPrivacy, FedEstimator):
-    """Base of estimators with one result per row: fitted on a table in its order, else in site order, then row order.
+    """Base of estimators with one result per row: in the order of a table, or in site order, then row order.
 
     Attributes
     ----------
@@ -44,18 +46,22 @@ class PostedRows(SpendsPrivacy, FedEstimator):
     row_sites_: NDArray[np.int32]
 
     def _rows_of(self, site: str) -> NDArray[np.bool_]:
-        """Return which rows are those of a site."""
+        """Return which rows belong to a site."""
         if site not in self.sites_:
             raise InputError(f"site={site!r} must be one of {', '.join(map(repr, self.sites_[:10]))}")
         return np.asarray(self.row_sites_ == self.sites_.index(site))
 
+    def _keep_row_sites(self, posted: Mapping[str, Sized]) -> None:
+        """Set ``row_sites_`` from what each site posted, in site order."""
+        counts = [len(posted.get(name, ())) for name in self.sites_]
+        self.row_sites_ = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+
 
 @dataclass(frozen=True)
 class Posted:
-    """Landmarks, and the distances B (n, n_y) of all rows to them, in site order, then row order.
+    """Landmarks, the distances B (n, n_y) of all rows to them, in site order, then row order, and their low-rank form.
 
-    Distances are in units of the landmarks' scale. Where neighbours are asked for, `form` and `rows` are what is made
-    of them.
+    Distances are in units of the landmarks' scale. `rows` is what `form` makes of them, for a search for neighbours.
     """
 
     landmarks: Landmarks
@@ -64,49 +70,51 @@ class Posted:
     rows: LowRankDistances
 
 
-def posted_rows(model: PostedRows, fed: Federation, settings: dict[str, Any]) -> tuple[Landmarks, dict[str, Array]]:
+def posted_rows(
+    model: PostedRows, federation: Federation, settings: dict[str, Any]
+) -> tuple[Landmarks, dict[str, Array]]:
     """Return landmarks and the distances (n_p, n_y) of each site's rows to them, in units of the landmarks' scale."""
-    if isinstance(model.privacy, GaussianGradient):
-        refuse_strict(fed, "maps and clusters need distances that GaussianGradient has no noise for")
-    fed.log(phase="landmarks")
-    found = learned_landmarks(fed, model.privacy, settings, model._names())
-    fed.log(phase="distances")
-    posted = landmark_distances(posting(fed, model.privacy), landmarks=found)
-    _keep_row_sites(model, fed, posted)
+    privacy = model.privacy
+    if isinstance(privacy, GaussianGradient):
+        refuse_strict(federation, "maps and clusters need distances that GaussianGradient has no noise for")
+    federation.log(phase="landmarks")
+    found = learned_landmarks(federation, privacy, settings, model._names())
+    federation.log(phase="distances")
+    spent = federation.record.privacy
+    if spent is not None and not isinstance(privacy, GaussianData):
+        federation.spent(spent.leaving_out(POSTED), again=True)
+    posted = landmark_distances(seen_by(privacy, federation), landmarks=found)
+    model._keep_row_sites(posted)
     return found, posted
 
 
-def posted_form(model: PostedRows, fed: Federation, settings: dict[str, Any], method: str) -> Posted:
+def posted_form(model: PostedRows, federation: Federation, settings: dict[str, Any], method: str) -> Posted:
     """Return the rows as `method` makes them of posted distances, for a search for neighbours.
 
-    Distances are posted in single precision, and once more in double where the nearest ones could not be told apart
-    otherwise. The record has `site_recall`, the share of true neighbours within the sites that are found.
+    Sites post distances in single precision, and again in double where single cannot separate the nearest ones. The
+    record has `site_recall`, the share of true neighbours within the sites that are found.
     """
-    found, posted = posted_rows(model, fed, settings)
-    form = landmark_form((found.points - found.centre) / found.scale, method, None if settings["rounds"] else False)
+    found, posted = posted_rows(model, federation, settings)
+    form = landmark_form(found.reduced, method, None if settings["rounds"] else False)
     rows = form.of(B := np.concatenate(list(posted.values())))
-    seen, precision = seen_by(model.privacy, fed), "single"
+    seen, precision = seen_by(model.privacy, federation), "single"
     if not _fine(rows, settings["device"]):
-        fed.log(posted="double")
-        posted, precision = landmark_distances(seen, landmarks=found, precision="double"), "double"
-        _keep_row_sites(model, fed, posted)
+        precision = "double"
+        federation.log(posted=precision)
+        posted = landmark_distances(seen, landmarks=found, precision=precision)
+        model._keep_row_sites(posted)
         rows = form.of(B := np.concatenate(list(posted.values())), np.float64)
     share, of = neighbor_hits(seen, landmarks=found, method=method, residuals=form.residuals, precision=precision)
     if of:
-        fed.log(site_recall=share, site_recall_of=of)
+        federation.log(site_recall=share, site_recall_of=of)
     if precision == "double" and share < _CONFUSED and not _fine(rows, settings["device"]):
         warnings.warn(
             f"rows are so near to their neighbours, beside the spread of all ({found.scale:.3g}), that distances to "
-            f"landmarks hardly tell them apart: {100 * share:.0f} % of ten neighbours within the sites were found; "
-            "leave out what is far out, scale the columns, or make maps of the groups one by one",
+            f"landmarks hardly separate them: {100 * share:.0f} % of ten neighbours within the sites were found; "
+            "leave out outliers, scale the columns, or make maps of the groups one by one",
             stacklevel=frames_inside(),
         )
     return Posted(found, B, form, rows)
-
-
-def _keep_row_sites(model: PostedRows, fed: Federation, posted: dict[str, Array]) -> None:
-    counts = [len(posted.get(name, ())) for name in fed.sites]
-    model.row_sites_ = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
 
 def _fine(rows: LowRankDistances, device: str | None) -> bool:
@@ -122,7 +130,7 @@ def _fine(rows: LowRankDistances, device: str | None) -> bool:
 
 
 def row_order(X: Any, sites: Any, n: int) -> Array | None:
-    """Return the table's row of each row in site order, where X is a table with sites."""
+    """Return the table's row of each row in site order; ``None`` if X is a federation or has one site."""
     if isinstance(X, Federation) or sites is None:
         return None
     return np.concatenate(list(site_rows(sites, n).values()))

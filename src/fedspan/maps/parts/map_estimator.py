@@ -15,8 +15,8 @@ from fedspan.base import FedTransformer
 from fedspan.checks import one_of, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.landmarks.estimator import checked_settings, keep_landmarks
-from fedspan.landmarks.parts.landmark_privacy import seen_by
+from fedspan.landmarks.parts.feddl_settings import checked_settings
+from fedspan.landmarks.parts.landmark_models import keep_landmarks, seen_by
 from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors, packages
 from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_form, row_order
 from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark_form

@@ -18,7 +18,7 @@ from fedspan.federation.journal import read_journal
 from fedspan.federation.replies import Total
 from fedspan.federation.site.site import generator
 from fedspan.landmarks.feddl import feddl
-from fedspan.landmarks.parts.feddl_settings import FEDDL_SETTINGS
+from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS
 
 
 def replayed_landmarks(journal: Path) -> NDArray[np.float64]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted
@@ -17,10 +18,16 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
-from fedspan.landmarks.parts.feddl_settings import checked_settings
-from fedspan.landmarks.parts.landmark_models import keep_landmarks
+from fedspan.landmarks.parts.landmark_models import (
+    PostedRows,
+    checked_settings,
+    in_order,
+    keep_landmarks,
+    posted_form,
+    posted_rows,
+    row_order,
+)
 from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors
-from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_form, posted_rows, row_order
 from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
 from fedspan.linalg.kernels.landmark_form import METHODS, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
@@ -30,9 +37,9 @@ from fedspan.linalg.subspaces import with_fixed_signs
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: Rows that k-means starts with, over all its starts.
+#: Rows times starts of k-means: more rows have fewer starts.
 _ROWS_TO_START = 200_000
-#: What only the other affinity uses.
+#: Parameters that only the other affinity uses.
 _UNUSED = {"kernel": ("n_neighbors", "method", "neighbors"), "neighbors": ("gamma",)}
 
 
@@ -51,9 +58,8 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     n_neighbors : int, default=10
         Of the graph; only with ``"neighbors"``.
     gamma : float, default=1.0
-        Of the kernel between rows, in units of one over their mean squared distance; only with ``"kernel"``. Large
-        values make the true kernel nearly diagonal, and its low-rank form something else: compare with pooled data at
-        one gamma only.
+        Of the kernel between rows, in units of one over their mean squared distance; only with ``"kernel"``. A large
+        value makes the true kernel nearly diagonal, which a low-rank form does not follow.
     method, neighbors
         Of the graph, as in `FedTSNE`; only with ``"neighbors"``.
     share : {"distances"}, default="distances"
@@ -67,11 +73,11 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
         Of the landmarks, as in `FedLandmarks`.
     eigenvalues_ : array (n_clusters,)
-        Of the normalised affinity, falling from 1: the gap after them says how clear the clusters are.
+        Of the normalised affinity, falling from 1: the gap after them shows how clear the clusters are.
     cluster_centers_ : array (n_clusters, n_clusters)
         In the spectral embedding.
     spectral_embedding_ : array (n, n_clusters)
-        With ``"kernel"``: the rows of the leading eigenvectors, reduced to length 1, as k-means saw them.
+        With ``"kernel"``: the rows of the leading eigenvectors, scaled to length 1, as k-means sees them.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -133,9 +139,9 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         one_of("share", self.share, ("distances",))
         whole_number("n_neighbors", self.n_neighbors, 1)
         real_number("gamma", self.gamma, above=0)
-        self._refuse_unused()
+        self._refuse_unused(_UNUSED[self.affinity], f"affinity={self.affinity!r}")
+        self._forget()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            self._clear()
             embed = self._by_kernel if self.affinity == "kernel" else self._by_neighbors
             vectors = embed(fed, settings)
             n = len(vectors)
@@ -163,7 +169,7 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         return labels
 
     def predict(self, X: Any) -> Array:
-        """Return the clusters of new rows: by their spectral coordinates, or those of most of their neighbours."""
+        """Return the clusters of new rows: by their spectral coordinates, or by a vote of their neighbours."""
         check_is_fitted(self)
         X = self._validated(X)
         near = drawn_in(X, self.centre_, self.scale_)
@@ -179,16 +185,6 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
         votes = np.zeros((len(X), self.n_clusters), dtype=int)
         np.add.at(votes, (np.arange(len(X))[:, None], self.labels_[indices]), 1)
         return np.asarray(votes.argmax(axis=1))
-
-    def _refuse_unused(self) -> None:
-        """Refuse settings that have no effect with this affinity."""
-        defaults = inspect.signature(type(self).__init__).parameters
-        for name in _UNUSED[self.affinity]:
-            value, default = getattr(self, name), defaults[name].default
-            if value != default:
-                raise InputError(
-                    f"{name}={value!r} has no effect with affinity={self.affinity!r}: leave it at {default!r}"
-                )
 
     def _by_kernel(self, fed: Federation, settings: dict[str, Any]) -> Matrix:
         """Return the leading eigenvectors of the Nystrom kernel."""
@@ -219,17 +215,11 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     def _reduced(self) -> Matrix:
         return np.asarray((self.landmarks_ - self.centre_) / self.scale_)
 
-    def _clear(self) -> None:
-        """Forget what a fit with another affinity has left."""
-        for name in ("axes_", "degrees_", "spectral_embedding_", "factor_", "offset_", "residuals_"):
-            if hasattr(self, name):
-                delattr(self, name)
-
 
 def spectral_clusters(vectors: Matrix, k: int, seed: int) -> KMeans:
-    """Return k-means of the rows of leading eigenvectors (n, k), each of them reduced to length 1.
+    """Return k-means of the rows of leading eigenvectors (n, k), each scaled to length 1.
 
-    Ten starts often end in a poor optimum (on the mice proteins most do), a hundred seldom: as many as are cheap.
+    Ten starts often end in a poor optimum (on the mice proteins most do), a hundred seldom: few rows have more starts.
     """
     rows = unit_rows(vectors)
     starts = max(10, min(100, _ROWS_TO_START // len(rows)))
@@ -237,7 +227,7 @@ def spectral_clusters(vectors: Matrix, k: int, seed: int) -> KMeans:
 
 
 def unit_rows(vectors: Matrix) -> Matrix:
-    """Return rows, each of them reduced to length 1.
+    """Return rows, each scaled to length 1.
 
     Examples
     --------
@@ -249,9 +239,6 @@ def unit_rows(vectors: Matrix) -> Matrix:
 
 def graph_eigenvectors(indices: Array, k: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
     """Return the k leading eigenpairs of ``D^-1/2 A D^-1/2``, A being the mean of a neighbour graph and its reverse."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-
     n, width = indices.shape
     graph = csr_array((np.full(n * width, 0.5), indices.ravel(), np.arange(0, n * width + 1, width)), shape=(n, n))
     A = graph + graph.T
@@ -264,7 +251,8 @@ def graph_eigenvectors(indices: Array, k: int, rng: np.random.Generator) -> tupl
             values, vectors = eigsh(A, k, which="LA", v0=rng.standard_normal(n), ncv=max(4 * k, 40), maxiter=5000)
         except ArpackNoConvergence:
             raise InputError(
-                "the neighbour graph's leading eigenvectors were not found: use more n_neighbors or fewer n_clusters"
+                f"the {k} leading eigenvectors of the neighbour graph were not found: use more n_neighbors or fewer "
+                "n_clusters"
             ) from None
     top = np.argsort(values)[::-1][:k]
     return values[top], with_fixed_signs(vectors[:, top])

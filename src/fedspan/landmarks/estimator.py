@@ -11,8 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.base import FedEstimator, FedTransformer
 from fedspan.federation import Federation
 from fedspan.landmarks.landmark_distances import distances_to
-from fedspan.landmarks.parts.feddl_settings import FEDDL_SETTINGS, checked_settings
-from fedspan.landmarks.parts.landmark_models import SpendsPrivacy, keep_landmarks, learned_landmarks, seen_by
+from fedspan.landmarks.parts.landmark_models import (
+    FEDDL_SETTINGS,
+    SpendsPrivacy,
+    checked_settings,
+    keep_landmarks,
+    learned_landmarks,
+    seen_by,
+)
 
 
 class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivacy, FedEstimator):

@@ -21,32 +21,33 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import frames_inside
+from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, Total, step, transform
-from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Vector
+from fedspan.federation import Federation, Total
 from fedspan.landmarks.parts.discrepancy import Discrepancy
-from fedspan.landmarks.parts.feddl_settings import FedDLSettings
 from fedspan.landmarks.parts.kernel_pull import (
-    Device,
-    LocalSteps,
-    Upload,
-    descent_reply,
     kept_within,
+    local_descent,
+    local_pull,
     mean_gradient,
     own_pull,
     per_row,
-    rows_pull,
+    reduced,
 )
+from fedspan.linalg.array_backend import check_device
 from fedspan.sums.counted_rows import CountedRows
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.plausible_numbers import ABSURD
 from fedspan.sums.whole_totals import whole
+
+Matrix = NDArray[np.float64]
+#: A round: by how much the landmarks move, the sites' total, and what the record keeps.
+Move = tuple[Matrix, Total, dict[str, float]]
 
 #: The share of the rows' variance that noise alone may add to landmarks over all rounds; it limits the default step.
 _NOISY_PART = 0.1
@@ -79,33 +80,39 @@ class Landmarks:
         return np.asarray((self.points - self.centre) / self.scale)
 
 
-@transform("landmarks.reduced")
-def reduced(
-    X: NDArray[Any], centre: Vector, scale: Positive, precision: Annotated[str, OneOf(("single", "double"))]
-) -> NDArray[Any]:
-    """Return ``(X - centre) / scale``, in single or double precision."""
-    D = np.asarray(X, dtype=np.float64) - centre
-    D /= scale
-    with np.errstate(over="ignore"):  # with public moments, rows may be beyond single precision
-        return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
+@dataclass(frozen=True)
+class FedDLSettings:
+    """The settings of FedDL, as `FedLandmarks` documents them."""
 
+    n_landmarks: int = 500
+    rounds: int = 50
+    gamma: float = 1.0
+    momentum: float | None = None
+    step_size: float | None = None
+    local_steps: int = 1
+    upload: str = "gradient"
+    precision: str = "auto"
+    n_frequencies: int | None = None
+    device: str | None = None
 
-@step("landmarks.pull", reveals="sums", counts=["n"])
-def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Device = "") -> dict[str, Any]:
-    """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows."""
-    pull, total = rows_pull(site, Y, gamma, device)
-    return {"pull": pull.astype(Y.dtype, copy=False), "kernel": total, "n": len(site)}
+    def check(self, noise: bool) -> None:
+        """Refuse settings that cannot work, before any site is contacted; `noise` on the sums changes defaults."""
+        whole_number("n_landmarks", self.n_landmarks, 2)
+        whole_number("rounds", self.rounds, 0)
+        real_number("gamma", self.gamma, above=0)
+        edge = 2 * (1 + real_number("momentum", self.inertia(noise), least=0, below=1))
+        if self.step_size is not None:
+            real_number("step_size", self.step_size, above=0, below=edge, why=", twice 1 + momentum: above is unstable")
+        whole_number("local_steps", self.local_steps, 1)
+        one_of("upload", self.upload, ("gradient", "landmarks"))
+        one_of("precision", self.precision, ("auto", "single", "double"))
+        if self.n_frequencies is not None:
+            whole_number("n_frequencies", self.n_frequencies, 0)
+        check_device(self.device)
 
-
-@step("landmarks.descent", reveals="sums", counts=["n"])
-def local_descent(
-    site: Site, Y: Matrix, gamma: Positive, size: Positive, steps: LocalSteps, upload: Upload, device: Device = ""
-) -> dict[str, Any]:
-    """Leaves the site: n_p times its landmarks after some steps, or its mean gradient on the way; kernel sum; n_p.
-
-    The sum is that of its kernel values with the landmarks of the request; n_p is its number of rows.
-    """
-    return descent_reply(lambda _, moved: local_pull(site, moved, gamma, device), Y, gamma, size, steps, upload)
+    def inertia(self, noise: bool) -> float:
+        """Return the momentum, or its default."""
+        return (0.0 if noise else 0.9) if self.momentum is None else self.momentum
 
 
 @dataclass(frozen=True)
@@ -170,36 +177,20 @@ def feddl(
     moves = _Moves(prepared, chosen, variant, dtype, width, step_size, longest, rows)
     # A limit would cut noise short; noisy landmarks have bounds of their own.
     farthest = FARTHEST_STEP * chosen.local_steps / np.sqrt(2 * width) if noise is None else np.inf
-    plain = chosen.local_steps == 1 and chosen.upload == "gradient"
-    Y = _descended(
-        fed,
-        kept_within(start, variant.within),
-        rounds=chosen.rounds,
-        move_of=moves.by_pull if plain else moves.by_local_steps,
-        accelerated=_heavy_ball(momentum, farthest),
-        discrepancy=discrepancy,
-        within=variant.within,
-    )
+    move_of = moves.by_pull if chosen.local_steps == 1 and chosen.upload == "gradient" else moves.by_local_steps
+    ball, start = _heavy_ball(momentum, farthest), kept_within(start, variant.within)
+    Y = _descended(fed, start, chosen.rounds, move_of, ball, discrepancy, variant.within)
     last = discrepancy.at_the_end(Y)
     fed.log(**last)
     mmd2 = last.get("mmd2", float("nan"))
     return Landmarks(found.mean + scale * Y, width / scale**2, mmd2, found.mean, scale, precision, rows.n, rows.sites)
 
 
-class _Move(NamedTuple):
-    """One round: by how much the landmarks move, the sites' total, and what the record keeps."""
-
-    by: Matrix
-    total: Total
-    metrics: dict[str, float]
-
-
 def _descended(
     fed: Federation,
     Y: Matrix,
-    *,
     rounds: int,
-    move_of: Callable[[Matrix], _Move],
+    move_of: Callable[[Matrix], Move],
     accelerated: Callable[[Matrix], Matrix],
     discrepancy: Discrepancy,
     within: float,
@@ -207,19 +198,17 @@ def _descended(
     """Return the landmarks after all rounds: `move_of` requests sums, `accelerated` makes a velocity of each move."""
     absent: Counter[str] = Counter()
     for _ in fed.rounds(rounds):
-        move = move_of(Y)
-        absent.update(list(move.total.failed))
-        discrepancy.follow(move.total.sites)
-        fed.log(**move.metrics, **discrepancy.of(Y))
-        Y = kept_within(Y + accelerated(move.by), within)
+        by, total, metrics = move_of(Y)
+        absent.update(list(total.failed))
+        discrepancy.follow(total.sites)
+        fed.log(**metrics, **discrepancy.of(Y))
+        Y = kept_within(Y + accelerated(by), within)
         if not np.abs(Y).max() < ABSURD:
             raise InputError("the landmarks diverge: use a smaller step_size, momentum or gamma, or fewer local_steps")
-    missing = [
-        f"{name} (missing in {count} of {rounds} rounds)" for name, count in absent.items() if 2 * count > rounds
-    ]
-    if missing:
-        names = ", ".join(sorted(missing)[:10])
-        warnings.warn(f"the landmarks hardly follow the rows of {names}", stacklevel=frames_inside())
+    often = {name: count for name, count in sorted(absent.items()) if 2 * count > rounds}
+    if often:
+        names = [f"{name} (missing in {count} of {rounds} rounds)" for name, count in often.items()]
+        warnings.warn(f"the landmarks hardly follow the rows of {', '.join(names[:10])}", stacklevel=frames_inside())
     return Y
 
 
@@ -259,14 +248,14 @@ class _Moves:
     rows: CountedRows
     lipschitz: float = 0.0
 
-    def by_pull(self, Y: Matrix) -> _Move:
+    def by_pull(self, Y: Matrix) -> Move:
         """Move down the gradient, by one step at the coordinator."""
         own, own_mean = own_pull(Y, self.gamma)
         total = self._sum(self.variant.pull, "pull", Y)
         metrics = self._measured(total, own_mean)
-        return _Move(-self._stride * mean_gradient(total["pull"], total["n"], own, self.gamma), total, metrics)
+        return -self._stride * mean_gradient(total["pull"], total["n"], own, self.gamma), total, metrics
 
-    def by_local_steps(self, Y: Matrix) -> _Move:
+    def by_local_steps(self, Y: Matrix) -> Move:
         """Move by the mean of the steps that the sites take."""
         own_mean = own_pull(Y, self.gamma)[1]
         if not self.variant.kernel:
@@ -277,7 +266,7 @@ class _Moves:
         total = self._sum(self.variant.descent, upload, Y, size=stride, steps=steps, upload=upload)
         sent = per_row(total[upload], total["n"])
         by = sent - Y.astype(self.dtype) if upload == "landmarks" else -steps * stride * sent
-        return _Move(by, total, self._measured(total, own_mean))
+        return by, total, self._measured(total, own_mean)
 
     @property
     def _stride(self) -> float:

@@ -6,35 +6,42 @@ run holds what amounts to raw data.
 
 Sites post distances in units of the rows' spread, which the landmarks come with: single precision then holds them for
 any unit of the data. The coordinator cannot check whether distances are true; it refuses those that no rows can have.
+Sites, which alone know the rows, count how many true neighbours the distances find, each among its own rows.
 """
 
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
-from fedspan.errors import InputError, QuorumError
-from fedspan.federation import Failure, FailureKind, Federation, Site, step, transform
+from fedspan.errors import FedspanError, InputError
+from fedspan.federation import Failure, Federation, Site, step, transform
 from fedspan.federation.site.parameters import Count, Index, Matrix, OneOf, Positive, Vector
 from fedspan.landmarks.feddl import Landmarks
+from fedspan.landmarks.parts.kernel_pull import Precision
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
-from fedspan.linalg.kernels.landmark_form import FARTHEST
+from fedspan.linalg.kernels.landmark_form import FARTHEST, METHODS, landmark_form
+from fedspan.linalg.kernels.neighbors import nearest
+from fedspan.sums.posted_values import requested
 from fedspan.sums.row_transforms import same_columns
 from fedspan.wire import Message
 
 Array = NDArray[Any]
 
 _BLOCK_ROWS = 2048
-#: Requests to a site that does not answer: without its distances its rows are on no map.
-_TRIES = 3
 #: Numbers whose squares can be added up, in units of the spread; and the distance from the mean at which new rows that
 #: are further out are placed.
 _SQUARE_HELD = 1e100
 _NEAR_ENOUGH = 0.1 * FARTHEST
+#: Neighbours of a row, and rows of each site, that are compared; and among how many rows of it they are searched.
+NEIGHBORS = 10
+SOME_ROWS = 50
+MOST_ROWS = 20_000
 
 
 @transform("landmarks.distances_to")
@@ -74,9 +81,7 @@ def drawn_in(X: Array, centre: Array, scale: float) -> Array:
 
 
 @step("landmarks.distances", reveals="rows", ragged=["distances"], counts=["n"])
-def local_distances(
-    site: Site, start: Index, rows: Count, precision: Annotated[str, OneOf(("single", "double"))], unit: Positive
-) -> dict[str, Any]:
+def local_distances(site: Site, start: Index, rows: Count, precision: Precision, unit: Positive) -> dict[str, Any]:
     """Leaves the site: its number of rows, the distances of some of them to all landmarks (rows, n_y), their unit."""
     D = site.X[start : start + rows] / unit
     kind = np.float32 if precision == "single" else np.float64
@@ -104,7 +109,7 @@ def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str 
     todo, start = fed.sites, 0
     while todo:
         payload = {"start": start, "rows": rows, "precision": precision, "unit": landmarks.scale}
-        replies, failed = _requested(seen, todo, payload, landmarks)
+        replies, failed = requested(seen, todo, local_distances, _check(payload, landmarks), **payload)
         lost |= failed
         for name, reply in replies.items():
             if counts.setdefault(name, reply["n"]) != reply["n"]:
@@ -134,12 +139,8 @@ def _compare_with_sums(counts: dict[str, int], lost: set[str], landmarks: Landma
         )
 
 
-def _requested(
-    seen: Federation, to: tuple[str, ...], payload: dict[str, Any], landmarks: Landmarks
-) -> tuple[dict[str, Message], dict[str, Failure]]:
-    """Return the replies by site, and why the other sites failed."""
-    found: dict[str, Message] = {}
-    failed: dict[str, Failure] = {}
+def _check(payload: Mapping[str, Any], landmarks: Landmarks) -> Callable[[Message], Message]:
+    """Return the check of a reply: distances of all requested rows that rows can have."""
     farthest = FARTHEST + float(np.abs(landmarks.reduced).max())
 
     def check(reply: Message) -> Message:
@@ -157,12 +158,58 @@ def _requested(
             raise InputError("distances must be in the requested unit")
         return reply
 
-    for attempt in range(_TRIES):
-        missing = tuple(name for name in to if name not in found)
-        if not missing:
-            break
-        with suppress(QuorumError) if attempt else nullcontext():  # the quorum is of all sites, not of the rest
-            replies = seen.accept(seen.ask(local_distances, missing, **payload), check)
-            found |= replies.ok
-            failed = replies.failed
-    return found, {name: failed.get(name, Failure(FailureKind.NO_REPLY)) for name in to if name not in found}
+    return check
+
+
+@step("landmarks.neighbor_hits", reveals="sums", counts=["hits", "of"])
+def local_neighbor_hits(
+    site: Site,
+    landmarks: Matrix,
+    centre: Vector,
+    scale: Positive,
+    method: Annotated[str, OneOf(METHODS)],
+    residuals: bool,
+    precision: Precision,
+) -> dict[str, Any]:
+    """Leaves the site: the number of nearest rows of some of its rows, and how many of them landmarks find."""
+    X = np.asarray(site.X[_spread_out(len(site), MOST_ROWS)], dtype=np.float64)
+    k = min(NEIGHBORS, len(X) - 1)
+    if k < 1:
+        return {"hits": 0, "of": 0}
+    some = _spread_out(len(X), SOME_ROWS)
+    kind = np.float32 if precision == "single" else np.float64
+    posted = (distances_to(X, landmarks, centre, scale) / scale).astype(kind)
+    rows = landmark_form((landmarks - centre) / scale, method, residuals).of(posted, kind)
+    found = nearest(rows, k + 1, rows.rows(some))[0]
+    itself = found == some[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    reduced = (X - centre) / scale
+    apart = cdist(reduced[some], reduced)  # by differences, which keep the digits of near rows
+    apart[np.arange(len(some)), some] = np.inf
+    reach = np.partition(apart, k - 1, axis=1)[:, k - 1 : k]
+    hits = (np.take_along_axis(apart, found, axis=1) <= reach) & ~itself  # of rows at one distance any will do
+    return {"hits": int(np.count_nonzero(hits)), "of": k * len(some)}
+
+
+def neighbor_hits(
+    fed: Federation, *, landmarks: Landmarks, method: str, residuals: bool, precision: str
+) -> tuple[float, int]:
+    """Return the share of true neighbours within the sites that distances to landmarks find, and the number compared.
+
+    NaN and 0 where too few sites report it, or the reports cannot be true: a map does not fail for it.
+    """
+    known = {"landmarks": landmarks.points, "centre": landmarks.centre, "scale": landmarks.scale}
+    try:
+        total = fed.sum(local_neighbor_hits, **known, method=method, residuals=residuals, precision=precision)
+    except FedspanError:
+        return float("nan"), 0
+    hits, of = total.get("hits"), total.get("of")
+    most = len(fed.sites) * SOME_ROWS * NEIGHBORS
+    if not (isinstance(hits, int) and isinstance(of, int) and 0 <= hits <= of and 0 < of <= most):
+        return float("nan"), 0
+    return hits / of, of
+
+
+def _spread_out(n: int, most: int) -> NDArray[np.intp]:
+    """Return up to `most` of n rows, evenly spaced."""
+    return np.unique(np.linspace(0, max(0, n - 1), min(n, most)).astype(np.intp))

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.errors import MissingPackageError
+from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.site.steps import find_step
-from fedspan.landmarks.feddl import Landmarks, Noise, feddl
-from fedspan.landmarks.parts.feddl_settings import FedDLSettings, check_frequencies
+from fedspan.landmarks.feddl import FedDLSettings, Landmarks, Noise, feddl
 from fedspan.landmarks.parts.noisy_pull import (
     LANDMARKS_WITHIN,
     local_noisy_descent,
@@ -57,6 +56,15 @@ def private_feddl(
     if isinstance(privacy, GaussianGradient):
         return _with_noisy_gradients(fed, privacy, settings)
     return _with_paper_noise(fed, privacy, settings)
+
+
+def check_frequencies(privacy: Any, n_frequencies: int | None) -> None:
+    """Refuse to follow MMD^2 by sums that the noise does not cover."""
+    if isinstance(privacy, GaussianGradient) and n_frequencies:
+        raise InputError(
+            f"n_frequencies={n_frequencies} must be 0 with GaussianGradient: its noise does not cover the sums by "
+            "which MMD^2 is followed"
+        )
 
 
 def _with_noisy_rows(fed: Federation, privacy: GaussianData, settings: dict[str, Any]) -> Landmarks:

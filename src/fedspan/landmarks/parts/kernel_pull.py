@@ -1,6 +1,6 @@
-"""The pull of rows at landmarks, and the steps down the gradient of MMD^2 that follow from it.
+"""The pull of rows at landmarks, and steps down the gradient of MMD^2: what sites compute in FedDL.
 
-All variants of FedDL share this arithmetic. A site computes on its processor or on its graphics card.
+All variants share this arithmetic. A site computes on its processor or on its graphics card.
 """
 
 from __future__ import annotations
@@ -12,22 +12,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
-from fedspan.federation import Site
-from fedspan.federation.site.parameters import OneOf, Text, Whole
+from fedspan.federation import Site, step, transform
+from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Text, Vector, Whole
 from fedspan.linalg.array_backend import device_here, to_device
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
 from fedspan.sums.plausible_numbers import ABSURD
 from fedspan.sums.row_blocks import n_columns
 
 Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 Device = Annotated[str, Text(20)]
-LocalSteps = Annotated[int, Whole(1, 10_000)]
+Precision = Annotated[str, OneOf(("single", "double"))]
+Steps = Annotated[int, Whole(1, 10_000)]
 Upload = Annotated[str, OneOf(("gradient", "landmarks"))]
 
 #: Sites keep rows that were prepared for the products up to this size; they prepare larger ones in every round.
 _KEPT_BYTES = 2**30
 _BATCH_ROWS = 8192
+
+
+@transform("landmarks.reduced")
+def reduced(X: Array, centre: Vector, scale: Positive, precision: Precision) -> Array:
+    """Return ``(X - centre) / scale``, in single or double precision."""
+    D = np.asarray(X, dtype=np.float64) - centre
+    D /= scale
+    with np.errstate(over="ignore"):  # with public moments, rows may be beyond single precision
+        return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
+
+
+@step("landmarks.pull", reveals="sums", counts=["n"])
+def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Device = "") -> dict[str, Any]:
+    """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows."""
+    pull, total = rows_pull(site, Y, gamma, device)
+    return {"pull": pull.astype(Y.dtype, copy=False), "kernel": total, "n": len(site)}
+
+
+@step("landmarks.descent", reveals="sums", counts=["n"])
+def local_descent(
+    site: Site, Y: Matrix, gamma: Positive, size: Positive, steps: Steps, upload: Upload, device: Device = ""
+) -> dict[str, Any]:
+    """Leaves the site: n_p times its landmarks after some steps, or its mean gradient on the way; kernel sum; n_p.
+
+    The sum is that of its kernel values with the landmarks of the request; n_p is its number of rows.
+    """
+    return descent_reply(lambda _, moved: local_pull(site, moved, gamma, device), Y, gamma, size, steps, upload)
 
 
 def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: float = np.inf) -> tuple[Matrix, float]:

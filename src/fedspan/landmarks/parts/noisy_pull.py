@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import Matrix, NotNegative, Positive, Real
-from fedspan.landmarks.feddl import local_pull
 from fedspan.landmarks.parts.kernel_pull import (
     Device,
-    LocalSteps,
+    Steps,
     Upload,
     descent_reply,
     kept_within,
+    local_pull,
     mean_gradient,
     own_pull,
     rows_pull,
@@ -41,7 +41,7 @@ LANDMARKS_WITHIN = 8.0
 ROWS_WITHIN = 32.0
 #: The largest gamma, in units of one over the squared spread, for the same reason.
 LARGEST_GAMMA = 1e4
-NoisyGamma = Annotated[float, Real(above=0.0, most=LARGEST_GAMMA)]
+Gamma = Annotated[float, Real(above=0.0, most=LARGEST_GAMMA)]
 
 
 def pull_sensitivity(n_landmarks: int, gamma: float) -> float:
@@ -66,9 +66,7 @@ def gradient_sensitivity(n_rows: int, n_landmarks: int, gamma: float) -> float:
 
 
 @step("landmarks.noisy_pull", reveals="sums", counts=["n"])
-def local_noisy_pull(
-    site: Site, Y: Matrix, gamma: NoisyGamma, multiplier: Positive, device: Device = ""
-) -> dict[str, Any]:
+def local_noisy_pull(site: Site, Y: Matrix, gamma: Gamma, multiplier: Positive, device: Device = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `multiplier` times its sensitivity, and its number of rows.
 
     Charged to the site's ledger.
@@ -82,9 +80,9 @@ def local_noisy_pull(
 def local_noisy_descent(
     site: Site,
     Y: Matrix,
-    gamma: NoisyGamma,
+    gamma: Gamma,
     size: Positive,
-    steps: LocalSteps,
+    steps: Steps,
     upload: Upload,
     multiplier: Positive,
     device: Device = "",
@@ -117,7 +115,7 @@ def local_paper_descent(
     Y: Matrix,
     gamma: Positive,
     size: Positive,
-    steps: LocalSteps,
+    steps: Steps,
     upload: Upload,
     beta: Positive,
     device: Device = "",

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Protocol
 
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError, MissingPackageError
@@ -17,6 +16,7 @@ from fedspan.federation.privacy_spent import UNIT
 from fedspan.landmarks.parts.noisy_pull import local_ledger
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
+from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGradient
 
 #: What no noise covers where transforms were fitted before the run.
 FRONT = "what was learned before from the rows as they are (the transforms in front)"
@@ -24,13 +24,8 @@ FRONT = "what was learned before from the rows as they are (the transforms in fr
 Events = Mapping[float, int]
 
 
-class _Budgeted(Protocol):
-    @property
-    def delta(self) -> float: ...
-
-
 def gaussian_spent(
-    privacy: _Budgeted,
+    privacy: GaussianData | GaussianGradient | GaussianCenters,
     fed: Federation,
     events: Events,
     covers: tuple[str, ...],

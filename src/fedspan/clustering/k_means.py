@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import FedTransformer
@@ -16,24 +16,24 @@ from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_label
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
-from fedspan.landmarks.parts.landmark_models import PostedRows
+from fedspan.landmarks.parts.landmark_models import LabelledRows
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
-class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, PostedRows):
+class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
     **What leaves a site**: sums over its rows. First sums and squares of the columns; then in each round the number of
-    rows closest to each centre and the sum of all squared distances; then the sum of the rows of each centre, their
-    number and their squared distances. With ``Policy(secure_sum=True)`` the coordinator sees only the totals over all
-    sites. The labels of rows leave a site only with `post_labels`.
+    rows closest to each centre, and the sums and squared distances of the rows of each. With
+    ``Policy(secure_sum=True)`` the coordinator sees only totals over all sites. Labels leave a site with `post_labels`
+    alone.
 
     **These sums reveal single rows**, even as totals: where a centre gains or loses one row in a round, the difference
-    of its two sums is that row, and the sum of a centre of one row is the row. Lloyd's algorithm needs them.
-    ``least_rows=5`` guards the sums: none is of fewer than 5 rows, and no two differ by fewer; ``docs/leaks.md`` shows
-    what an attack gains from both. That is not differential privacy: a centre is a mean of few rows.
+    of its two sums is that row. Lloyd's algorithm needs them. ``least_rows=5`` guards the sums: none is of fewer than 5
+    rows, and no two differ by fewer; ``docs/leaks.md`` shows what an attack gains from both. That is not differential
+    privacy: a centre is a mean of few rows.
 
     Parameters
     ----------
@@ -48,12 +48,11 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
         variance of the columns.
     least_rows : int, default=1
         1: Lloyd's algorithm. More: no sum of fewer rows is requested, and no two sums that differ by fewer, of any
-        rounds, starts and centres. A centre that would need such a sum stays where it is: the result is near to that of
-        Lloyd's algorithm, and no centre is a row. The start is another one, around draws.
+        rounds, starts and centres. A centre that would need such a sum stays where it is. The start is around draws.
     post_labels : bool, default=False
         Whether the sites of a federation post the labels of their rows. That needs single replies.
     random_state : int, optional
-        Seed of the run: of the start.
+        Seed of the start.
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -80,7 +79,11 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
     (array([0., 9.]), array([30, 30]))
     """
 
-    labels_: NDArray[np.int32]
+    _if_posted = (
+        ("labels_", "row_sites_"),
+        "cluster_centers_",
+        "fit with post_labels=True, or call predict at the sites",
+    )
 
     def __init__(
         self,
@@ -124,10 +127,6 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
             self._keep_labels(fed, X, sites)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, *, sites: Any = None) -> Array:
-        """Fit to `X` and return ``labels_``."""
-        return self.fit(X, y, sites=sites).labels_
-
     def predict(self, X: Any) -> Array:
         """Return the number of the closest centre of each row."""
         check_is_fitted(self)
@@ -136,9 +135,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
     def transform(self, X: Any) -> Any:
         """Return the distances of rows to the centres; for a federation, the one whose sites see these."""
         check_is_fitted(self)
-        if isinstance(X, Federation):
-            return X.apply(distances_to_centres, columns=self._names(), centres=self.cluster_centers_)
-        return distances_to_centres(self._validated(X), centres=self.cluster_centers_)
+        return self._applied(X, distances_to_centres, centres=self.cluster_centers_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the sum of the rows' squared distances to the closest centre."""
@@ -146,19 +143,6 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
         X = np.asarray(self._validated(X), dtype=np.float64)
         D = X - self.cluster_centers_[closest_labels(X, self.cluster_centers_)]
         return -float(np.vdot(D, D))
-
-    def labels_at(self, site: str) -> Array:
-        """Return the labels of a site's rows, in their order there."""
-        check_is_fitted(self)
-        return self.labels_[self._rows_of(site)]
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("labels_", "row_sites_") and "cluster_centers_" in vars(self):
-            raise AttributeError(
-                f"{name} does not exist: the labels of a federation's rows stay at its sites; fit with "
-                "post_labels=True, or call predict at the sites"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _keep_labels(self, fed: Federation, X: Any, sites: Any) -> None:
         if isinstance(X, Federation):

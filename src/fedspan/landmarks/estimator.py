@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedEstimator, FedTransformer
-from fedspan.federation import Federation
+from fedspan.base import FedTransformer
 from fedspan.landmarks.landmark_distances import distances_to
-from fedspan.landmarks.parts.landmark_models import (
-    FEDDL_SETTINGS,
-    SpendsPrivacy,
-    checked_settings,
-    keep_landmarks,
-    learned_landmarks,
-    seen_by,
-)
+from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS, LandmarkEstimator
 
 
-class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivacy, FedEstimator):
+class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEstimator):
     """Landmarks by FedDL: they minimise the maximum mean discrepancy to all rows, and only sums leave the sites.
 
     Parameters
@@ -33,8 +24,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
     gamma : float, default=1.0
         Of the Gaussian kernel, in units of one over the mean squared distance between rows.
     momentum : float, optional
-        Of the heavy ball; 0 is the paper's plain gradient descent. Default: 0.9, and 0 where `privacy` adds noise to
-        gradients, which momentum would multiply.
+        0 is the paper's plain gradient descent. Default: 0.9, and 0 where `privacy` adds noise to gradients.
     step_size : float, optional
         In units of 1 / L; unstable from ``2 (1 + momentum)`` on. Default: 2, and 1 without momentum; less where
         `GaussianGradient` adds much noise.
@@ -46,9 +36,8 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
         Of the products at sites and of the messages: double, and single where n n_y d is above 2^32. In double
         precision any split of the rows gives the same landmarks to 1e-10; in single to about 1e-5.
     n_frequencies : int, optional
-        Random directions by which MMD^2 is estimated in each round, to about ``sqrt(2 / n_frequencies)`` of its value:
-        one more message of 2 n_frequencies numbers. 0: it is not followed. Default: 1024, and 0 with
-        `GaussianGradient`, whose noise does not cover these sums.
+        Random directions by which MMD^2 is estimated in each round, to about ``sqrt(2 / n_frequencies)`` of its value;
+        0: it is not followed. Default: 1024, and 0 with `GaussianGradient`, whose noise does not cover these sums.
     device : str, optional
         Where sites that have it compute, as torch names it: ``"cuda"`` (extra ``gpu``). Default: numpy.
     privacy : optional
@@ -64,8 +53,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
     gamma_ : float
         Of the kernel, in the units of the data.
     mmd2_ : float
-        Estimate of the V-statistic of MMD^2 at the end, NaN if it was not followed; ``run_.metric("mmd2")`` has it for
-        every round.
+        Estimated MMD^2 at the end (V-statistic), NaN if it was not followed; ``run_.metric("mmd2")`` has every round.
     centre_, scale_ : array (d,), float
         Mean of all rows, and the root of their summed variances.
     precision_ : str
@@ -76,8 +64,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
 
     Notes
     -----
-    Calls: columns, two of moments, one for MMD^2, `rounds` of n_landmarks d numbers each way. Memory at a site: its
-    rows once more, reduced; at the coordinator a few times n_landmarks d.
+    Memory at a site: its rows once more, reduced; at the coordinator a few times n_landmarks d.
 
     Examples
     --------
@@ -120,21 +107,16 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the landmarks from a table (with ``sites``) or a federation."""
-        settings = checked_settings(self, FEDDL_SETTINGS)
+        settings = self._feddl_settings(FEDDL_SETTINGS)
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            found = learned_landmarks(fed, self.privacy, settings, self._names())
-        keep_landmarks(self, found)
+            self._learn_landmarks(fed, settings)
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the distances (n, n_landmarks) of rows to the landmarks; of a federation, at its sites."""
         check_is_fitted(self)
-        transform = {"landmarks": self.landmarks_, "centre": self.centre_, "scale": self.scale_}
-        if isinstance(X, Federation):
-            return seen_by(self.privacy, X).apply(distances_to, columns=self._names(), **transform)
-        X = self._validated(X)
-        found: NDArray[Any] = distances_to(X, **transform)
-        return found.astype(X.dtype, copy=False)
+        known = {"landmarks": self.landmarks_, "centre": self.centre_, "scale": self.scale_}
+        return self._applied(X, distances_to, **known)
 
     @property
     def _n_features_out(self) -> int:

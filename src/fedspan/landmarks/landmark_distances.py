@@ -172,11 +172,11 @@ def local_neighbor_hits(
     precision: Precision,
 ) -> dict[str, Any]:
     """Leaves the site: the number of nearest rows of some of its rows, and how many of them landmarks find."""
-    X = np.asarray(site.X[_spread_out(len(site), MOST_ROWS)], dtype=np.float64)
+    X = np.asarray(site.X[spread_out(len(site), MOST_ROWS)], dtype=np.float64)
     k = min(NEIGHBORS, len(X) - 1)
     if k < 1:
         return {"hits": 0, "of": 0}
-    some = _spread_out(len(X), SOME_ROWS)
+    some = spread_out(len(X), SOME_ROWS)
     kind = np.float32 if precision == "single" else np.float64
     posted = (distances_to(X, landmarks, centre, scale) / scale).astype(kind)
     rows = landmark_form((landmarks - centre) / scale, method, residuals).of(posted, kind)
@@ -210,6 +210,6 @@ def neighbor_hits(
     return hits / of, of
 
 
-def _spread_out(n: int, most: int) -> NDArray[np.intp]:
+def spread_out(n: int, most: int) -> NDArray[np.intp]:
     """Return up to `most` of n rows, evenly spaced."""
     return np.unique(np.linspace(0, max(0, n - 1), min(n, most)).astype(np.intp))

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.landmarks.parts.landmark_models import in_order, row_order
 from fedspan.landmarks.parts.neighbor_search import packages
 from fedspan.linalg.layout.grid_repulsion import Grid
 from fedspan.maps.by_centers import one_shot_map, place_by_centres, placing_parameters
@@ -51,13 +50,11 @@ class FedTSNE(FedMap):
         Nystrom form of squared distances, or by that of distances, as in the paper.
     share : {"distances", "sums", "centers"}, default="distances"
         What leaves the sites: distances to landmarks; sums alone, in every round of the layout; or, in one shot, only
-        the sums that make centres, around which the coordinator lays out drawn rows. The last two use `sums_settings`,
-        `random_state` and `verbose`, and refuse other values of parameters that they do not use.
+        the sums that make centres, around which the coordinator lays out drawn rows.
     post_positions : bool, default=False
-        Whether the sites of a federation post the positions of their rows (``share="sums"`` or ``"centers"``). That
-        needs single replies.
+        With ``share="sums"`` or ``"centers"``: whether the sites of a federation post the positions of their rows.
     sums_settings : dict, optional
-        Settings of maps of sums: those of `fedspan.maps.by_sums.Layout` (such as ``rounds=300``, ``grid=64``), and of
+        Likewise: settings of `fedspan.maps.by_sums.Layout` (such as ``rounds=300``, ``grid=64``) and of
         `fedspan.maps.parts.map_centres.Codebooks` (such as ``codebooks=8``, ``least_rows=5``); with `privacy` of
         `fedspan.maps.parts.noisy_centres.NoisyBook` instead.
     n_components : int, default=2
@@ -91,8 +88,9 @@ class FedTSNE(FedMap):
     row_sites_ : array (n,)
         Number of each row's site in ``sites_``.
     kl_divergence_ : float
-    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
-        Of the landmarks, as in `FedLandmarks`.
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_, sites_, run_
+        As in `FedLandmarks`. ``run_`` has ``preserved``: the share of the ten nearest rows, by landmark distances, that
+        are nearest on the map, of up to 1000 rows.
     factor_, offset_, residuals_ : array (n, r), array (n,), bool
         The rows' low-rank distances, for new rows: all that the coordinator knows of the rows. A saved map has them.
     centers_, center_counts_, center_positions_ : array (L, d), array (L,), array (L, 2)
@@ -102,17 +100,11 @@ class FedTSNE(FedMap):
         the j-th up, and the places of the first and last nodes: left, right, bottom, top.
     mean_, axes_ : array (d,), array (r, d)
         Likewise: rows are seen as ``(x - mean_) @ axes_.T``.
-    sites_ : tuple of str
-    run_ : RunRecord
-        Metrics: ``mmd2`` per round, ``search`` and its ``recall``, ``kl_divergence``, and ``preserved``: the share of
-        the ten nearest rows, by landmark distances, that are nearest on the map, of up to 1000 rows.
 
     Notes
     -----
     Up per site: `rounds` times n_landmarks m numbers, then n_p n_landmarks in single precision. Memory at the
-    coordinator: three arrays n x n_landmarks in single precision; never one of n x n.
-
-    Needs openTSNE: ``pip install "fedspan[maps]"``.
+    coordinator: three arrays n x n_landmarks in single precision. Needs openTSNE: ``pip install "fedspan[maps]"``.
 
     Examples
     --------
@@ -127,6 +119,11 @@ class FedTSNE(FedMap):
     """
 
     needs = ("openTSNE",)
+    _if_posted = (
+        ("embedding_", "row_sites_"),
+        "center_positions_",
+        "fit with post_positions=True, or let the sites place their rows by transform(federation)",
+    )
 
     def __init__(
         self,
@@ -185,19 +182,16 @@ class FedTSNE(FedMap):
             self._keep_map(found)
             if found.embedding is not None:
                 self._keep_row_sites(found.embedding)
-                order = row_order(X, sites, len(self.row_sites_))
-                self.row_sites_ = in_order(order, self.row_sites_)
-                positions = np.concatenate(list(found.embedding.values()))
-                self.embedding_ = in_order(order, positions.astype(np.float64))
+                self.embedding_ = np.concatenate(list(found.embedding.values())).astype(np.float64)
+                self._in_table_order(X, sites, "embedding_")
         return self
 
     def transform(self, X: Any) -> Any:
         """Place new rows on the map; of a federation, at its sites.
 
         With ``share="sums"`` or ``"centers"`` centres, their positions and the density go to the sites: nothing about a
-        single row. With ``"distances"`` a new row's position is a mean of those of its nearest rows on the map, and
-        everything that the map knows goes to the sites: landmarks, and the landmark coordinates and positions of *all*
-        rows of the map, of any site. Do so only where the sites may see each other's rows.
+        single row. With ``"distances"`` landmarks go there, and the landmark coordinates and positions of *all* rows of
+        the map, of any site. Do so only where the sites may see each other's rows.
         """
         check_is_fitted(self)
         if self.share == "distances":
@@ -209,18 +203,7 @@ class FedTSNE(FedMap):
         placing = placing_parameters(
             self.mean_, self.axes_, centres, self.center_positions_, self.density_, grid, self._settings()[0]
         )
-        if isinstance(X, Federation):
-            return X.apply(place_by_centres, columns=self._names(), **placing)
-        X = self._validated(X)
-        return place_by_centres(X, **placing).astype(X.dtype, copy=False)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("embedding_", "row_sites_") and "center_positions_" in vars(self):
-            raise AttributeError(
-                f"{name} does not exist: the positions of a federation's rows stay at its sites; fit with "
-                "post_positions=True, or let the sites place their rows by transform(federation)"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._applied(X, place_by_centres, **placing)
 
     def _unused(self) -> tuple[str, ...]:
         """Return the parameters that have no effect with this share."""
@@ -238,34 +221,27 @@ class FedTSNE(FedMap):
 
     def _check_privacy(self) -> None:
         """Refuse a mechanism that does not cover the sums of the map."""
-        if self.privacy is None:
-            return
-        if self.share == "sums":
-            share = "centers" if isinstance(self.privacy, GaussianCenters) else "distances"
+        if self.privacy is not None and (self.share == "sums" or not isinstance(self.privacy, GaussianCenters)):
             raise InputError(
-                f"privacy={self.privacy!r} goes with share={share!r}: no noise covers the sums of every round of "
-                "share='sums'"
+                f"privacy={self.privacy!r} does not go with share={self.share!r}: GaussianCenters goes with "
+                "share='centers', other noise with share='distances', and none covers the rounds of share='sums'"
             )
-        if not isinstance(self.privacy, GaussianCenters):
-            raise InputError(
-                f"privacy={self.privacy!r} must be None or fedspan.privacy.GaussianCenters(epsilon, delta, clip) with "
-                "share='centers'"
-            )
-        self.privacy.check()
+        if self.privacy is not None:
+            self.privacy.check()
 
-    def _settings(self) -> tuple[Layout, Codebooks | NoisyBook]:
-        """Return the settings of a map of sums."""
+    def _settings(self) -> tuple[Layout, Any]:
+        """Return the settings of a map of sums: a layout, and codebooks with or without noise."""
         if self.sums_settings is not None and not isinstance(self.sums_settings, Mapping):
             raise InputError(f"sums_settings={self.sums_settings!r} must be a dict of settings, or None")
-        given = dict(self.sums_settings or {})
-        book: type[Codebooks | NoisyBook] = Codebooks if self.privacy is None else NoisyBook
-        names = {kind: [field.name for field in fields(kind)] for kind in (Layout, book)}
-        allowed = names[Layout] + names[book]
-        for name in given:
-            if name not in allowed:
-                raise InputError(f"sums_settings has {name!r}, and may have {', '.join(allowed)}")
-        parts = {kind: {name: given[name] for name in names[kind] if name in given} for kind in names}
-        return Layout(**parts[Layout]), book(**parts[book])
+        kinds = (Layout, Codebooks if self.privacy is None else NoisyBook)
+        kind_of = {field.name: kind for kind in kinds for field in fields(kind)}
+        given: dict[Any, dict[str, Any]] = {kind: {} for kind in kinds}
+        for name, value in (self.sums_settings or {}).items():
+            if name not in kind_of:
+                raise InputError(f"sums_settings has {name!r}, and may have {', '.join(kind_of)}")
+            given[kind_of[name]][name] = value
+        layout, books = (kind(**settings) for kind, settings in given.items())
+        return layout, books
 
     def _keep_map(self, made: PrivateMap) -> None:
         found = made.found

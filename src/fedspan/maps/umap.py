@@ -30,17 +30,14 @@ class FedUMAP(FedMap):
 
     Parameters
     ----------
-    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, privacy, random_state, verbose
-        As in `FedTSNE`.
+    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, privacy, device, random_state,
+        As in `FedTSNE`; `share` is ``"distances"``.
     n_neighbors : int, default=15
         Of each row, itself included; at most the number of rows.
     min_dist, spread : float, default=0.1, 1.0
         How near rows may get to each other on the map, and its scale.
     n_epochs : int, optional
         Default: 500, and 200 for more than 10,000 rows.
-    device : str, optional
-        Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
-        (extra ``gpu``). Default: numpy.
     n_jobs : int, default=1
         Threads of NN-descent; the layout has one, so that a seed decides it.
 
@@ -52,10 +49,9 @@ privacy_, sites_, run_
 
     Notes
     -----
-    Starts from the graph's leading eigenvectors, or, if it is small or in several parts, from the principal
-    components of the landmark coordinates. Messages and memory are those of `FedTSNE`.
-
-    Needs umap-learn: ``pip install "fedspan[maps]"``.
+    Starts from the graph's leading eigenvectors, or, if it is small or in several parts, from the principal components
+    of the landmark coordinates. Messages and memory are those of `FedTSNE`. Needs umap-learn: ``pip install
+    "fedspan[maps]"``.
 
     Examples
     --------

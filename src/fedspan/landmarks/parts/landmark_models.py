@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sized
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Mapping, Sized
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClusterMixin
+from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import FedEstimator
-from fedspan.checks import frames_inside
+from fedspan.checks import frames_inside, one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.feddl import FedDLSettings, Landmarks, feddl
-from fedspan.landmarks.landmark_distances import landmark_distances, neighbor_hits
+from fedspan.landmarks.landmark_distances import landmark_distances, neighbor_hits, spread_out
+from fedspan.landmarks.parts.neighbor_search import check_search
 from fedspan.landmarks.parts.run_privacy import refuse_strict
 from fedspan.landmarks.private_feddl import POSTED, check_frequencies, private_feddl
-from fedspan.linalg.kernels.landmark_form import FINE_ENOUGH, LandmarkForm, LowRankDistances, landmark_form
+from fedspan.linalg.kernels.landmark_form import FINE_ENOUGH, METHODS, LandmarkForm, LowRankDistances, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, check_mechanism
 from fedspan.privacy.noisy_rows import with_noisy_rows
@@ -39,11 +42,10 @@ _NEAREST = 10
 _CONFUSED = 0.9
 
 
-class SpendsPrivacy:
-    """Base of estimators whose run may add noise."""
+class LandmarkEstimator(FedEstimator):
+    """Base of estimators that learn landmarks by FedDL."""
 
-    run_: Any
-    privacy: Any
+    privacy: Any = None
 
     @property
     def privacy_(self) -> PrivacySpent | None:
@@ -51,29 +53,44 @@ class SpendsPrivacy:
         spent: PrivacySpent | None = self.run_.privacy
         return spent
 
+    def _feddl_settings(self, own: tuple[str, ...] = ("n_landmarks", "rounds", "device")) -> dict[str, Any]:
+        """Return the settings of FedDL, the `own` parameters and ``landmark_settings``; refuse what cannot work."""
+        more = getattr(self, "landmark_settings", None) or {}
+        allowed = sorted(set(FEDDL_SETTINGS) - set(own))
+        for name in more:
+            if name not in allowed:
+                raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
+        settings = {**{name: getattr(self, name) for name in own}, **more}
+        check_mechanism(self.privacy)
+        FedDLSettings(**settings).check(self.privacy is not None and not isinstance(self.privacy, GaussianData))
+        check_frequencies(self.privacy, settings.get("n_frequencies"))
+        return settings
 
-def checked_settings(model: Any, own: tuple[str, ...] = ("n_landmarks", "rounds", "device")) -> dict[str, Any]:
-    """Return the settings of a model with a mechanism: its `own` parameters and its ``landmark_settings``."""
-    more = getattr(model, "landmark_settings", None) or {}
-    allowed = sorted(set(FEDDL_SETTINGS) - set(own))
-    for name in more:
-        if name not in allowed:
-            raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
-    settings = {**{name: getattr(model, name) for name in own}, **more}
-    check_mechanism(model.privacy)
-    FedDLSettings(**settings).check(model.privacy is not None and not isinstance(model.privacy, GaussianData))
-    check_frequencies(model.privacy, settings.get("n_frequencies"))
-    return settings
+    def _learn_landmarks(self, federation: Federation, settings: dict[str, Any]) -> Landmarks:
+        """Learn landmarks, with or without noise, set the attributes that describe them, and return them."""
+        if self.privacy is None:
+            found = feddl(federation, **settings, names=self._names())
+            _warn_of_few_rows(found, settings["rounds"])
+        else:
+            found = private_feddl(federation, privacy=self.privacy, **settings, names=self._names())
+        self.landmarks_, self.gamma_, self.mmd2_ = found.points, found.gamma, found.mmd2
+        self.centre_, self.scale_, self.precision_ = np.asarray(found.centre), found.scale, found.precision
+        return found
+
+    def _seen(self, federation: Federation) -> Federation:
+        """Return the federation as the mechanism shows it: with noisy rows, if the noise is on them."""
+        return with_noisy_rows(federation, self.privacy) if isinstance(self.privacy, GaussianData) else federation
+
+    def _applied(self, X: Any, function: Callable[..., Array], **parameters: Any) -> Any:
+        """Return what a transform makes of a table, in its precision; of a federation, at its sites."""
+        if isinstance(X, Federation):
+            return self._seen(X).apply(function, columns=self._names(), **parameters)
+        X = self._validated(X)
+        return function(X, **parameters).astype(X.dtype, copy=False)
 
 
-def learned_landmarks(
-    federation: Federation, privacy: Any, settings: dict[str, Any], names: tuple[str, ...] | None
-) -> Landmarks:
-    """Return landmarks, with or without noise."""
-    if privacy is not None:
-        return private_feddl(federation, privacy=privacy, **settings, names=names)
-    found = feddl(federation, **settings, names=names)
-    numbers, columns = settings["rounds"] * len(found.points), len(found.centre)
+def _warn_of_few_rows(found: Landmarks, rounds: int) -> None:
+    numbers, columns = rounds * len(found.points), len(found.centre)
     if 0 < found.n <= FEW_ROWS and numbers > found.n:
         warnings.warn(
             f"FedDL's totals hold {numbers * columns} numbers about {found.n} rows, which have {found.n * columns}: "
@@ -81,21 +98,21 @@ def learned_landmarks(
             "or noise by privacy=GaussianGradient",
             stacklevel=frames_inside(),
         )
-    return found
 
 
-def keep_landmarks(model: Any, found: Landmarks) -> None:
-    """Set the fitted attributes that describe landmarks."""
-    model.landmarks_, model.gamma_, model.mmd2_ = found.points, found.gamma, found.mmd2
-    model.centre_, model.scale_, model.precision_ = np.asarray(found.centre), found.scale, found.precision
+class Posted(NamedTuple):
+    """Landmarks, the distances B (n, n_y) of all rows to them, in units of their scale, and the low-rank form of these.
+
+    Rows are in site order, then row order. `rows` is what `form` makes of B, for a search for neighbours.
+    """
+
+    landmarks: Landmarks
+    B: Array
+    form: LandmarkForm
+    rows: LowRankDistances
 
 
-def seen_by(privacy: Any, fed: Federation) -> Federation:
-    """Return the federation as a mechanism shows it: with noisy rows, if the noise is on them."""
-    return with_noisy_rows(fed, privacy) if isinstance(privacy, GaussianData) else fed
-
-
-class PostedRows(SpendsPrivacy, FedEstimator):
+class PostedRows(LandmarkEstimator):
     """Base of estimators with one result per row: in the order of a table, or in site order, then row order.
 
     Attributes
@@ -105,6 +122,14 @@ class PostedRows(SpendsPrivacy, FedEstimator):
     """
 
     row_sites_: NDArray[np.int32]
+    #: Attributes that exist only if the sites of a federation post values, one that every fit sets, and the way out.
+    _if_posted: tuple[tuple[str, ...], str, str] = ((), "", "")
+
+    def __getattr__(self, name: str) -> Any:
+        names, always, way_out = self._if_posted
+        if name in names and always in vars(self):
+            raise AttributeError(f"{name} does not exist: values of a federation's rows stay at its sites; {way_out}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _rows_of(self, site: str) -> NDArray[np.bool_]:
         """Return which rows belong to a site."""
@@ -130,90 +155,92 @@ class PostedRows(SpendsPrivacy, FedEstimator):
         counts = [len(posted.get(name, ())) for name in self.sites_]
         self.row_sites_ = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
+    def _in_table_order(self, X: Any, sites: Any, *names: str) -> None:
+        """Bring ``row_sites_`` and other attributes per row from site order into the order of a table's rows."""
+        if isinstance(X, Federation) or sites is None:
+            return
+        order = np.concatenate(list(site_rows(sites, len(self.row_sites_)).values()))
+        for name in ("row_sites_", *names):
+            values = getattr(self, name)
+            ordered = np.empty_like(values)
+            ordered[order] = values
+            setattr(self, name, ordered)
 
-@dataclass(frozen=True)
-class Posted:
-    """Landmarks, the distances B (n, n_y) of all rows to them, in site order, then row order, and their low-rank form.
+    def _distance_settings(self) -> dict[str, Any]:
+        """Return the settings of FedDL; refuse what cannot work with posted distances."""
+        settings = self._feddl_settings()
+        one_of("method", self.method, METHODS)
+        one_of("share", self.share, ("distances",))
+        check_search(self.neighbors, self.method, self.device)
+        return settings
 
-    Distances are in units of the landmarks' scale. `rows` is what `form` makes of them, for a search for neighbours.
-    """
+    def _posted(self, federation: Federation, settings: dict[str, Any]) -> tuple[Landmarks, Array]:
+        """Return landmarks, and the distances (n, n_y) of all rows to them, in units of the landmarks' scale."""
+        if isinstance(self.privacy, GaussianGradient):
+            refuse_strict(federation, "maps and clusters need distances that GaussianGradient has no noise for")
+        federation.log(phase="landmarks")
+        found = self._learn_landmarks(federation, settings)
+        federation.log(phase="distances")
+        spent = federation.record.privacy
+        if spent is not None and not isinstance(self.privacy, GaussianData):
+            federation.spent(spent.leaving_out(POSTED), again=True)
+        return found, self._requested(federation, found, "single")
 
-    landmarks: Landmarks
-    B: Array
-    form: LandmarkForm
-    rows: LowRankDistances
+    def _requested(self, federation: Federation, found: Landmarks, precision: str) -> Array:
+        posted = landmark_distances(self._seen(federation), landmarks=found, precision=precision)
+        self._keep_row_sites(posted)
+        return np.concatenate(list(posted.values()))
+
+    def _posted_form(self, federation: Federation, settings: dict[str, Any]) -> Posted:
+        """Return the rows as `method` makes them of posted distances, for a search for neighbours.
+
+        Sites post distances in single precision, and again in double where single cannot separate the nearest ones.
+        The record has `site_recall`, the share of true neighbours within the sites that are found.
+        """
+        found, B = self._posted(federation, settings)
+        form = landmark_form(found.reduced, self.method, None if settings["rounds"] else False)
+        rows, precision = form.of(B), "single"
+        if not _fine(rows, settings["device"]):
+            precision = "double"
+            federation.log(posted=precision)
+            B = self._requested(federation, found, precision)
+            rows = form.of(B, np.float64)
+        how = {"method": self.method, "residuals": form.residuals, "precision": precision}
+        share, of = neighbor_hits(self._seen(federation), landmarks=found, **how)
+        if of:
+            federation.log(site_recall=share, site_recall_of=of)
+        if precision == "double" and share < _CONFUSED and not _fine(rows, settings["device"]):
+            warnings.warn(
+                f"rows are so near to their neighbours, beside the spread of all ({found.scale:.3g}), that distances "
+                f"to landmarks hardly separate them: {100 * share:.0f} % of ten neighbours within the sites were "
+                "found; leave out outliers, scale the columns, or make maps of the groups one by one",
+                stacklevel=frames_inside(),
+            )
+        return Posted(found, B, form, rows)
 
 
-def posted_rows(
-    model: PostedRows, federation: Federation, settings: dict[str, Any]
-) -> tuple[Landmarks, dict[str, Array]]:
-    """Return landmarks and the distances (n_p, n_y) of each site's rows to them, in units of the landmarks' scale."""
-    privacy = model.privacy
-    if isinstance(privacy, GaussianGradient):
-        refuse_strict(federation, "maps and clusters need distances that GaussianGradient has no noise for")
-    federation.log(phase="landmarks")
-    found = learned_landmarks(federation, privacy, settings, model._names())
-    federation.log(phase="distances")
-    spent = federation.record.privacy
-    if spent is not None and not isinstance(privacy, GaussianData):
-        federation.spent(spent.leaving_out(POSTED), again=True)
-    posted = landmark_distances(seen_by(privacy, federation), landmarks=found)
-    model._keep_row_sites(posted)
-    return found, posted
+class LabelledRows(ClusterMixin, PostedRows):
+    """Base of estimators with one cluster per row."""
 
+    labels_: Array
 
-def posted_form(model: PostedRows, federation: Federation, settings: dict[str, Any], method: str) -> Posted:
-    """Return the rows as `method` makes them of posted distances, for a search for neighbours.
+    def fit_predict(self, X: Any, y: Any = None, *, sites: Any = None) -> Array:
+        """Fit to `X` and return ``labels_``."""
+        return np.asarray(self.fit(X, y, sites=sites).labels_)
 
-    Sites post distances in single precision, and again in double where single cannot separate the nearest ones. The
-    record has `site_recall`, the share of true neighbours within the sites that are found.
-    """
-    found, posted = posted_rows(model, federation, settings)
-    form = landmark_form(found.reduced, method, None if settings["rounds"] else False)
-    rows = form.of(B := np.concatenate(list(posted.values())))
-    seen, precision = seen_by(model.privacy, federation), "single"
-    if not _fine(rows, settings["device"]):
-        precision = "double"
-        federation.log(posted=precision)
-        posted = landmark_distances(seen, landmarks=found, precision=precision)
-        model._keep_row_sites(posted)
-        rows = form.of(B := np.concatenate(list(posted.values())), np.float64)
-    share, of = neighbor_hits(seen, landmarks=found, method=method, residuals=form.residuals, precision=precision)
-    if of:
-        federation.log(site_recall=share, site_recall_of=of)
-    if precision == "double" and share < _CONFUSED and not _fine(rows, settings["device"]):
-        warnings.warn(
-            f"rows are so near to their neighbours, beside the spread of all ({found.scale:.3g}), that distances to "
-            f"landmarks hardly separate them: {100 * share:.0f} % of ten neighbours within the sites were found; "
-            "leave out outliers, scale the columns, or make maps of the groups one by one",
-            stacklevel=frames_inside(),
-        )
-    return Posted(found, B, form, rows)
+    def labels_at(self, site: str) -> Array:
+        """Return the labels of a site's rows, in their order there."""
+        check_is_fitted(self)
+        return self.labels_[self._rows_of(site)]
 
 
 def _fine(rows: LowRankDistances, device: str | None) -> bool:
     """Return whether rounding is small beside the distances of some rows to their nearest ones."""
     if len(rows) < 2:
         return True
-    some = np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).astype(np.intp))
+    some = spread_out(len(rows), _SAMPLE)
     k = min(_NEAREST, len(rows) - 1)
     here = None if rows.factor.dtype == np.float64 else device
     found = nearest(rows, k + 1, rows.rows(some), here)[0]
     others = np.array([[i for i in near if i != own][:k] for own, near in zip(some, found, strict=True)])
     return rows.fineness(some, others) >= FINE_ENOUGH
-
-
-def row_order(X: Any, sites: Any, n: int) -> Array | None:
-    """Return the table's row of each row in site order; ``None`` if X is a federation or has one site."""
-    if isinstance(X, Federation) or sites is None:
-        return None
-    return np.concatenate(list(site_rows(sites, n).values()))
-
-
-def in_order(order: Array | None, values: Array) -> Array:
-    """Return values per row, which are in site order, in the order of the table's rows."""
-    if order is None:
-        return values
-    ordered = np.empty_like(values)
-    ordered[order] = values
-    return ordered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import closing
 from typing import Annotated, Any, Self, cast
 
@@ -13,21 +13,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import FedTransformer
-from fedspan.checks import one_of, whole_number
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
 from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Vector
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
-from fedspan.landmarks.parts.landmark_models import (
-    PostedRows,
-    checked_settings,
-    in_order,
-    keep_landmarks,
-    posted_form,
-    row_order,
-    seen_by,
-)
-from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors, packages
+from fedspan.landmarks.parts.landmark_models import PostedRows
+from fedspan.landmarks.parts.neighbor_search import find_neighbors, packages
 from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
@@ -51,36 +43,24 @@ _BLOCK_ROWS = 1024
 class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
     """Base of the maps. A subclass states how many neighbours it wants, and lays them out."""
 
-    n_landmarks: int
-    rounds: int
-    method: str
-    share: str
-    n_components: int
-    neighbors: str
-    landmark_settings: Mapping[str, Any] | None
-    n_jobs: int
-    device: str | None
     #: Packages of the extra "maps" that the layout needs.
     needs: tuple[str, ...] = ()
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Make a map of the rows of a table (with ``sites``) or a federation."""
-        settings = checked_settings(self)
-        one_of("method", self.method, METHODS)
-        one_of("share", self.share, ("distances",))
-        check_search(self.neighbors, self.method, self.device)
+        settings = self._distance_settings()
         whole_number("n_components", self.n_components, 1)
         whole_number("n_jobs", self.n_jobs, 1)
         self._check_layout()
         packages(*self.needs)
         self._forget()
         with self._fitting(X, y, sites, ensure_min_samples=_FEWEST) as fed:
-            posted = posted_form(self, fed, settings, self.method)
-            found, rows, n = posted.landmarks, posted.rows, len(posted.rows)
+            posted = self._posted_form(fed, settings)
+            rows, n = posted.rows, len(posted.rows)
             if n < _FEWEST:
                 raise InputError(f"n_samples={n}: a map needs at least {_FEWEST} rows")
-            keep_landmarks(self, found)
-            coordinates = rows if self.method == "coordinates" else landmark_form(found.reduced).of(posted.B)
+            form = landmark_form(posted.landmarks.reduced)
+            coordinates = rows if self.method == "coordinates" else form.of(posted.B)
             start = principal_positions(coordinates.factor, self.n_components, fed.rng)
             k = self._n_neighbors(n)
             indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs, self.device)
@@ -90,11 +70,9 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
                 raise InputError("the layout gave positions that are not finite: use other settings of the layout")
             _log_preserved(fed, embedding, indices)
             fed.stop(f"landmarks, neighbours and layout of {n} rows done")
-        order = row_order(X, sites, n)
-        self.row_sites_ = in_order(order, self.row_sites_)
-        self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
-        self.residuals_ = posted.form.residuals
-        self.embedding_ = in_order(order, embedding)
+        self.factor_, self.offset_, self.residuals_ = rows.factor, rows.offset, posted.form.residuals
+        self.embedding_ = embedding
+        self._in_table_order(X, sites, "factor_", "offset_", "embedding_")
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
@@ -107,21 +85,17 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         return np.asarray(self.embedding_[self._rows_of(site)])
 
     def transform(self, X: Any) -> Any:
-        """Place new rows on the map; of a federation, at its sites.
+        """Place new rows on the map, each at a mean of its nearest rows there; of a federation, at its sites.
 
-        A new row's position is a mean of those of its nearest rows on the map. To place rows at a site, everything that
-        the map knows goes there: landmarks, and the landmark coordinates and positions of *all* rows of the map, of
-        any site. Do so only where the sites may see each other's rows.
+        Then everything that the map knows goes to the sites: landmarks, and the landmark coordinates and positions of
+        *all* rows of the map, of any site. Do so only where the sites may see each other's rows.
         """
         check_is_fitted(self)
         form = landmark_form((self.landmarks_ - self.centre_) / self.scale_, self.method, self.residuals_)
         parameters = {name: getattr(form, name) for name in ("method", "matrix", "signs", "squares", "residuals")}
-        parameters |= {name: getattr(self, f"{name}_") for name in ("landmarks", "centre", "scale")}
-        parameters |= {name: getattr(self, f"{name}_") for name in ("factor", "offset", "embedding")}
-        if isinstance(X, Federation):
-            return seen_by(self.privacy, X).apply(place_on_map, columns=self._names(), **parameters)
-        X = self._validated(X)
-        return place_on_map(X, **parameters).astype(X.dtype, copy=False)
+        own = ("landmarks", "centre", "scale", "factor", "offset", "embedding")
+        parameters |= {name: getattr(self, f"{name}_") for name in own}
+        return self._applied(X, place_on_map, **parameters)
 
     def _single_replies(self) -> str | None:
         return f"(share={self.share!r})"

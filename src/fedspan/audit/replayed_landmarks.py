@@ -17,8 +17,8 @@ from fedspan.federation import Federation
 from fedspan.federation.journal import read_journal
 from fedspan.federation.replies import Total
 from fedspan.federation.site.site import generator
-from fedspan.landmarks.estimator import DEFAULTS
 from fedspan.landmarks.feddl import feddl
+from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS
 
 
 def replayed_landmarks(journal: Path) -> NDArray[np.float64]:
@@ -91,7 +91,7 @@ def _replayed(journal: Path) -> tuple[NDArray[np.float64], list[tuple[str, dict[
 
 
 #: ``gamma`` is FedDL's own in `FedLandmarks`, and that of the affinity in `FedSpectralClustering`.
-_USED = {*DEFAULTS, "landmark_settings"} - {"gamma", "device"}
+_USED = {*FEDDL_SETTINGS, "landmark_settings"} - {"gamma", "device"}
 
 
 class _Replayed:

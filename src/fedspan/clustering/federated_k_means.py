@@ -1,31 +1,41 @@
 """k-means by sums: Lloyd's algorithm on rows that stay at their sites, for several starts at the same time.
 
-A round has two sums: how many rows are closest to each centre, and the sums of the rows of those that have any. From
-the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. That is exact, and tells
-much: where a centre gets or loses one row from a round to the next, the difference of its two sums is this row.
+A round has two sums: the number of rows closest to each centre, and the sums of the rows of those that have any. From
+the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. These exact sums reveal
+much: where a centre gains or loses one row from a round to the next, the difference of its two sums is this row.
 
 With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer rows, and no two differ by fewer. Then a
-centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not it.
+centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not equal.
 
-Where no start is given it is made by sums, too (`k_means_starts`).
+Without a given start, sums make one, too.
+
+*By splitting.* Beginning with the mean, centres are split where the squared distances are large (the weights of
+k-means++, Arthur and Vassilvitskii 2007, by clusters instead of rows), four times as many from stage to stage. A new
+centre is its parent moved a little: in many dimensions a point drawn like a row is closest to no row. With enough rows
+three times as many centres are made, and then clustered by their weights at the coordinator, as in k-means|| (Bahmani
+et al. 2012).
+
+*Around draws.* A child's rows are nearly its parent's: the difference of their sums would reveal the rest. So with
+guarded sums the coordinator draws points around the means of few and large sets, as spread as the rows are, and
+clusters these. Each start has its own draws; the large sets are the same for all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
 from fedspan.clustering.parts.guarded_sums import GuardedSums
-from fedspan.clustering.parts.k_means_starts import Moved, drawn_start, split_start
-from fedspan.clustering.parts.rows_by_centre import labelled, of_centres, sums_by_centre
+from fedspan.clustering.parts.rows_by_centre import Moved, local_counts, local_means, means_of
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, step
-from fedspan.linalg.kernels.nearest_centres import rounded_mean, squared_apart
+from fedspan.federation import Federation
+from fedspan.linalg.kernels.nearest_centres import closest, rounded_mean
+from fedspan.linalg.small_clusters import k_means
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_transforms import standardize
@@ -33,33 +43,27 @@ from fedspan.sums.row_transforms import standardize
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+#: The growth of the number of centres from stage to stage, and the distance of a new one from its parent, in units of
+#: the root mean squared distance of the parent's rows.
+_GROWTH = 4
+_NUDGE = 0.2
+#: Rounds of the start with all centres, after each of which those with too few rows are placed again.
+_SETTLING = 3
+#: Centres made for each one that is wanted, with enough rows; they are then clustered by their weights.
+_CANDIDATES = 3
+#: Draws for each centre up to a total, but at least four each, and rounds of Lloyd's algorithm on them.
+_DRAWS, _MOST_DRAWS, _DRAWN_ROUNDS = 20, 10_000, 10
+
 
 @dataclass(frozen=True)
 class KMeansRuns:
-    """What b starts came to: centres (b, k, d), rows of each (b, k), inertia and rounds (b,); and the rows' moments."""
+    """The results of b starts: centres (b, k, d), rows of each (b, k), inertia and rounds (b,); the rows' moments."""
 
     centres: Matrix
     counts: Counts
     inertia: Matrix
     rounds: Counts
     moments: Moments
-
-
-@step("clustering.cluster_counts", reveals="sums", fewest=of_centres, fewest_in_sums=False)
-def local_counts(site: Site, centres: Matrix) -> dict[str, Any]:
-    """Leaves the site: how many of its rows are closest to each centre, and the sum of the squared distances."""
-    counts, inertia = np.zeros(centres.shape[:2], dtype=np.int64), np.zeros(len(centres))
-    for X, labels in labelled(site, centres):
-        inertia += squared_apart(X, centres, labels).sum(axis=0)
-        for book, own in enumerate(labels.T):
-            counts[book] += np.bincount(own, minlength=centres.shape[1])
-    return {"counts": counts, "inertia": inertia}
-
-
-@step("clustering.cluster_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
-def local_means(site: Site, centres: Matrix, wanted: NDArray[np.bool_]) -> dict[str, Any]:
-    """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
-    return sums_by_centre(site, centres).of(wanted)
 
 
 def federated_k_means(
@@ -82,37 +86,35 @@ def federated_k_means(
     init : array (k, d), optional
         The start; default: `n_init` starts from sums.
     n_init : int, default=1
-        Starts, all of which make their rounds in the same calls.
+        Starts; all make their rounds in the same calls.
     max_iter : int, default=300
     tol : float, default=1e-4
-        A start is done when the squares of its centres' moves add up to at most `tol` times the mean variance.
+        A start ends when the squares of its centres' moves add up to at most `tol` times the mean variance.
     least_rows : int, default=1
-        No sum of fewer rows is asked for, and no two that differ by fewer; a centre for which that would be needed
-        stays where it is. 1: Lloyd's algorithm, without any guard.
+        No sum of fewer rows is requested, and no two that differ by fewer; a centre that would need one stays where it
+        is. 1: Lloyd's algorithm, without any guard.
     names : tuple of str, optional
-        Of the columns, for what is said about values that are not finite.
+        Names of the columns, for errors about values that are not finite.
     """
-    whole_number("n_clusters", n_clusters, 1)
-    whole_number("n_init", n_init, 1)
-    whole_number("max_iter", max_iter, 1)
-    whole_number("least_rows", least_rows, 1)
-    real_number("tol", tol, least=0)
+    check_k_means(n_clusters, n_init, max_iter, tol, least_rows)
     found = moments(fed, names)
     whole_number("n_clusters", n_clusters, 1, found.n, why=f", the number of rows (n_samples={found.n})")
     if found.n < least_rows:
         raise InputError(
-            f"n_samples={found.n} is fewer than least_rows={least_rows}: no centre could have as many, so there is none"
+            f"n_samples={found.n} is fewer than least_rows={least_rows}: no centre could have as many rows"
         )
-    # No offset of the data costs digits, and no last bit of the mean, which depends on the split, has a say in ties.
+    # No offset of the data costs digits, and no last bit of the mean, which depends on the split, decides ties.
     shift = rounded_mean(found.mean, found.variance)
     about = fed.apply(standardize, mean=shift, scale=None, double=True)
     guarded = least_rows > 1
-    move = GuardedSums(about, least_rows).moved if guarded else partial(_moved, about)
+    move = GuardedSums(about, least_rows, len(found.mean)).moved if guarded else partial(_moved, about)
+    start = _Start(move, fed.rng, found, least_rows)
     if init is not None:
         C = (init - shift)[None]
+    elif n_clusters == 1:
+        C = np.zeros((n_init, 1, len(found.mean)))
     else:
-        start = drawn_start if guarded else split_start
-        C = start(move, fed.rng, found, n_clusters, n_init, least_rows)
+        C = (start.drawn if guarded else start.split)(n_clusters, n_init)
     least_move = tol * float(found.variance.mean())
     rounds, going = np.zeros(len(C), dtype=np.int64), np.ones(len(C), dtype=np.bool_)
     for _ in fed.rounds(max_iter):
@@ -129,21 +131,103 @@ def federated_k_means(
     return KMeansRuns(C + shift, last["counts"], last["inertia"], rounds, found)
 
 
+def check_k_means(n_clusters: int, n_init: int, max_iter: int, tol: float, least_rows: int) -> None:
+    """Refuse settings that cannot work, before any site is contacted."""
+    counts = {"n_clusters": n_clusters, "n_init": n_init, "max_iter": max_iter, "least_rows": least_rows}
+    for name, value in counts.items():
+        whole_number(name, value, 1)
+    real_number("tol", tol, least=0)
+
+
 def _moved(about: Federation, C: Matrix) -> Moved:
     """Move each centre that has rows to their mean."""
     first = whole(about.sum(local_counts, centres=C), counts=C.shape[:2], inertia=(len(C),))
     wanted = first["counts"] > 0
     moved, counts, spread = C.copy(), np.zeros_like(first["counts"]), np.zeros(C.shape[:2])
     if wanted.any():
-        some = (int(wanted.sum()),)
-        total = whole(
-            about.sum(local_means, centres=C, wanted=wanted), sums=(*some, C.shape[2]), counts=some, spread=some
-        )
-        counts[wanted] = total["counts"]
-        # A site that was in the first sum may be missing in the second.
-        means = total["sums"] / np.maximum(total["counts"], 1)[:, None]
-        moved[wanted] = np.where(total["counts"][:, None] > 0, means, C[wanted])
-        # About the new centre: less by the rows' number times the square of the move.
-        shift = np.vecdot(moved[wanted] - C[wanted], moved[wanted] - C[wanted])
-        spread[wanted] = np.maximum(total["spread"] - total["counts"] * shift, 0.0)
+        moved[wanted], counts[wanted], spread[wanted] = means_of(about, local_means, C, wanted, 1)
     return Moved(moved, counts, spread, first["inertia"])
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Starts (b, k, d) about the mean, from rounds of k-means (`move`) with other numbers of centres."""
+
+    move: Callable[[Matrix], Moved]
+    rng: np.random.Generator
+    found: Moments
+    least_rows: int
+
+    def split(self, n_clusters: int, n_init: int) -> Matrix:
+        """Return `n_init` starts by splitting centres."""
+        now = self._one_centre(n_init)
+        candidates = self._candidates(n_clusters)
+        sizes = [_GROWTH**stage for stage in range(1, candidates.bit_length()) if _GROWTH**stage < candidates]
+        for size in [*sizes, *[candidates] * _SETTLING]:
+            now = self.move(self._grown(now, size))
+        return self._grown(now, n_clusters) if candidates == n_clusters else self._clustered(now, n_clusters)
+
+    def drawn(self, n_clusters: int, n_init: int) -> Matrix:
+        """Return `n_init` starts around draws."""
+        now = self._one_centre(1)
+        candidates = self._candidates(n_clusters)
+        for size in (candidates // _GROWTH**2, candidates // _GROWTH):
+            if size >= _GROWTH:
+                now = self.move(self._around_draws(now, size)[None])
+        C = np.stack([self._around_draws(now, candidates) for _ in range(n_init)])
+        for _ in range(_SETTLING):
+            now = self.move(C)
+            C = self._grown(now, candidates)
+        return C if candidates == n_clusters else self._clustered(now, n_clusters)
+
+    def _candidates(self, n_clusters: int) -> int:
+        """Return the number of centres before they are clustered, which the number of rows limits."""
+        return max(n_clusters, min(_CANDIDATES * n_clusters, self.found.n // (4 * self.least_rows)))
+
+    def _clustered(self, now: Moved, n_clusters: int) -> Matrix:
+        """Return centres of centres, weighted by their numbers of rows."""
+        weights = np.where(now.counts >= self.least_rows, now.counts, 1e-9)
+        pairs = zip(now.centres, weights, strict=True)
+        return np.stack([k_means(C, n_clusters, self.rng, own).centres for C, own in pairs])
+
+    def _one_centre(self, n_init: int) -> Moved:
+        """Return all rows at their mean."""
+        n, squares = self.found.n, self.found.n * self.found.variance.sum()
+        centres = np.zeros((n_init, 1, len(self.found.mean)))
+        return Moved(centres, np.full((n_init, 1), n), np.full((n_init, 1), squares), np.zeros(n_init))
+
+    def _around_draws(self, now: Moved, size: int) -> Matrix:
+        """Return the centres (size, d) of points drawn around the first set of centres, as spread as its rows are."""
+        C, counts = now.centres[0], now.counts[0]
+        enough = counts >= self.least_rows
+        C, counts = (C[enough], counts[enough]) if enough.any() else (C, counts + 1)
+        odds = counts / counts.sum()
+        within = np.sqrt(np.maximum(self.found.variance - odds @ C**2, 0.0))
+        n = max(4 * size, min(_DRAWS * size, _MOST_DRAWS))
+        points = C[self.rng.choice(len(C), n, p=odds)] + within * self.rng.standard_normal((n, C.shape[1]))
+        drawn = points[self.rng.choice(n, size, replace=False)]
+        for _ in range(_DRAWN_ROUNDS):
+            labels = np.concatenate([closest(points[at : at + 1024], drawn[None])[:, 0] for at in range(0, n, 1024)])
+            rows = np.bincount(labels, minlength=size)
+            order = np.argsort(labels, kind="stable")
+            some = np.flatnonzero(rows)
+            starts = (np.cumsum(rows) - rows)[some]
+            drawn[some] = np.add.reduceat(points[order], starts) / rows[some, None]
+        return np.asarray(drawn)
+
+    def _grown(self, now: Moved, size: int) -> Matrix:
+        """Return `size` centres for each start: those with enough rows, and new ones beside parents.
+
+        Parents are drawn by squared distances.
+        """
+        variance, grown = self.found.variance, []
+        total = max(float(variance.sum()), np.finfo(float).tiny)
+        for C, counts, spread in zip(now.centres, now.counts, now.spread, strict=True):
+            enough = np.flatnonzero(counts >= self.least_rows)
+            kept = enough[:size] if len(enough) else np.array([counts.argmax()])
+            odds = spread[kept] if spread[kept].sum() > 0.0 else np.maximum(counts[kept], 1.0)
+            parents = self.rng.choice(kept, size - len(kept), p=odds / odds.sum())
+            radius = np.sqrt(spread[parents] / np.maximum(counts[parents], 1) / total)
+            nudges = self.rng.standard_normal((len(parents), C.shape[1])) * np.sqrt(variance)
+            grown.append(np.concatenate([C[kept], C[parents] + _NUDGE * radius[:, None] * nudges]))
+        return np.stack(grown)

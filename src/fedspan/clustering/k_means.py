@@ -6,54 +6,53 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import FedTransformer
-from fedspan.checks import real_number, true_or_false, whole_number
-from fedspan.clustering.federated_k_means import federated_k_means
-from fedspan.clustering.parts.centre_labels import centre_labels, closest_labels, distances_to_centres
+from fedspan.checks import true_or_false
+from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
+from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
-from fedspan.landmarks.parts.posted_rows import PostedRows
+from fedspan.landmarks.parts.landmark_models import LabelledRows
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
-class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, PostedRows):
+class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
-    **What leaves a site**: sums over its rows. In each round the number of rows closest to each centre and the sum of
-    all squared distances; then the sum of the rows of each centre, their number and their squared distances. Before,
-    sums and squares of the columns. With ``Policy(secure_sum=True)`` the coordinator sees only the totals over all
-    sites. The labels of rows leave a site only with `post_labels`.
+    **What leaves a site**: sums over its rows. First sums and squares of the columns; then in each round the number of
+    rows closest to each centre, and the sums and squared distances of the rows of each. With
+    ``Policy(secure_sum=True)`` the coordinator sees only totals over all sites. Labels leave a site with `post_labels`
+    alone.
 
-    **These sums give single rows away**, also as totals: where a centre gains or loses one row in a round,
-    the difference of its two sums is that row, and the sum of a centre of one row is the row. Lloyd's algorithm cannot
-    do without them. ``least_rows=5`` guards the sums: none is of fewer than 5 rows, and no two differ by fewer; see
-    ``docs/leaks.md`` for what an attack gets of both. That is not differential privacy: a centre is a mean of few rows.
+    **These sums reveal single rows**, even as totals: where a centre gains or loses one row in a round, the difference
+    of its two sums is that row. Lloyd's algorithm needs them. ``least_rows=5`` guards the sums: none is of fewer than 5
+    rows, and no two differ by fewer; ``docs/leaks.md`` shows what an attack gains from both. That is not differential
+    privacy: a centre is a mean of few rows.
 
     Parameters
     ----------
     n_clusters : int, default=8
     init : "split" or array (n_clusters, d), default="split"
-        The start: centres split where squared distances are large, from sums, beginning with the mean; or given ones.
+        The start: centres split by sums where squared distances are large, beginning with the mean; or given ones.
     n_init : int, default=1
         Starts, whose rounds share their calls; the one with the least inertia is kept. 1 with a given start.
     max_iter : int, default=300
     tol : float, default=1e-4
-        As in scikit-learn: a start is done when the squares of its centres' moves add up to at most this part of the
-        mean variance of the columns.
+        As in scikit-learn: a start ends when the squares of its centres' moves add up to at most this part of the mean
+        variance of the columns.
     least_rows : int, default=1
-        1: Lloyd's algorithm. More: no sum of fewer rows is asked for, and no two sums that differ by fewer, of whatever
-        rounds, starts and centres. A centre for which that would be needed stays where it is: the result is near to
-        that of Lloyd's algorithm, and no centre is a row. The start is another one, around draws.
+        1: Lloyd's algorithm. More: no sum of fewer rows is requested, and no two sums that differ by fewer, of any
+        rounds, starts and centres. A centre that would need such a sum stays where it is. The start is around draws.
     post_labels : bool, default=False
         Whether the sites of a federation post the labels of their rows. That needs single replies.
     random_state : int, optional
-        Seed of the run: of the start.
+        Seed of the start.
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -80,7 +79,11 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
     (array([0., 9.]), array([30, 30]))
     """
 
-    labels_: NDArray[np.int32]
+    _if_posted = (
+        ("labels_", "row_sites_"),
+        "cluster_centers_",
+        "fit with post_labels=True, or call predict at the sites",
+    )
 
     def __init__(
         self,
@@ -107,24 +110,15 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Find the centres of the rows of a table (with ``sites``) or a federation."""
-        for name in ("n_clusters", "n_init", "max_iter", "least_rows"):
-            whole_number(name, getattr(self, name), 1)
-        real_number("tol", self.tol, least=0)
+        settings = {name: getattr(self, name) for name in ("n_clusters", "n_init", "max_iter", "tol", "least_rows")}
+        check_k_means(**settings)
         true_or_false("post_labels", self.post_labels)
         start = self._start()
+        self._forget()
         with self._fitting(X, y, sites) as fed:
             if start is not None and start.shape[1] != self.n_features_in_:
                 raise InputError(f"init has {start.shape[1]} columns, and the rows have {self.n_features_in_}")
-            found = federated_k_means(
-                fed,
-                n_clusters=self.n_clusters,
-                init=start,
-                n_init=self.n_init,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                least_rows=self.least_rows,
-                names=self._names(),
-            )
+            found = federated_k_means(fed, init=start, names=self._names(), **settings)
             best = int(found.inertia.argmin())
             self.cluster_centers_ = found.centres[best]
             self.cluster_sizes_ = found.counts[best]
@@ -133,21 +127,15 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
             self._keep_labels(fed, X, sites)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, *, sites: Any = None) -> Array:
-        """Fit to `X` and return ``labels_``."""
-        return self.fit(X, y, sites=sites).labels_
-
     def predict(self, X: Any) -> Array:
         """Return the number of the closest centre of each row."""
         check_is_fitted(self)
         return closest_labels(self._validated(X), self.cluster_centers_)
 
     def transform(self, X: Any) -> Any:
-        """Return the distances of rows to the centres; of a federation, the one whose sites see these."""
+        """Return the distances of rows to the centres; for a federation, the one whose sites see these."""
         check_is_fitted(self)
-        if isinstance(X, Federation):
-            return X.apply(distances_to_centres, columns=self._names(), centres=self.cluster_centers_)
-        return distances_to_centres(self._validated(X), centres=self.cluster_centers_)
+        return self._applied(X, distances_to_centres, centres=self.cluster_centers_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the sum of the rows' squared distances to the closest centre."""
@@ -156,49 +144,31 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, ClusterMixin, P
         D = X - self.cluster_centers_[closest_labels(X, self.cluster_centers_)]
         return -float(np.vdot(D, D))
 
-    def labels_at(self, site: str) -> Array:
-        """Return the labels of a site's rows, in their order there."""
-        check_is_fitted(self)
-        return self.labels_[self._rows_of(site)]
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("labels_", "row_sites_") and "cluster_centers_" in vars(self):
-            raise AttributeError(
-                f"there is no {name}: the labels of a federation's rows stay at its sites; fit with post_labels=True, "
-                "or call predict where rows are"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     def _keep_labels(self, fed: Federation, X: Any, sites: Any) -> None:
-        for name in ("labels_", "row_sites_"):
-            self.__dict__.pop(name, None)
         if isinstance(X, Federation):
             if self.post_labels:
                 posted = centre_labels(fed, centres=self.cluster_centers_)
-                counts = [len(posted.get(name, ())) for name in fed.sites]
-                self.row_sites_ = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+                self._keep_row_sites(posted)
                 self.labels_ = np.concatenate(list(posted.values()))
             return
-        # The user's own rows: nobody need be asked.
+        # The caller's own rows: no request is needed.
         self.labels_ = closest_labels(self._validated(X), self.cluster_centers_)
+        rows = {} if sites is None else site_rows(sites, len(self.labels_))
         self.row_sites_ = np.zeros(len(self.labels_), dtype=np.int32)
-        if sites is not None:
-            for number, rows in enumerate(site_rows(sites, len(self.labels_)).values()):
-                self.row_sites_[rows] = number
+        for number, own in enumerate(rows.values()):
+            self.row_sites_[own] = number
 
     def _single_replies(self) -> str | None:
         return "(post_labels=True)" if self.post_labels else None
 
     def _start(self) -> Matrix | None:
         """Return the given start, checked, or ``None``."""
-        if isinstance(self.init, str):
-            if self.init != "split":
-                raise InputError(f"init={self.init!r} must be 'split' or an array of centres (n_clusters, d)")
+        if isinstance(self.init, str) and self.init == "split":
             return None
         try:
             start = np.array(self.init, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError("init must be 'split' or an array of centres (n_clusters, d)") from None
+            raise InputError(f"init={self.init!r} must be 'split' or an array of centres (n_clusters, d)") from None
         if start.ndim != 2 or len(start) != self.n_clusters or not np.isfinite(start).all():
             raise InputError(
                 f"init has the shape {start.shape}, and must be finite numbers of n_clusters={self.n_clusters} rows"

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClusterMixin
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.landmarks.estimator import checked_settings, keep_landmarks
-from fedspan.landmarks.feddl import Landmarks
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
-from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors
-from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_form, posted_rows, row_order
-from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix, spectral_factor, spectral_places
-from fedspan.linalg.kernels.landmark_form import METHODS, landmark_form
+from fedspan.landmarks.parts.landmark_models import LabelledRows
+from fedspan.landmarks.parts.neighbor_search import find_neighbors
+from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
+from fedspan.linalg.kernels.landmark_form import landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.subspaces import with_fixed_signs
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: Rows that k-means starts with, over all its starts.
+#: Rows times starts of k-means: more rows have fewer starts.
 _ROWS_TO_START = 200_000
-#: What only the other affinity uses.
+#: Parameters that only the other affinity uses.
 _UNUSED = {"kernel": ("n_neighbors", "method", "neighbors"), "neighbors": ("gamma",)}
 
 
-class FedSpectralClustering(ClusterMixin, PostedRows):
+class FedSpectralClustering(LabelledRows):
     """Spectral clustering, from distances to landmarks that the sites post.
 
     **Not private against the coordinator**: posted distances let it rebuild the rows. See ``docs/maps.md``.
@@ -49,9 +47,8 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     n_neighbors : int, default=10
         Of the graph; only with ``"neighbors"``.
     gamma : float, default=1.0
-        Of the kernel between rows, in units of one over their mean squared distance; only with ``"kernel"``. Large
-        values make the true kernel nearly diagonal, and its low-rank form something else: compare with pooled data at
-        one gamma only.
+        Of the kernel between rows, in units of one over their mean squared distance; only with ``"kernel"``. A large
+        value makes the true kernel nearly diagonal, which a low-rank form does not follow.
     method, neighbors
         Of the graph, as in `FedTSNE`; only with ``"neighbors"``.
     share : {"distances"}, default="distances"
@@ -59,19 +56,16 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
 
     Attributes
     ----------
-    labels_ : array (n,)
+    labels_, row_sites_ : array (n,)
         Fitted on a table, in the order of its rows; on a federation, in site order, then row order.
-    row_sites_ : array (n,)
-    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
-        Of the landmarks, as in `FedLandmarks`.
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_, sites_, run_
+        As in `FedLandmarks`.
     eigenvalues_ : array (n_clusters,)
-        Of the normalised affinity, falling from 1: the gap after them says how clear the clusters are.
+        Of the normalised affinity, falling from 1: the gap after them shows how clear the clusters are.
     cluster_centers_ : array (n_clusters, n_clusters)
         In the spectral embedding.
     spectral_embedding_ : array (n, n_clusters)
-        With ``"kernel"``: the rows of the leading eigenvectors, reduced to length 1, as k-means saw them.
-    sites_ : tuple of str
-    run_ : RunRecord
+        With ``"kernel"``: the rows of the leading eigenvectors, scaled to length 1, as k-means sees them.
 
     Examples
     --------
@@ -81,9 +75,6 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
     >>> len(set(labels[::2])), len(set(labels[1::2])), bool(labels[0] != labels[1])
     (1, 1, True)
     """
-
-    factor_: Array
-    offset_: Array
 
     def __init__(
         self,
@@ -123,45 +114,28 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Cluster the rows of a table (with ``sites``) or a federation."""
-        settings = checked_settings(self)
+        settings = self._distance_settings()
         whole_number("n_clusters", self.n_clusters, 1)
         one_of("affinity", self.affinity, ("neighbors", "kernel"))
-        one_of("method", self.method, METHODS)
-        check_search(self.neighbors, self.method, self.device)
-        one_of("share", self.share, ("distances",))
         whole_number("n_neighbors", self.n_neighbors, 1)
         real_number("gamma", self.gamma, above=0)
-        self._refuse_unused()
+        self._refuse_unused(_UNUSED[self.affinity], f"affinity={self.affinity!r}")
+        self._forget()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            self._clear()
             embed = self._by_kernel if self.affinity == "kernel" else self._by_neighbors
             vectors = embed(fed, settings)
-            n = len(vectors)
-            order = row_order(X, sites, n)
             means = spectral_clusters(vectors, self.n_clusters, int(fed.rng.integers(2**31)))
-            fed.stop(f"{n} rows in {self.n_clusters} clusters")
+            fed.stop(f"{len(vectors)} rows in {self.n_clusters} clusters")
+        self.cluster_centers_, self.labels_ = means.cluster_centers_, means.labels_
         if self.affinity == "kernel":
-            self.spectral_embedding_ = in_order(order, unit_rows(vectors).astype(np.float32))
+            self.spectral_embedding_ = unit_rows(vectors).astype(np.float32)
+            self._in_table_order(X, sites, "labels_", "spectral_embedding_")
         else:
-            self.factor_, self.offset_ = (in_order(order, kept) for kept in (self.factor_, self.offset_))
-        self.cluster_centers_ = means.cluster_centers_
-        self.row_sites_ = in_order(order, self.row_sites_)
-        self.labels_ = in_order(order, means.labels_)
+            self._in_table_order(X, sites, "labels_", "factor_", "offset_")
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, *, sites: Any = None) -> Array:
-        """Fit to `X` and return ``labels_``."""
-        labels: Array = self.fit(X, y, sites=sites).labels_
-        return labels
-
-    def labels_at(self, site: str) -> Array:
-        """Return the labels of a site's rows, in their order there."""
-        check_is_fitted(self)
-        labels: Array = self.labels_[self._rows_of(site)]
-        return labels
-
     def predict(self, X: Any) -> Array:
-        """Return the clusters of new rows: by their spectral coordinates, or those of most of their neighbours."""
+        """Return the clusters of new rows: by their spectral coordinates, or by a vote of their neighbours."""
         check_is_fitted(self)
         X = self._validated(X)
         near = drawn_in(X, self.centre_, self.scale_)
@@ -171,63 +145,42 @@ class FedSpectralClustering(ClusterMixin, PostedRows):
             places = unit_rows(spectral_places(K, self.axes_, self.degrees_))
             apart = np.linalg.norm(places[:, None] - self.cluster_centers_, axis=2)
             return np.asarray(apart.argmin(axis=1))
-        form = landmark_form(self._reduced(), self.method, self.residuals_)
+        form = landmark_form((self.landmarks_ - self.centre_) / self.scale_, self.method, self.residuals_)
         known = form.form_of(self.factor_, self.offset_)
         indices, _ = nearest(known, min(self.n_neighbors, len(known)), form.of(B, self.factor_.dtype))
         votes = np.zeros((len(X), self.n_clusters), dtype=int)
         np.add.at(votes, (np.arange(len(X))[:, None], self.labels_[indices]), 1)
         return np.asarray(votes.argmax(axis=1))
 
-    def _refuse_unused(self) -> None:
-        """Refuse settings that have no effect with this affinity."""
-        defaults = inspect.signature(type(self).__init__).parameters
-        for name in _UNUSED[self.affinity]:
-            value, default = getattr(self, name), defaults[name].default
-            if value != default:
-                raise InputError(
-                    f"{name}={value!r} has no effect with affinity={self.affinity!r}: leave it at {default!r}"
-                )
-
     def _by_kernel(self, fed: Federation, settings: dict[str, Any]) -> Matrix:
         """Return the leading eigenvectors of the Nystrom kernel."""
-        found, posted = posted_rows(self, fed, settings)
-        self._keep(found, sum(map(len, posted.values())))
-        Y = self._reduced()
-        K = np.square(np.concatenate(list(posted.values())), dtype=np.float64)
+        found, B = self._posted(fed, settings)
+        self._check_clusters(len(B))
+        K = np.square(B, dtype=np.float64)
         K *= -0.5 * self.gamma
         np.exp(K, out=K)
-        factor = spectral_factor(K, kernel_matrix(Y, Y, 0.5 * self.gamma), self.n_clusters)
+        factor = spectral_factor(K, kernel_matrix(found.reduced, found.reduced, 0.5 * self.gamma), self.n_clusters)
         self.eigenvalues_, self.axes_, self.degrees_ = factor.eigenvalues, factor.axes, factor.degrees
         return factor.vectors
 
     def _by_neighbors(self, fed: Federation, settings: dict[str, Any]) -> Matrix:
         """Return the leading eigenvectors of the normalised graph of nearest neighbours."""
-        posted = posted_form(self, fed, settings, self.method)
+        posted = self._posted_form(fed, settings)
         rows = posted.rows
-        self._keep(posted.landmarks, len(rows))
+        self._check_clusters(len(rows))
         indices, _ = find_neighbors(fed, rows, min(self.n_neighbors, len(rows) - 1), self.neighbors, device=self.device)
         self.residuals_, self.factor_, self.offset_ = posted.form.residuals, rows.factor, rows.offset
         self.eigenvalues_, vectors = graph_eigenvectors(indices, self.n_clusters, fed.rng)
         return vectors
 
-    def _keep(self, found: Landmarks, n: int) -> None:
+    def _check_clusters(self, n: int) -> None:
         whole_number("n_clusters", self.n_clusters, 1, n, why=f", the number of rows (n_samples={n})")
-        keep_landmarks(self, found)
-
-    def _reduced(self) -> Matrix:
-        return np.asarray((self.landmarks_ - self.centre_) / self.scale_)
-
-    def _clear(self) -> None:
-        """Forget what a fit with another affinity has left."""
-        for name in ("axes_", "degrees_", "spectral_embedding_", "factor_", "offset_", "residuals_"):
-            if hasattr(self, name):
-                delattr(self, name)
 
 
 def spectral_clusters(vectors: Matrix, k: int, seed: int) -> KMeans:
-    """Return k-means of the rows of leading eigenvectors (n, k), each of them reduced to length 1.
+    """Return k-means of the rows of leading eigenvectors (n, k), each scaled to length 1.
 
-    Ten starts often end in a poor optimum (on the mice proteins most do), a hundred seldom: as many as are cheap.
+    Ten starts often end in a poor optimum (on the mice proteins most do), a hundred seldom: few rows have more starts.
     """
     rows = unit_rows(vectors)
     starts = max(10, min(100, _ROWS_TO_START // len(rows)))
@@ -235,7 +188,7 @@ def spectral_clusters(vectors: Matrix, k: int, seed: int) -> KMeans:
 
 
 def unit_rows(vectors: Matrix) -> Matrix:
-    """Return rows, each of them reduced to length 1.
+    """Return rows, each scaled to length 1.
 
     Examples
     --------
@@ -247,9 +200,6 @@ def unit_rows(vectors: Matrix) -> Matrix:
 
 def graph_eigenvectors(indices: Array, k: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
     """Return the k leading eigenpairs of ``D^-1/2 A D^-1/2``, A being the mean of a neighbour graph and its reverse."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-
     n, width = indices.shape
     graph = csr_array((np.full(n * width, 0.5), indices.ravel(), np.arange(0, n * width + 1, width)), shape=(n, n))
     A = graph + graph.T
@@ -262,7 +212,8 @@ def graph_eigenvectors(indices: Array, k: int, rng: np.random.Generator) -> tupl
             values, vectors = eigsh(A, k, which="LA", v0=rng.standard_normal(n), ncv=max(4 * k, 40), maxiter=5000)
         except ArpackNoConvergence:
             raise InputError(
-                "the neighbour graph's leading eigenvectors were not found: use more n_neighbors or fewer n_clusters"
+                f"the {k} leading eigenvectors of the neighbour graph were not found: use more n_neighbors or fewer "
+                "n_clusters"
             ) from None
     top = np.argsort(values)[::-1][:k]
     return values[top], with_fixed_signs(vectors[:, top])

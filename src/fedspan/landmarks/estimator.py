@@ -1,50 +1,49 @@
-"""FedLandmarks: a few made-up rows that are distributed like all rows of all sites."""
+"""FedLandmarks: a few synthetic rows that are distributed like all rows of all sites."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedEstimator, FedTransformer
-from fedspan.errors import InputError
-from fedspan.federation import Federation
-from fedspan.landmarks.feddl import Landmarks
+from fedspan.base import FedTransformer
 from fedspan.landmarks.landmark_distances import distances_to
-from fedspan.landmarks.parts.landmark_privacy import SpendsPrivacy, check_all, learned_landmarks, seen_by
+from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS, LandmarkEstimator
 
 
-class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivacy, FedEstimator):
+class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEstimator):
     """Landmarks by FedDL: they minimise the maximum mean discrepancy to all rows, and only sums leave the sites.
 
     Parameters
     ----------
     n_landmarks : int, default=500
+        n_y, at least 2. Up and down per site and round: n_y d numbers.
     rounds : int, default=50
+        S in the paper.
     gamma : float, default=1.0
         Of the Gaussian kernel, in units of one over the mean squared distance between rows.
     momentum : float, optional
-        0 is plain gradient descent. Default: 0.9, and 0 where `privacy` adds noise to gradients.
+        0 is the paper's plain gradient descent. Default: 0.9, and 0 where `privacy` adds noise to gradients.
     step_size : float, optional
-        In units of 1 / L. Default: 2, and 1 without momentum; less where `GaussianGradient` adds much noise.
+        In units of 1 / L; unstable from ``2 (1 + momentum)`` on. Default: 2, and 1 without momentum; less where
+        `GaussianGradient` adds much noise.
     local_steps : int, default=1
-        Steps at a site between two messages. Above 1 the result depends on how rows are split.
+        Q in the paper: steps at a site between two messages. Above 1 the result depends on how rows are split.
     upload : {"gradient", "landmarks"}, default="gradient"
-        What sites send in each round.
+        What sites send in each round. With more local steps the gradient is the mean of those on the way.
     precision : {"auto", "single", "double"}, default="auto"
-        Of the products at sites: double, and single where n n_landmarks m is above 2^32.
+        Of the products at sites and of the messages: double, and single where n n_y d is above 2^32. In double
+        precision any split of the rows gives the same landmarks to 1e-10; in single to about 1e-5.
     n_frequencies : int, optional
-        Random directions by which MMD^2 is followed; 0: not at all. Default: 1024, and 0 with `GaussianGradient`.
+        Random directions by which MMD^2 is estimated in each round, to about ``sqrt(2 / n_frequencies)`` of its value;
+        0: it is not followed. Default: 1024, and 0 with `GaussianGradient`, whose noise does not cover these sums.
     device : str, optional
         Where sites that have it compute, as torch names it: ``"cuda"`` (extra ``gpu``). Default: numpy.
     privacy : optional
         Noise that the sites add, `fedspan.privacy.GaussianGradient` or `GaussianData`, see ``docs/privacy.md``.
     random_state : int, optional
-        Seed of the run: the start, and those directions.
+        Seed of the run: of the start and the directions.
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -54,8 +53,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
     gamma_ : float
         Of the kernel, in the units of the data.
     mmd2_ : float
-        Estimate of the V-statistic of MMD^2 at the end, NaN where it was not followed; ``run_.metric("mmd2")`` has it
-        for every round.
+        Estimated MMD^2 at the end (V-statistic), NaN if it was not followed; ``run_.metric("mmd2")`` has every round.
     centre_, scale_ : array (d,), float
         Mean of all rows, and the root of their summed variances.
     precision_ : str
@@ -66,8 +64,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
 
     Notes
     -----
-    Calls: columns, two of moments, one for MMD^2, `rounds` of n_landmarks d numbers each way. Memory at a site: its
-    rows once more, reduced; at the coordinator a few times n_landmarks d.
+    Memory at a site: its rows once more, reduced; at the coordinator a few times n_landmarks d.
 
     Examples
     --------
@@ -110,50 +107,17 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, SpendsPrivac
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the landmarks from a table (with ``sites``) or a federation."""
-        settings = {name: getattr(self, name) for name in DEFAULTS}
-        check_all(settings, self.privacy)
+        settings = self._feddl_settings(FEDDL_SETTINGS)
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            found = learned_landmarks(fed, self.privacy, settings, self._names())
-        keep_landmarks(self, found)
+            self._learn_landmarks(fed, settings)
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the distances (n, n_landmarks) of rows to the landmarks; of a federation, at its sites."""
         check_is_fitted(self)
-        transform = {"landmarks": self.landmarks_, "centre": self.centre_, "scale": self.scale_}
-        if isinstance(X, Federation):
-            return seen_by(self.privacy, X).apply(distances_to, columns=self._names(), **transform)
-        X = self._validated(X)
-        found: NDArray[Any] = distances_to(X, **transform)
-        return found.astype(X.dtype, copy=False)
+        known = {"landmarks": self.landmarks_, "centre": self.centre_, "scale": self.scale_}
+        return self._applied(X, distances_to, **known)
 
     @property
     def _n_features_out(self) -> int:
         return len(self.landmarks_)
-
-
-#: Of FedDL; other estimators that need landmarks take them as ``landmark_settings``.
-DEFAULTS = {
-    name: parameter.default
-    for name, parameter in inspect.signature(FedLandmarks).parameters.items()
-    if name not in ("privacy", "random_state", "verbose")
-}
-
-
-def checked_settings(model: Any) -> dict[str, Any]:
-    """Return FedDL's settings of a model with ``n_landmarks``, ``rounds``, ``device`` and ``landmark_settings``."""
-    more = model.landmark_settings or {}
-    own = {name: getattr(model, name) for name in ("n_landmarks", "rounds", "device")}
-    allowed = sorted(DEFAULTS.keys() - own.keys())
-    for name in more:
-        if name not in allowed:
-            raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
-    settings = {**DEFAULTS, **own, **more}
-    check_all(settings, model.privacy)
-    return settings
-
-
-def keep_landmarks(model: Any, found: Landmarks) -> None:
-    """Set the fitted attributes that describe landmarks."""
-    model.landmarks_, model.gamma_, model.mmd2_ = found.points, found.gamma, found.mmd2
-    model.centre_, model.scale_, model.precision_ = np.asarray(found.centre), found.scale, found.precision

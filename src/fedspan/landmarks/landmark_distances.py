@@ -1,42 +1,51 @@
 """Distances to landmarks, which sites post once the landmarks are known.
 
-**Not private against the coordinator**: who knows the landmarks and a row's distances to them can compute the row's
+**Not private against the coordinator**: from the landmarks and a row's distances to them it can compute the row's
 projection on their affine span, and the row itself where there are more landmarks than columns. The journal of such a
 run holds what amounts to raw data.
 
-They are posted in units of the rows' spread, which the landmarks come with: single precision then holds them whatever
-the unit of the data. Nobody can tell whether a site's distances are true; what no rows can have is refused.
+Sites post distances in units of the rows' spread, which the landmarks come with: single precision then holds them for
+any unit of the data. The coordinator cannot check whether distances are true; it refuses those that no rows can have.
+Sites, which alone know the rows, count how many true neighbours the distances find, each among its own rows.
 """
 
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext, suppress
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
-from fedspan.errors import InputError, QuorumError
-from fedspan.federation import Failure, FailureKind, Federation, Site, step, transform
+from fedspan.errors import FedspanError, InputError
+from fedspan.federation import Failure, Federation, Site, step, transform
+from fedspan.federation.site.parameters import Count, Index, Matrix, OneOf, Positive, Vector
 from fedspan.landmarks.feddl import Landmarks
+from fedspan.landmarks.parts.kernel_pull import Precision
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
-from fedspan.linalg.kernels.landmark_form import FARTHEST
+from fedspan.linalg.kernels.landmark_form import FARTHEST, METHODS, landmark_form
+from fedspan.linalg.kernels.neighbors import nearest
+from fedspan.sums.posted_values import requested
 from fedspan.sums.row_transforms import same_columns
 from fedspan.wire import Message
 
 Array = NDArray[Any]
 
 _BLOCK_ROWS = 2048
-#: How often a site that did not answer is asked: without its distances its rows are on no map.
-_TRIES = 3
-#: Numbers whose squares can be added up, in units of the spread; and how far from the mean new rows are placed by.
+#: Numbers whose squares can be added up, in units of the spread; and the distance from the mean at which new rows that
+#: are further out are placed.
 _SQUARE_HELD = 1e100
 _NEAR_ENOUGH = 0.1 * FARTHEST
+#: Neighbours of a row, and rows of each site, that are compared; and among how many rows of it they are searched.
+NEIGHBORS = 10
+SOME_ROWS = 50
+MOST_ROWS = 20_000
 
 
 @transform("landmarks.distances_to")
-def distances_to(X: Array, landmarks: Array, centre: Array, scale: float) -> Array:
+def distances_to(X: Array, landmarks: Matrix, centre: Vector, scale: Positive) -> Array:
     """Return the distances of rows to `landmarks` (n, n_y), in double precision.
 
     They are computed from ``(x - centre) / scale``, so that a common offset costs no digits.
@@ -46,18 +55,17 @@ def distances_to(X: Array, landmarks: Array, centre: Array, scale: float) -> Arr
     found = np.empty((len(X), len(Y)))
     for start in range(0, len(X), _BLOCK_ROWS):
         rows = (np.asarray(X[start : start + _BLOCK_ROWS], dtype=np.float64) - centre) / scale
+        # Rows so far out that their squares overflow are made smaller; Y is negligible beside them.
         large = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0) / _SQUARE_HELD, 1.0)
-        found[start : start + len(rows)] = large * np.sqrt(
-            squared_distances(rows / large, Y)
-        )  # where Y is as good as 0
+        found[start : start + len(rows)] = large * np.sqrt(squared_distances(rows / large, Y))
     found *= scale
     return found
 
 
 def drawn_in(X: Array, centre: Array, scale: float) -> Array:
-    """Return new rows, in double precision, those that are very far out drawn in to where their squares can be held.
+    """Return new rows in double precision, with outliers moved in to where their squares are finite.
 
-    From there all rows of a map are still as good as in one place.
+    From there all rows of a map are practically in one place.
 
     Examples
     --------
@@ -73,7 +81,7 @@ def drawn_in(X: Array, centre: Array, scale: float) -> Array:
 
 
 @step("landmarks.distances", reveals="rows", ragged=["distances"], counts=["n"])
-def local_distances(site: Site, start: int, rows: int, precision: str, unit: float) -> dict[str, Any]:
+def local_distances(site: Site, start: Index, rows: Count, precision: Precision, unit: Positive) -> dict[str, Any]:
     """Leaves the site: its number of rows, the distances of some of them to all landmarks (rows, n_y), their unit."""
     D = site.X[start : start + rows] / unit
     kind = np.float32 if precision == "single" else np.float64
@@ -83,7 +91,7 @@ def local_distances(site: Site, start: int, rows: int, precision: str, unit: flo
 def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str = "single") -> dict[str, Array]:
     """Return each site's distances (n_p, n_y) to the landmarks in units of ``landmarks.scale``, by site name.
 
-    Sites that do not answer are asked up to three times; those that never do are left out with a warning, as their
+    Sites that do not answer are requested up to three times. Those that never do are left out with a warning, as their
     rows cannot be placed. So are sites that contradict themselves, and those whose distances no row can have.
 
     Parameters
@@ -92,21 +100,20 @@ def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str 
     precision : {"single", "double"}, default="single"
         Of the message: 4 or 8 bytes a number, n_p n_y numbers up per site, in parts that fit a message.
     """
-    n_y = len(landmarks.points)
     width = 4 if precision == "single" else 8
-    rows = max(1, fed.policy.max_bytes // (2 * width * n_y))
+    rows = max(1, fed.policy.max_bytes // (2 * width * len(landmarks.points)))
     seen = fed.apply(distances_to, landmarks=landmarks.points, centre=landmarks.centre, scale=landmarks.scale)
     found: dict[str, list[Array]] = {name: [] for name in fed.sites}
     counts: dict[str, int] = {}
+    lost: dict[str, Failure | str] = {}
     todo, start = fed.sites, 0
-    lost: dict[str, str] = {}
     while todo:
         payload = {"start": start, "rows": rows, "precision": precision, "unit": landmarks.scale}
-        replies, failed = _asked(seen, todo, payload, landmarks)
+        replies, failed = requested(seen, todo, local_distances, _check(payload, landmarks), **payload)
         lost |= failed
         for name, reply in replies.items():
             if counts.setdefault(name, reply["n"]) != reply["n"]:
-                lost[name] = f"it says to have {reply['n']} rows, and said {counts[name]} before"
+                lost[name] = f"it reports {reply['n']} rows, and reported {counts[name]} before"
             found[name].append(reply["distances"])
         start += rows
         todo = tuple(name for name in replies if name not in lost and counts[name] > start)
@@ -120,48 +127,89 @@ def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str 
 def _compare_with_sums(counts: dict[str, int], lost: set[str], landmarks: Landmarks) -> None:
     """Warn where sites that were in FedDL's sums now have more rows than in these.
 
-    One of them says what is not true, now or then: also one that was refused by now.
+    One of them sent a false number, now or then; it may also be one that was refused since.
     """
     posted = sum(n for name, n in counts.items() if name in landmarks.sites)
     if landmarks.n and posted > landmarks.n:
         warnings.warn(
-            f"the sites posted {posted} rows, and said that they have {landmarks.n} when the landmarks were learned: "
-            f"either some rows on the map are made up, or the landmarks are of numbers that were not true; by "
+            f"the sites posted {posted} rows, and reported {landmarks.n} when the landmarks were learned: either some "
+            f"rows on the map are made up, or the landmarks are of false numbers; by "
             f"{' or '.join(sorted((set(counts) | lost) & set(landmarks.sites)))}",
             stacklevel=3,
         )
 
 
-def _asked(
-    seen: Federation, to: tuple[str, ...], payload: dict[str, Any], landmarks: Landmarks
-) -> tuple[dict[str, Message], dict[str, Failure]]:
-    """Return the replies by site, and why those that never answered failed."""
-    found: dict[str, Message] = {}
-    failed: dict[str, Failure] = {}
-    n_y = len(landmarks.points)
-    farthest = FARTHEST + float(np.abs((landmarks.points - landmarks.centre) / landmarks.scale).max())
+def _check(payload: Mapping[str, Any], landmarks: Landmarks) -> Callable[[Message], Message]:
+    """Return the check of a reply: distances of all requested rows that rows can have."""
+    farthest = FARTHEST + float(np.abs(landmarks.reduced).max())
 
     def check(reply: Message) -> Message:
         D, n = reply.get("distances"), reply.get("n")
         if not isinstance(n, int):
-            raise InputError("a site must say how many rows it has")
-        expected = (max(0, min(payload["rows"], n - payload["start"])), n_y)
+            raise InputError("a site must report its number of rows")
+        expected = (max(0, min(payload["rows"], n - payload["start"])), len(landmarks.points))
         if 0 < landmarks.n < n:
-            raise InputError(f"a site says to have {n} rows, and all had {landmarks.n} when the landmarks were learned")
+            raise InputError(f"a site reports {n} rows, and all had {landmarks.n} when the landmarks were learned")
         if not isinstance(D, np.ndarray) or D.dtype.kind != "f" or D.shape != expected or (D < 0).any():
             raise InputError(f"distances must be {expected} numbers of at least 0, one row for each of the site's")
         if D.size and D.max() > farthest:
             raise InputError(f"distances of {D.max():.2g} times the rows' spread, where at most {farthest:.2g} can be")
         if reply.get("unit") != payload["unit"]:
-            raise InputError("distances must be in the unit that was asked for")
+            raise InputError("distances must be in the requested unit")
         return reply
 
-    for attempt in range(_TRIES):
-        missing = tuple(name for name in to if name not in found)
-        if not missing:
-            break
-        with suppress(QuorumError) if attempt else nullcontext():  # the quorum is of all sites, not of the rest
-            replies = seen.accept(seen.ask(local_distances, missing, **payload), check)
-            found |= replies.ok
-            failed = replies.failed
-    return found, {name: failed.get(name, Failure(FailureKind.NO_REPLY)) for name in to if name not in found}
+    return check
+
+
+@step("landmarks.neighbor_hits", reveals="sums", counts=["hits", "of"])
+def local_neighbor_hits(
+    site: Site,
+    landmarks: Matrix,
+    centre: Vector,
+    scale: Positive,
+    method: Annotated[str, OneOf(METHODS)],
+    residuals: bool,
+    precision: Precision,
+) -> dict[str, Any]:
+    """Leaves the site: the number of nearest rows of some of its rows, and how many of them landmarks find."""
+    X = np.asarray(site.X[spread_out(len(site), MOST_ROWS)], dtype=np.float64)
+    k = min(NEIGHBORS, len(X) - 1)
+    if k < 1:
+        return {"hits": 0, "of": 0}
+    some = spread_out(len(X), SOME_ROWS)
+    kind = np.float32 if precision == "single" else np.float64
+    posted = (distances_to(X, landmarks, centre, scale) / scale).astype(kind)
+    rows = landmark_form((landmarks - centre) / scale, method, residuals).of(posted, kind)
+    found = nearest(rows, k + 1, rows.rows(some))[0]
+    itself = found == some[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    reduced = (X - centre) / scale
+    apart = cdist(reduced[some], reduced)  # by differences, which keep the digits of near rows
+    apart[np.arange(len(some)), some] = np.inf
+    reach = np.partition(apart, k - 1, axis=1)[:, k - 1 : k]
+    hits = (np.take_along_axis(apart, found, axis=1) <= reach) & ~itself  # of rows at one distance any will do
+    return {"hits": int(np.count_nonzero(hits)), "of": k * len(some)}
+
+
+def neighbor_hits(
+    fed: Federation, *, landmarks: Landmarks, method: str, residuals: bool, precision: str
+) -> tuple[float, int]:
+    """Return the share of true neighbours within the sites that distances to landmarks find, and the number compared.
+
+    NaN and 0 where too few sites report it, or the reports cannot be true: a map does not fail for it.
+    """
+    known = {"landmarks": landmarks.points, "centre": landmarks.centre, "scale": landmarks.scale}
+    try:
+        total = fed.sum(local_neighbor_hits, **known, method=method, residuals=residuals, precision=precision)
+    except FedspanError:
+        return float("nan"), 0
+    hits, of = total.get("hits"), total.get("of")
+    most = len(fed.sites) * SOME_ROWS * NEIGHBORS
+    if not (isinstance(hits, int) and isinstance(of, int) and 0 <= hits <= of and 0 < of <= most):
+        return float("nan"), 0
+    return hits / of, of
+
+
+def spread_out(n: int, most: int) -> NDArray[np.intp]:
+    """Return up to `most` of n rows, evenly spaced."""
+    return np.unique(np.linspace(0, max(0, n - 1), min(n, most)).astype(np.intp))

@@ -1,12 +1,11 @@
-"""FedDL under differential privacy: noise on the rows, on what is sent in each round, or where the paper puts it.
+"""FedDL under differential privacy: noise on the rows, on what is sent in each round, or as the paper adds it.
 
-The record of the run says what was spent, what the noise covers and what it does not (`RunRecord.privacy`).
+The record of the run states what was spent, what the noise covers and what it does not (`RunRecord.privacy`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.site.steps import find_step
-from fedspan.landmarks.feddl import Landmarks, Noise, feddl
+from fedspan.landmarks.feddl import FedDLSettings, Landmarks, Noise, feddl
 from fedspan.landmarks.parts.noisy_pull import (
     LANDMARKS_WITHIN,
     local_noisy_descent,
@@ -34,13 +33,14 @@ from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.moments import Moments
 
-Mechanism = GaussianData | GaussianGradient | PaperNoise
-
 MOMENTS = "the sums and squares of the columns, which kernel width and start are made of"
 POSTED = "the posted distances of every row to every landmark, from which rows can be rebuilt"
+_COVERED = ("what is sent in each round, and so the landmarks",)
 
 
-def private_feddl(fed: Federation, *, privacy: Mechanism, **settings: Any) -> Landmarks:
+def private_feddl(
+    fed: Federation, *, privacy: GaussianData | GaussianGradient | PaperNoise, **settings: Any
+) -> Landmarks:
     """Return landmarks for all rows, by `feddl` with noise.
 
     Parameters
@@ -68,7 +68,7 @@ def check_frequencies(privacy: Any, n_frequencies: int | None) -> None:
 
 
 def _with_noisy_rows(fed: Federation, privacy: GaussianData, settings: dict[str, Any]) -> Landmarks:
-    """Sites add noise to their rows, once; a site that refuses at first has refused for good."""
+    """Sites add noise to their rows, once: a site that answers one call is charged for all."""
     once = {privacy.sigma / (2 * privacy.clip): 1}
     spent = gaussian_spent(privacy, fed, once, ("everything that is made of the rows",))
     with spending(spent, fed, lambda steps: once if steps else {}):
@@ -76,13 +76,11 @@ def _with_noisy_rows(fed: Federation, privacy: GaussianData, settings: dict[str,
 
 
 def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: dict[str, Any]) -> Landmarks:
-    """Sites add noise to their sums; kernel sums and MMD^2 are not asked for."""
-    rounds, steps = settings.get("rounds", 50), settings.get("local_steps", 1)
-    events = max(1, rounds * steps)
-    multiplier = privacy.multiplier(events)
+    """Sites add noise to their sums; kernel sums and MMD^2 are not requested."""
+    rounds, steps = (settings.get(name, getattr(FedDLSettings, name)) for name in ("rounds", "local_steps"))
+    multiplier = privacy.multiplier(max(1, rounds * steps))
     public = privacy.center is not None
-    covers = ("what is sent in each round, and so the landmarks",)
-    spent = gaussian_spent(privacy, fed, {multiplier: rounds * steps}, covers, () if public else (MOMENTS,))
+    spent = gaussian_spent(privacy, fed, {multiplier: rounds * steps}, _COVERED, () if public else (MOMENTS,))
     noisy = [find_step(step).id for step in (local_noisy_pull, local_noisy_descent)]
 
     def moments(fed: Federation) -> Moments:
@@ -94,6 +92,7 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
         local_noisy_pull,
         local_noisy_descent,
         {"multiplier": multiplier},
+        kernel=False,
         moments=moments if public else None,
         within=LANDMARKS_WITHIN,
         deviation=lambda n_landmarks, gamma: multiplier * pull_sensitivity(n_landmarks, gamma),
@@ -103,13 +102,12 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
 
 
 def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, Any]) -> Landmarks:
-    """Sites add noise of the size of their own gradients, and tell at the end what that was worth."""
-    fed.need_single_replies("PaperNoise, whose worth each site tells for itself,")
-    noise = Noise(local_paper_pull, local_paper_descent, {"beta": float(privacy.beta)}, kernel=True)
+    """Sites add noise of the size of their own gradients, and report at the end what it was worth."""
+    fed.need_single_replies("PaperNoise, whose worth each site reports for itself,")
+    noise = Noise(local_paper_pull, local_paper_descent, {"beta": float(privacy.beta)})
     found = feddl(fed, **settings, noise=noise)
     replies = fed.ask(local_paper_cost).ok
-    worth = {site: _told_mu2(replies.get(site, {})) for site in fed.sites}
-    epsilon = {site: epsilon_of(math.sqrt(mu2), privacy.delta) for site, mu2 in worth.items()}
+    worth = {site: _reported_mu2(replies.get(site, {}).get("mu2")) for site in fed.sites}
     accountant: dict[str, float] = {}
     with suppress(MissingPackageError):
         accountant = {
@@ -120,10 +118,10 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
     fed.spent(
         PrivacySpent(
             repr(privacy),
-            epsilon,
+            {site: epsilon_of(math.sqrt(mu2), privacy.delta) for site, mu2 in worth.items()},
             privacy.delta,
             accountant,
-            ("what is sent in each round, and so the landmarks",),
+            _COVERED,
             (leaves_out if settings.get("n_frequencies") != 0 else leaves_out[:2]) + in_front(fed),
             simulated_sites(0.0, fed),
             guaranteed=False,
@@ -132,12 +130,11 @@ def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, 
     return found
 
 
-def _told_mu2(reply: Mapping[str, Any]) -> float:
-    """Return what a site says that its noise was worth; infinite where it says nothing that can be true."""
-    mu2 = reply.get("mu2")
+def _reported_mu2(mu2: object) -> float:
+    """Return what a site reports that its noise was worth; infinite where the report cannot be true."""
     return float(mu2) if isinstance(mu2, int | float) and mu2 >= 0 else math.inf
 
 
 def _figures(value: float) -> float:
-    """Return a number to six figures, so that sites that are alike are counted once."""
+    """Return a number to six figures, so that equal sites need one computation."""
     return float(np.format_float_positional(value, precision=6, fractional=False))

@@ -1,8 +1,8 @@
 """A t-SNE map of rows that stay at their sites, with their positions: the coordinator sees sums alone.
 
-Each site keeps the positions of its own rows. What rows of different sites have to do with each other goes through two
-sums: attraction through the centres of a few federated k-means codebooks, each of which stands at the weighted mean of
-the rows near it, and repulsion through a histogram of all positions::
+Each site keeps the positions of its own rows. Rows of different sites act on each other through two sums: attraction
+through the centres of a few federated k-means codebooks, each of which stands at the weighted mean of the rows near
+it, and repulsion through a histogram of all positions::
 
     sums: mean and scatter -> principal axes;  codebooks of k-means -> centres (those of too few rows are dropped)
     site: ties of each row to the nearest centres, and to the nearest rows of the same site
@@ -10,14 +10,14 @@ the rows near it, and repulsion through a histogram of all positions::
            coordinator: centres' positions, and by FFT the fields of sum q and sum q^2 (y - y_j)
            site: one step of t-SNE on its own positions
 
-It is t-SNE on a graph of rows and massless centres: how rows are split decides only which rows are tied directly.
+It is t-SNE on a graph of rows and massless centres. The split of the rows decides only which rows are tied directly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Count, Matrix, Positive, Real, Share, Stack, Vector, Whole
 from fedspan.linalg.layout.grid_repulsion import Grid, grid_around
 from fedspan.linalg.layout.map_descent import Motion, centre_sums, moved, pulls
 from fedspan.linalg.layout.map_graph import MapGraph, map_graph
@@ -33,27 +34,26 @@ from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
 from fedspan.wire import Message
 
-Matrix = NDArray[np.float64]
-
 #: Half the width of the first grid, in deviations of the first axis; the deviation of the first positions.
 _FIRST_WIDTH, _FIRST_DEVIATION = 4.0, 0.01
-#: The step, in units of n / 4: at 12 times the attraction more would be unstable, after it less would be slow.
-_EXAGGERATION = 12.0
-_EARLY_RATE, _RATE = 1.0 / 12.0, 0.25
-_EARLY_MOMENTUM, _MOMENTUM = 0.5, 0.8
+#: The first rounds, with 12 times the attraction, and the others. The rate is in units of n / 4: a larger one would be
+#: unstable at first, a smaller one slow later.
+_EARLY = {"exaggeration": 12.0, "rate": 1.0 / 12.0, "momentum": 0.5}
+_LATER = {"exaggeration": 1.0, "rate": 0.25, "momentum": 0.8}
 _TRIES = 3
 #: No position moves farther in one round.
 _FARTHEST = 5.0
-#: The next grid is at least, and at most, so many times as wide as the positions extend.
+#: The least and greatest width of the next grid, in extents of the positions.
 _LEAST_ROOM, _MOST_ROOM = 1.06, 1.5
 #: Exaggeration ends where it has made the map smaller than this part of its first width.
 _SMALLEST = 0.05
 _GRAPH = tuple(field.name for field in fields(MapGraph))
+Perplexity = Annotated[float, Real(least=1.0)]
 
 
 @dataclass(frozen=True)
 class PrivateMap:
-    """What the coordinator ends with.
+    """The result at the coordinator.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class PrivateMap:
     density : array (size, size)
         Number of rows around each node of a grid, whose first node is at `low` (2,) and whose nodes are `cell` apart.
     embedding : dict of arrays (n_p, 2), or None
-        By site, where positions were posted.
+        By site, if positions were posted.
     """
 
     found: MapCentres
@@ -79,23 +79,16 @@ class PrivateMap:
 def local_ties(
     site: Site,
     centres: Matrix,
-    neighbours: int,
-    perplexity: float,
-    own: int,
-    own_perplexity: float,
-    own_share: float,
-    shrink: float,
+    neighbours: Count,
+    perplexity: Perplexity,
+    own: Count,
+    own_perplexity: Perplexity,
+    own_share: Share,
+    shrink: Positive,
 ) -> dict[str, Any]:
     """Leaves the site: its number of rows. It keeps their ties, and positions along the first two axes."""
-    graph = map_graph(
-        site.X,
-        centres,
-        neighbours=neighbours,
-        perplexity=perplexity,
-        own=own,
-        own_perplexity=own_perplexity,
-        own_share=own_share,
-    )
+    mine: dict[str, Any] = {"own": own, "own_perplexity": own_perplexity, "own_share": own_share}
+    graph = map_graph(site.X, centres, neighbours=neighbours, perplexity=perplexity, **mine)
     for name in _GRAPH:
         site.state[name] = getattr(graph, name)
     start = _first_positions(site.X, shrink)
@@ -104,41 +97,41 @@ def local_ties(
 
 
 @step("maps.view", reveals="sums")
-def local_view(site: Site, positions: Matrix, low: Matrix, cell: float, size: int) -> dict[str, Any]:
+def local_view(
+    site: Site, positions: Matrix, low: Vector, cell: Positive, size: Annotated[int, Whole(8, 4096)]
+) -> dict[str, Any]:
     """Leaves the site: the histogram of its positions, for each centre the sums of w y and w (L, 3), a kernel sum.
 
     The sums are over its rows; the last is that of the kernels of positions with themselves.
     """
-    return _seen(site, _motion(site), Grid(low, cell, size), positions)
+    return _seen(site, Grid(low, cell, size), positions)
 
 
 @step("maps.move", reveals="sums")
 def local_move(
     site: Site,
     positions: Matrix,
-    repulsion: Matrix,
-    low: Matrix,
-    cell: float,
-    next_low: Matrix,
-    next_cell: float,
-    exaggeration: float,
-    rate: float,
-    momentum: float,
+    repulsion: Stack,
+    low: Vector,
+    cell: Positive,
+    next_low: Vector,
+    next_cell: Positive,
+    exaggeration: Annotated[float, Real(least=1.0, most=12.0)],
+    rate: Share,
+    momentum: Share,
 ) -> dict[str, Any]:
     """Leaves the site: the same as in `local_view`, after one step of each position, and how its ties were stretched.
 
     Positions stay within the next grid.
     """
-    now, graph = _motion(site), _graph(site)
-    size = repulsion.shape[1]
-    attraction = pulls(now.Y, graph, positions)
+    now, size = _motion(site), repulsion.shape[1]
+    attraction = pulls(now.Y, _graph(site), positions)
     force = exaggeration * attraction.force - Grid(low, cell, size).between(repulsion, now.Y)
     after = moved(now, force, rate=rate, momentum=momentum, farthest=_FARTHEST)
     grid = Grid(next_low, next_cell, size)
     inside = np.clip(after.Y, grid.low, grid.high)
-    after = Motion(inside, np.where(inside == after.Y, after.move, 0.0), after.gains)
-    _keep(site, after)
-    return _seen(site, _motion(site), grid, positions) | {"stretch": attraction.stretch}
+    _keep(site, Motion(inside, np.where(inside == after.Y, after.move, 0.0), after.gains))
+    return _seen(site, grid, positions) | {"stretch": attraction.stretch}
 
 
 @step("maps.positions", reveals="rows", ragged=["positions"])
@@ -149,7 +142,7 @@ def local_positions(site: Site) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a map is laid out.
+    """Settings of the layout of a map.
 
     Attributes
     ----------
@@ -160,10 +153,10 @@ class Layout:
     neighbours, perplexity : int, float, default=30, 10.0
         Centres that a row is tied to, and how many of them count.
     own_neighbours, own_perplexity : int, float, default=15, 10.0
-        The same of rows of its own site.
+        The same for rows of its own site.
     own_share : float, default=0.25
-        The part of the pull that comes from rows of the same site. More makes better maps of each site, and sites
-        that lie apart.
+        The part of the pull that comes from rows of the same site. A larger part makes better maps of each site, and
+        moves sites apart.
     """
 
     rounds: int = 300
@@ -176,12 +169,9 @@ class Layout:
     own_share: float = 0.25
 
     def __post_init__(self) -> None:
-        whole_number("rounds", self.rounds, 1)
-        if self.exaggeration_rounds is not None:
-            whole_number("exaggeration_rounds", self.exaggeration_rounds, 0, self.rounds, why=", the number of rounds")
-        whole_number("grid", self.grid, 8)
-        whole_number("neighbours", self.neighbours, 1)
-        whole_number("own_neighbours", self.own_neighbours, 1)
+        for name, least in {"rounds": 1, "grid": 8, "neighbours": 1, "own_neighbours": 1}.items():
+            whole_number(name, getattr(self, name), least)
+        whole_number("exaggeration_rounds", self.early, 0, self.rounds, why=", the number of rounds")
         real_number("perplexity", self.perplexity, least=1)
         real_number("own_perplexity", self.own_perplexity, least=1)
         real_number("own_share", self.own_share, least=0, most=1)
@@ -210,19 +200,14 @@ def private_map(
     post_positions : bool, default=False
         Whether sites post the positions at the end: that needs single replies.
     names : tuple of str, optional
-        Of the columns, for what is said about values that are not finite.
+        Names of the columns, for errors about values that are not finite.
     """
     if post_positions:
         fed.need_single_replies("post_positions=True")
-    layout, books = layout or Layout(), books or Codebooks()
+    books = books or Codebooks()
     found, seen = map_centres(fed, books=books, names=names)
-    fed.log(phase="layout", centres=len(found.centres))
-    C, histogram, grid = laid_out(seen.sum, fed, found, layout, books.least_rows)
-    embedding = None
-    if post_positions:
-        replies = posted(seen, local_positions, "positions", checked_positions)
-        embedding = {name: np.asarray(reply["positions"], dtype=np.float32) for name, reply in replies.items()}
-    fed.stop(f"map of {found.n} rows by {len(C)} centres done")
+    C, histogram, grid = laid_out(seen.sum, fed, found, layout or Layout(), books.least_rows)
+    embedding = posted_positions(seen, local_positions) if post_positions else None
     return PrivateMap(found, C, histogram, grid.low, grid.cell, embedding)
 
 
@@ -231,24 +216,18 @@ def laid_out(
 ) -> tuple[Matrix, Matrix, Grid]:
     """Return the positions of the centres, the histogram of all rows, and its grid.
 
-    `summed(step, **payload)` is the sum of a step's replies over whoever has rows. The outermost `few` rows on each
-    side have no say in the next grid, beyond which no row goes.
+    `summed(step, **payload)` is the sum of a step's replies over all that have rows. The outermost `few` rows on each
+    side do not widen the next grid, beyond which no row goes.
     """
+    fed.log(phase="layout", centres=len(found.centres))
     shrink = _FIRST_DEVIATION / found.deviation
+    ties: dict[str, Any] = {"centres": found.centres, "shrink": shrink, "own": layout.own_neighbours}
+    ties |= {name: getattr(layout, name) for name in ("neighbours", "perplexity", "own_perplexity", "own_share")}
     n, size = 1, layout.grid
-    for _ in range(_TRIES):  # a site that misses this has no place on the map: it is asked again, and so are all
-        ties = summed(
-            local_ties,
-            centres=found.centres,
-            neighbours=layout.neighbours,
-            perplexity=layout.perplexity,
-            own=layout.own_neighbours,
-            own_perplexity=layout.own_perplexity,
-            own_share=layout.own_share,
-            shrink=shrink,
-        )
-        n = max(n, whole(ties, n=())["n"])
-        if not getattr(ties, "failed", None):
+    for _ in range(_TRIES):  # a site that misses this has no place on the map: the request is repeated
+        total = whole(summed(local_ties, **ties), n=())
+        n = max(n, total["n"])
+        if not getattr(total, "failed", None):
             break
     C = _first_positions(found.centres, shrink)
     width = _FIRST_WIDTH * _FIRST_DEVIATION
@@ -263,22 +242,26 @@ def laid_out(
         early = early and number < layout.early and now.cell > _SMALLEST * first
         room = float(np.clip(1.1 * now.cell / last.cell, _LEAST_ROOM, _MOST_ROOM))
         after = grid_around(total["histogram"], now, room, few)
-        moves = summed(
-            local_move,
-            positions=C,
-            repulsion=(n / Z) * Q[1:],
-            low=now.low,
-            cell=now.cell,
-            next_low=after.low,
-            next_cell=after.cell,
-            exaggeration=_EXAGGERATION if early else 1.0,
-            rate=_EARLY_RATE if early else _RATE,
-            momentum=_EARLY_MOMENTUM if early else _MOMENTUM,
-        )
+        grids = {"low": now.low, "cell": now.cell, "next_low": after.low, "next_cell": after.cell}
+        moves = summed(local_move, positions=C, repulsion=(n / Z) * Q[1:], **grids, **(_EARLY if early else _LATER))
         total = _whole(moves, size, len(C), stretch=())
         fed.log(loss=float(total["stretch"] / n + np.log(Z)), width=now.cell * (size - 1))
         last, now = now, after
+    fed.stop(f"map of {found.n} rows by {len(C)} centres done")
     return _centre_positions(total["centres"], C), total["histogram"], now
+
+
+def posted_positions(seen: Federation, run: Callable[..., Any]) -> dict[str, NDArray[np.float32]]:
+    """Return the positions of the rows of each site that posts them, by the step `run`."""
+
+    def check(reply: Message) -> Message:
+        Y = reply.get("positions")
+        if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != 2 or Y.dtype.kind != "f":
+            raise MessageError("positions must be numbers (rows, 2)")
+        return reply
+
+    replies = posted(seen, run, "positions", check)
+    return {name: np.asarray(reply["positions"], dtype=np.float32) for name, reply in replies.items()}
 
 
 def _first_positions(X: NDArray[Any], shrink: float) -> Matrix:
@@ -290,7 +273,7 @@ def _first_positions(X: NDArray[Any], shrink: float) -> Matrix:
 
 
 def _centre_positions(sums: Matrix, before: Matrix) -> Matrix:
-    """Return the weighted means of the rows near each centre; one that no row is near stays where it is."""
+    """Return the weighted means of the rows near each centre; one without near rows stays where it is."""
     w = sums[:, 2:]
     return np.where(w > 1e-12, sums[:, :2] / np.maximum(w, 1e-12), before)
 
@@ -302,20 +285,10 @@ def _whole(total: Any, grid: int, centres: int, **more: tuple[int, ...]) -> Any:
     return total
 
 
-def checked_positions(reply: Message) -> Message:
-    """Return a reply with positions, or refuse it."""
-    Y = reply.get("positions")
-    if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != 2 or Y.dtype.kind != "f":
-        raise MessageError("positions must be numbers (rows, 2)")
-    return reply
-
-
-def _seen(site: Site, now: Motion, grid: Grid, positions: Matrix) -> dict[str, Any]:
-    return {
-        "histogram": grid.histogram(now.Y),
-        "centres": centre_sums(now.Y, _graph(site), positions),
-        "own": grid.own_kernel(now.Y),
-    }
+def _seen(site: Site, grid: Grid, positions: Matrix) -> dict[str, Any]:
+    Y = _motion(site).Y
+    centres = centre_sums(Y, _graph(site), positions)
+    return {"histogram": grid.histogram(Y), "centres": centres, "own": grid.own_kernel(Y)}
 
 
 def _graph(site: Site) -> MapGraph:

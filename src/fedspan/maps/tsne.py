@@ -1,26 +1,39 @@
-"""FedTSNE: a t-SNE map of rows that stay at their sites."""
+"""FedTSNE: a t-SNE map of rows that stay at their sites, from posted distances or from sums alone."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from fedspan.checks import real_number, whole_number
+from fedspan.checks import one_of, real_number, true_or_false, whole_number
+from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.parts.neighbor_search import packages
-from fedspan.maps.parts.private_tsne import PrivateMaps
-from fedspan.maps.parts.round_index import Turns
+from fedspan.linalg.layout.grid_repulsion import Grid
+from fedspan.maps.by_centers import one_shot_map, place_by_centres, placing_parameters
+from fedspan.maps.by_sums import Layout, PrivateMap, private_map
+from fedspan.maps.parts.map_centres import Codebooks
+from fedspan.maps.parts.map_estimator import FedMap, counted_rounds
+from fedspan.maps.parts.noisy_centres import NoisyBook
+from fedspan.privacy.mechanisms import GaussianCenters
 
 Array = NDArray[Any]
 
-#: Iterations between two signs of life.
+#: Iterations of a round, as progress and record show them.
 _EVERY = 25
+#: Parameters that only maps of sums use, and those that all maps use.
+_OF_SUMS = ("post_positions", "sums_settings")
+_OF_ALL = ("share", "privacy", "random_state", "verbose")
 
 
-class FedTSNE(PrivateMaps):
+class FedTSNE(FedMap):
     """Map by t-SNE, from distances to landmarks that the sites post, or from sums alone.
 
     **Not private against the coordinator** with ``share="distances"``: posted distances let it rebuild the rows. See
@@ -34,32 +47,25 @@ class FedTSNE(PrivateMaps):
         Of FedDL, which learns the landmarks; 0: random ones with the mean and variances of the rows.
     method : {"coordinates", "squared", "paper"}, default="coordinates"
         How distances between rows follow from those to landmarks: by landmark coordinates and residuals, by the
-        Nystrom form of squared distances, or by that of distances, as the paper has it.
+        Nystrom form of squared distances, or by that of distances, as in the paper.
     share : {"distances", "sums", "centers"}, default="distances"
-        What leaves the sites: distances to landmarks; or sums alone, in every round of the layout, as the map is made
-        by all of them; or, in one shot, only the sums that make centres, around which the coordinator lays out made-up
-        rows. The last two use `sums_settings`, `random_state` and `verbose`, and refuse other values of what they do
-        not use.
+        What leaves the sites: distances to landmarks; sums alone, in every round of the layout; or, in one shot, only
+        the sums that make centres, around which the coordinator lays out drawn rows.
     post_positions : bool, default=False
-        Whether the sites of a federation post the positions of their rows (``share="sums"`` or ``"centers"``). That
-        needs single replies.
+        With ``share="sums"`` or ``"centers"``: whether the sites of a federation post the positions of their rows.
     sums_settings : dict, optional
-        Settings of maps of sums: ``rounds=300``, ``exaggeration_rounds`` (a quarter of them), ``grid=64``,
-        ``neighbours=30``, ``perplexity=10.0``, ``own_neighbours=15``, ``own_perplexity=10.0``, ``own_share=0.25`` (see
-        `fedspan.maps.by_sums.Layout`), ``codebooks=8``, ``rows_per_centre=17.0``, ``least_rows=5``,
-        ``axes=50``, ``k_means_rounds=3`` (see `fedspan.maps.parts.map_centres.Codebooks`). With `privacy` the latter
-        are ``centres`` and ``axes`` (default: by the number of rows and the budget), ``k_means_rounds=5`` and
-        ``least_rows=5`` (see `fedspan.maps.parts.noisy_centres.NoisyBook`).
+        Likewise: settings of `fedspan.maps.by_sums.Layout` (such as ``rounds=300``, ``grid=64``) and of
+        `fedspan.maps.parts.map_centres.Codebooks` (such as ``codebooks=8``, ``least_rows=5``); with `privacy` of
+        `fedspan.maps.parts.noisy_centres.NoisyBook` instead.
     n_components : int, default=2
     perplexity : float, default=30.0
-        At most a third of the number of other rows; where it is more, that.
+        Reduced to a third of the number of other rows, if it is larger.
     early_exaggeration_iter, n_iter : int, default=250, 500
         Iterations with exaggerated attraction, and after them.
     neighbors : {"auto", "exact", "descent"}, default="auto"
-        How neighbours are searched: exactly, or by NN-descent (``"auto"``: above 100,000 rows).
+        Exact search for neighbours, or NN-descent (``"auto"``: above 100,000 rows).
     landmark_settings : dict, optional
-        More of FedDL's settings: ``gamma``, ``momentum``, ``step_size``, ``local_steps``, ``upload``, ``precision``,
-        ``n_frequencies``, see `FedLandmarks`.
+        More of FedDL's settings, such as ``gamma`` or ``precision``, see `FedLandmarks`.
     privacy : optional
         Noise that the sites add: `fedspan.privacy.GaussianData` covers all that is posted, `GaussianGradient` only the
         landmarks, and not the distances. With ``share="centers"`` `fedspan.privacy.GaussianCenters` covers all sums,
@@ -77,36 +83,28 @@ class FedTSNE(PrivateMaps):
     Attributes
     ----------
     embedding_ : array (n, n_components)
-        Fitted on a table, in the order of its rows; on a federation, in site order, then row order (sites that did not
-        post are left out, with a warning). With ``share="sums"`` or ``"centers"`` of a federation only where positions
-        were posted.
+        In the order of a table's rows; of a federation, in site order, then row order (sites that did not post are left
+        out, with a warning), and with ``share="sums"`` or ``"centers"`` only if positions were posted.
     row_sites_ : array (n,)
         Number of each row's site in ``sites_``.
     kl_divergence_ : float
-    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_
-        Of the landmarks, as in `FedLandmarks`.
+    landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_, sites_, run_
+        As in `FedLandmarks`. ``run_`` has ``preserved``: the share of the ten nearest rows, by landmark distances, that
+        are nearest on the map, of up to 1000 rows.
     factor_, offset_, residuals_ : array (n, r), array (n,), bool
-        The rows' low-rank distances, for new rows. They hold what the coordinator knows of the rows: a saved map
-        does, too.
+        The rows' low-rank distances, for new rows: all that the coordinator knows of the rows. A saved map has them.
     centers_, center_counts_, center_positions_ : array (L, d), array (L,), array (L, 2)
-        With ``share="sums"`` or ``"centers"``: the centres of all codebooks, how many rows each has, and where they are
-        on the map.
+        With ``share="sums"`` or ``"centers"``: the centres of all codebooks, their numbers of rows, and positions.
     density_, density_extent_ : array (g, g), tuple of 4 floats
-        Likewise: how many rows are around each node of a grid, ``density_[i, j]`` at the i-th place to the right and
+        Likewise: the number of rows around each node of a grid, ``density_[i, j]`` at the i-th place to the right and
         the j-th up, and the places of the first and last nodes: left, right, bottom, top.
     mean_, axes_ : array (d,), array (r, d)
         Likewise: rows are seen as ``(x - mean_) @ axes_.T``.
-    sites_ : tuple of str
-    run_ : RunRecord
-        Metrics: ``mmd2`` per round, ``search`` and its ``recall``, ``kl_divergence``, and ``preserved``: the share of
-        the ten nearest rows, by landmark distances, that are nearest on the map, of up to 1000 rows.
 
     Notes
     -----
     Up per site: `rounds` times n_landmarks m numbers, then n_p n_landmarks in single precision. Memory at the
-    coordinator: three arrays n x n_landmarks in single precision; never one of n x n.
-
-    Needs openTSNE: ``pip install "fedspan[maps]"``.
+    coordinator: three arrays n x n_landmarks in single precision. Needs openTSNE: ``pip install "fedspan[maps]"``.
 
     Examples
     --------
@@ -121,6 +119,11 @@ class FedTSNE(PrivateMaps):
     """
 
     needs = ("openTSNE",)
+    _if_posted = (
+        ("embedding_", "row_sites_"),
+        "center_positions_",
+        "fit with post_positions=True, or let the sites place their rows by transform(federation)",
+    )
 
     def __init__(
         self,
@@ -161,6 +164,94 @@ class FedTSNE(PrivateMaps):
         self.random_state = random_state
         self.verbose = verbose
 
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Make a map of the rows of a table (with ``sites``) or a federation."""
+        one_of("share", self.share, ("distances", "sums", "centers"))
+        true_or_false("post_positions", self.post_positions)
+        hint = "" if self.share == "distances" else " (use sums_settings)"
+        self._refuse_unused(self._unused(), f"share={self.share!r}{hint}")
+        if self.share == "distances":
+            return super().fit(X, y, sites=sites)
+        self._check_privacy()
+        layout, books = self._settings()
+        make = private_map if self.share == "sums" else partial(one_shot_map, privacy=self.privacy)
+        post = self.post_positions or not isinstance(X, Federation)  # rows of a table are the caller's own
+        self._forget()
+        with self._fitting(X, y, sites, ensure_min_samples=books.least_rows) as fed:
+            found: PrivateMap = make(fed, layout=layout, books=books, post_positions=post, names=self._names())
+            self._keep_map(found)
+            if found.embedding is not None:
+                self._keep_row_sites(found.embedding)
+                self.embedding_ = np.concatenate(list(found.embedding.values())).astype(np.float64)
+                self._in_table_order(X, sites, "embedding_")
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Place new rows on the map; of a federation, at its sites.
+
+        With ``share="sums"`` or ``"centers"`` centres, their positions and the density go to the sites: nothing about a
+        single row. With ``"distances"`` landmarks go there, and the landmark coordinates and positions of *all* rows of
+        the map, of any site. Do so only where the sites may see each other's rows.
+        """
+        check_is_fitted(self)
+        if self.share == "distances":
+            return super().transform(X)
+        left, right, bottom, _ = self.density_extent_
+        size = len(self.density_)
+        grid = Grid(np.array([left, bottom]), (right - left) / (size - 1), size)
+        centres = (self.centers_ - self.mean_) @ self.axes_.T
+        placing = placing_parameters(
+            self.mean_, self.axes_, centres, self.center_positions_, self.density_, grid, self._settings()[0]
+        )
+        return self._applied(X, place_by_centres, **placing)
+
+    def _unused(self) -> tuple[str, ...]:
+        """Return the parameters that have no effect with this share."""
+        if self.share == "distances":
+            return _OF_SUMS
+        return tuple(name for name in inspect.signature(type(self)).parameters if name not in _OF_SUMS + _OF_ALL)
+
+    def _settings_that_count(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._settings_that_count().items() if name not in self._unused()}
+
+    def _single_replies(self) -> str | None:
+        if self.share == "distances":
+            return super()._single_replies()
+        return "(post_positions=True)" if self.post_positions else None
+
+    def _check_privacy(self) -> None:
+        """Refuse a mechanism that does not cover the sums of the map."""
+        if self.privacy is not None and (self.share == "sums" or not isinstance(self.privacy, GaussianCenters)):
+            raise InputError(
+                f"privacy={self.privacy!r} does not go with share={self.share!r}: GaussianCenters goes with "
+                "share='centers', other noise with share='distances', and none covers the rounds of share='sums'"
+            )
+        if self.privacy is not None:
+            self.privacy.check()
+
+    def _settings(self) -> tuple[Layout, Any]:
+        """Return the settings of a map of sums: a layout, and codebooks with or without noise."""
+        if self.sums_settings is not None and not isinstance(self.sums_settings, Mapping):
+            raise InputError(f"sums_settings={self.sums_settings!r} must be a dict of settings, or None")
+        kinds = (Layout, Codebooks if self.privacy is None else NoisyBook)
+        kind_of = {field.name: kind for kind in kinds for field in fields(kind)}
+        given: dict[Any, dict[str, Any]] = {kind: {} for kind in kinds}
+        for name, value in (self.sums_settings or {}).items():
+            if name not in kind_of:
+                raise InputError(f"sums_settings has {name!r}, and may have {', '.join(kind_of)}")
+            given[kind_of[name]][name] = value
+        layout, books = (kind(**settings) for kind, settings in given.items())
+        return layout, books
+
+    def _keep_map(self, made: PrivateMap) -> None:
+        found = made.found
+        self.mean_, self.axes_ = found.mean, found.axes
+        # The axes are orthogonal and all of one length: this is the inverse of the projection.
+        self.centers_ = found.mean + found.centres @ found.axes / float(np.vdot(found.axes[0], found.axes[0]))
+        self.center_counts_, self.center_positions_, self.density_ = found.counts, made.positions, made.density
+        high = made.low + made.cell * (len(made.density) - 1)
+        self.density_extent_ = (float(made.low[0]), float(high[0]), float(made.low[1]), float(high[1]))
+
     def _check_layout(self) -> None:
         real_number("perplexity", self.perplexity, least=1)
         whole_number("early_exaggeration_iter", self.early_exaggeration_iter, 0)
@@ -172,8 +263,8 @@ class FedTSNE(PrivateMaps):
     def _layout(self, fed: Federation, indices: Array, distances: Array, start: Array) -> Array:
         opentsne, affinity, nearest = packages("openTSNE", "openTSNE.affinity", "openTSNE.nearest_neighbors")
 
-        def tell(iteration: int, error: float, embedding: Array) -> None:
-            turns.next()
+        def report(iteration: int, error: float, embedding: Array) -> None:
+            next(rounds, None)
             fed.log(kl_divergence=float(error))
 
         affinities = affinity.PerplexityBasedNN(
@@ -181,13 +272,13 @@ class FedTSNE(PrivateMaps):
             knn_index=nearest.PrecomputedNeighbors(indices.astype(np.int64), distances.astype(np.float64)),
             n_jobs=self.n_jobs,
         )
-        with Turns(fed, (self.early_exaggeration_iter + self.n_iter) // _EVERY) as turns:
+        with counted_rounds(fed, (self.early_exaggeration_iter + self.n_iter) // _EVERY) as rounds:
             found = opentsne.TSNE(
                 n_components=self.n_components,
                 early_exaggeration_iter=self.early_exaggeration_iter,
                 n_iter=self.n_iter,
                 negative_gradient_method="auto" if self.n_components <= 2 else "bh",
-                callbacks=tell,
+                callbacks=report,
                 callbacks_every_iters=_EVERY,
                 n_jobs=self.n_jobs,
                 random_state=int(fed.rng.integers(2**31)),

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.parts.neighbor_search import packages
-from fedspan.maps.parts.map_estimator import FedMap
-from fedspan.maps.parts.round_index import Turns
+from fedspan.maps.parts.map_estimator import FedMap, counted_rounds
 
 Array = NDArray[Any]
 
-#: How often the layout gives a sign of life.
-_TURNS = 20
-#: Rows of a graph whose leading eigenvectors are worth the search.
+#: Rounds of the layout, as progress and record show them.
+_ROUNDS = 20
+#: The fewest rows of a graph whose leading eigenvectors are searched.
 _FEWEST_FOR_SPECTRA = 100
 
 
@@ -30,17 +30,14 @@ class FedUMAP(FedMap):
 
     Parameters
     ----------
-    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, privacy, random_state, verbose
-        As in `FedTSNE`.
+    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, privacy, device, random_state,
+        As in `FedTSNE`; `share` is ``"distances"``.
     n_neighbors : int, default=15
         Of each row, itself included; at most the number of rows.
     min_dist, spread : float, default=0.1, 1.0
         How near rows may get to each other on the map, and its scale.
     n_epochs : int, optional
         Default: 500, and 200 for more than 10,000 rows.
-    device : str, optional
-        Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
-        (extra ``gpu``). Default: numpy.
     n_jobs : int, default=1
         Threads of NN-descent; the layout has one, so that a seed decides it.
 
@@ -52,10 +49,9 @@ privacy_, sites_, run_
 
     Notes
     -----
-    Starts from the graph's leading eigenvectors, or, where it is small or in several parts, from the principal
-    components of the landmark coordinates. Messages and memory are those of `FedTSNE`.
-
-    Needs umap-learn: ``pip install "fedspan[maps]"``.
+    Starts from the graph's leading eigenvectors, or, if it is small or in several parts, from the principal components
+    of the landmark coordinates. Messages and memory are those of `FedTSNE`. Needs umap-learn: ``pip install
+    "fedspan[maps]"``.
 
     Examples
     --------
@@ -119,7 +115,7 @@ privacy_, sites_, run_
         (umap,) = packages("umap.umap_")
         n = len(indices)
         seed = np.random.RandomState(int(fed.rng.integers(2**31)))
-        # UMAP wants each row among its own neighbours, first
+        # UMAP expects each row as its own first neighbour.
         indices = np.column_stack([np.arange(n, dtype=np.int32), indices])
         distances = np.column_stack([np.zeros(n, dtype=np.float32), distances])
         graph, _, _ = umap.fuzzy_simplicial_set(
@@ -127,7 +123,9 @@ privacy_, sites_, run_
         )
         epochs = self.n_epochs or (500 if n <= 10_000 else 200)
         a, b = umap.find_ab_params(self.spread, self.min_dist)
-        with Turns(fed, _TURNS) as turns:
+        plain = {"metric": "euclidean", "metric_kwds": {}, "densmap": False, "densmap_kwds": {}, "output_dens": False}
+        with counted_rounds(fed, _ROUNDS) as rounds:
+            bar = {"disable": False, "file": _Epochs(rounds), "bar_format": "{n}", "mininterval": 0}
             positions, _ = umap.simplicial_set_embedding(
                 data=start,
                 graph=graph,
@@ -140,27 +138,15 @@ privacy_, sites_, run_
                 n_epochs=epochs,
                 init=_start(graph, start),
                 random_state=seed,
-                metric="euclidean",
-                metric_kwds={},
-                densmap=False,
-                densmap_kwds={},
-                output_dens=False,
                 parallel=False,
-                tqdm_kwds={
-                    "disable": False,
-                    "file": _Epochs(turns),
-                    "bar_format": "{n}",
-                    "mininterval": 0,
-                    "miniters": max(1, epochs // _TURNS),
-                },
+                tqdm_kwds={**bar, "miniters": max(1, epochs // _ROUNDS)},
+                **plain,
             )
         return np.asarray(positions)
 
 
 def _start(graph: Any, start: Array) -> Any:
-    """Return UMAP's own spectral start, or for small graphs and those in several parts the principal components."""
-    from scipy.sparse.csgraph import connected_components
-
+    """Return UMAP's own spectral start, or the principal components for small or disconnected graphs."""
     if len(start) >= _FEWEST_FOR_SPECTRA and connected_components(graph, directed=False, return_labels=False) == 1:
         return "spectral"
     return (10 * start / np.abs(start).max()).astype(np.float32)
@@ -169,13 +155,13 @@ def _start(graph: Any, start: Array) -> Any:
 class _Epochs:
     """A file to which UMAP's progress bar writes, and which counts rounds of the run instead."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, rounds: Iterator[int]) -> None:
+        self._rounds = rounds
 
     def write(self, text: str) -> None:
-        """Take note of an epoch's number."""
+        """Begin a round with an epoch's number."""
         if text.strip().isdigit() and int(text):
-            self._turns.next()
+            next(self._rounds, None)
 
     def flush(self) -> None:
-        """Do nothing: nothing is kept back."""
+        """Do nothing: nothing is buffered."""

@@ -1,43 +1,78 @@
-"""A site's rows in blocks, with the numbers of their closest centres."""
+"""What known centres tell about rows: the closest centre of each, and counts, sums and squared distances by centre."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from fedspan.federation import Site
+from fedspan.errors import MessageError
+from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation.site.parameters import ArrayOf, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
+from fedspan.sums.posted_values import posted
 from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.plausible_totals import whole
+from fedspan.wire import Message
 
-Matrix = NDArray[np.float64]
+Array = NDArray[Any]
+Labels = NDArray[np.int32]
+Wanted = Annotated[NDArray[np.bool_], ArrayOf("flag", 2)]
 
-#: Rows as the transforms show them are kept at a site up to this size; larger ones are made anew for every call.
+#: Sites keep rows as the transforms show them up to this size; they make larger ones again for every call.
 _KEPT_BYTES = 2**30
 _BLOCK_BYTES = 2**23
 
 
-def labelled(site: Site, centres: Matrix) -> Iterator[tuple[Matrix, NDArray[np.int32]]]:
+def of_centres(site: Site, *, centres: Array, **_: Any) -> int:
+    """Return the number of rows for each centre: some centre has no more than that."""
+    return len(site) // max(1, int(centres.shape[-2]))
+
+
+@step("clustering.cluster_counts", reveals="sums", fewest=of_centres, fewest_in_sums=False)
+def local_counts(site: Site, centres: Stack) -> dict[str, Any]:
+    """Leaves the site: the number of its rows closest to each centre, and the sum of the squared distances."""
+    counts, inertia = np.zeros(centres.shape[:2], dtype=np.int64), np.zeros(len(centres))
+    for X, labels in labelled(site, centres):
+        inertia += squared_apart(X, centres, labels).sum(axis=0)
+        for book, own in enumerate(labels.T):
+            counts[book] += np.bincount(own, minlength=centres.shape[1])
+    return {"counts": counts, "inertia": inertia}
+
+
+@step("clustering.cluster_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
+def local_means(site: Site, centres: Stack, wanted: Wanted) -> dict[str, Any]:
+    """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
+    b, k, d = centres.shape
+    sums, counts, spread = np.zeros((b * k, d)), np.zeros(b * k, dtype=np.int64), np.zeros(b * k)
+    for X, labels in labelled(site, centres):
+        cells = (labels + k * np.arange(b)).ravel()
+        rows = np.repeat(np.arange(len(X)), b)
+        sums += csr_array((np.ones(len(cells)), (cells, rows)), shape=(b * k, len(X))) @ X
+        counts += np.bincount(cells, minlength=b * k)
+        spread += np.bincount(cells, squared_apart(X, centres, labels).ravel(), minlength=b * k)
+    asked = wanted.ravel()
+    return {"sums": sums[asked], "counts": counts[asked], "spread": spread[asked]}
+
+
+def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], Labels]]:
     """Yield blocks of rows with the numbers of their closest centres; never more than a block's distances at once.
 
-    The numbers of the last centres are remembered: both sums of a round need them. They are a function of rows and
-    centres, and are computed again where they were forgotten.
+    The site remembers the labels of the last centres, which all steps of a round need.
     """
-    memory: dict[bytes, NDArray[np.int32]] = site.cached("closest centres", dict)
+    memory: dict[bytes, Labels] = site.cached("closest centres", dict)
     b, k, d = centres.shape
-    rows = max(16, _BLOCK_BYTES // (8 * max(d, b * k)))
     key = centres.tobytes()
-    labels = memory.get(key)
-    fresh = labels is None
-    if labels is None:
-        labels = np.empty((len(site), b), dtype=np.int32)
+    known = memory.get(key)
+    labels = np.empty((len(site), b), dtype=np.int32) if known is None else known
     at = 0
-    for X in _blocks(site, rows):
+    for X in _blocks(site, max(16, _BLOCK_BYTES // (8 * max(d, b * k)))):
         part = slice(at, at + len(X))
-        if fresh:
+        if known is None:
             labels[part] = closest(X, centres)
         yield X, labels[part]
         at = part.stop
@@ -45,39 +80,7 @@ def labelled(site: Site, centres: Matrix) -> Iterator[tuple[Matrix, NDArray[np.i
     memory[key] = labels
 
 
-class SumsByCentre(NamedTuple):
-    """Of the rows closest to each of b k centres: sum (b k, d), number and squared distances (b k,); whose is each row.
-
-    `labels` (n, b) are the numbers of the closest centres.
-    """
-
-    sums: Matrix
-    counts: NDArray[np.int64]
-    spread: Matrix
-    labels: NDArray[np.int32]
-
-    def of(self, wanted: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
-        """Return what leaves a site of the `wanted` centres (b, k)."""
-        asked = wanted.ravel()
-        return {"sums": self.sums[asked], "counts": self.counts[asked], "spread": self.spread[asked]}
-
-
-def sums_by_centre(site: Site, centres: Matrix) -> SumsByCentre:
-    """Add up the rows closest to each centre."""
-    b, k, d = centres.shape
-    sums, counts, spread = np.zeros((b * k, d)), np.zeros(b * k, dtype=np.int64), np.zeros(b * k)
-    whose = [np.empty((0, b), dtype=np.int32)]
-    for X, labels in labelled(site, centres):
-        cells = (labels + k * np.arange(b)).ravel()
-        rows = np.repeat(np.arange(len(X)), b)
-        sums += csr_array((np.ones(len(cells)), (cells, rows)), shape=(b * k, len(X))) @ X
-        counts += np.bincount(cells, minlength=b * k)
-        spread += np.bincount(cells, squared_apart(X, centres, labels).ravel(), minlength=b * k)
-        whose.append(labels)
-    return SumsByCentre(sums, counts, spread, np.concatenate(whose))
-
-
-def _blocks(site: Site, rows: int) -> Iterator[Matrix]:
+def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:
     if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
         X = site.X
         for start in range(0, len(site), rows):
@@ -87,6 +90,74 @@ def _blocks(site: Site, rows: int) -> Iterator[Matrix]:
             yield np.asarray(batch.X, dtype=np.float64)
 
 
-def of_centres(site: Site, *, centres: NDArray[Any], **_: Any) -> int:
-    """Return how many rows there are for each centre: some centre has no more than that."""
-    return len(site) // max(1, int(centres.shape[-2]))
+@dataclass(frozen=True)
+class Moved:
+    """Centres (b, k, d) after one round.
+
+    `counts` are the rows of each before it, `spread` (b, k) their squared distances to it after, and `inertia` (b,) all
+    squared distances before.
+    """
+
+    centres: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    spread: NDArray[np.float64]
+    inertia: NDArray[np.float64]
+
+
+def means_of(
+    seen: Federation, run: Callable[..., Any], C: Array, wanted: NDArray[np.bool_], least_rows: int, **payload: Any
+) -> tuple[Array, Array, Array]:
+    """Return the means, numbers and squared distances of the rows of the `wanted` centres (b, k), each about its mean.
+
+    A centre with fewer rows than `least_rows` stays: a site may answer the counts and miss the sums.
+    """
+    some = (int(wanted.sum()),)
+    total = seen.sum(run, centres=C, wanted=wanted, **payload)
+    whole(total, sums=(*some, C.shape[2]), counts=some, spread=some)
+    counts = total["counts"]
+    means = total["sums"] / np.maximum(counts, 1)[:, None]
+    moved = np.where(counts[:, None] >= least_rows, means, C[wanted])
+    # About the new centre: less by the number of rows times the square of the move.
+    shift = np.vecdot(moved - C[wanted], moved - C[wanted])
+    return moved, counts, np.maximum(total["spread"] - counts * shift, 0.0)
+
+
+@transform("clustering.distances_to_centres")
+def distances_to_centres(X: Array, centres: Matrix) -> Array:
+    """Return the distances (n, k) of rows to centres (k, d), in the rows' precision."""
+    found = np.empty((len(X), len(centres)), dtype=np.float32 if X.dtype == np.float32 else np.float64)
+    for j, centre in enumerate(centres):  # by differences: a common offset costs nothing
+        D = X - centre
+        found[:, j] = np.sqrt(np.vecdot(D, D))
+    return found
+
+
+def closest_labels(X: Array, centres: Array) -> Labels:
+    """Return the number (n,) of the closest of the centres (k, d)."""
+    reference = centres.mean(axis=0)
+    about = (centres - reference)[None]
+    labels = np.empty(len(X), dtype=np.int32)
+    rows = max(16, _BLOCK_BYTES // (8 * max(centres.shape)))
+    for start in range(0, len(X), rows):
+        part = slice(start, start + rows)
+        labels[part] = closest(np.asarray(X[part], dtype=np.float64) - reference, about)[:, 0]
+    return labels
+
+
+@step("clustering.labels", reveals="rows")
+def local_labels(site: Site, centres: Matrix) -> dict[str, Any]:
+    """Leaves the site: the number of the closest centre of each of its rows, in their order."""
+    return {"labels": closest_labels(site.X, centres)}
+
+
+def centre_labels(fed: Federation, *, centres: Array) -> dict[str, Labels]:
+    """Return the labels of the rows of each site that posts them."""
+
+    def check(reply: Message) -> Message:
+        labels, k = np.asarray(reply.get("labels")), len(centres)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu" or not np.isin(labels, np.arange(k)).all():
+            raise MessageError(f"labels must be whole numbers from 0 to {k - 1}, one per row")
+        return reply
+
+    replies = posted(fed, local_labels, "labels", check, centres=centres)
+    return {name: np.asarray(reply["labels"], dtype=np.int32) for name, reply in replies.items()}

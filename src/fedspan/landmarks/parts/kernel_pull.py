@@ -1,24 +1,60 @@
-"""The pull of a site's rows at landmarks, on the site's processor or on its graphics card."""
+"""The pull of rows at landmarks, and steps down the gradient of MMD^2: what sites compute in FedDL.
+
+All variants share this arithmetic. A site computes on its processor or on its graphics card.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.federation import Site
+from fedspan.errors import InputError
+from fedspan.federation import Site, step, transform
+from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Text, Vector, Whole
 from fedspan.linalg.array_backend import device_here, to_device
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
+from fedspan.sums.plausible_totals import ABSURD
 from fedspan.sums.row_blocks import n_columns
 
 Array = NDArray[Any]
-Matrix = NDArray[np.float64]
+Device = Annotated[str, Text(20)]
+Precision = Annotated[str, OneOf(("single", "double"))]
+Steps = Annotated[int, Whole(1, 10_000)]
+Upload = Annotated[str, OneOf(("gradient", "landmarks"))]
 
-#: Sites keep rows that were prepared for the products, up to this size; larger ones are prepared anew in every round.
+#: Sites keep rows that were prepared for the products up to this size; they prepare larger ones in every round.
 _KEPT_BYTES = 2**30
 _BATCH_ROWS = 8192
+
+
+@transform("landmarks.reduced")
+def reduced(X: Array, centre: Vector, scale: Positive, precision: Precision) -> Array:
+    """Return ``(X - centre) / scale``, in single or double precision."""
+    D = np.asarray(X, dtype=np.float64) - centre
+    D /= scale
+    with np.errstate(over="ignore"):  # with public moments, rows may be beyond single precision
+        return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
+
+
+@step("landmarks.pull", reveals="sums", counts=["n"])
+def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Device = "") -> dict[str, Any]:
+    """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows."""
+    pull, total = rows_pull(site, Y, gamma, device)
+    return {"pull": pull.astype(Y.dtype, copy=False), "kernel": total, "n": len(site)}
+
+
+@step("landmarks.descent", reveals="sums", counts=["n"])
+def local_descent(
+    site: Site, Y: Matrix, gamma: Positive, size: Positive, steps: Steps, upload: Upload, device: Device = ""
+) -> dict[str, Any]:
+    """Leaves the site: n_p times its landmarks after some steps, or its mean gradient on the way; kernel sum; n_p.
+
+    The sum is that of its kernel values with the landmarks of the request; n_p is its number of rows.
+    """
+    return descent_reply(lambda _, moved: local_pull(site, moved, gamma, device), Y, gamma, size, steps, upload)
 
 
 def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: float = np.inf) -> tuple[Matrix, float]:
@@ -27,9 +63,9 @@ def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: floa
     Parameters
     ----------
     device : str
-        As torch names it; a site that does not have it, or none is named, uses numpy.
+        As torch names it; a site without it uses numpy.
     within : float
-        Rows of a larger norm, or of none, count for nothing; all are taken in the precision of Y.
+        Rows of a larger norm, and rows that are not finite, do not count; the others have the precision of Y.
     """
     here = device_here(device or None)
     landmarks = to_device(Y, here)
@@ -43,14 +79,70 @@ def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: floa
 
 
 def rows_and_norms(site: Site, device: str | None = None, kind: Any = None) -> Iterator[tuple[Any, Any]]:
-    """Yield the site's rows, as numbers of `kind`, and their squared norms: at once where they were kept."""
+    """Yield the site's rows, as numbers of `kind`, and their squared norms, all at once if the site keeps them."""
+
+    def moved(X: Array) -> tuple[Any, Any]:
+        there = to_device(X if kind is None else X.astype(kind, copy=False), device)
+        return there, squared_norms(there)
+
     if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
-        yield site.cached(f"rows and norms on {device} as {kind}", lambda: _moved(site.X, device, kind))
+        yield site.cached(f"rows and norms on {device} as {kind}", lambda: moved(site.X))
     else:
         for batch in site.batches(_BATCH_ROWS):
-            yield _moved(batch.X, device, kind)
+            yield moved(batch.X)
 
 
-def _moved(X: Array, device: str | None, kind: Any) -> tuple[Any, Any]:
-    moved = to_device(X if kind is None else X.astype(kind, copy=False), device)
-    return moved, squared_norms(moved)
+def descent_reply(
+    pull_at: Callable[[int, Array], dict[str, Any]], Y: Array, gamma: float, size: float, steps: int, upload: str
+) -> dict[str, Any]:
+    """Return n times the landmarks after some steps at a site, or n times the mean gradient on the way, and n.
+
+    ``pull_at(number, landmarks)`` returns ``A_p`` and n for each step; if it has a kernel sum, the first one is sent.
+    """
+    moved = np.asarray(Y, dtype=np.float64)
+    replies = []
+    for number in range(steps):
+        replies.append(pull_at(number, moved.astype(Y.dtype, copy=False)))
+        own = own_pull(moved, gamma)[0]
+        moved = moved - size * mean_gradient(replies[-1]["pull"], replies[-1]["n"], own, gamma)
+    first = {name: value for name, value in replies[0].items() if name != "pull"}
+    sent = moved if upload == "landmarks" else (Y - moved) / (steps * size)
+    return {upload: (first["n"] * sent).astype(Y.dtype, copy=False), **first}
+
+
+def own_pull(Y: Matrix, gamma: float) -> tuple[Matrix, float]:
+    """Return the landmarks' pull at one another, and their mean kernel value."""
+    pull, total = kernel_pull(Y, Y, gamma)
+    return pull, total / len(Y) ** 2
+
+
+def mean_gradient(pull: Array, n: int, own: Matrix, gamma: float) -> Matrix:
+    """Return ``grad f`` (n_y, m) from the pull of n rows and the landmarks' own."""
+    n_y = len(own)
+    gradient = 4 * gamma * (own / (n_y * (n_y - 1)) - per_row(pull, n) / n_y)
+    return np.asarray(gradient)
+
+
+def kept_within(Y: Matrix, radius: float) -> Matrix:
+    """Return landmarks, or their velocities, with those longer than `radius` shortened to it.
+
+    Beyond it no row would pull them back from where noise or momentum takes them.
+
+    Examples
+    --------
+    >>> kept_within(np.array([[3.0, 4.0], [0.0, 1.0]]), 1.0)
+    array([[0.6, 0.8],
+           [0. , 1. ]])
+    """
+    if radius == np.inf:
+        return Y
+    Y = np.clip(Y, -ABSURD, ABSURD)  # no square overflows
+    norms = np.linalg.norm(Y, axis=1, keepdims=True)
+    return np.asarray(Y * np.minimum(1.0, radius / np.maximum(norms, np.finfo(float).tiny)))
+
+
+def per_row(total: Any, n: int) -> Any:
+    """Return a sum over n rows as a mean."""
+    if n < 1:
+        raise InputError("the sites that answered have no rows: there is nothing to learn from")
+    return total / n

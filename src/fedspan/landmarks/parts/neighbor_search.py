@@ -1,7 +1,8 @@
-"""The neighbours of all rows at the coordinator: exact in blocks, or by NN-descent where there are very many rows."""
+"""The neighbours of all rows, searched at the coordinator: exactly in blocks, or by NN-descent for many rows."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,10 @@ from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import block_rows, nearest, nearest_in_blocks
 
 Array = NDArray[Any]
-SEARCHES = ("auto", "exact", "descent")
 #: Rows above which NN-descent should be cheaper: extrapolated from `benchmarks/neighbors.py` (at 10,000 it takes 8
 #: times as long as the blocks, whose time grows with n^2), not measured at that size.
 DESCENT_ABOVE = 100_000
-#: NN-descent looks for more neighbours than are wanted, by plain coordinates; then residuals decide among them.
+#: NN-descent searches more neighbours than are wanted, by plain coordinates; then residuals decide among them.
 _MORE = 1.5
 _SAMPLE = 500
 _BLOCK = 256
@@ -26,8 +26,6 @@ _BLOCK = 256
 
 def packages(*names: str) -> list[Any]:
     """Return packages of the extra "maps", which are imported only when a map is made."""
-    import importlib
-
     try:
         return [importlib.import_module(name) for name in names]
     except ImportError as error:
@@ -38,19 +36,19 @@ def packages(*names: str) -> list[Any]:
 
 def check_search(search: str, method: str, device: str | None) -> None:
     """Refuse a search that cannot work."""
-    one_of("neighbors", search, SEARCHES)
+    one_of("neighbors", search, ("auto", "exact", "descent"))
     if search == "descent" and device is not None:
-        raise InputError(f"neighbors='descent' runs on the processor alone: leave it or device={device!r} out")
+        raise InputError(f"neighbors='descent' runs on the processor only: leave out neighbors or device={device!r}")
     if search == "descent" and method != "coordinates":
-        raise InputError("neighbors='descent' needs a metric, and goes with method='coordinates' alone")
+        raise InputError(f"neighbors='descent' needs a metric: use method='coordinates' instead of {method!r}")
 
 
 def find_neighbors(
     federation: Federation, rows: LowRankDistances, k: int, search: str, n_jobs: int = 1, device: str | None = None
 ) -> tuple[NDArray[np.int32], Array]:
-    """Return the k nearest neighbours of each row but itself, and their distances; the record says how, and how well.
+    """Return the k nearest neighbours of each row except itself, and their distances; the record states how.
 
-    How well is a matter of the search alone: `search_recall` is the share of neighbours *by this form* that were found.
+    `search_recall` in the record is the share of neighbours *by this form* that the search found.
 
     Parameters
     ----------
@@ -63,12 +61,18 @@ def find_neighbors(
     if search == "auto":
         search = "descent" if euclidean and len(rows) > DESCENT_ABOVE and device is None else "exact"
     federation.log(phase="neighbours", search=search, neighbors=k, **({} if device is None else {"device": device}))
-    if search == "descent":
-        return _by_descent(federation, rows, k, n_jobs)
-    if device is not None and device.startswith("mps") and rows.factor.dtype == np.float64:
-        device = None  # which has no double precision
     indices = np.empty((len(rows), k), dtype=np.int32)
     distances = np.empty((len(rows), k), dtype=rows.factor.dtype)
+    if search == "descent":
+        candidates = _candidates(federation, rows, k, n_jobs)
+        for number in federation.rounds(-(-len(rows) // _BLOCK)):
+            part = slice(number * _BLOCK, (number + 1) * _BLOCK)
+            indices[part], distances[part] = _best(rows, np.arange(len(rows))[part], candidates[part], k)
+        some = np.sort(federation.rng.choice(len(rows), min(_SAMPLE, len(rows)), replace=False))
+        federation.log(search_recall=_recall(rows, some, indices[some]), search_sample=len(some))
+        return indices, distances
+    if device is not None and device.startswith("mps") and rows.factor.dtype == np.float64:
+        device = None  # which has no double precision
     blocks = nearest_in_blocks(rows, k, device=device)
     for _ in federation.rounds(-(-len(rows) // block_rows(len(rows), device))):
         part, found, far = next(blocks)
@@ -77,23 +81,15 @@ def find_neighbors(
     return indices, distances
 
 
-def _by_descent(fed: Federation, rows: LowRankDistances, k: int, n_jobs: int) -> tuple[NDArray[np.int32], Array]:
+def _candidates(federation: Federation, rows: LowRankDistances, k: int, n_jobs: int) -> Array:
+    """Return neighbours of each row by NN-descent, more than k of them."""
     (pynndescent,) = packages("pynndescent")
     wanted = min(len(rows) - 1, max(k + 10, int(_MORE * k)))
-    seed = int(fed.rng.integers(2**31))
+    seed = int(federation.rng.integers(2**31))
     index = pynndescent.NNDescent(
         rows.factor, metric="euclidean", n_neighbors=wanted + 1, random_state=seed, n_jobs=n_jobs
     )
-    candidates = index.neighbor_graph[0]
-    indices = np.empty((len(rows), k), dtype=np.int32)
-    distances = np.empty((len(rows), k), dtype=rows.factor.dtype)
-    turns = fed.rounds(-(-len(rows) // _BLOCK))
-    for turn in turns:
-        part = slice(turn * _BLOCK, (turn + 1) * _BLOCK)
-        indices[part], distances[part] = _best(rows, np.arange(len(rows))[part], candidates[part], k)
-    some = np.sort(fed.rng.choice(len(rows), min(_SAMPLE, len(rows)), replace=False))
-    fed.log(search_recall=_recall(rows, some, indices[some]), search_sample=len(some))
-    return indices, distances
+    return np.asarray(index.neighbor_graph[0])
 
 
 def _best(rows: LowRankDistances, own: Array, candidates: Array, k: int) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The centres that a private map goes by: principal axes from sums, and codebooks of federated k-means along them."""
+"""The centres of a private map: principal axes from sums, and codebooks of federated k-means along them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from fedspan.checks import real_number, whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.sums.moments import moments
 from fedspan.sums.row_transforms import standardize
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
-
-#: With more columns the scatter matrix is not made.
+#: With more columns subspace iteration replaces the scatter matrix.
 _MOST_COLUMNS = 2048
 
 
 @dataclass(frozen=True)
 class MapCentres:
-    """Rows are seen as ``(x - mean) @ axes.T``; centres (L, r) are among these.
+    """Centres of rows, which are seen as ``(x - mean) @ axes.T``.
 
     Attributes
     ----------
@@ -36,40 +34,40 @@ class MapCentres:
     deviation : float
         Of the rows along the first axis, as they are seen.
     centres : array (L, r)
-        Of all codebooks, but for those of too few rows.
+        Of all codebooks, except those of too few rows.
     counts : array (L,)
         Rows closest to each in its codebook.
     within : array (r,)
-        Variance of the rows about the closest centre, along each axis: what is left of all of it.
+        Variance of the rows about the closest centre, along each axis.
     n : int
         Number of all rows.
     """
 
-    mean: Matrix
+    mean: Vector
     axes: Matrix
     deviation: float
     centres: Matrix
     counts: NDArray[np.int64]
-    within: Matrix
+    within: Vector
     n: int
 
 
 @dataclass(frozen=True)
 class Codebooks:
-    """How centres are made.
+    """Settings of the centres of a map.
 
     Attributes
     ----------
     codebooks : int, default=8
-        Many coarse ones say more than one fine one, as each cuts the rows in another way.
+        Many coarse ones describe rows better than one fine one, as each cuts them in another way.
     rows_per_centre : float, default=17.0
         On average.
     least_rows : int, default=5
-        Centres of fewer are dropped, no sum of fewer rows is asked for, and no two sums that differ by fewer.
+        Centres of fewer are dropped, no sum of fewer rows is requested, and no two sums that differ by fewer.
     axes : int, default=50
-        Principal axes, at most.
+        The most principal axes.
     k_means_rounds : int, default=3
-        After the start, which has three with all centres. Later ones change few rows, and so few sums may be asked for.
+        After the start, which has three with all centres. Later ones change few rows, so few sums may be requested.
     """
 
     codebooks: int = 8
@@ -79,16 +77,14 @@ class Codebooks:
     k_means_rounds: int = 3
 
     def __post_init__(self) -> None:
-        whole_number("codebooks", self.codebooks, 1)
-        whole_number("least_rows", self.least_rows, 1)
-        whole_number("axes", self.axes, 2)
-        whole_number("k_means_rounds", self.k_means_rounds, 1)
+        for name, fewest in {"codebooks": 1, "least_rows": 1, "axes": 2, "k_means_rounds": 1}.items():
+            whole_number(name, getattr(self, name), fewest)
         least = self.least_rows
         real_number("rows_per_centre", self.rows_per_centre, least=least, why=f", which is least_rows={least}")
 
 
 @transform("maps.along_axes")
-def along_axes(X: Array, mean: Matrix, axes: Matrix) -> Matrix:
+def along_axes(X: NDArray[Any], mean: Vector, axes: Matrix) -> NDArray[np.float64]:
     """Return the coordinates ``(X - mean) @ axes.T`` of rows."""
     return np.asarray((X - mean) @ axes.T)
 
@@ -103,12 +99,11 @@ def map_centres(
         raise InputError(f"n_samples={first.n}: a map needs at least least_rows={books.least_rows} rows")
     about = fed.apply(standardize, mean=first.mean, scale=None, double=True)
     d = len(first.mean)
-    rank = min(books.axes, d)
     if d <= _MOST_COLUMNS:
-        found, _ = covariance_pca(about, rank=rank)
+        found, _ = covariance_pca(about, rank=min(books.axes, d))
     else:
-        found, _ = subspace_iteration(about, rank=rank, n_columns=d, tol=1e-4)
-    # Axes along which the rows hardly differ are rounding; one is left where rows are all the same.
+        found, _ = subspace_iteration(about, rank=min(books.axes, d), n_columns=d, tol=1e-4)
+    # Axes along which the rows hardly differ are rounding errors; equal rows keep one axis.
     kept = max(1, int(np.sum(found.scatter > 1e-12 * max(float(found.scatter[0]), np.finfo(float).tiny))))
     scale = np.sqrt(max(float(found.scatter[:kept].sum()) / max(found.n, 1), np.finfo(float).tiny))
     W = found.components[:kept] / scale
@@ -124,7 +119,7 @@ def map_centres(
     )
     enough = made.counts >= books.least_rows
     if not enough.any():
-        raise InputError(f"no centre has least_rows={books.least_rows} rows: there are too few for a map")
+        raise InputError(f"no centre has least_rows={books.least_rows} rows: a map needs more rows")
     variances = found.scatter[:kept] / max(found.n, 1) / scale**2
     counts = made.counts[..., None]
     between = (counts * made.centres**2).sum(axis=(0, 1)) / max(int(counts.sum()), 1)

@@ -1,10 +1,11 @@
-"""What the maps share: landmarks, posted distances, neighbours, the order of rows, and places for new ones."""
+"""What the maps of posted distances share: landmarks, neighbours, the order of rows, and places for new rows."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Generator
+from contextlib import closing
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,61 +13,54 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import FedTransformer
-from fedspan.checks import one_of, whole_number
+from fedspan.checks import whole_number
 from fedspan.errors import InputError
-from fedspan.federation import Federation
-from fedspan.landmarks.estimator import checked_settings, keep_landmarks
-from fedspan.landmarks.parts.landmark_privacy import seen_by
-from fedspan.landmarks.parts.neighbor_search import check_search, find_neighbors, packages
-from fedspan.landmarks.parts.posted_rows import PostedRows, in_order, posted_form, row_order
+from fedspan.federation import Federation, transform
+from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Vector
+from fedspan.landmarks.landmark_distances import distances_to, drawn_in
+from fedspan.landmarks.parts.landmark_models import PostedRows
+from fedspan.landmarks.parts.neighbor_search import find_neighbors, packages
 from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark_form
+from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
+from fedspan.linalg.layout.map_graph import placed
 from fedspan.linalg.subspaces import with_fixed_signs
-from fedspan.maps.parts.map_placement import place_on_map
+from fedspan.sums.row_transforms import same_columns
 
 Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
-#: A map of fewer rows says nothing.
+#: The fewest rows of a map.
 _FEWEST = 4
-#: Rows whose neighbourhoods are compared with those on the map, and how many neighbours of each.
+#: Rows whose neighbourhoods are compared with those on the map, and the number of neighbours of each.
 _SAMPLE = 1000
 _COMPARED = 10
+#: Neighbours of a new row, and how many of them count: few near positions place it better than the mean of many.
+NEIGHBORS = 15
+PERPLEXITY = 5.0
+_BLOCK_ROWS = 1024
 
 
 class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
-    """Base of the maps. A subclass says how many neighbours it wants, and lays them out."""
+    """Base of the maps. A subclass states how many neighbours it wants, and lays them out."""
 
-    n_landmarks: int
-    rounds: int
-    method: str
-    share: str
-    n_components: int
-    neighbors: str
-    landmark_settings: Mapping[str, Any] | None
-    n_jobs: int
-    device: str | None
     #: Packages of the extra "maps" that the layout needs.
     needs: tuple[str, ...] = ()
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Make a map of the rows of a table (with ``sites``) or a federation."""
-        settings = checked_settings(self)
-        one_of("method", self.method, METHODS)
-        one_of("share", self.share, ("distances",))
-        check_search(self.neighbors, self.method, self.device)
+        settings = self._distance_settings()
         whole_number("n_components", self.n_components, 1)
         whole_number("n_jobs", self.n_jobs, 1)
         self._check_layout()
         packages(*self.needs)
+        self._forget()
         with self._fitting(X, y, sites, ensure_min_samples=_FEWEST) as fed:
-            posted = posted_form(self, fed, settings, self.method)
-            found, rows, n = posted.landmarks, posted.rows, len(posted.rows)
+            posted = self._posted_form(fed, settings)
+            rows, n = posted.rows, len(posted.rows)
             if n < _FEWEST:
                 raise InputError(f"n_samples={n}: a map needs at least {_FEWEST} rows")
-            keep_landmarks(self, found)
-            Y = (found.points - found.centre) / found.scale
-            coordinates = rows if self.method == "coordinates" else landmark_form(Y).of(posted.B)
+            form = landmark_form(posted.landmarks.reduced)
+            coordinates = rows if self.method == "coordinates" else form.of(posted.B)
             start = principal_positions(coordinates.factor, self.n_components, fed.rng)
             k = self._n_neighbors(n)
             indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs, self.device)
@@ -76,35 +70,32 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
                 raise InputError("the layout gave positions that are not finite: use other settings of the layout")
             _log_preserved(fed, embedding, indices)
             fed.stop(f"landmarks, neighbours and layout of {n} rows done")
-        order = row_order(X, sites, n)
-        self.row_sites_ = in_order(order, self.row_sites_)
-        self.factor_, self.offset_ = in_order(order, rows.factor), in_order(order, rows.offset)
-        self.residuals_ = posted.form.residuals
-        self.embedding_ = in_order(order, embedding)
+        self.factor_, self.offset_, self.residuals_ = rows.factor, rows.offset, posted.form.residuals
+        self.embedding_ = embedding
+        self._in_table_order(X, sites, "factor_", "offset_", "embedding_")
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
         """Fit to `X` and return ``embedding_``."""
         return self.fit(X, y, sites=sites).embedding_
 
-    def embedding_at(self, site: str) -> Matrix:
+    def embedding_at(self, site: str) -> NDArray[np.float64]:
         """Return the positions of a site's rows, in their order there."""
         check_is_fitted(self)
-        positions: Matrix = self.embedding_[self._rows_of(site)]
-        return positions
+        return np.asarray(self.embedding_[self._rows_of(site)])
 
     def transform(self, X: Any) -> Any:
-        """Place new rows on the map; of a federation, at its sites.
+        """Place new rows on the map, each at a mean of its nearest rows there; of a federation, at its sites.
 
-        A new row's position is a mean of those of its nearest rows on the map. To place rows at a site everything that
-        the map knows goes there: landmarks, and the landmark coordinates and positions of *all* rows of the map, of
-        whatever site. Do so only where the sites may see each other's rows.
+        Then everything that the map knows goes to the sites: landmarks, and the landmark coordinates and positions of
+        *all* rows of the map, of any site. Do so only where the sites may see each other's rows.
         """
         check_is_fitted(self)
-        if isinstance(X, Federation):
-            return seen_by(self.privacy, X).apply(place_on_map, columns=self._names(), **self._transform_parameters())
-        X = self._validated(X)
-        return place_on_map(X, **self._transform_parameters()).astype(X.dtype, copy=False)
+        form = landmark_form((self.landmarks_ - self.centre_) / self.scale_, self.method, self.residuals_)
+        parameters = {name: getattr(form, name) for name in ("method", "matrix", "signs", "squares", "residuals")}
+        own = ("landmarks", "centre", "scale", "factor", "offset", "embedding")
+        parameters |= {name: getattr(self, f"{name}_") for name in own}
+        return self._applied(X, place_on_map, **parameters)
 
     def _single_replies(self) -> str | None:
         return f"(share={self.share!r})"
@@ -115,44 +106,34 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
 
     @abstractmethod
     def _n_neighbors(self, n: int) -> int:
-        """Return how many neighbours the layout of n rows needs."""
+        """Return the number of neighbours that the layout of n rows needs."""
 
     @abstractmethod
-    def _layout(self, fed: Federation, indices: Array, distances: Array, start: Matrix) -> Array:
+    def _layout(self, fed: Federation, indices: Array, distances: Array, start: Array) -> Array:
         """Return positions (n, n_components) from neighbours and a start whose first column has the deviation 1."""
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])
-
-    def _form(self) -> LandmarkForm:
-        return landmark_form((self.landmarks_ - self.centre_) / self.scale_, self.method, self.residuals_)
-
-    def _transform_parameters(self) -> dict[str, Any]:
-        form = self._form()
-        return {
-            "landmarks": self.landmarks_,
-            "centre": self.centre_,
-            "scale": self.scale_,
-            **{name: getattr(form, name) for name in ("method", "matrix", "signs", "squares", "residuals")},
-            "factor": self.factor_,
-            "offset": self.offset_,
-            "embedding": self.embedding_,
-        }
+        return int(self.n_components)
 
 
-def _log_preserved(fed: Federation, positions: Array, indices: Array) -> None:
-    """Log which share of the nearest rows, by landmark distances, are also nearest on the map, for a sample of rows."""
+def counted_rounds(federation: Federation, n: int) -> closing[Generator[int, None, None]]:
+    """Return a context for a library's own loop, in which each ``next(rounds, None)`` begins one of n rounds."""
+    return closing(cast(Generator[int, None, None], federation.rounds(n)))
+
+
+def _log_preserved(federation: Federation, positions: Array, indices: Array) -> None:
+    """Log the share of the nearest rows, by landmark distances, that are also nearest on the map, for some rows."""
     k = min(_COMPARED, indices.shape[1])
-    some = np.sort(fed.rng.choice(len(positions), min(_SAMPLE, len(positions)), replace=False))
+    some = np.sort(federation.rng.choice(len(positions), min(_SAMPLE, len(positions)), replace=False))
     share = shared_neighbors(map_neighbors(positions, k, some), indices[some, :k])
-    fed.log(preserved=share, preserved_neighbors=k, preserved_sample=len(some))
+    federation.log(preserved=share, preserved_neighbors=k, preserved_sample=len(some))
 
 
-def principal_positions(C: Array, n_components: int, rng: np.random.Generator) -> Matrix:
+def principal_positions(C: Array, n_components: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return the leading principal components of coordinates (n, r), the first one with deviation 1.
 
-    Where there are too few, the rest is noise of a small part of it: no two rows start at one place.
+    Small noise makes up for missing components: no two rows start at one place.
     """
     D = C - C.mean(axis=0, dtype=np.float64)
     values, vectors = np.linalg.eigh(D.T @ D)
@@ -161,4 +142,37 @@ def principal_positions(C: Array, n_components: int, rng: np.random.Generator) -
     spread = np.sqrt(max(float(values[-1]) / len(C), 0.0)) if len(values) else 0.0
     if spread > 0:
         positions[:, : axes.shape[1]] += D @ axes / spread
+    return positions
+
+
+@transform("maps.place_on_map")
+def place_on_map(
+    X: Array,
+    landmarks: Matrix,
+    centre: Vector,
+    scale: Positive,
+    method: Annotated[str, OneOf(METHODS)],
+    matrix: Matrix,
+    signs: Vector,
+    squares: Vector,
+    residuals: bool,
+    factor: Matrix,
+    offset: Vector,
+    embedding: Matrix,
+) -> Array:
+    """Return the positions (n, q) of rows on a map whose rows have the low-rank form `factor`, `offset`."""
+    same_columns(X, len(centre))
+    form = LandmarkForm(method, matrix, signs, squares, residuals)
+    known = form.form_of(factor, offset)
+    k = min(NEIGHBORS, len(known))
+    positions = np.empty((len(X), embedding.shape[1]))
+    for start in range(0, len(X), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        near = drawn_in(X[part], centre, scale)
+        rows = form.of(distances_to(near, landmarks, centre, scale) / scale, np.float64)
+        indices, _ = nearest(known, k, form.form_of(rows.factor.astype(factor.dtype), rows.offset.astype(factor.dtype)))
+        # In double, so that a position does not depend on which rows are placed with it.
+        inner = np.vecdot((rows.factor * rows.signs)[:, None], factor[indices].astype(np.float64))
+        values = rows.offset[:, None] + offset[indices] + inner
+        positions[part] = placed(embedding, indices, known.as_distances(values), PERPLEXITY)
     return positions

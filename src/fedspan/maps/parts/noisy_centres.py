@@ -6,19 +6,21 @@ of terms of one row alone, so that adding or removing a row moves them by one su
     once:         u u' (each pair once, times sqrt 2 off the diagonal), u / 2 and 1 / 2    at most sqrt(1 + 1/4 + 1/4)
     each round:   in the cell of the closest centre z and 1 / 2, z = axes u, ||z|| <= 1    at most sqrt(1 + 1/4)
 
-A quarter of the budget is for the first, the rest is shared alike by the rounds. The start is drawn around the mean, as
-wide as the noisy variances say; a centre with too few rows is put beside one that has more. That, and all that comes
-after it, is made of noisy sums and costs nothing.
+The bounds hold for any rows and any request: the site itself draws rows in, even along axes that are not orthonormal.
 
-Under a secure sum over at least t sites, c of which may tell what they know, each site adds normal noise of the
-variance sigma^2 / (t - c): whoever drops out, the sum has at least sigma^2 that nobody knows.
+A quarter of the budget is for the first, and the rounds have equal parts of the rest. The start is drawn around the
+mean, with the noisy variances; a centre with too few rows moves beside one that has more. All of this is made of noisy
+sums, and costs nothing more.
+
+Under a secure sum over at least t sites, c of which may collude, each site adds normal noise of the variance
+sigma^2 / (t - c): whichever sites drop out, the sum has at least sigma^2 that no attacker knows.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,45 +29,119 @@ from numpy.typing import NDArray
 
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
-from fedspan.federation import Federation, SecureSum
+from fedspan.federation import Federation, SecureSum, Site, step
 from fedspan.federation.privacy_spent import ROW_ADDED
+from fedspan.federation.site.parameters import Count, Index, Matrix, Positive, Vector
 from fedspan.federation.site.steps import find_step
 from fedspan.landmarks.parts.run_privacy import gaussian_spent, spending
+from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.maps.parts.map_centres import MapCentres
-from fedspan.maps.parts.noisy_sums import (
-    CELLS_SENSITIVITY,
-    WEIGHT,
-    in_unit_ball,
-    local_noisy_cells,
-    local_noisy_scatter,
-    share_of,
-)
 from fedspan.privacy.mechanisms import GaussianCenters, per_column
+from fedspan.privacy.noise import normal
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.plausible_totals import whole
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
-
+#: The weight of a row's sum, and of its count, beside its products or its sum: more weight is more noise on the rest.
+WEIGHT = 0.5
+SCATTER_SENSITIVITY = math.sqrt(1 + 2 * WEIGHT**2)
+CELLS_SENSITIVITY = math.sqrt(1 + WEIGHT**2)
 _AXES_SHARE = 0.25
-#: With more columns the products are not made.
+#: The most columns whose products are summed.
 MOST_COLUMNS = 4096
-#: Centres need so many rows, in deviations of their noise; new ones are so far from others, in deviations of rows.
+#: The fewest rows of a centre, in deviations of its noise; the spread of the start, and the distance of a new centre
+#: from its parent, in deviations of rows.
 _CLEAR, _START, _NUDGE = 2.0, 0.5, 0.2
+_BLOCK_ROWS = 1024
 POSITIONS = "the posted positions of the rows on the map"
 UNPOSTED = "positions of rows on the map, which were not posted, should they be"
-HEAD = "the numbers of rows that sites tell of their tables, which the head of a journal keeps"
+HEAD = "the numbers of rows that sites report of their tables, which the head of a journal keeps"
+
+
+@step("maps.noisy_scatter", reveals="sums")
+def local_noisy_scatter(
+    site: Site, center: Vector, clip: Positive, multiplier: Positive, sharers: Count, colluding: Index
+) -> dict[str, Any]:
+    """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
+    key = _noise_key(site, multiplier, sharers, colluding, SCATTER_SENSITIVITY)
+    d = len(center)
+    S, sums, rows = np.zeros((d, d)), np.zeros(d), 0
+    for U in _in_ball(site, center, clip):
+        S += U.T @ U
+        sums += U.sum(axis=0)
+        rows += len(U)
+    upper = np.triu_indices(d)
+    products = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)) * S[upper]
+    exact = np.concatenate([products, WEIGHT * sums, [WEIGHT * rows]])
+    noisy = exact + SCATTER_SENSITIVITY * share_of(multiplier, sharers) * normal(key, exact.shape)
+    return {"products": noisy[: -d - 1], "sums": noisy[-d - 1 : -1], "rows": float(noisy[-1])}
+
+
+@step("maps.noisy_cells", reveals="sums")
+def local_noisy_cells(
+    site: Site,
+    center: Vector,
+    clip: Positive,
+    axes: Matrix,
+    centres: Matrix,
+    multiplier: Positive,
+    sharers: Count,
+    colluding: Index,
+) -> dict[str, Any]:
+    """Leaves the site: for each centre the sums of z and 1 / 2 over the rows closest to it, with noise; charged."""
+    key = _noise_key(site, multiplier, sharers, colluding, CELLS_SENSITIVITY)
+    k, r = centres.shape
+    exact = np.zeros((k, r + 1))
+    for U in _in_ball(site, center, clip):
+        Z = in_unit_ball(U @ axes.T)
+        terms = np.column_stack([Z, np.full(len(Z), WEIGHT)])
+        np.add.at(exact, closest(Z, centres[None])[:, 0], terms)
+    noisy = exact + CELLS_SENSITIVITY * share_of(multiplier, sharers) * normal(key, exact.shape)
+    return {"sums": noisy[:, :r], "rows": noisy[:, r]}
+
+
+def _noise_key(site: Site, multiplier: float, sharers: int, colluding: int, sensitivity: float) -> bytes:
+    """Charge for noise of `multiplier` times the sensitivity, of which this site adds one of `sharers` shares.
+
+    The charge is right. The sum is over at least ``sharers + colluding`` sites, or this site is not in it. All of them
+    have the same multiplier and shares, or there is no sum. So `sharers` sites or more keep their noise secret, and the
+    variances of their shares add up to the whole one, or to more.
+    """
+    if sharers > 1:
+        site.hidden_among(sharers + colluding, deviation=sensitivity * share_of(multiplier, sharers))
+    return site.charged(mu2=multiplier**-2, again=sharers > 1)
+
+
+def share_of(multiplier: float, sharers: int) -> float:
+    """Return the deviation of a site's share of the noise, in units of the sensitivity."""
+    return multiplier / math.sqrt(sharers)
+
+
+def _in_ball(site: Site, center: Vector, clip: float) -> Iterator[NDArray[np.float64]]:
+    """Yield blocks of rows drawn in to the unit ball; rows that are not finite are at its centre, unreported."""
+    if center.shape != (site.X.shape[1],):
+        raise InputError(f"center has the shape {center.shape}, and must be {site.X.shape[1]} numbers, one per column")
+    for batch in site.batches(_BLOCK_ROWS):
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield in_unit_ball((np.asarray(batch.X, dtype=np.float64) - center) / clip)
+
+
+def in_unit_ball(U: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rows drawn in to the unit ball, with room for rounding."""
+    U = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0.0)
+    largest = np.maximum(np.abs(U).max(axis=1, keepdims=True, initial=0.0), 1e-300)  # no square overflows
+    norms = largest * np.linalg.norm(U / largest, axis=1, keepdims=True)
+    return np.asarray(U * np.minimum(1.0, (1 - 1e-9) / np.maximum(norms, 1e-300)))
 
 
 @dataclass(frozen=True)
 class NoisyBook:
-    """How centres with noise are made.
+    """Settings of centres with noise.
 
     Attributes
     ----------
     centres, axes : int, optional
-        Default: by the number of rows, as it is known with its noise, times mu, what the budget is worth. At 60,000
-        rows, epsilon 8 and delta 1e-5 about 475 centres along 28 axes.
+        Default: by the noisy number of rows times mu, what the budget is worth. At 60,000 rows, epsilon 8 and delta
+        1e-5 about 475 centres along 28 axes.
     k_means_rounds : int, default=5
     least_rows : int, default=5
         Centres of fewer are dropped, and of fewer than twice the deviation of their noise.
@@ -77,15 +153,13 @@ class NoisyBook:
     least_rows: int = 5
 
     def __post_init__(self) -> None:
-        if self.centres is not None:
-            whole_number("centres", self.centres, 1)
-        if self.axes is not None:
-            whole_number("axes", self.axes, 2)
+        whole_number("centres", 1 if self.centres is None else self.centres, 1)
+        whole_number("axes", 2 if self.axes is None else self.axes, 2)
         whole_number("k_means_rounds", self.k_means_rounds, 1)
         whole_number("least_rows", self.least_rows, 1)
 
     def sizes(self, n: float, mu: float, columns: int) -> tuple[int, int]:
-        """Return numbers of centres and axes: what can be told from noise grows with n mu.
+        """Return numbers of centres and axes, which grow with n mu.
 
         Examples
         --------
@@ -108,30 +182,32 @@ def noisy_centres(
     privacy : GaussianCenters
     book : NoisyBook, optional
     post_positions : bool, default=False
-        Whether positions will be posted, so that the record says that these are not covered.
+        Whether positions will be posted: the record states that the noise does not cover them.
     """
     privacy.check()
     book = book or NoisyBook()
-    _sharers(fed, privacy)  # refuses before any site is asked
+    _sharers(fed, privacy)  # refuse before any site is contacted
     columns, fed = agree_on_columns(fed)
     sharers, d = _sharers(fed, privacy), columns.count
     if d > MOST_COLUMNS:
-        raise InputError(f"{d} columns are more than the {MOST_COLUMNS} of which products with noise are summed")
-    rounds = book.k_means_rounds
+        raise InputError(f"{d} columns are too many for sums of their products with noise: use at most {MOST_COLUMNS}")
     once = 1.0 / math.sqrt(_AXES_SHARE * privacy.mu**2)
-    each = 1.0 / math.sqrt((1.0 - _AXES_SHARE) * privacy.mu**2 / rounds)
+    each = 1.0 / math.sqrt((1.0 - _AXES_SHARE) * privacy.mu**2 / book.k_means_rounds)
     covers = "the sums that axes and centres are made of, and so the map"
     if sharers > 1:
         parts = sharers + privacy.colluding
-        covers += f", by secure sums of {parts} or more sites, at most {privacy.colluding} of which may tell its noise"
-    events = {once: 1, each: rounds} if once != each else {once: 1 + rounds}
+        covers += f", by secure sums of {parts} or more sites, at most {privacy.colluding} of which may collude"
     leaves_out = (POSITIONS if post_positions else UNPOSTED, HEAD)
-    spent = gaussian_spent(privacy, fed, events, (covers,), leaves_out, ROW_ADDED)
 
-    def charged(answered: Counter[str]) -> Mapping[float, int]:
-        first, then = (answered[find_step(step).id] for step in (local_noisy_scatter, local_noisy_cells))
-        return {once: first, each: then} if once != each else {once: first + then}
+    def events(scatters: int, cells: int) -> Counter[float]:
+        counted = Counter({once: scatters})
+        counted[each] += cells  # `once` and `each` may be equal
+        return counted
 
+    def charged(answered: Counter[str]) -> Counter[float]:
+        return events(*(answered[find_step(step).id] for step in (local_noisy_scatter, local_noisy_cells)))
+
+    spent = gaussian_spent(privacy, fed, events(1, book.k_means_rounds), (covers,), leaves_out, ROW_ADDED)
     with spending(spent, fed, charged):
         return _from_noisy_sums(fed, privacy, book, sharers, d, once, each)
 
@@ -139,18 +215,14 @@ def noisy_centres(
 def _from_noisy_sums(
     fed: Federation, privacy: GaussianCenters, book: NoisyBook, sharers: int, d: int, once: float, each: float
 ) -> MapCentres:
-    """Ask for the sums: products once, with the multiplier `once`, and cells in every round, with `each`."""
-    center = per_column("center", privacy.center, d)
-    told: dict[str, Any] = {
-        "center": center,
-        "clip": float(privacy.clip),
-        "sharers": sharers,
-        "colluding": int(privacy.colluding) if sharers > 1 else 0,
-    }
+    """Request the sums: products once, with the multiplier `once`, and cells in every round, with `each`."""
+    center, clip = per_column("center", privacy.center, d), float(privacy.clip)
+    colluding = int(privacy.colluding) if sharers > 1 else 0
+    payload: dict[str, Any] = {"center": center, "clip": clip, "sharers": sharers, "colluding": colluding}
 
     fed.log(phase="axes")
-    shapes = {"products": (d * (d + 1) // 2,), "sums": (d,), "rows": ()}
-    total = whole(fed.sum(local_noisy_scatter, multiplier=once, **told), **shapes)
+    total = fed.sum(local_noisy_scatter, multiplier=once, **payload)
+    whole(total, products=(d * (d + 1) // 2,), sums=(d,), rows=())
     n = max(total["rows"] / WEIGHT, 1.0)
     mean = in_unit_ball(total["sums"][None] / WEIGHT / n)[0]
     k, r = book.sizes(n, privacy.mu, d)
@@ -158,15 +230,15 @@ def _from_noisy_sums(
 
     fed.log(phase="codebooks", rows=n, centres=k, axes=r)
     C = W @ mean + _START * np.sqrt(variances) * fed.rng.standard_normal((k, r))
-    # What is in a sum of all sites: each part has its share, or all of it.
+    # Of the noise in a sum of all sites: each part has its share, or all of it.
     deviation = CELLS_SENSITIVITY * share_of(each, sharers) * math.sqrt(len(fed.sites)) / WEIGHT
     least = max(book.least_rows, _CLEAR * deviation)
     counts = np.full(k, n / k)
     for number in fed.rounds(book.k_means_rounds):
         if number:
             C = _replaced(fed.rng, C, counts, least, np.sqrt(variances))
-        cells = fed.sum(local_noisy_cells, axes=W, centres=C, multiplier=each, **told)
-        cells = whole(cells, sums=(k, r), rows=(k,))
+        cells = fed.sum(local_noisy_cells, axes=W, centres=C, multiplier=each, **payload)
+        whole(cells, sums=(k, r), rows=(k,))
         counts = cells["rows"] / WEIGHT
         enough = counts >= least
         means = in_unit_ball(cells["sums"] / np.maximum(counts, 1.0)[:, None])
@@ -174,18 +246,13 @@ def _from_noisy_sums(
         fed.log(small_centres=int((~enough).sum()))
     if not enough.any():
         raise InputError(
-            f"no centre has more rows than its noise, {least:.0f}: there are too few rows for a map at "
-            f"epsilon={privacy.epsilon:g}"
+            f"no centre has more rows than its noise, {least:.0f}: a map at epsilon={privacy.epsilon:g} needs more "
+            "rows or a larger epsilon"
         )
-    return _as_seen(center, float(privacy.clip), mean, W, variances, C[enough], counts[enough], n)
 
-
-def _as_seen(
-    center: Matrix, clip: float, mean: Matrix, W: Matrix, variances: Matrix, C: Matrix, counts: Matrix, n: float
-) -> MapCentres:
-    """Return centres of rows in the ball as centres of rows about their mean, in units of the spread along the axes."""
+    # From the ball to rows about their mean, in units of the spread along the axes.
     scale = math.sqrt(max(float(variances.sum()), np.finfo(float).tiny))
-    centres = (C - W @ mean) / scale
+    centres, counts = (C[enough] - W @ mean) / scale, counts[enough]
     between = (counts[:, None] * centres**2).sum(axis=0) / counts.sum()
     return MapCentres(
         mean=center + clip * mean,
@@ -199,16 +266,16 @@ def _as_seen(
 
 
 def _sharers(fed: Federation, privacy: GaussianCenters) -> int:
-    """Return how many sites' shares of the noise must be all of it: those of the smallest secure sum that are honest.
+    """Return the number of sites whose shares make up all of the noise: the honest ones of the smallest secure sum.
 
-    Without a secure sum every part is seen, and each site adds all of the noise.
+    Without a secure sum the coordinator sees every part, and each site adds all of the noise.
     """
     secure = fed.policy.secure_sum
     if not isinstance(secure, SecureSum):
         if privacy.colluding:
             raise InputError(
-                f"colluding={privacy.colluding} goes with secure sums (Policy(secure_sum=True)): without them each "
-                "site adds all of the noise, and no other site knows any of it"
+                f"colluding={privacy.colluding} needs secure sums (Policy(secure_sum=True)): without them each site "
+                "adds all of the noise, and no other site knows any of it"
             )
         return 1
     least = secure.needed(len(fed.sites))
@@ -219,7 +286,7 @@ def _sharers(fed: Federation, privacy: GaussianCenters) -> int:
     return least - int(privacy.colluding)
 
 
-def _axes(products: Matrix, mean: Matrix, r: int) -> tuple[Matrix, Matrix]:
+def _axes(products: Matrix, mean: Vector, r: int) -> tuple[Vector, Matrix]:
     """Return the largest variances (r,) and their axes (r, d), from mean products of pairs and the mean."""
     d = len(mean)
     S = np.zeros((d, d))
@@ -227,12 +294,12 @@ def _axes(products: Matrix, mean: Matrix, r: int) -> tuple[Matrix, Matrix]:
     S[upper] = np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5)) * products
     S = S + np.triu(S, 1).T - np.outer(mean, mean)
     values, vectors = np.linalg.eigh(S)
-    # Noise alone can make them negative.
+    # Noise can make variances negative.
     return np.maximum(values[::-1][:r], 1e-12), np.ascontiguousarray(vectors[:, ::-1][:, :r].T)
 
 
-def _replaced(rng: np.random.Generator, C: Matrix, counts: Matrix, least: float, deviations: Matrix) -> Matrix:
-    """Return centres, those with too few rows put beside others, drawn by their numbers of rows."""
+def _replaced(rng: np.random.Generator, C: Matrix, counts: Vector, least: float, deviations: Vector) -> Matrix:
+    """Return centres; those with too few rows move beside others, drawn by their numbers of rows."""
     few = counts < least
     odds = np.where(few, 0.0, counts)
     if not few.any() or not odds.sum() > 0:

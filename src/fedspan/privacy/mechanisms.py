@@ -1,7 +1,7 @@
-"""Where noise goes: on the rows, on the gradients, or where the paper puts it.
+"""Mechanisms: where sites add noise, and how much of it.
 
-Each of these is a parameter ``privacy=...`` of the estimators that learn landmarks. They hold what is public, and do
-nothing by themselves: the noise is made at the sites, from secrets that only these have.
+A mechanism is the parameter ``privacy=...`` of the estimators that learn landmarks. It holds public numbers and draws
+nothing itself: the sites make the noise, from secrets that only they have.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ LARGEST_CENTER = 1e9
 
 
 class Mechanism:
-    """Base of the mechanisms. Numbers per column are kept as tuples, so that mechanisms can be compared."""
+    """Base of the mechanisms. `center` and `scale` become numbers or tuples, so that mechanisms can be compared."""
 
-    def _freeze(self, *names: str) -> None:
-        for name in names:
-            object.__setattr__(self, name, _plain(name, getattr(self, name)))
+    def __post_init__(self) -> None:
+        for name in ("center", "scale"):
+            if hasattr(self, name):
+                object.__setattr__(self, name, _plain(name, getattr(self, name)))
 
     def __repr__(self) -> str:
         parts = [f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self)]  # type: ignore[arg-type]
@@ -39,7 +40,7 @@ class Mechanism:
 
 @dataclass(frozen=True, repr=False)
 class GaussianGradient(Mechanism):
-    """Normal noise on what the sites send in each round of FedDL: covers the landmarks, not distances posted later.
+    """Normal noise on the sites' replies in each round of FedDL: covers the landmarks, not distances posted later.
 
     Parameters
     ----------
@@ -47,8 +48,8 @@ class GaussianGradient(Mechanism):
         For all rounds of one fit together, when one row of one site is replaced by any other.
     center, scale : float or array (m,), optional
         A public guess of the mean and the standard deviation of each column, for kernel width and start. Without
-        them the sites are asked for the sums of their columns and squares, which **no noise covers**: the record says
-        so. Rows further than 32 times the root of the summed squares of `scale` from `center` are left out.
+        them the sites send the sums of their columns and squares, which **no noise covers**: the record states it.
+        Rows further than 32 times the root of the summed squares of `scale` from `center` are left out.
 
     Examples
     --------
@@ -61,11 +62,8 @@ class GaussianGradient(Mechanism):
     center: Any = None
     scale: Any = None
 
-    def __post_init__(self) -> None:
-        self._freeze("center", "scale")
-
     def check(self) -> None:
-        """Refuse numbers that cannot work."""
+        """Refuse numbers that can't work."""
         check_budget(self.epsilon, self.delta)
         if (self.center is None) != (self.scale is None):
             raise InputError("GaussianGradient: center and scale go together, give both or neither")
@@ -79,9 +77,9 @@ class GaussianGradient(Mechanism):
 
 @dataclass(frozen=True, repr=False)
 class GaussianData(Mechanism):
-    """Normal noise on the rows themselves, once: covers all that is ever made of them, posted distances included.
+    """Normal noise on the rows themselves, once: covers all that is ever computed of them, also posted distances.
 
-    The noise is as large as the guarantee needs it, and maps at a small epsilon show nothing else.
+    The guarantee needs so much noise that maps at a small epsilon show nothing else.
 
     Parameters
     ----------
@@ -103,15 +101,9 @@ class GaussianData(Mechanism):
     clip: float
     center: Any = 0.0
 
-    def __post_init__(self) -> None:
-        self._freeze("center")
-
     def check(self) -> None:
-        """Refuse numbers that cannot work."""
-        check_budget(self.epsilon, self.delta)
-        real_number("clip", self.clip, above=0)
-        if self.center is None:
-            raise InputError("GaussianData: center=None must be a number, or one for each column")
+        """Refuse numbers that can't work."""
+        _check_clipped(self)
         largest = float(np.max(np.abs(self.center), initial=0.0))
         if largest > LARGEST_CENTER * self.clip:
             raise InputError(
@@ -127,21 +119,21 @@ class GaussianData(Mechanism):
 
 @dataclass(frozen=True, repr=False)
 class GaussianCenters(Mechanism):
-    """Normal noise on the sums that ``FedTSNE(share="centers")`` is made of: covers the map, not posted positions.
+    """Normal noise on the sums of ``FedTSNE(share="centers")``: covers the map, not posted positions.
 
-    Under a secure sum each site adds a share of the noise, and the sum over the fewest sites that it can be uncovered
-    for has all of it. Without one each site adds all of it, as anybody may see its part.
+    Under a secure sum each site adds a share of the noise, and the smallest sum that can be unmasked has all of it.
+    Without a secure sum each site adds all of it, because the coordinator sees its part.
 
     Parameters
     ----------
     epsilon, delta : float
-        Of all that one fit asks for, when one row of one site is added or removed.
+        Of all that one fit requests, when one row of one site is added or removed.
     clip : float
         Public radius: rows further from `center` are drawn in to it. The noise is proportional to it.
     center : float or array (m,), default=0.0
         Public. The nearer to the rows' mean, the smaller `clip` can be.
     colluding : int, default=0
-        So many sites of a secure sum may tell the coordinator their shares of the noise, and the rest suffices.
+        The number of sites of a secure sum that may reveal their shares of the noise: the other shares suffice.
 
     Examples
     --------
@@ -155,20 +147,14 @@ class GaussianCenters(Mechanism):
     center: Any = 0.0
     colluding: int = 0
 
-    def __post_init__(self) -> None:
-        self._freeze("center")
-
     def check(self) -> None:
-        """Refuse numbers that cannot work."""
-        check_budget(self.epsilon, self.delta)
-        real_number("clip", self.clip, above=0)
+        """Refuse numbers that can't work."""
+        _check_clipped(self)
         whole_number("colluding", self.colluding, 0)
-        if self.center is None:
-            raise InputError("GaussianCenters: center=None must be a number, or one for each column")
 
     @property
     def mu(self) -> float:
-        """What can be spent: sensitivity over deviation of all noise, the root of the sum of squares."""
+        """The budget: the root of the summed squares of sensitivity over deviation, of all noise."""
         return mu_of(self.epsilon, self.delta)
 
 
@@ -176,27 +162,27 @@ class GaussianCenters(Mechanism):
 class PaperNoise(Mechanism):
     """The noise of Qiao, Ding and Fan (2025), Section 6: on each gradient, `beta` times the deviation of its entries.
 
-    For reproduction only: how large the noise is depends on the rows, so that **there is no guarantee**. The epsilon
-    that noise of this size would have is worked out and reported. A site with a ledger of its own refuses it.
+    For reproduction only: the size of the noise depends on the rows, so that **there is no guarantee**. The record
+    has the epsilon that noise of this size would have. A site with a ledger of its own refuses it.
 
     Parameters
     ----------
     beta : float, default=1.0
     delta : float, default=1e-5
-        Of the epsilon that is reported.
+        Of the epsilon in the record.
     """
 
     beta: float = 1.0
     delta: float = 1e-5
 
     def check(self) -> None:
-        """Refuse numbers that cannot work."""
+        """Refuse numbers that can't work."""
         real_number("beta", self.beta, above=0)
         check_budget(1.0, self.delta)
 
 
 def check_mechanism(privacy: Any) -> None:
-    """Refuse what is not a mechanism, and mechanisms with numbers that cannot work."""
+    """Refuse what is not a mechanism, and mechanisms with numbers that can't work."""
     if privacy is None:
         return
     if isinstance(privacy, GaussianCenters):
@@ -215,6 +201,13 @@ def per_column(name: str, value: Numbers, columns: int) -> Vector:
     if found.ndim and found.shape != (columns,):
         raise InputError(f"{name} has {len(found)} numbers, and must have one, or one for each of {columns} columns")
     return np.broadcast_to(found, (columns,)).copy()
+
+
+def _check_clipped(privacy: GaussianData | GaussianCenters) -> None:
+    check_budget(privacy.epsilon, privacy.delta)
+    real_number("clip", privacy.clip, above=0)
+    if privacy.center is None:
+        raise InputError(f"{type(privacy).__name__}: center=None must be a number, or one for each column")
 
 
 def _plain(name: str, value: Any) -> Any:

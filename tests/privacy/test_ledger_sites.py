@@ -1,4 +1,4 @@
-"""A site with a ledger in a federation: what is charged, what is refused, and which noise it gets."""
+"""A site with a ledger in a federation: what it charges, what it refuses, and its noise."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, QuorumError
-from fedspan.federation.site.noise_query import question_digest
+from fedspan.federation.calls.call import Call
+from fedspan.federation.site.call_context import CallContext
+from fedspan.federation.site.noise_query import query_digest
 from fedspan.federation.site.site_host import SiteHost
+from fedspan.federation.site.steps import find_step
 from fedspan.landmarks.parts.noisy_pull import bounded_pull, local_noisy_descent, local_noisy_pull, pull_sensitivity
-from fedspan.privacy import Ledger, epsilon_of, normal
+from fedspan.privacy import Ledger, SimulatedLedger, epsilon_of, normal
 from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.sums.moments import local_sums
 
@@ -27,7 +30,7 @@ def ledger_at(tmp_path, name="a", epsilon=50.0, **options):
     return Ledger(tmp_path / f"{name}.ledger", epsilon=epsilon, delta=1e-5, **options)
 
 
-def asked(site, Y=Y, multiplier=MULTIPLIER, step=local_noisy_pull, key="pull", **options):
+def reply(site, Y=Y, multiplier=MULTIPLIER, step=local_noisy_pull, key="pull", **options):
     """Return what the coordinator gets from one site."""
     more = options.pop("payload", {})
     fed = fs.LocalFederation([site], **options)
@@ -37,7 +40,7 @@ def asked(site, Y=Y, multiplier=MULTIPLIER, step=local_noisy_pull, key="pull", *
 def noise(site, Y=Y, **options):
     """Return the noise of a reply, in units of its deviation."""
     exact = bounded_pull(site, Y, GAMMA)
-    return (asked(site, Y, **options) - exact) / (MULTIPLIER * pull_sensitivity(len(Y), GAMMA))
+    return (reply(site, Y, **options) - exact) / (MULTIPLIER * pull_sensitivity(len(Y), GAMMA))
 
 
 def test_the_noise_has_the_size_that_was_promised(tmp_path):
@@ -48,24 +51,24 @@ def test_the_noise_has_the_size_that_was_promised(tmp_path):
 
 def test_a_charge_is_what_the_reply_costs(tmp_path):
     ledger = ledger_at(tmp_path)
-    asked(fs.Site("a", rows(), ledger=ledger))
+    reply(fs.Site("a", rows(), ledger=ledger))
     (charge,) = ledger.charges
     assert charge.cost.mu2 == MULTIPLIER**-2
-    assert charge.what == "fedspan.landmarks.parts.noisy_pull.local_noisy_pull"
+    assert charge.what == "landmarks.noisy_pull"
     assert ledger.spent == pytest.approx(epsilon_of(1 / MULTIPLIER, 1e-5))
 
 
-def test_a_question_that_is_refused_costs_nothing(tmp_path):
+def test_a_refused_query_costs_nothing(tmp_path):
     ledger = ledger_at(tmp_path)
     with pytest.raises(QuorumError, match="landmarks beyond"):
-        asked(fs.Site("a", rows(), ledger=ledger), Y + 100.0)
+        reply(fs.Site("a", rows(), ledger=ledger), Y + 100.0)
     assert not ledger.charges
 
 
-def test_local_steps_are_charged_each(tmp_path):
+def test_each_local_step_is_charged(tmp_path):
     ledger = ledger_at(tmp_path)
     payload = {"size": 1.0, "steps": 3, "upload": "landmarks"}
-    asked(fs.Site("a", rows(), ledger=ledger), step=local_noisy_descent, key="landmarks", payload=payload)
+    reply(fs.Site("a", rows(), ledger=ledger), step=local_noisy_descent, key="landmarks", payload=payload)
     assert ledger.cost.mu2 == pytest.approx(3 * MULTIPLIER**-2)
 
 
@@ -73,7 +76,7 @@ def test_seeds_runs_and_restarts_change_nothing_with_a_real_ledger(tmp_path):
     found = []
     for seed in (0, 1):
         site = fs.Site("a", rows(), ledger=ledger_at(tmp_path))
-        found.append(asked(site, seed=seed, wire=bool(seed)))
+        found.append(reply(site, seed=seed, wire=bool(seed)))
         fed = fs.LocalFederation([site], seed=seed)
         fed.ask(local_sums)  # another call number
         found.append(fed.ask(local_noisy_pull, Y=Y, gamma=GAMMA, multiplier=MULTIPLIER)["a"]["pull"])
@@ -83,13 +86,13 @@ def test_seeds_runs_and_restarts_change_nothing_with_a_real_ledger(tmp_path):
 
 def test_simulated_noise_follows_from_the_seed():
     site = fs.Site("a", rows())
-    assert asked(site, seed=0).tobytes() == asked(site, seed=0).tobytes()
-    assert asked(site, seed=0).tobytes() != asked(site, seed=1).tobytes()
+    assert reply(site, seed=0).tobytes() == reply(site, seed=0).tobytes()
+    assert reply(site, seed=0).tobytes() != reply(site, seed=1).tobytes()
 
 
-def test_other_data_other_questions_and_other_sites_have_other_noise(tmp_path):
+def test_other_data_other_queries_and_other_sites_have_other_noise(tmp_path):
     changed = rows()
-    changed[-1, -1] += 1e-9  # far beyond what a sample of the rows would see
+    changed[-1, -1] += 1e-9  # in one cell only
     ledger = ledger_at(tmp_path)
     sites = [
         fs.Site("a", rows(), ledger=ledger),
@@ -103,17 +106,17 @@ def test_other_data_other_questions_and_other_sites_have_other_noise(tmp_path):
     assert len(ledger.charges) == len(all_)
 
 
-def test_what_a_site_keeps_is_part_of_the_question():
+def test_a_site_s_state_is_part_of_the_query():
     site = fs.Site("a", rows())
     fed = fs.LocalFederation([site])
     first = fed.ask(count_with_noise)["a"]
     second = fed.ask(count_with_noise)["a"]
     assert first["exact"] == 1
     assert second["exact"] == 2
-    assert second["noisy"] - 2 != first["noisy"] - 1  # the same noise on two answers would give their difference away
+    assert second["noisy"] - 2 != first["noisy"] - 1  # the same noise on two replies would reveal their difference
 
 
-def test_what_a_site_drew_is_part_of_the_question(tmp_path):
+def test_a_site_s_random_numbers_are_part_of_the_query(tmp_path):
     site = fs.Site("a", rows(), ledger=ledger_at(tmp_path))
     first, second = (fs.LocalFederation([site], seed=seed).ask(draw_with_noise)["a"] for seed in (0, 1))
     assert first["noisy"] - first["exact"] != second["noisy"] - second["exact"]
@@ -159,8 +162,8 @@ def test_lost_late_and_repeated_replies_are_charged_once(faults, tmp_path):
         assert site.ledger.spent <= 20.0 + 1e-6
 
 
-def test_what_an_adversary_can_tell_is_what_the_charge_says(tmp_path):
-    """The worst pair of tables, told apart by the best test, from replies of 600 sites with secrets of their own."""
+def test_an_attacker_learns_what_the_charge_allows(tmp_path):
+    """The worst pair of tables, distinguished by the best test, from replies of 600 sites with their own secrets."""
     here = np.zeros((40, 5))
     reach = np.array([1 / np.sqrt(2 * GAMMA), 0, 0, 0, 0])
     tables = [np.vstack([rows(), side * reach]) for side in (1, -1)]
@@ -168,12 +171,12 @@ def test_what_an_adversary_can_tell_is_what_the_charge_says(tmp_path):
     direction = (exact[0] - exact[1]) / np.linalg.norm(exact[0] - exact[1])
     scores = np.array(
         [
-            [np.vdot(direction, asked(fs.Site("a", X), here, seed=seed + 1000 * k)) for seed in range(300)]
+            [np.vdot(direction, reply(fs.Site("a", X), here, seed=seed + 1000 * k)) for seed in range(300)]
             for k, X in enumerate(tables)
         ]
     )
-    told = (scores[0].mean() - scores[1].mean()) / np.sqrt((scores.var(axis=1, ddof=1)).mean())
-    assert told == pytest.approx(1 / MULTIPLIER, abs=5 * np.sqrt(2 / 300))
+    found = (scores[0].mean() - scores[1].mean()) / np.sqrt((scores.var(axis=1, ddof=1)).mean())
+    assert found == pytest.approx(1 / MULTIPLIER, abs=5 * np.sqrt(2 / 300))
 
 
 @fs.step
@@ -181,21 +184,21 @@ def twice(site):
     return {"one": float(normal(site.charged(mu2=1.0), ())), "other": float(normal(site.charged(mu2=1.0), ()))}
 
 
-def test_a_site_whose_budget_is_spent_fails_and_the_others_go_on(tmp_path):
+def test_a_site_whose_budget_is_spent_fails_and_the_others_continue(tmp_path):
     poor = ledger_at(tmp_path, "b", epsilon=epsilon_of(1.5 / MULTIPLIER, 1e-5))
     sites = [fs.Site("a", rows()), fs.Site("b", rows(1), ledger=poor), fs.Site("c", rows(2))]
     fed = fs.LocalFederation(sites)
-    told = {"gamma": GAMMA, "multiplier": MULTIPLIER}
-    first = fed.ask(local_noisy_pull, Y=Y, **told)
+    payload = {"gamma": GAMMA, "multiplier": MULTIPLIER}
+    first = fed.ask(local_noisy_pull, Y=Y, **payload)
     for more in (0.1, 0.2):
-        replies = fed.ask(local_noisy_pull, Y=Y + more, **told)
+        replies = fed.ask(local_noisy_pull, Y=Y + more, **payload)
     assert not first.failed
     assert list(replies.ok) == ["a", "c"]
     assert "this site refuses: its privacy budget is epsilon=" in replies.failed["b"]
-    assert fed.ask(local_noisy_pull, Y=Y, **told)["b"]["pull"].tobytes() == first["b"]["pull"].tobytes()
+    assert fed.ask(local_noisy_pull, Y=Y, **payload)["b"]["pull"].tobytes() == first["b"]["pull"].tobytes()
 
 
-def test_if_all_refuse_the_run_ends_with_that_sentence(tmp_path):
+def test_if_all_sites_refuse_the_run_fails_with_their_reason(tmp_path):
     sites = [fs.Site(name, rows(), ledger=ledger_at(tmp_path, name, epsilon=0.5)) for name in "abc"]
     model = fs.FedLandmarks(5, rounds=3, privacy=fs.privacy.GaussianGradient(8.0, 1e-5))
     refused = pytest.raises(QuorumError, match=r"this site refuses: its privacy budget is epsilon=0\.5")
@@ -208,7 +211,7 @@ def test_every_view_of_a_site_keeps_its_ledger(tmp_path):
     site = fs.Site("a", rows(), ledger=ledger)
     assert site.through(lambda X: X).ledger is ledger
     assert site.with_rows(rows(1)).ledger is ledger
-    assert site.at_work({}, 0, 0).ledger is ledger
+    assert site.in_call(CallContext({}, ledger=ledger)).ledger is ledger
     assert fs.Site("a", rows()).ledger is None
     with pytest.raises(InputError, match=r"ledger=.* must be a fedspan.privacy.Ledger"):
         fs.Site("a", rows(), ledger="a.ledger")
@@ -217,7 +220,7 @@ def test_every_view_of_a_site_keeps_its_ledger(tmp_path):
 def test_a_strict_ledger_lets_nothing_leave_without_noise(tmp_path):
     site = fs.Site("a", rows(), ledger=ledger_at(tmp_path, strict=True))
     fed = fs.LocalFederation([site])
-    with pytest.raises(QuorumError, match=r"strict ledger of site 'a' lets no reply leave.*local_sums"):
+    with pytest.raises(QuorumError, match=r"strict ledger of site 'a' lets no reply leave.*'sums.sums'"):
         fed.ask(local_sums)
     fed.ask(local_noisy_pull, Y=Y, gamma=GAMMA, multiplier=MULTIPLIER)
     noisy = fs.privacy.GaussianData(30.0, 1e-5, clip=2.0)
@@ -237,10 +240,10 @@ def test_noise_on_the_rows_does_not_let_targets_and_tasks_pass(what, strict, tmp
     assert noisy.ask(batch_columns)["a"]["seen"] == 0
     with pytest.raises(QuorumError, match="does not show its"):
         fs.FedFewShotRegressor(1, random_state=0).fit(noisy)
-    assert site.y is not None  # the site itself has it as before
+    assert site.y is not None  # the site itself still has it
 
 
-def test_a_site_that_has_no_target_says_nothing_new_beside_noisy_rows():
+def test_a_site_without_targets_has_none_beside_noisy_rows():
     noisy = fs.Site("a", rows()).with_rows(rows(1))
     assert noisy.y is None
     assert noisy.task is None
@@ -261,13 +264,13 @@ def doubled(X):
     return 2 * X
 
 
-def test_a_journal_has_no_digest_that_rows_can_be_tried_at(tmp_path):
+def test_a_journal_has_no_digest_by_which_rows_can_be_guessed(tmp_path):
     X = np.array([[3.0, 1.0, 4.0]])
     here, there = (ledger_at(tmp_path, name) for name in "ab")
     prints = [fs.Site("a", X, ledger=ledger).fingerprint() for ledger in (None, here, there)]
     assert len(set(prints)) == 3
     assert {text.partition("#")[0] for text in prints} == {"1x3 float64 "}
-    assert fs.Site("a", X, ledger=ledger_at(tmp_path)).fingerprint() == prints[1]  # the same site knows its data again
+    assert fs.Site("a", X, ledger=ledger_at(tmp_path)).fingerprint() == prints[1]  # the same ledger, the same print
     assert fs.Site("a", X + 1, ledger=here).fingerprint() != prints[1]
 
 
@@ -304,10 +307,10 @@ def test_no_error_text_made_of_rows_passes_a_strict_ledger(step, tmp_path):
     assert "777" not in text(strict=True, transform=raising_transform)
 
 
-def test_a_step_that_may_not_answer_says_the_same_whether_it_failed_or_not(tmp_path):
+def test_a_refused_step_gives_the_same_reason_whether_it_failed_or_not(tmp_path):
     fed = fs.LocalFederation([fs.Site("a", rows(), ledger=ledger_at(tmp_path, strict=True))])
-    for step in (raise_rows, local_sums):
-        with pytest.raises(QuorumError, match=rf"strict ledger of site 'a' lets no reply leave.*{step.__name__}"):
+    for step, id in ((raise_rows, "raise_rows"), (local_sums, "sums.sums")):
+        with pytest.raises(QuorumError, match=rf"strict ledger of site 'a' lets no reply leave.*{id}"):
             fed.ask(step)
     with pytest.raises(QuorumError, match=r"charge_and_raise_rows' failed at site 'a'.*keeps the reason at the site"):
         fed.ask(charge_and_raise_rows)
@@ -356,10 +359,10 @@ def test_transforms_before_noise_keep_their_errors_at_a_strict_site(tmp_path):
     assert "777" not in str(caught.value)
 
 
-def test_a_strict_site_says_that_its_budget_is_spent(tmp_path):
+def test_a_strict_site_reports_that_its_budget_is_spent(tmp_path):
     site = fs.Site("a", rows(), ledger=ledger_at(tmp_path, epsilon=0.1, strict=True))
     with pytest.raises(QuorumError, match=r"its privacy budget is epsilon=0\.1"):
-        asked(site)
+        reply(site)
 
 
 @fs.step
@@ -389,7 +392,7 @@ def test_a_strict_site_takes_part_where_all_is_covered(tmp_path):
     fed = fs.LocalFederation(sites)
     covered = fs.privacy.GaussianGradient(20.0, 1e-5, center=0.0, scale=0.5)
     assert fs.FedLandmarks(5, rounds=2, privacy=covered).fit(fed).privacy_.leaves_out == ()
-    with pytest.raises(QuorumError, match="local_sums"):  # moments
+    with pytest.raises(QuorumError, match=r"'sums\.sums'"):  # moments
         fs.FedLandmarks(5, rounds=2, privacy=fs.privacy.GaussianGradient(20.0, 1e-5)).fit(fed)
     with pytest.raises(InputError, match="a, b, c let nothing out that carries no noise"):
         fs.FedSpectralClustering(2, n_landmarks=5, rounds=2, privacy=covered).fit(fed)
@@ -405,9 +408,6 @@ def test_a_strict_site_in_a_secure_sum(tmp_path):
 
 
 def test_a_site_of_another_engine_needs_a_ledger():
-    from fedspan.federation.calls.call import Call
-    from fedspan.federation.site.steps import find_step
-
     call = Call("r", 0, 0, find_step(local_noisy_pull), {}, ("a",))
     with pytest.raises(InputError, match="has no ledger"):
         SiteHost(fs.Site("a", rows())).perform(call, {"Y": Y, "gamma": GAMMA, "multiplier": 1.0}, -1)
@@ -434,25 +434,33 @@ def test_the_transforms_that_see_rows_without_noise():
     assert noisy.apply(doubled).plain_transforms == (name, name)
 
 
-def test_a_question_has_the_digest_that_it_had():
-    """A ledger outlasts versions of this package: with another digest what it has charged would be charged anew."""
+def test_a_query_keeps_its_digest():
+    """A ledger outlasts versions of this package: with another digest, old queries would be charged again."""
     payload = {"x": np.arange(3.0), "n": 2}
-    found = question_digest("a.step", payload, (b"transform", b""), b"data", ("more", 1))
-    assert found.hex() == "7d653cbb3e7c7a2bf07961284e8c75147b53fdd8602df1c2f2c3ee59324175ba"
-    assert found != question_digest("a.step", payload, (b"len", b"s"), b"data", ("more", 1))
+    found = query_digest("a.step", payload, (b"transform", b""), b"data", ("more", 1))
+    assert found.hex() == "694cfebaa9cdf601678e96d1793375b3ce2b24c88243820823e3f542bf9843d4"
+    assert found != query_digest("a.step", payload, (b"len", b"s"), b"data", ("more", 1))
     numbers = fs.Site("a", np.arange(6.0).reshape(3, 2), y=np.arange(3, dtype=np.int64))
     words = fs.Site("a", pd.DataFrame({"x": [1.5, 2.5], "t": ["u", "v"]}), task=["b", "c"])
     assert numbers.digest().hex() == "b1c0eeaf4dc76860add380cdf660a4e68711eced3bf2a1dc823ea4dfe7617936"
     assert words.digest().hex() == "0530a3522b49cca756e9c5183d96a2d99ccd3b5f512670a2bd6eb58ce5196562"
 
 
-def test_a_simulated_ledger_is_made_once_for_a_seed(tmp_path):
+@fs.step
+def own_or_simulated(site):
+    return {"simulated": site.ledger.simulated} if site.ledger is not None else {}
+
+
+def test_only_embedded_sites_without_a_ledger_simulate_one(tmp_path):
+    call = Call("r", 0, 7, find_step(own_or_simulated), {}, ("a",))
     made = []
-    host = SiteHost(fs.Site("a", rows()), simulated=lambda name, seed: made.append((name, seed)) or object())
-    first = host._ledger(0)
-    assert host._ledger(0) is first
-    assert host._ledger(1) is not first
-    assert made == [("a", 0), ("a", 1)]
-    own = ledger_at(tmp_path)
-    assert SiteHost(fs.Site("a", rows(), ledger=own), simulated=pytest.fail)._ledger(0) is own
-    assert SiteHost(fs.Site("a", rows()))._ledger(0) is None
+
+    def simulated(name, seed):
+        made.append((name, seed))
+        return SimulatedLedger(name, seed)
+
+    assert SiteHost(fs.Site("a", rows()), simulated=simulated).perform(call, {}, -1).reply == {"simulated": True}
+    assert made == [("a", 7)]
+    owned = fs.Site("a", rows(), ledger=ledger_at(tmp_path))
+    assert SiteHost(owned, simulated=pytest.fail).perform(call, {}, -1).reply == {"simulated": False}
+    assert SiteHost(fs.Site("a", rows())).perform(call, {}, -1).reply == {}

@@ -93,7 +93,7 @@ def test_a_large_file_that_was_rewritten_is_another_question(ask, transform, tmp
     noisy_sums(fed, clip=1.9)
     again = ask(fed)
     assert len(ledger.charges) == 3
-    # neither the noise that the rows had before, nor rows that were kept from before
+
     fresh = fs.LocalFederation([fs.Site("a", np.array(X), ledger=ledger)])
     assert ask(fresh.apply(halved) if transform else fresh).tobytes() == again.tobytes()
     assert len(ledger.charges) == 3

@@ -1,9 +1,9 @@
-"""Rows from sums over all rows: FedDL's totals are equations for the rows, and of few rows there are more than enough.
+"""Rows from sums over all rows: FedDL's totals are equations for the rows, and more than enough for few rows.
 
 In every round the coordinator learns ``sum_i k(x_i, y_j) (x_i - y_j)`` for each landmark, m numbers of each, and before
-it the moments and sums of cosines and sines. A secure sum hides who added what, and not these totals. All rows together
-are fitted to them by least squares (L-BFGS), from a random start or from what trilateration has found. Rows come out in
-any order, as a sum has none.
+it the moments and sums of cosines and sines. A secure sum hides the parts of the sites, and not these totals. The
+attack fits all rows together to them by least squares (L-BFGS), from a random start or from the rows of trilateration.
+Rows come out in any order, because a sum has none.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ Matrix = NDArray[np.float64]
 
 #: Weights of the other equations beside those of the pulls: moments, cosines and sines (of their mean), distances.
 _MOMENTS, _WAVES, _DISTANCES = 100.0, 5.0, 30.0
-#: Squared misfit at which rows have the sums.
+#: Squared misfit, relative to the pulls, below which rows have the sums to rounding.
 _EXACT = 1e-20
-#: Multiplications that the attack may take.
+#: The most multiplications of one attack.
 WORK = 1e11
-#: Numbers that rows may have altogether, for the attack to be tried in an audit.
+#: The most numbers (rows times columns) for which an audit tries the attack.
 MOST_UNKNOWNS = 20_000
-#: Pulls that are fitted for each row: more of them say the same again.
+#: Pulls that are fitted for each row: more of them add nothing.
 _PULLS = 30
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What FedDL's coordinator knows of all rows together, of rows reduced to ``(x - centre) / scale``.
+    """What FedDL's coordinator knows of all rows together; rows are reduced to ``(x - centre) / scale``.
 
     Attributes
     ----------
     n : int
-        Rows.
+        The number of rows.
     centre, scale, variance : array (m,), float, array (m,)
         The moments; the variances are of reduced rows.
     gamma : float
@@ -73,7 +73,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Rows (n, m) that fit the sums, in any order, and the share of the pulls that they leave unexplained."""
+    """Rows (n, m) that fit the sums, in any order, and the share of the pulls that they do not explain."""
 
     rows: Matrix
     misfit: float
@@ -100,11 +100,11 @@ def rows_from_sums(
     ----------
     sums : Sums
     start : array (n, m), optional
-        Rows as far as they are known. Default: normal draws with the moments.
+        Approximate rows. Default: normal draws with the moments.
     distances, landmarks : array (n, n_y), array (n_y, m), optional
         Of rows to landmarks, where these were posted, too.
     work : float
-        Multiplications after which the best that was found is returned. Default: about a minute's.
+        Multiplications after which the search ends. Default: those of about a minute.
     seed : int, default=0
         Of the start, and of which pulls are fitted.
     """
@@ -119,7 +119,7 @@ def rows_from_sums(
         return value, gradient.ravel()
 
     value, left = np.inf, evaluations
-    while left > 0:  # a restart forgets curvature that misleads
+    while left > 0:  # a restart forgets misleading curvature
         goal = _Goal(_EXACT * float(np.sum(loss.A**2)))
         options = {"maxcor": 50, "maxiter": 5000, "maxfun": left, "ftol": 0.0, "gtol": 0.0}
         found = minimize(flat, Z.ravel(), jac=True, method="L-BFGS-B", options=options, callback=goal)
@@ -130,7 +130,7 @@ def rows_from_sums(
 
 
 class _Goal:
-    """Ends the search where rows have the sums to rounding."""
+    """Ends the search when rows have the sums to rounding."""
 
     def __init__(self, value: float) -> None:
         self.value, self.reached = value, False
@@ -142,7 +142,7 @@ class _Goal:
 
 
 class _Loss:
-    """Sum of squared differences between what rows Z would have sent and what was received, and its gradient."""
+    """The squared differences between the sums of rows Z and those received, and their gradient."""
 
     def __init__(self, sums: Sums, rng: np.random.Generator, distances: Array | None, landmarks: Array | None) -> None:
         some = rng.permutation(len(sums.pulls))[: _PULLS * max(sums.n, 20)]

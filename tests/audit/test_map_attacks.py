@@ -7,9 +7,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.audit import Received, ReceivedMap, audit, from_model, from_run
-from fedspan.audit.followed_rows import followed, lone_rows
-from fedspan.audit.k_means_attack import GivenSums
-from fedspan.linalg.kernels.nearest_centres import rounded_mean
+from fedspan.audit.map_attacks import followed, lone_rows
 from fedspan.linalg.layout.grid_repulsion import Grid
 
 GRID = Grid(np.zeros(2), 1.0, 20)
@@ -166,46 +164,6 @@ def test_positions_that_a_journal_keeps_are_attacked_and_it_is_said(run, tmp_pat
     assert from_run(tmp_path, model=model).map.positions.shape == (120, 2)
 
 
-def two_rounds():
-    """Sums of two rounds by hand: row 2 goes from the first centre to the second, about the mean 3.5."""
-    X = np.array([[0.0], [1.0], [2.5], [5.0], [6.0], [6.5]])
-    first, second = [[0, 1, 2], [3, 4, 5]], [[0, 1], [2, 3, 4, 5]]
-    shift = rounded_mean(X.mean(axis=0), X.var(axis=0))
-    sums = np.array([(X[rows] - shift).sum(axis=0) for rows in first + second])
-    return X, GivenSums(sums, np.array([3, 3, 2, 4]), shift, 6, 2)
-
-
-def test_a_row_that_changes_its_centre_is_read_from_the_sums():
-    X, given = two_rounds()
-    card = audit(Received("toy", "journal", k_means_sums=given, of_rows=True), truth=X, bounds=(0.0, 7.0))
-    (entry,) = card.entries
-    assert entry.attack == "k-means sums: differences"
-    # Where it left and where it came; and what the two centres differ by, before and after.
-    assert entry.facts["found_twice"] == 4
-    assert entry.facts["right_of_found_twice"] == 0.5
-    assert entry.facts["exact_rows"] == 1
-    assert entry.measures["exact"] == pytest.approx(1 / 6)
-    assert np.isclose(entry.rebuilt, 2.5).sum() == 2
-    assert "Of 4 differences" in entry.verdict
-
-
-@pytest.mark.parametrize("secure", [False, True])
-def test_lloyd_gives_rows_away_and_guarded_sums_do_not(secure, tmp_path):
-    X = np.random.default_rng(0).normal(size=(300, 4))
-    sites = np.arange(300) % 3
-    truth = {str(site): X[sites == site] for site in range(3)}
-    found = {}
-    for least_rows in (1, 5):
-        policy = fs.Policy(secure_sum=secure)
-        with fs.federate(X, sites=sites, run_dir=tmp_path / str(least_rows), policy=policy) as fed:
-            fs.FedKMeans(10, random_state=0, max_iter=30, least_rows=least_rows).fit(fed)
-        found[least_rows] = by_name(audit(tmp_path / str(least_rows), truth=truth))["k-means sums: differences"]
-    assert found[1].facts["exact_rows"] > 10
-    assert found[1].facts["found_twice"] > 10
-    assert found[5].facts["exact_rows"] == 0
-    assert found[5].facts["found_twice"] == 0
-
-
 def test_a_map_that_posted_nothing(run):
     _, _, truth, public = run
     X = np.concatenate(list(truth.values()))
@@ -215,14 +173,3 @@ def test_a_map_that_posted_nothing(run):
     card = audit(model, truth=truth, public=public)
     assert {entry.attack for entry in card.entries} == {"centres: the nearest one, given away", "centres: membership"}
     assert any("No positions were posted" in remark for remark in card.remarks)
-
-
-def test_two_cards_stand_in_one_table(run):
-    model, _, truth, public = run
-    first, second = audit(model, truth=truth, public=public), audit(model, truth=truth, public=public)
-    both = type(first)(first.what, first.where, first.entries, beside=(second,))
-    lines = [line[0] for line in both.lines()]
-    assert lines.count("FedTSNE(share='sums')") == 2
-    assert lines.count("positions: nearest centres") == 2
-    assert len(both.to_dict()["beside"][0]["entries"]) == len(second.entries)
-    assert str(both).count("positions: nearest centres ") == 2

@@ -1,12 +1,11 @@
-"""Attacks by one who has public rows of the same kind."""
+"""Attacks with public rows of the same kind."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from fedspan.audit import fill, reidentified, relative_error, unrotate
-from fedspan.audit import trilateration as trilaterate
+from fedspan.audit import fill, reidentified, relative_error, trilaterate, unrotate
 from fedspan.errors import InputError
 
 
@@ -43,7 +42,7 @@ def test_a_secret_rotation_is_undone(rows):
     found = unrotate(turned, public)
     assert reidentified(found, X) > 0.9
     assert relative_error(found, X) < 0.3
-    # The attack sees inner products alone: another key changes nothing.
+    # The attack uses inner products alone: another key changes nothing.
     np.testing.assert_allclose(unrotate(X, public), found, atol=1e-6)
 
 

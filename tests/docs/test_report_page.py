@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import fedspan as fs
-from fedspan.report.page import _LINKS
+from fedspan.report.page import LINKS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
 
@@ -21,7 +21,7 @@ def test_its_lines_run_and_print_what_it_says(tmp_path, monkeypatch, capsys):
 
 def test_it_knows_every_section_and_every_estimator():
     sections = PAGE.split("| section |")[1].split("| model |")[0]
-    assert all(name in sections for name in _LINKS.values())
+    assert all(name in sections for name in LINKS.values())
     models = PAGE.split("| model |")[1].split("## ROC")[0]
     detectors = [name for name in fs.ESTIMATORS if name.endswith("Detector")]
     for name in set(fs.ESTIMATORS) - set(detectors):

@@ -1,4 +1,4 @@
-"""Rows with labels that are kept back to judge a detector by, and what they say of it."""
+"""Labelled rows that were held back to judge a detector by, and its ROC curve."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from fedspan.errors import InputError
-from fedspan.report.charts.line_charts import Line, line_chart
-from fedspan.report.charts.thinning import thinned
-from fedspan.report.markup import number, plural
-from fedspan.report.models.model_attributes import percent
+from fedspan.report.charts.line_charts import Line, line_chart, thinned
+from fedspan.report.markup import number, percent, plural
 from fedspan.report.models.picture import Picture
 
 _POINTS = 200
@@ -21,12 +19,12 @@ _POINTS = 200
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Rows to judge a detector by, which had no part in its training.
+    """Labelled rows to judge a detector by, which had no part in its training.
 
     Parameters
     ----------
     X : table (n, d)
-        As the first of the models takes them.
+        With the columns that the first of the models takes.
     outlier : array of bool (n,)
         Which of the rows are outliers. There must be some of both kinds.
 
@@ -53,7 +51,7 @@ class Judged:
 
 
 def is_detector(model: Any) -> bool:
-    """Whether a model scores rows and has a threshold of its own."""
+    """Return whether a model scores rows and has a threshold of its own."""
     return callable(getattr(model, "score_samples", None)) and isinstance(getattr(model, "offset_", None), float)
 
 
@@ -61,7 +59,7 @@ def roc(model: Any, judged: Judged) -> Picture:
     """Draw the ROC curve of a detector, with the point of the threshold that it learned without these labels."""
     scores = -np.asarray(model.score_samples(judged.X), dtype=np.float64)
     if not np.isfinite(scores).all():
-        raise InputError(f"{int(np.sum(~np.isfinite(scores)))} rows to judge by have no finite score")
+        raise InputError(f"{int(np.sum(~np.isfinite(scores)))} rows to judge by have no finite score: leave them out")
     alarm = scores > -model.offset_
     false, true = float(alarm[~judged.outlier].mean()), float(alarm[judged.outlier].mean())
     x, y, _ = roc_curve(judged.outlier, scores)
@@ -77,6 +75,6 @@ def roc(model: Any, judged: Judged) -> Picture:
     remark = (
         f"The learned threshold finds {percent(true)} of {plural(outliers, 'outlier')} and flags {percent(false)} of "
         f"{plural(len(alarm) - outliers, 'normal row')}. Area under the curve: "
-        f"{number(float(roc_auc_score(judged.outlier, scores)), 4)}. The labels judge, and have chosen nothing."
+        f"{number(float(roc_auc_score(judged.outlier, scores)), 4)}. The labels were not used to choose it."
     )
     return Picture("ROC at the learned threshold", chart, remark, [(0, "every threshold"), (6, "the learned one")])

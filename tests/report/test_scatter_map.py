@@ -8,11 +8,13 @@ import subprocess
 
 import numpy as np
 import pytest
-from report_reading import Page, unpacked
 
 from fedspan.errors import InputError
-from fedspan.report import Scatter, page
-from fedspan.report.models.scatter_map import scatter_section
+from fedspan.report import Scatter
+from fedspan.report.models.scatter_map import local_density, packed, scatter_section
+from fedspan.report.page import asset
+
+from .report_reading import Page, unpacked
 
 
 def page_of(points, sites=None, rows=None, labels=None, **more) -> Page:
@@ -38,6 +40,10 @@ def test_points_sites_rows_and_labels_decode_back():
     assert not way["ordered"]
 
 
+def test_packed_bytes_by_hand():
+    assert packed(np.array([1, 2], dtype=np.uint8)) == {"kind": "u1", "data": "AQI="}
+
+
 @pytest.mark.parametrize(("n_sites", "kind"), [(256, "u1"), (257, "u2"), (1000, "u2")])
 def test_codes_are_as_small_as_the_number_of_sites_allows(n_sites, kind):
     sites = np.array([f"site {i}" for i in range(n_sites)])
@@ -53,7 +59,7 @@ def test_hundred_thousand_points_take_sixteen_bytes_each_at_most():
     assert len(html) < n * 16 * 4 / 3 + 5000
 
 
-def test_points_that_are_not_finite_are_left_out_and_said():
+def test_points_that_are_not_finite_are_left_out_and_counted():
     points = np.array([[0.0, 0.0], [np.nan, 1.0], [1e300, 1.0], [2.0, -np.inf], [4.0, 5.0]])
     drawn = page_of(points, rows=np.arange(10, 15))
     data = drawn.map_data()
@@ -118,7 +124,7 @@ def test_quantity_with_gaps_has_a_step_for_them():
         (([[1, 2]], ["a"], [0.5]), "rows must be whole numbers from 0"),
     ],
 )
-def test_bad_scatter_gets_a_sentence(given, said):
+def test_a_bad_scatter_is_refused(given, said):
     with pytest.raises(InputError, match=said):
         Scatter(*given)
 
@@ -128,7 +134,7 @@ def run_points(body: str, **values):
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    code = f"{page._part('points.js')};const given={json.dumps(values)};console.log(JSON.stringify((()=>{{{body}}})()))"
+    code = f"{asset('points.js')};const given={json.dumps(values)};console.log(JSON.stringify((()=>{{{body}}})()))"
     done = subprocess.run([node, "-e", code], capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)
 
@@ -223,3 +229,18 @@ def test_clusters_come_first_and_a_map_has_no_axes():
     density = data["ways"]["density"]
     assert density["ordered"]
     assert np.bincount(unpacked(density["codes"])).max() <= n / 8 + 2
+
+
+def test_density_follows_the_crowd():
+    rng = np.random.default_rng(0)
+    crowd, few = rng.normal(size=(2000, 2)), rng.normal(size=(100, 2)) + 20
+    density = local_density(np.concatenate([crowd, few]))
+    assert np.median(density) == pytest.approx(1)
+    assert np.median(density[2000:]) < 0.3
+    near, far = (np.linalg.norm(crowd, axis=1) < 0.5), (np.linalg.norm(crowd, axis=1) > 2.5)
+    assert density[:2000][near].min() > density[:2000][far].max()
+
+
+@pytest.mark.parametrize("points", [np.ones((150, 2)), np.column_stack([np.arange(150.0), np.zeros(150)])])
+def test_density_of_a_point_or_a_line_is_finite(points):
+    assert np.isfinite(local_density(points)).all()

@@ -1,4 +1,4 @@
-"""Charts: geometry on cases computed by hand."""
+"""Charts with axes: geometry on cases computed by hand."""
 
 from __future__ import annotations
 
@@ -8,23 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_reading import Page
 
-from fedspan.report.charts.axes import (
-    LARGEST,
-    Scale,
-    drawable,
-    log_ticks,
-    number_with,
-    span,
-    tick_texts,
-    ticks,
-    up_to_ticks,
-)
-from fedspan.report.charts.bars_and_cells import heat_map, row_bars
-from fedspan.report.charts.line_charts import Line, bar_chart, line_chart
-from fedspan.report.charts.svg import HEIGHT, WIDTH, figure
-from fedspan.report.charts.thinning import thinned
+from fedspan.report.charts.axes import drawable
+from fedspan.report.charts.line_charts import Line, bar_chart, histogram, line_chart, thinned
+from fedspan.report.charts.svg import HEIGHT, WIDTH
+
+from .report_reading import Page
 
 finite = st.floats(allow_nan=False, allow_infinity=False).filter(drawable)
 
@@ -61,7 +50,7 @@ def test_bars_do_not_overlap_and_stay_inside():
 
 
 def test_line_over_bars_is_drawn_at_their_middles():
-    page = Page(bar_chart([3.0, 1.0], ["a", "b"], label="x", x_label="y", line=[3.0, 4.0]))
+    page = Page(bar_chart([3.0, 1.0], ["a", "b"], label="x", x_label="y", over=[3.0, 4.0]))
     middles = [float(a["x"]) + float(a["width"]) / 2 for a in page.all("rect")]
     assert [x for x, _ in places(page)] == pytest.approx(middles, abs=0.02)
     assert [y for _, y in places(page)] == [54.0, 12.0]
@@ -69,7 +58,7 @@ def test_line_over_bars_is_drawn_at_their_middles():
 
 def test_value_that_is_not_finite_has_no_bar():
     page = Page(
-        bar_chart([1.0, math.nan, math.inf], ["a", "b", "c"], label="x", x_label="y", line=[1.0, math.nan, 2.0])
+        bar_chart([1.0, math.nan, math.inf], ["a", "b", "c"], label="x", x_label="y", over=[1.0, math.nan, 2.0])
     )
     assert len(page.all("rect")) == 1
     assert len(places(page)) == 2
@@ -125,92 +114,11 @@ def test_texts_on_the_axis_can_be_chosen():
     assert "4 apples" in page.words
 
 
-def test_lying_bars_share_one_scale():
-    page = Page(row_bars(["a", "b"], [[10, 30], [20, 0]], label="x", show=str, colours=[0, 6]))
-    parts = [(float(a["x"]), float(a["width"])) for a in page.all("rect")]
-    assert parts == [(0, 90), (90, 270), (0, 180), (180, 0)]
-    assert "40" in page.words
-    assert Page(row_bars(["a"], [[0]], label="x", show=str, colours=[0])).all("rect")[0]["width"] == "0"
-
-
-def test_heat_map_shades_by_size_and_colours_by_sign():
-    page = Page(heat_map(np.array([[1.0, -0.5], [0.0, np.nan]]), ["r", "s"], ["1", "2"], label="x"))
-    cells = page.all("rect")
-    assert [(a["class"], a["fill-opacity"]) for a in cells] == [
-        ("plus", "0.750"),
-        ("minus", "0.375"),
-        ("minus", "0.000"),
-    ]
-    assert {"1.00", "−0.50", "0.00"} <= set(page.words)
-
-
-def test_heat_map_without_any_value_draws_no_cell():
-    assert Page(heat_map(np.full((1, 1), np.nan), ["r"], ["1"], label="x")).all("rect") == []
-
-
-def test_long_names_are_cut_and_told_in_full():
-    name = "a_feature_with_a_very_long_name"
-    page = Page(heat_map(np.ones((1, 1)), [name], ["1"], label="x"))
-    assert "a_feature_with_a…" in page.words
-    assert name in page.words  # the title
-
-
-def test_figure_has_title_key_and_remark():
-    page = Page(
-        figure("Title", line_chart([], label="none", x_label="x"), over="Model", remark="said", key=[(3, "third")])
-    )
-    assert page.text.startswith("Model Title third")
-    assert page.text.endswith("said")
-    assert page.all("li", "s3")
-
-
-@given(finite, finite, st.booleans())
-def test_span_and_ticks_hold_for_any_values(a, b, whole):
-    low, high = span([a, b])
-    assert low <= min(a, b)
-    assert high >= max(a, b)
-    assert low < high
-    inside = ticks(low, high, 5, whole=whole)
-    slack = 1e-6 * (high - low)
-    assert len(inside) <= 6
-    assert inside == sorted(set(inside))
-    assert all(low - slack <= tick <= high + slack for tick in inside)
-    assert len(tick_texts(inside)) == len(inside)
-    if whole:
-        assert all(tick == round(tick) for tick in inside)
-    around = up_to_ticks(low, high, 5)
-    assert around[0] <= low + slack
-    assert around[-1] >= high - slack
-    assert len(around) <= 8
-
-
 @given(st.lists(finite, min_size=2, max_size=20))
 def test_every_point_of_any_line_is_inside(values):
     page = Page(line_chart([Line("l", list(range(len(values))), values)], label="x", x_label="round"))
     drawn = np.array(places(page))
     assert np.all((drawn >= 0) & (drawn <= [WIDTH, HEIGHT]))
-
-
-def test_scale_by_hand():
-    assert Scale(0, 10, 180, 12)(5) == 96
-    assert Scale(0.01, 100, 0, 100, log=True)(1.0) == pytest.approx(50)
-    assert not drawable(math.nan)
-    assert not drawable(-math.inf)
-    assert not drawable(LARGEST)
-
-
-def test_ticks_by_hand():
-    assert ticks(0, 1) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    assert ticks(-3, 3, 3) == [-2, 0, 2]
-    assert ticks(0, 2, 5, whole=True) == [0, 1, 2]
-    assert up_to_ticks(0, 0.589, 4) == pytest.approx([0, 0.2, 0.4, 0.6])
-    assert tick_texts([0.0, 0.2, 0.4]) == ["0", "0.2", "0.4"]
-    assert tick_texts([0, 5000, 10000]) == ["0", "5\u202f000", "10\u202f000"]
-    assert tick_texts([0, 2e9]) == ["0", "2×10⁹"]
-    assert [value for value, _ in log_ticks(1e-12, 1.0, 4)] == pytest.approx([1e-12, 1e-9, 1e-6, 1e-3, 1])
-    assert span([], zero=True) == (0.0, 1.0)
-    assert span([0, 0], zero=True) == (0, 1)
-    assert number_with(-0.001, 2) == "0.00"
 
 
 @given(st.lists(finite, min_size=1, max_size=300), st.integers(4, 50))
@@ -224,7 +132,16 @@ def test_thinned_lines_keep_ends_and_peaks(y, most):
     assert (min(few_y), max(few_y)) == (min(y), max(y))
 
 
-def test_a_logarithmic_axis_of_less_than_two_powers_has_more_than_one_tick():
-    assert [value for value, _ in log_ticks(2e-4, 2e-2)] == pytest.approx([1e-3, 1e-2])
-    assert [text for _, text in log_ticks(3e-3, 3e-2)] == ["5 × 10⁻³", "10⁻²", "2 × 10⁻²"]
-    assert [value for value, _ in log_ticks(0.21, 0.9)] == pytest.approx([0.5])
+def test_thinned_lines_by_hand():
+    found = thinned(range(9), [0, 0, 9, 0, 0, 0, -9, 0, 0], 6)
+    assert found == ([0, 1, 2, 4, 6, 8], [0, 0, 9, 0, -9, 0])
+
+
+def test_the_area_of_a_histogram_s_bar_is_its_share():
+    edges, shares = np.array([0.0, 1.0, 3.0, 4.0]), np.array([0.0, 0.5, 1.0, 1.0])
+    page = Page(histogram(edges, shares, label="x", x_label="score", mark=1.0, marked="threshold"))
+    low, high = page.all("rect")  # the last one is empty
+    assert float(low["height"]) == pytest.approx(2 * float(high["height"]), abs=0.02)
+    assert (low["class"], high["class"]) == ("s0", "s6")
+    assert "threshold" in page.words
+    assert "1 to 3: 50 %" in page.words

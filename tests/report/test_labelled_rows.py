@@ -1,21 +1,18 @@
-"""Judging a detector: its ROC curve, with the point of a threshold that has not seen the labels; and without labels."""
+"""Labelled rows: the ROC curve of a detector, with the point of a threshold that has not seen the labels."""
 
 from __future__ import annotations
-
-import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from report_reading import Page, a_record
 from sklearn.metrics import roc_auc_score
 
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.report import Judged, write_report
-from fedspan.report.models.detector_pictures import training_scores
-from fedspan.report.models.model_section import models_section
-from fedspan.report.sections.labelled_rows import roc
+from fedspan.report.models.labelled_rows import roc
+
+from .report_reading import Page, a_record
 
 
 class FirstValue:
@@ -77,34 +74,3 @@ def test_only_a_detector_can_be_judged(tmp_path):
         write_report(tmp_path / "r.html", title="t", records=a_record(), models=[], judged=(np.eye(2), [0, 1]))
     with pytest.raises(InputError, match="1 rows to judge by have no finite score"):
         roc(FirstValue(), Judged(np.array([[np.inf], [0.0]]), [0, 1]))
-
-
-def test_without_labels_the_training_scores_are_drawn_with_the_threshold():
-    rows = np.random.default_rng(0).normal(size=(300, 5))
-    detector = fs.FedPCADetector(2, left_out=False).fit(rows, sites=np.arange(300) % 3)
-    picture = training_scores(detector)
-    page = Page(picture.body)
-    parts = [float(found) for found in re.findall(r": ([\d.]+) %</title>", picture.body)]
-    assert sum(parts) == pytest.approx(100, abs=1)
-    # What lies wholly beyond the threshold has another colour: at most the 5 % that a threshold at 0.95 leaves.
-    beyond = re.findall(r'class="s6".*?: ([\d.]+) %</title>', picture.body)
-    assert 1 < sum(map(float, beyond)) <= 5.1
-    assert f"threshold {-detector.offset_:.3g}" in page.text
-    detector.score_levels_ = np.array([[0.0, 0.0], [-100 * detector.offset_, 1.0]])
-    assert training_scores(detector) is None  # nothing is known near the threshold
-
-
-def test_scores_far_out_are_told_and_not_drawn():
-    detector = fs.FedPCADetector(1).fit(np.random.default_rng(0).normal(size=(50, 3)))
-    cut = -detector.offset_
-    detector.score_levels_ = np.array([[0.0, 0.0], [cut, 0.9], [2 * cut, 0.95], [1000 * cut, 1.0]])
-    picture = training_scores(detector)
-    assert picture.body.count("<rect") == 2
-    assert "5 % of the rows score even higher" in picture.remark
-
-
-def test_sites_of_their_own_have_thresholds_of_their_own():
-    model = fs.LocalPCADetector(1).fit(np.random.default_rng(0).normal(size=(60, 3)), sites=np.arange(60) % 3)
-    page = Page(models_section([model]))
-    widths = np.array([float(a["width"]) for a in page.all("rect", "s0")])
-    np.testing.assert_allclose(widths / widths.max(), model.threshold_ / model.threshold_.max(), atol=1e-3)

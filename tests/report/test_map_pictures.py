@@ -1,26 +1,22 @@
-"""Maps and clusters on the page: the rows of a fitted model, and the pictures beside them."""
+"""Maps of rows, and the pictures beside them."""
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from report_reading import Page, logging, unpacked
 from sklearn.pipeline import make_pipeline
 
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.report import write_report
-from fedspan.report.charts.density import local_density
-from fedspan.report.models import map_pictures as maps
-from fedspan.report.models.map_pictures import map_of, numbers_within
+from fedspan.report.models import map_pictures
+from fedspan.report.models.map_pictures import landmarks, map_density, map_of, numbers_within
 from fedspan.report.models.model_section import models_section
 
-
-class Fitted:
-    """A model with whatever attributes it is given."""
-
-    def __init__(self, **attributes):
-        self.__dict__.update(attributes)
+from .report_reading import Fitted, Page, logging, unpacked
 
 
 def a_map(n=6, **more) -> Fitted:
@@ -49,7 +45,7 @@ def test_numbers_within_count_each_group_by_itself():
 
 
 def test_many_rows_are_thinned_with_their_names(monkeypatch):
-    monkeypatch.setattr(maps, "MOST_POINTS", 4)
+    monkeypatch.setattr(map_pictures, "MOST_POINTS", 4)
     scatter = map_of(a_map(9), np.arange(9))
     assert scatter.labels.tolist() == [0, 3, 6]
     assert scatter.sites.tolist() == ["north", "south", "north"]
@@ -102,7 +98,7 @@ def test_clusters_by_the_kernel_are_shown_by_their_spectral_embedding():
     assert map_of(one) is None
 
 
-def test_what_says_how_good_a_map_is_stands_with_it(tmp_path):
+def test_the_quality_of_a_map_stands_with_it(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 4))
     settings = {"n_landmarks": 20, "rounds": 3, "early_exaggeration_iter": 5, "n_iter": 5, "random_state": 0}
     model = fs.FedTSNE(**settings).fit(X, sites=np.arange(60) % 3)
@@ -115,10 +111,10 @@ def test_what_says_how_good_a_map_is_stands_with_it(tmp_path):
     assert models.count("MMD² per round") == 1  # of the other model
     assert "Neighbourhood quality" not in models
     write_report(tmp_path / "b.html", title="t", records=model.run_, models=[model])
-    assert "What FedTSNE has to show is under Map." in (tmp_path / "b.html").read_text()
+    assert "The pictures of FedTSNE are under Map." in (tmp_path / "b.html").read_text()
 
 
-def test_a_map_of_one_dimension_says_that_it_is_not_drawn():
+def test_a_map_of_one_dimension_is_not_drawn_and_stated():
     X = np.random.default_rng(0).normal(size=(40, 4))
     settings = {"n_landmarks": 20, "rounds": 2, "early_exaggeration_iter": 5, "n_iter": 5, "random_state": 0}
     model = fs.FedTSNE(**settings, n_components=1).fit(X)
@@ -151,7 +147,7 @@ def test_mmd2_is_drawn_by_round_to_its_end():
     assert "MMD²" not in words_of(Fitted(landmarks_=np.zeros((7, 2)), run_=logging([{"other": 1.0}])))
 
 
-def test_descent_is_told_with_its_recall_and_sample():
+def test_descent_has_its_recall_and_sample():
     run = logging(
         [
             {"search": "descent", "neighbors": 90},
@@ -159,39 +155,48 @@ def test_descent_is_told_with_its_recall_and_sample():
             {"site_recall": 0.912, "site_recall_of": 900},
         ]
     )
-    told = words_of(a_map(run_=run))
-    assert "NN-descent" in told
-    assert "found by the search (500 rows) 98.7 %" in told
-    assert "nearest by landmark distances 91.2 % of 900" in told
+    words = words_of(a_map(run_=run))
+    assert "NN-descent" in words
+    assert "found by the search (500 rows) 98.7 %" in words
+    assert "nearest by landmark distances 91.2 % of 900" in words
 
 
-def test_clusters_are_counted_by_site():
-    model = Fitted(labels_=np.array([0, 0, 1, 2, 2]), row_sites_=np.array([0, 0, 0, 1, 1]), sites_=("a", "b"))
-    page = Page(models_section([model]))
-    assert "Clusters by site cluster 0 (2) cluster 1 (1) cluster 2 (2)" in page.text
-    assert [float(a["width"]) for a in page.all("rect")] == pytest.approx([240, 120, 0, 0, 0, 240], abs=0.02)
+def test_landmarks_are_dots_at_their_principal_components():
+    points = np.array([[0.0, 0, 5], [3, 0, 5], [3, 1, 5], [0, 1, 5]])
+    picture = landmarks(Fitted(landmarks_=points))
+    assert picture.body.count("h0") == 4
+    assert "4 rows of 3 columns" in picture.remark
+    assert "100 % of their variance" in picture.remark
+    assert landmarks(Fitted(landmarks_=np.ones((1, 1)))).body.count("h0") == 1
+    assert landmarks(Fitted(landmarks_=np.full((2, 2), np.nan))) is None
 
 
-def test_more_clusters_than_colours_are_added_up():
-    labels = np.arange(13)
-    model = Fitted(labels_=labels, row_sites_=np.zeros(13, int), sites_=("a",))
-    page = Page(models_section([model]))
-    widths = [float(a["width"]) for a in page.all("rect")]
-    assert len(widths) == 10
-    assert widths[-1] == pytest.approx(4 * widths[0], abs=0.05)
-    assert "9 to 12" in page.text
+def private_map(**more):
+    density = np.zeros((64, 64))
+    density[0, 0], density[63, 10] = 9.0, 1.0
+    centres = np.array([[-5.0, -5.0], [5.0, 5.0]])
+    return SimpleNamespace(
+        **{"density_": density, "density_extent_": (-5.0, 5.0, -5.0, 5.0), "center_positions_": centres, **more}
+    )
 
 
-def test_density_follows_the_crowd():
-    rng = np.random.default_rng(0)
-    crowd, few = rng.normal(size=(2000, 2)), rng.normal(size=(100, 2)) + 20
-    density = local_density(np.concatenate([crowd, few]))
-    assert np.median(density) == pytest.approx(1)
-    assert np.median(density[2000:]) < 0.3
-    near, far = (np.linalg.norm(crowd, axis=1) < 0.5), (np.linalg.norm(crowd, axis=1) > 2.5)
-    assert density[:2000][near].min() > density[:2000][far].max()
+def test_a_private_map_has_a_picture_and_others_have_none():
+    title, body, remark, _ = map_density(private_map())
+    assert title == "Density of the map"
+    assert "10 rows, which stay at their sites; dots: 2 centres" in remark
+    assert body.count("<rect") == 2
+    assert map_density(SimpleNamespace(components_=np.eye(2))) is None
+    assert map_density(private_map(center_positions_=None)) is None
 
 
-@pytest.mark.parametrize("points", [np.ones((150, 2)), np.column_stack([np.arange(150.0), np.zeros(150)])])
-def test_density_of_a_point_or_a_line_is_finite(points):
-    assert np.isfinite(local_density(points)).all()
+def test_dense_places_are_deeper_and_left_is_left_and_up_is_up():
+    body = map_density(private_map()).body
+    found = re.findall(r'x="([\d.]+)" y="([\d.]+)" .*?fill-opacity="([\d.]+)"', body)
+    corner, other = sorted(found, key=lambda cell: float(cell[0]))
+    assert (float(corner[0]), float(corner[1])) == (0.0, 360 - 11.25)  # bottom left
+    assert float(corner[2]) > float(other[2])
+    dots = [tuple(map(float, place)) for place in re.findall(r"M([\d.]+) ([\d.]+)h0", body)]
+    assert dots[0][0] < 11.25
+    assert dots[0][1] > 348
+    assert dots[1][0] > 348
+    assert dots[1][1] < 11.25

@@ -10,14 +10,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_reading import Page, a_call, a_record, logging
 from sklearn.decomposition import PCA
 
 from fedspan.errors import InputError
-from fedspan.report import Scatter, page, write_report
+from fedspan.federation import Ending
+from fedspan.federation.outcomes import EndingKind
+from fedspan.report import Scatter, write_index, write_report
+from fedspan.report.page import LINKS, asset
+
+from .report_reading import FINISHED, NO_REPLY, Page, a_call, a_record, late, logging
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&"
-SECTIONS = ["asked", "sites", "rounds", "stopped", "metrics", "failures", "privacy", "again"]
+SECTIONS = ["requested", "sites", "rounds", "stopped", "metrics", "failures", "privacy", "rerun"]
 
 
 def written(tmp_path, **given) -> Page:
@@ -30,7 +34,7 @@ def scatter_of(sites, labels=None):
 
 
 def full_page(tmp_path) -> Page:
-    record = a_record(calls=[a_call(0, "f", ["a", "b"], failed={"b": "no reply"})], stopped="finished")
+    record = a_record(calls=[a_call(0, "f", ["a", "b"], failed={"b": NO_REPLY})], stopped=FINISHED)
     model = PCA(2).fit(np.random.default_rng(0).normal(size=(20, 3)))
     return written(
         tmp_path, records=[record], models=[model], scatter=scatter_of(["a", "b"]), settings={"file": "x.csv"}
@@ -40,11 +44,11 @@ def full_page(tmp_path) -> Page:
 def test_page_has_every_section_and_a_link_to_each(tmp_path):
     page = full_page(tmp_path)
     sections = [a["id"] for a in page.all("section")]
-    assert sections == ["map", "models", *SECTIONS]
+    assert sections == ["map", "models", *SECTIONS] == list(LINKS)
     assert [a["href"] for a in page.all("a")] == [f"#{key}" for key in sections]
     for heading in (
-        "What was asked",
-        "Who took part",
+        "What was requested",
+        "Sites",
         "Rounds and bytes",
         "Why it stopped",
         "Metrics",
@@ -96,9 +100,10 @@ def test_page_without_a_map_has_no_script(tmp_path):
 
 def test_hostile_names_are_shown_and_do_nothing(tmp_path):
     sites = [f"{HOSTILE}{i}" for i in range(3)]
-    record = logging([{HOSTILE: 1.0}, {HOSTILE: 2.0}, {"text": HOSTILE}], what=HOSTILE, sites=sites, stopped=HOSTILE)
+    record = logging([{HOSTILE: 1.0}, {HOSTILE: 2.0}, {"text": HOSTILE}], what=HOSTILE, sites=sites)
+    record.stopped = Ending(EndingKind.STOPPED, HOSTILE)
     record.settings = {HOSTILE: HOSTILE}
-    record.calls = [a_call(0, HOSTILE, sites, failed={sites[1]: HOSTILE})]
+    record.calls = [a_call(0, HOSTILE, sites, failed={sites[1]: late(HOSTILE)})]
 
     class Model:
         components_ = np.eye(2)
@@ -129,7 +134,7 @@ def test_hostile_names_are_shown_and_do_nothing(tmp_path):
 
 def test_style_and_script_cannot_end_their_own_tags():
     for name in ("report.css", "points.js", "scatter.js"):
-        assert "</" not in page._part(name).replace("</svg>", "").replace("</span>", "").replace("</button>", "")
+        assert "</" not in asset(name).replace("</svg>", "").replace("</span>", "").replace("</button>", "")
 
 
 def test_empty_record_and_no_record(tmp_path):
@@ -139,8 +144,8 @@ def test_empty_record_and_no_record(tmp_path):
         "not ended: still running, or it was killed",
         "No call was made",
         "Nothing was logged",
-        "No site was there to be asked",
-        "No site was asked",
+        "There was no site",
+        "No site was called",
     ):
         assert words in page.text
     assert "No run was recorded" in written(tmp_path, records=[]).text
@@ -152,7 +157,7 @@ def test_one_record_without_a_list(tmp_path):
 
 def test_one_site(tmp_path):
     page = written(tmp_path, records=[a_record(sites=("only",), calls=[a_call(0, "f", ["only"])])])
-    assert "1 site; each of those asked answered at least once" in page.text
+    assert "1 site; each one that was called answered at least once" in page.text
     assert "only 1 of 1 0 20 10" in page.text
 
 
@@ -173,7 +178,7 @@ def test_thousand_sites_and_five_thousand_calls_stay_small(tmp_path):
     assert "site-0030" not in page.text
     assert "and 970 more sites 6 790" in page.text
     assert "5 000 calls in 2 500 rounds" in page.text
-    assert page.text.count("module. step_0") == 2  # one line a step, in the traffic and in what left the sites
+    assert page.text.count(" module.step_0 ") == 4  # once in two charts and in two tables
 
 
 def test_same_input_gives_the_same_bytes(tmp_path):
@@ -194,7 +199,7 @@ def test_failure_while_writing_leaves_the_old_report(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(page.os, "replace", broken)
+    monkeypatch.setattr(os, "replace", broken)
     with pytest.raises(OSError, match="disk full"):
         write_report(path, title="New", records=[])
     assert path.read_bytes() == old
@@ -215,12 +220,20 @@ def test_name_without_bytes_in_utf8_is_written_with_a_question_mark(tmp_path):
         ({"sites": {"a": {"lines": 3}}}, r"sites\['a'\] has lines=3"),
     ],
 )
-def test_bad_input_gets_a_sentence(tmp_path, given, said):
+def test_bad_input_is_refused(tmp_path, given, said):
     with pytest.raises(InputError, match=said):
         written(tmp_path, **given)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_missing_folder_gets_a_sentence(tmp_path):
-    with pytest.raises(InputError, match="its folder is not there"):
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match="its folder does not exist"):
         write_report(tmp_path / "no" / "report.html", title="A study", records=[])
+
+
+def test_an_index_leads_to_reports(tmp_path):
+    reports = {"one/report.html": {"title": "One <b>", "rows": "3"}, "two/report.html": {"title": "Two", "rows": "4"}}
+    page = Page(write_index(tmp_path / "index.html", title="All", lead="Two of them.", reports=reports).read_text())
+    assert [a["href"] for a in page.all("a")] == list(reports)
+    assert "All Two of them. One <b> rows 3 Two rows 4" in page.text
+    assert page.all("b") == []

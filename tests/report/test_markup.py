@@ -7,9 +7,27 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_reading import Page
 
-from fedspan.report.markup import Html, count, duration, esc, number, pairs, script_json, size, table
+from fedspan.report.markup import (
+    Html,
+    count,
+    duration,
+    esc,
+    few,
+    header,
+    more,
+    number,
+    number_with,
+    pairs,
+    percent,
+    plural,
+    script_json,
+    size,
+    superscript,
+    table,
+)
+
+from .report_reading import Page
 
 
 @given(st.text())
@@ -44,6 +62,10 @@ def test_numbers_by_hand():
     assert number(float("-inf")) == "−∞"
     assert count(-1234) == "−1\u202f234"
     assert [size(v) for v in (0, 999_600, 1e9, 2.5e12)] == ["0 B", "1 MB", "1 GB", "2.5 TB"]
+    assert [size(v) for v in (999, 1500, 2_340_000)] == ["999 B", "1.5 kB", "2.34 MB"]
+    assert (number_with(-0.5, 2), number_with(-0.001, 2), number_with(1234.5, 1)) == ("−0.50", "0.00", "1\u202f234.5")
+    assert (superscript(-3), percent(0.1234)) == ("⁻³", "12.3 %")
+    assert [duration(v) for v in (0.0123, 75.0, 7200.0)] == ["0.0123 s", "1 min 15 s", "2 h 0 min"]
     assert duration(59.99) == "60 s"
     assert duration(3599.7) == "1 h 0 min"
 
@@ -68,3 +90,17 @@ def test_table_escapes_cells_separates_thousands_and_scrolls():
 
 def test_pairs_escape_both_sides():
     assert Page(pairs([("<b>", "<i>")])).text == "<b> <i>"
+
+
+def test_counts_and_lists_of_names():
+    assert [plural(1, "site"), plural(2, "site"), plural(2, "reply", "replies")] == ["1 site", "2 sites", "2 replies"]
+    assert few(["a", "b", "a", "c"], most=2) == "a, b and 1 more"
+    assert few(["a", "b"]) == "a, b"
+    assert more(0, "site") == []
+    assert Page(more(3, "site", ", silent")[0]).text == "and 3 more sites, silent"
+
+
+def test_the_head_of_a_page_marks_the_bad_number():
+    page = Page(header("<b>", "done", [("calls", "3"), ("failed", "1")], bad="failed"))
+    assert page.text == "<b> done calls 3 failed 1"
+    assert len(page.all("div", "bad")) == 1

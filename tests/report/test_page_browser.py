@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chromium import Chromium, find_chromium
-from report_examples import COLUMNS, NAMES, fitted, table
-from report_reading import a_call, a_record
 
-from fedspan.federation import PrivacySpent
+from fedspan.federation import Failure, PrivacySpent
+from fedspan.federation.outcomes import FailureKind
 from fedspan.report import Judged, write_report
+
+from .chromium import Chromium, find_chromium
+from .report_examples import COLUMNS, NAMES, fitted, table
+from .report_reading import FINISHED, a_call, a_record
 
 pytestmark = [
     pytest.mark.xdist_group("reports"),  # one process fits them all once
@@ -39,7 +41,7 @@ def shown(browser, page, width, dark):
 
 
 def assert_quiet(browser, page):
-    """Nothing in the console, and nothing asked of the network but the file itself."""
+    """Nothing in the console, and nothing requested from the network but the file itself."""
     assert browser.complaints == []
     assert browser.requests == [page.resolve().as_uri()]
 
@@ -55,7 +57,7 @@ def test_a_report_is_drawn_at_two_widths_in_light_and_dark(name, browser, tmp_pa
         assert_quiet(browser, page)
 
 
-def test_a_page_that_complains_and_asks_the_network_is_caught(browser, tmp_path):
+def test_a_page_with_errors_and_requests_to_the_network_is_caught(browser, tmp_path):
     page = tmp_path / "bad.html"
     page.write_text(
         '<!DOCTYPE html><body style="width: 3000px"><img src="http://localhost:9/x.png">'
@@ -75,7 +77,7 @@ def test_a_page_that_complains_and_asks_the_network_is_caught(browser, tmp_path)
 @pytest.mark.parametrize("dark", [False, True])
 def test_tables_with_many_words_have_room_in_a_window_of_a_desk(browser, tmp_path, dark):
     names = [f"the clinic with number {i} in the north of the country" for i in range(9)]
-    why = "step 'fedspan.landmarks.landmark_distances.local_distances' raised BudgetError: " + "this site refuses " * 9
+    why = Failure(FailureKind.BUDGET_SPENT, "this site refuses " * 9)
     calls = [
         a_call(
             i, f"fedspan.landmarks.landmark_distances.{step}", names, failed=dict.fromkeys(names[:6], why), how="ask"
@@ -84,7 +86,7 @@ def test_tables_with_many_words_have_room_in_a_window_of_a_desk(browser, tmp_pat
     ]
     spent = PrivacySpent("noise", dict.fromkeys(names, 1.5), 1e-5, dict.fromkeys(names, 1.5), ("sums",))
     model = fitted("FedPCA")
-    record = a_record(sites=names, calls=calls, privacy=spent, stopped="finished")
+    record = a_record(sites=names, calls=calls, privacy=spent, stopped=FINISHED)
     page = write_report(tmp_path / "report.html", title="words", records=record, models=[model])
     shown(browser, page, 1300, dark)
 
@@ -119,7 +121,7 @@ def on_map(browser, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "dark"), WINDOWS)
-def test_pointing_at_a_dot_tells_its_site_and_row(browser, on_map, width, dark):
+def test_pointing_at_a_dot_shows_its_site_and_row(browser, on_map, width, dark):
     model, _ = on_map(width, dark)
     left, top, wide, high = browser.run("box(el('map-canvas'))")
     low, upper = model.embedding_.min(axis=0), model.embedding_.max(axis=0)

@@ -148,7 +148,7 @@ def test_a_journal_alone_has_histograms_and_sums(run):
     _, folder, truth, public = run
     card = audit(folder, truth=truth, public=public)
     assert [entry.attack for entry in card.entries] == ["histograms: rows alone in a cell", "k-means sums: differences"]
-    assert any("The centres are the sums in the journal over their numbers" in remark for remark in card.remarks)
+    assert any("The centres are sums in the journal over their numbers" in remark for remark in card.remarks)
     assert not card.entries[1].measures  # along axes that the journal alone does not say
 
 

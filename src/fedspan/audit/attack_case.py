@@ -29,10 +29,8 @@ class Case:
     Attributes
     ----------
     received : Received
-    truth : array (n, m), optional
-        The true rows as the model saw them, to measure by; no attack uses them.
-    public : array (k, m), optional
-        Rows of the same kind that the attacker has, as the model would see them.
+    truth, public : array (n, m), array (k, m), optional
+        The true rows, to measure by (no attack uses them), and the attacker's own rows; both as the model sees them.
     bounds : (float, float), optional
         The least and the greatest value of the data, before any preprocessing.
     undo : callable, optional

@@ -113,24 +113,17 @@ def _on_map(case: Case) -> list[str]:
     received = case.received
     found = []
     if received.map is None:
-        where = (
-            "The centres are the sums in the journal over their numbers of rows, along axes that follow from its sum "
-            "of products"
-            if received.k_means_sums is not None
-            else "The centres are not in the journal"
-        )
-        found.append(
-            f"{where}: name the model that the run made (--model, model=), and centres and positions are attacked, too."
-        )
+        where = "The centres are not in the journal"
+        if received.k_means_sums is not None:
+            where = "The centres are sums in the journal over their numbers of rows, along axes that follow from it"
+        found.append(f"{where}: name the model of the run (--model, model=) to attack centres and positions, too.")
     elif received.kept_positions:
         found.append(
             "No positions were posted. But this journal was written where the sites are, and has their state: every "
-            "row's position in every round. They were attacked like posted ones; a person who may not see them may not "
-            "see this journal."
+            "row's position in every round. They were attacked like posted ones: protect the journal like the rows."
         )
     elif received.map.positions is None:
-        sums = ", k-means sums" if received.k_means_sums is not None else ""
-        found.append(f"No positions were posted: the attacks are on centres{sums}, and histograms where there are any.")
+        found.append("No positions were posted: the attacks are on centres, k-means sums and histograms, if any.")
     missing = [name for name, rows in (("true", case.truth), ("public", case.public)) if rows is None]
     if missing:
         found.append(f"No {' and no '.join(missing)} rows were given: attacks that need them were left out.")

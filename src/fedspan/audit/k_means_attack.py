@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from fedspan.audit.leak_card import LeakEntry
 from fedspan.audit.row_measures import nearest_rows, psnr
@@ -36,16 +37,7 @@ _MEASURED = 5000
 
 @dataclass(frozen=True)
 class KMeansSums:
-    """The sums of k-means rounds, as the coordinator has them.
-
-    Attributes
-    ----------
-    sums, counts : array (g, d), array (g,)
-        Of all sets of rows, about `shift`.
-    shift : array (d,)
-    rounds : int
-        The number of replies in which they came.
-    """
+    """The sums (g, d) and counts (g,) of k-means rounds over sets of rows, about `shift` (d,), of `rounds` replies."""
 
     sums: Array = field(repr=False)
     counts: Array = field(repr=False)
@@ -106,7 +98,9 @@ def k_means_differences(case: Case) -> LeakEntry | None:
         return None
     H = given.candidates()
     typical = _typical(H) if len(H) else 1.0
-    twice = _have_doubles(H, _SAME * typical) if len(H) > 1 else np.zeros(len(H), dtype=np.bool_)
+    twice = np.zeros(len(H), dtype=np.bool_)
+    if len(H) > 1:
+        twice = np.isfinite(cKDTree(H).query(H, 2, distance_upper_bound=_SAME * typical)[0][:, 1])
     found = int(twice.sum())
     distinct = len(np.unique(np.rint(H[twice] / (_SAME * typical * 100)), axis=0))
     facts: dict[str, float | bool] = {"sums": len(given.sums), "differences": len(H), "found_twice": found}
@@ -119,8 +113,8 @@ def k_means_differences(case: Case) -> LeakEntry | None:
     else:
         seen, back = ways
         Z = seen(case.truth) - given.shift
-        which = _equal_rows(H, Z, _SAME * _typical(Z))
-        exact = which >= 0
+        distances, which = cKDTree(Z).query(H, distance_upper_bound=_SAME * _typical(Z))
+        exact = np.isfinite(distances)
         rows, right = len(np.unique(which[exact])), float(exact[twice].mean()) if found else 0.0
         measures["exact"] = rows / len(Z)
         verdict += f", and {right:.1%} of those found twice are rows" if found else ""
@@ -156,37 +150,3 @@ def _ways(case: Case) -> tuple[Callable[[Array], Array], Callable[[Array], Array
         return found.seen, lambda Z: found.mean + Z @ found.axes / square
     same = given is not None and case.truth is not None and case.truth.shape[1] == given.sums.shape[1]
     return (np.asarray, np.asarray) if same and case.received.of_rows else None
-
-
-def _have_doubles(H: Array, same: float) -> NDArray[np.bool_]:
-    """Return which vectors are equal to another one: neighbours along one direction are compared."""
-    along = H @ _direction(H.shape[1])
-    order = np.argsort(along)
-    found = np.zeros(len(H), dtype=np.bool_)
-    for step in range(1, 6):
-        left, right = order[:-step], order[step:]
-        near = along[right] - along[left] <= same
-        left, right = left[near], right[near]
-        D = H[left] - H[right]
-        equal = np.vecdot(D, D) <= same**2
-        found[left[equal]] = found[right[equal]] = True
-    return found
-
-
-def _equal_rows(H: Array, Z: Array, same: float) -> NDArray[np.intp]:
-    """Return the row of Z that each vector is equal to, or -1."""
-    along = Z @ _direction(Z.shape[1])
-    order = np.argsort(along)
-    places = np.searchsorted(along[order], H @ _direction(Z.shape[1]))
-    found = np.full(len(H), -1, dtype=np.intp)
-    for step in (-2, -1, 0, 1):
-        row = order[np.clip(places + step, 0, len(Z) - 1)]
-        D = H - Z[row]
-        equal = np.vecdot(D, D) <= same**2
-        found[equal] = row[equal]
-    return found
-
-
-def _direction(d: int) -> Array:
-    direction = np.random.default_rng(0).standard_normal(d)
-    return np.asarray(direction / np.linalg.norm(direction))

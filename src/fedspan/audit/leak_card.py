@@ -31,18 +31,10 @@ class LeakEntry:
 
     Attributes
     ----------
-    attack : str
-        Its name.
-    target : str
-        What was attacked.
-    knows : str
-        What the attacker is assumed to know.
-    verdict : str
-        The result, in a sentence.
-    measures : dict
-        How near the rebuilt rows are to the true ones; empty where these were not given.
-    baseline : dict
-        The same for the mean row as a guess for all.
+    attack, target, knows, verdict : str
+        Its name, what was attacked, what the attacker is assumed to know, and the result in a sentence.
+    measures, baseline : dict
+        How near the rebuilt rows, and the mean row as a guess for all, are to the true ones, where these were given.
     facts : dict
         What the attacker knows without the truth: rank, residual.
     rebuilt : array (n, m), optional

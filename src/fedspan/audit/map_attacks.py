@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import find_objects, label
 from scipy.spatial import cKDTree
-from scipy.stats import rankdata
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from fedspan.audit.attack_case import Case
 from fedspan.audit.leak_card import LeakEntry
@@ -95,14 +100,13 @@ def membership(case: Case) -> LeakEntry | None:
     found = case.received.map
     if found is None or case.truth is None or case.public is None or not len(case.public):
         return None
-    members, others = _to_centres(found, case.truth)[0], _to_centres(found, case.public)[0]
-    ranks = rankdata(np.concatenate([members, others]))
-    m, n = len(members), len(others)
-    auc = 1.0 - float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
+    distances = [_to_centres(found, rows)[0] for rows in (case.truth, case.public)]
+    member = np.repeat([True, False], [len(case.truth), len(case.public)])
+    auc = float(roc_auc_score(member, -np.concatenate(distances)))
     return LeakEntry(
         "centres: membership",
         f"{len(found.centres)} centres",
-        f"the centres, the rows in question, and {n} public rows to compare with",
+        f"the centres, the rows in question, and {len(case.public)} public rows to compare with",
         f"A row of the sites is nearer to its centre than a public row in {auc:.1%} of pairs; by chance it is 50 %.",
         {"auc": auc},
         {"auc": 0.5},
@@ -193,23 +197,15 @@ def _best(near: Array, rows: Array, values: Array) -> int:
 
 def _learned(placed: Array, public: Array, positions: Array) -> Array:
     """Return rows that a network predicts from positions, trained on public rows and their positions."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.neural_network import MLPRegressor
-
-    mean, spread = placed.mean(axis=0), np.maximum(placed.std(axis=0), 1e-12)
-    middle = public.mean(axis=0)
-    D = np.asarray(public - middle, dtype=np.float64)
-    axes = np.linalg.eigh(D.T @ D)[1][:, ::-1][:, : min(_COMPONENTS, D.shape[1])]
-    scores = D @ axes
+    axes = PCA(min(_COMPONENTS, *public.shape), svd_solver="full").fit(public)
+    scores = axes.transform(public)
     scale = max(float(scores.std()), 1e-12)
-    network = MLPRegressor(
-        hidden_layer_sizes=(128, 128), learning_rate_init=3e-3, max_iter=150, early_stopping=True, random_state=0
-    )
+    rates = {"learning_rate_init": 3e-3, "max_iter": 150, "early_stopping": True}
+    learned = make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(128, 128), random_state=0, **rates))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a network that is not quite trained predicts as well
-        network.fit((placed - mean) / spread, scores / scale)
-    predicted = network.predict((positions - mean) / spread).reshape(len(positions), -1)
-    return np.asarray(middle + scale * predicted @ axes.T)
+        learned.fit(placed, scores / scale)
+    return np.asarray(axes.inverse_transform(scale * learned.predict(positions).reshape(len(positions), -1)))
 
 
 def _to_centres(found: ReceivedMap, rows: Array) -> tuple[Array, Array]:
@@ -219,15 +215,7 @@ def _to_centres(found: ReceivedMap, rows: Array) -> tuple[Array, Array]:
 
 
 def lone_rows(histogram: Array) -> Array:
-    """Return the places (m, 2), in cells, of the rows that share no node with others: four nodes that add up to one.
-
-    Examples
-    --------
-    >>> histogram = np.zeros((6, 6))
-    >>> histogram[0, 0], histogram[4:, 4] = 7.0, [0.25, 0.75]
-    >>> lone_rows(histogram)
-    array([[4.75, 4.  ]])
-    """
+    """Return the places (m, 2), in cells, of the rows that share no node with others: four nodes that add up to one."""
     groups, _ = label(histogram > _ALONE, structure=np.ones((3, 3)))
     places = []
     for number, (rows, columns) in enumerate(find_objects(groups), start=1):

@@ -30,7 +30,6 @@ _SIGNED = 10
 _WIDTHS, _TURNS, _LAST_TURNS = (10, 20, 40, 60, 100), 5, 15
 #: Rows and public rows that are matched; the rotation that is found holds for all.
 _MOST_MATCHED = 5000
-_BLOCK_ROWS = 512
 
 
 def fill(found: Rebuilt, public: Array) -> Matrix:
@@ -65,7 +64,7 @@ def unrotate(rows: Array, public: Array) -> Matrix:
     rows : array (n, m')
         Rotated rows, as trilateration finds them, in any orthogonal coordinates.
     public : array (k, m)
-        Rows of the same kind, not rotated.
+        Rows of the same kind, not rotated. Memory: up to 5000 x 5000 numbers.
     """
     P = _checked(public, np.shape(public)[-1])
     mean = P.mean(axis=0)
@@ -116,16 +115,8 @@ def _some(rows: Matrix, most: int) -> NDArray[np.float32]:
 
 def _matches(A: Matrix, B: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the nearest row of B for each of A, and the nearest row of A for each of B."""
-    there = np.empty(len(A), dtype=np.intp)
-    back, least = np.zeros(len(B), dtype=np.intp), np.full(len(B), np.inf)
-    for start in range(0, len(A), _BLOCK_ROWS):
-        apart = squared_distances(A[start : start + _BLOCK_ROWS], B)
-        there[start : start + len(apart)] = apart.argmin(axis=1)
-        nearest = apart.argmin(axis=0)
-        found = apart[nearest, np.arange(len(B))]
-        back = np.where(found < least, start + nearest, back)
-        least = np.minimum(found, least)
-    return there, back
+    apart = squared_distances(A, B)
+    return apart.argmin(axis=1), apart.argmin(axis=0)
 
 
 def _checked(public: Array, columns: int) -> Matrix:

@@ -33,19 +33,10 @@ _NO_ROWS = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True)
 class ReceivedMap:
-    """A map of centres.
+    """A map of centres (L, m) with their numbers of rows (L,) and positions (L, 2).
 
-    Attributes
-    ----------
-    centres, counts : array (L, m), array (L,)
-        The centres and their numbers of rows.
-    centre_positions : array (L, 2)
-    mean, axes : array (m,), array (r, m)
-        The map sees a row x as ``(x - mean) @ axes.T``.
-    place : callable
-        From rows (n, m) to positions (n, 2), as the sites place theirs.
-    positions : array (n, 2), optional
-        Of the sites' rows, where these were posted.
+    The map sees a row x as ``(x - mean) @ axes.T``, with `axes` (r, m). `place` gives the positions (n, 2) of rows
+    (n, m), as the sites place theirs; `positions` (n, 2) are those of the sites' rows, where these were posted.
     """
 
     centres: Array = field(repr=False)
@@ -85,27 +76,18 @@ class Received:
 
     Attributes
     ----------
-    what : str
-        The estimator or protocol that ran.
-    where : str
-        Where it was found: a journal or a model.
-    sites : tuple of str
-    row_sites : array (n,)
-        The site of each row, by its place in `sites`.
-    landmarks : array (n_y, m), optional
-    distances : array (n, n_y), optional
-        Of rows to landmarks.
-    noise : Noise, optional
-    map : ReceivedMap, optional
+    what, where : str
+        The estimator or protocol that ran, and where this was found: a journal or a model.
+    sites, row_sites : tuple of str, array (n,)
+        The sites, and the site of each row by its place among them.
+    landmarks, distances : array (n_y, m), array (n, n_y), optional
+        Landmarks, and the distances of rows to them.
+    noise, map, k_means_sums, sums : Noise, ReceivedMap, KMeansSums, Sums, optional
+        `sums` are those of FedDL; `of_rows` says that those of k-means are of rows as they are, not along axes.
     histograms : tuple of arrays (g, g)
         Of the positions of all rows, one for each round.
-    k_means_sums : KMeansSums, optional
-    of_rows : bool
-        Whether these are sums of rows as they are, not along axes.
     kept_positions : bool
         Whether the map's positions were not posted, but found in the sites' state, which an embedded run's journal has.
-    sums : Sums, optional
-        Of FedDL, over all rows.
     """
 
     what: str

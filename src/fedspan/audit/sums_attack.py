@@ -38,12 +38,10 @@ class Sums:
 
     Attributes
     ----------
-    n : int
-        The number of rows.
+    n, gamma : int, float
+        The number of rows, and the parameter of the kernel of reduced rows.
     centre, scale, variance : array (m,), float, array (m,)
         The moments; the variances are of reduced rows.
-    gamma : float
-        Of the kernel of reduced rows.
     landmarks, pulls : array (M, m)
         Reduced landmarks of all rounds, and the rows' pull at each.
     directions, waves : array (F, m), array (2, F)
@@ -118,27 +116,20 @@ def rows_from_sums(
         value, gradient = loss(z.reshape(Z.shape))
         return value, gradient.ravel()
 
+    exact = _EXACT * float(np.sum(loss.A**2))
+
+    def stop_if_exact(intermediate_result: Any) -> None:
+        if intermediate_result.fun < exact:
+            raise StopIteration
+
     value, left = np.inf, evaluations
     while left > 0:  # a restart forgets misleading curvature
-        goal = _Goal(_EXACT * float(np.sum(loss.A**2)))
         options = {"maxcor": 50, "maxiter": 5000, "maxfun": left, "ftol": 0.0, "gtol": 0.0}
-        found = minimize(flat, Z.ravel(), jac=True, method="L-BFGS-B", options=options, callback=goal)
+        found = minimize(flat, Z.ravel(), jac=True, method="L-BFGS-B", options=options, callback=stop_if_exact)
         Z, left, before, value = found.x.reshape(Z.shape), left - found.nfev, value, float(found.fun)
-        if goal.reached or not value < 0.99 * before:
+        if value < exact or not value < 0.99 * before:
             break
     return Fitted(sums.centre + sums.scale * Z, loss.misfit(Z), evaluations - max(0, left))
-
-
-class _Goal:
-    """Ends the search when rows have the sums to rounding."""
-
-    def __init__(self, value: float) -> None:
-        self.value, self.reached = value, False
-
-    def __call__(self, intermediate_result: Any) -> None:
-        if intermediate_result.fun < self.value:
-            self.reached = True
-            raise StopIteration
 
 
 class _Loss:

@@ -44,23 +44,17 @@ class Rebuilt:
     Attributes
     ----------
     rows : array (n, m)
-    n_landmarks, n_columns : int
-    directions : int
-        Number of directions in which the landmarks extend: at most n_landmarks - 1, and at most the columns.
-    cut : float
-        Narrower directions are damped, as a part of the widest; 0: none.
-    effective : float
-        Sum of the weights of the directions: the number that counts.
+    n_landmarks, n_columns, directions : int
+        The landmarks extend in at most n_landmarks - 1 directions, and at most in as many as there are columns.
+    cut, effective : float
+        Directions narrower than `cut` times the widest are damped; `effective` is the sum of their weights.
     outside : float
         Root of the share of the rows' squared distance to the landmarks' mean that the rebuilt rows do not have. The
         attacker knows it from the distances; of exact distances it is close to the relative error.
     misfit : float
         Relative difference between the equations' two sides: 0 where there are no more equations than unknowns.
-    coordinates : array (n, directions)
-        Of the rows along the axes, not damped.
-    axes : array (directions, m)
-    noise : array (directions,)
-        Variance of the coordinates' errors that `cut` implies.
+    coordinates, axes, noise : array (n, directions), array (directions, m), array (directions,)
+        Coordinates of the rows along the axes, not damped, and the variance of their errors that `cut` implies.
     centre : array (m,)
         Mean of the landmarks.
     """

@@ -19,7 +19,7 @@ def test_totals_by_site_add_up_to_the_record():
 
 
 def test_totals_by_step_keep_the_order_of_first_calls():
-    steps = by_step(two_runs()[1])
+    steps = by_step(two_runs()[1:])
     assert [(id, s.calls, s.requested, s.answered, s.failed) for id, s in steps.items()] == [
         ("x.start", 1, 3, 3, 0),
         ("x.multiply", 2, 6, 3, 3),

@@ -54,7 +54,7 @@ class ReceivedMap:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of a run: the class of its mechanism, and its epsilon (None where only the sites know it) and delta."""
+    """The noise of a run: the class of its mechanism, its epsilon (None where only the sites know it) and delta."""
 
     mechanism: str
     epsilon: float | None
@@ -174,17 +174,11 @@ def from_model(model: Any) -> Received:
 
 
 def from_run(folder: str | os.PathLike[str], landmarks: Array | None = None, model: Any = None) -> Received:
-    """Return what the journal of a run holds.
+    """Return what the journal of a run holds; of several runs, that of the last one with messages about rows.
 
-    Parameters
-    ----------
-    folder : path
-        Of a run, or of several: then of the last one that has messages about rows.
-    landmarks : array (n_y, m), optional
-        The journal has distances, but not the landmarks, which the coordinator computed. Default: those of `model`, or
-        those that FedDL computes again from the sums in the journal.
-    model : fitted estimator, optional
-        What the run made. The journal of a map of centres has positions and histograms, the model has the centres.
+    The journal has distances, but not the `landmarks` (n_y, m), which the coordinator computed. Default: those of the
+    `model` that the run made, or those that FedDL computes again from the sums in the journal. For a map of centres it
+    has positions and histograms, and the model has the centres.
     """
     folder = Path(folder)
     journals = [folder / "journal"] if (folder / "journal").is_file() else sorted(folder.glob("run-*/journal"))

@@ -39,6 +39,23 @@ class Mechanism:
 
 
 @dataclass(frozen=True, repr=False)
+class _Clipped(Mechanism):
+    """Noise on rows that are drawn in to a public ball."""
+
+    epsilon: float
+    delta: float
+    clip: float
+    center: Any = 0.0
+
+    def check(self) -> None:
+        """Refuse numbers that can't work."""
+        check_budget(self.epsilon, self.delta)
+        real_number("clip", self.clip, above=0)
+        if self.center is None:
+            raise InputError(f"{type(self).__name__}: center=None must be a number, or one for each column")
+
+
+@dataclass(frozen=True, repr=False)
 class GaussianGradient(Mechanism):
     """Normal noise on the sites' replies in each round of FedDL: covers the landmarks, not distances posted later.
 
@@ -76,7 +93,7 @@ class GaussianGradient(Mechanism):
 
 
 @dataclass(frozen=True, repr=False)
-class GaussianData(Mechanism):
+class GaussianData(_Clipped):
     """Normal noise on the rows themselves, once: covers all that is ever computed of them, also posted distances.
 
     The guarantee needs so much noise that maps at a small epsilon show nothing else.
@@ -96,14 +113,9 @@ class GaussianData(Mechanism):
     GaussianData(epsilon=100.0, delta=1e-05, clip=5.0, center=0.0)
     """
 
-    epsilon: float
-    delta: float
-    clip: float
-    center: Any = 0.0
-
     def check(self) -> None:
         """Refuse numbers that can't work."""
-        _check_clipped(self)
+        super().check()
         largest = float(np.max(np.abs(self.center), initial=0.0))
         if largest > LARGEST_CENTER * self.clip:
             raise InputError(
@@ -118,7 +130,7 @@ class GaussianData(Mechanism):
 
 
 @dataclass(frozen=True, repr=False)
-class GaussianCenters(Mechanism):
+class GaussianCenters(_Clipped):
     """Normal noise on the sums of ``FedTSNE(share="centers")``: covers the map, not posted positions.
 
     Under a secure sum each site adds a share of the noise, and the smallest sum that can be unmasked has all of it.
@@ -141,15 +153,11 @@ class GaussianCenters(Mechanism):
     GaussianCenters(epsilon=8.0, delta=1e-05, clip=7.0, center=0.13, colluding=0)
     """
 
-    epsilon: float
-    delta: float
-    clip: float
-    center: Any = 0.0
     colluding: int = 0
 
     def check(self) -> None:
         """Refuse numbers that can't work."""
-        _check_clipped(self)
+        super().check()
         whole_number("colluding", self.colluding, 0)
 
     @property
@@ -203,25 +211,16 @@ def per_column(name: str, value: Numbers, columns: int) -> Vector:
     return np.broadcast_to(found, (columns,)).copy()
 
 
-def _check_clipped(privacy: GaussianData | GaussianCenters) -> None:
-    check_budget(privacy.epsilon, privacy.delta)
-    real_number("clip", privacy.clip, above=0)
-    if privacy.center is None:
-        raise InputError(f"{type(privacy).__name__}: center=None must be a number, or one for each column")
-
-
-def _plain(name: str, value: Any) -> Any:
-    if value is None or isinstance(value, int | float):
-        found: float | tuple[float, ...] | None = None if value is None else float(value)
-    else:
-        try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"{name}={value!r} must be a number, or one for each column") from None
-        found = float(array) if array.ndim == 0 else tuple(array.ravel().tolist())
-    if found is not None and not np.isfinite(found).all():
+def _plain(name: str, value: Any) -> Numbers | None:
+    if value is None:
+        return None
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}={value!r} must be a number, or one for each column") from None
+    if not np.isfinite(array).all():
         raise InputError(f"{name} must be finite, and holds NaN or infinity")
-    return found
+    return tuple(array.ravel().tolist()) if array.ndim else float(array)
 
 
 def _shown(value: Any) -> str:

@@ -39,17 +39,8 @@ def write_leak_page(
 ) -> Path:
     """Write the page of an audit as one HTML file that opens offline, for its owner alone (mode 0600).
 
-    Parameters
-    ----------
-    path : path
-        The file to write; its folder must exist.
-    card : LeakCard
-    truth : array (n, m), optional
-        The true rows, in the order and the units of the rebuilt ones.
-    image_shape : (int, int), optional
-        Where a row is an image.
-    columns : sequence of str, optional
-        Their names.
+    `truth` (n, m) are the true rows, in the order and the units of the rebuilt ones; `image_shape` is given where a row
+    is an image, and `columns` are their names.
     """
     path = Path(path)
     title = f"What {card.what} gave away"
@@ -76,18 +67,18 @@ def worst(entries: Sequence[LeakEntry]) -> LeakEntry:
 
 
 def _tiles(card: LeakCard) -> list[tuple[str, str]]:
-    """Return the worst of the measures."""
-
-    def all_of(name: str) -> list[float]:
-        return [entry.measures[name] for entry in card.entries if name in entry.measures]
-
-    errors, decibels = all_of("relative_error"), all_of("psnr")
-    named, aucs = all_of("reidentified"), all_of("auc")
-    tiles = [("least relative error", number(min(errors), 2))] if errors else []
-    if decibels:
-        tiles.append(("best PSNR", "exact" if max(decibels) == np.inf else f"{max(decibels):.1f} dB"))
-    tiles += [("re-identified", f"{100 * max(named):.3g} %")] if named else []
-    tiles += [("membership AUC", f"{max(aucs):.3f}")] if aucs else []
+    """Return the worst of the measures, and the size of what was rebuilt."""
+    tiles = []
+    for name, title, form in (
+        ("relative_error", "least relative error", "{:.2g}"),
+        ("psnr", "best PSNR", "{:.1f} dB"),
+        ("reidentified", "re-identified", "{:.1%}"),
+        ("auc", "membership AUC", "{:.3f}"),
+    ):
+        found = [entry.measures[name] for entry in card.entries if name in entry.measures]
+        if found:
+            best = min(found) if name == "relative_error" else max(found)
+            tiles.append((title, "exact" if best == np.inf else form.format(best)))
     rows = next((entry.rebuilt for entry in card.entries if entry.rebuilt is not None), None)
     return tiles if rows is None else [*tiles, ("rows", count(rows.shape[0])), ("columns", count(rows.shape[1]))]
 
@@ -117,40 +108,34 @@ def _rows(
     columns: Sequence[str] | None,
 ) -> list[Html]:
     """Return a section with some rows, true and as every attack rebuilt them; none where no attack did."""
-    shown = [(entry.attack, entry.rebuilt) for entry in entries if entry.rebuilt is not None]
-    if not shown:
+    rebuilt = [(entry.attack, entry.rebuilt) for entry in entries if entry.rebuilt is not None]
+    if not rebuilt:
         return []
-    shown = shown if truth is None else [("true rows", np.asarray(truth)), *shown]
-    first = shown[0][1]
+    first = rebuilt[0][1] if truth is None else np.asarray(truth)
     n, m = first.shape
+    shown = [] if truth is None else [("true rows", first)]
+    shown += [(attack, rows) for attack, rows in rebuilt if len(rows) == n]  # others are not in the order of the rows
     picked = np.unique(np.linspace(0, n - 1, min(n, MOST_ROWS if image_shape is None else MOST_IMAGES)).astype(int))
     lead = f"Rows {', '.join(str(i + 1) for i in picked)} of {count(n)}."
     if image_shape is not None:
         shades = float(first[picked].min()), float(first[picked].max())
-        drawn = [
-            figure(
-                name, image_tiles([("", rows[i]) for i in picked], image_shape, label=name, shades=shades, columns=5)
-            )
-            for name, rows in shown
-        ]
+        drawn = []
+        for name, rows in shown:
+            images = [("", rows[i]) for i in picked]
+            drawn.append(figure(name, image_tiles(images, image_shape, label=name, shades=shades, columns=5)))
         return [section("rows", "Rebuilt rows", charts(drawn), lead=lead)]
-    names = [f"column {j + 1}" for j in range(m)] if columns is None else list(columns)
-    rest = f" The first {MOST_COLUMNS} of {m} columns." if m > MOST_COLUMNS else ""
-    which = "; ".join(f"{k + 1}: {name}" for k, (name, _) in enumerate(shown))
     # Cells are shaded by the deviation from the column's mean, up to 2.5 deviations.
-    centre, scale = first.mean(axis=0), first.std(axis=0)
+    some = slice(MOST_COLUMNS)
+    names = [f"column {j + 1}" for j in range(m)] if columns is None else list(columns)
+    heads = [str(k + 1) for k in range(len(shown))]
+    centre, scale = first.mean(axis=0)[some, None], np.maximum(first.std(axis=0), 1e-300)[some, None]
     drawn = []
     for i in picked:
-        values = np.column_stack([rows[i, :MOST_COLUMNS] for _, rows in shown])
-        apart = (values - centre[:MOST_COLUMNS, None]) / np.where(scale > 0, scale, 1.0)[:MOST_COLUMNS, None]
-        heads = [str(k + 1) for k in range(len(shown))]
-        cells = heat_map(
-            np.clip(apart, -2.5, 2.5),
-            names[:MOST_COLUMNS],
-            heads,
-            label=f"row {i + 1}, true and rebuilt",
-            values=values,
-        )
+        values = np.column_stack([rows[i, some] for _, rows in shown])
+        apart = np.clip((values - centre) / scale, -2.5, 2.5)
+        cells = heat_map(apart, names[some], heads, label=f"row {i + 1}, true and rebuilt", values=values, deepest=2.5)
         drawn.append(figure(f"Row {i + 1}", cells))
-    lead += f"{rest} Blue is above the mean of its column, orange below it. {which}."
+    lead += f" The first {MOST_COLUMNS} of {m} columns." if m > MOST_COLUMNS else ""
+    which = "; ".join(f"{head}: {name}" for head, (name, _) in zip(heads, shown, strict=True))
+    lead += f" Blue is above the mean of its column, orange below it. {which}."
     return [section("rows", "Rebuilt rows", charts(drawn), lead=lead)]

@@ -10,6 +10,8 @@ from numbers import Integral
 from typing import Any
 
 LONGEST_TEXT = 300
+#: Sites and runs that are listed; the others are counted.
+MOST_SITES, MOST_RUNS = 30, 12
 THIN_SPACE = "\u202f"  # the narrow one that does not break
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NO_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
@@ -17,8 +19,6 @@ _NO_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr
 
 class Html(str):
     """Text that is HTML already, and is inserted as it is."""
-
-    __slots__ = ()
 
 
 def esc(value: object, most: int = LONGEST_TEXT) -> Html:
@@ -160,12 +160,20 @@ def more(hidden: int, noun: str, words: str = "") -> list[Html]:
     return [note(f"and {plural(hidden, f'more {noun}')}{words}")] if hidden > 0 else []
 
 
-def section(key: str, title: str, *body: Html, lead: object = "") -> Html:
+class Section(Html):
+    """A section of the page, with the link that leads to it."""
+
+    link: Html
+
+
+def section(key: str, title: str, *body: Html, lead: object = "") -> Section:
     """Return a section of the page, with a sentence under its heading."""
     first = f'<p class="lead">{esc(lead)}</p>' if lead else ""
-    return Html(
+    made = Section(
         f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{first}{join(body)}</section>'
     )
+    made.link = Html(f'<a href="#{key}">{title}</a>')
+    return made
 
 
 def header(title: str, result: object, tiles: Iterable[tuple[object, object]], bad: str = "") -> Html:

@@ -32,20 +32,6 @@ from fedspan.report.sections.run_sections import (
 )
 from fedspan.report.sections.traffic import traffic_section
 
-#: The sections, by their anchors, and their names in the navigation.
-LINKS = {
-    "map": "Map",
-    "models": "Models",
-    "requested": "Requested",
-    "sites": "Sites",
-    "rounds": "Rounds and bytes",
-    "stopped": "Why it stopped",
-    "metrics": "Metrics",
-    "failures": "Failures",
-    "privacy": "Privacy",
-    "rerun": "Run it again",
-}
-
 
 def write_report(
     path: str | os.PathLike[str],
@@ -114,46 +100,31 @@ def write_report(
             raise InputError(f"{name} must be a fedspan.report.{kind.__name__}, not a {type(value).__name__}")
     names = None if image is None else pixel_names(_checked_image(image))
     _check_sites(sites or {})
-    parts: dict[str, Html] = {}
     mapped = None
     if scatter is None:
         maps = [(map_of(step), step) for model in models for step in steps_of(model)]
         scatter, mapped = next((found for found in reversed(maps) if found[0] is not None), (None, None))
+    parts = []
     if scatter is not None:
         beside = [] if mapped is None else pictures_of(mapped, names_in(mapped, names), beside_map=True)
-        parts["map"] = scatter_section(scatter, beside)
+        parts.append(scatter_section(scatter, beside))
     if models or judged is not None or image is not None:
-        parts["models"] = models_section(models, mapped, judged=judged, names=names)
-    parts |= {
-        "requested": requested_section(records, settings),
-        "sites": sites_section(records, sites),
-        "rounds": traffic_section(records),
-        "stopped": stopped_section(records),
-        "metrics": metrics_section(records),
-        "failures": failures_section(records),
-        "privacy": privacy_section(records),
-        "rerun": rerun_section(records, study),
-    }
-    links = join(Html(f'<a href="#{key}">{LINKS[key]}</a>') for key in parts)
-    navigation = Html(f'<nav aria-label="Sections">{links}</nav>')
-    script = asset("points.js") + asset("scatter.js") if "map" in parts else ""
-    write_page(path, title, join([run_header(title, records, sites), navigation, *parts.values()], chr(10)), script)
+        parts.append(models_section(models, mapped, judged=judged, names=names))
+    parts += [requested_section(records, settings), sites_section(records, sites), traffic_section(records)]
+    parts += [stopped_section(records), metrics_section(records), failures_section(records)]
+    parts += [privacy_section(records), rerun_section(records, study)]
+    navigation = Html(f'<nav aria-label="Sections">{join(part.link for part in parts)}</nav>')
+    script = asset("points.js") + asset("scatter.js") if scatter is not None else ""
+    write_page(path, title, join([run_header(title, records, sites), navigation, *parts], "\n"), script)
     return path
 
 
 def write_index(
     path: str | os.PathLike[str], *, title: str, lead: str, reports: Mapping[str, Mapping[str, str]]
 ) -> Path:
-    """Write a page with links to reports beside or below it.
+    """Write a page with a title, a sentence and links to reports beside or below it.
 
-    Parameters
-    ----------
-    path : path
-        The file to write.
-    title, lead : str
-        The title, and a sentence under it.
-    reports : mapping of link to mapping of name to text
-        For every report its address, relative to `path`, and facts about it; the entry ``"title"`` names it.
+    `reports` are facts about each report by its address, relative to `path`; the entry ``"title"`` names it.
     """
     sections = []
     for link, facts in reports.items():

@@ -22,7 +22,7 @@ def row_bars(
     *,
     label: str,
     show: Callable[[float], str],
-    colours: Sequence[int],
+    colours: Sequence[int] = (0,),
 ) -> Html:
     """Draw a horizontal bar for each row of values (n, parts), which are not negative.
 
@@ -49,15 +49,16 @@ def heat_map(
     *,
     label: str,
     values: NDArray[np.float64] | None = None,
+    deepest: float | None = None,
 ) -> Html:
-    """Draw signed numbers (r, c) as shaded cells; the largest size of all has the deepest shade.
+    """Draw signed numbers (r, c) as shaded cells; the size `deepest` has the deepest shade. Default: the largest.
 
     What is not finite stays an empty cell. `values` (r, c) are the numbers in the cells. Default: `shades`.
     """
     values = shades if values is None else values
     left = max([LETTER * min(len(name), _LONGEST_NAME) for name in rows], default=0.0) + 12
     cell, line, head = (WIDTH - left) / max(1, len(columns)), 21, 20
-    largest = float(np.max(np.abs(shades), where=np.isfinite(shades), initial=0.0)) or 1.0
+    largest = deepest or float(np.max(np.abs(shades), where=np.isfinite(shades), initial=0.0)) or 1.0
     readable = cell >= 34 and 0.01 <= np.max(np.abs(values), where=np.isfinite(values), initial=0.0) < 100
     body = [text(left + (j + 0.5) * cell, 12, name, "mid") for j, name in enumerate(columns)]
     for i, name in enumerate(rows):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.report.charts.svg import HEIGHT, SERIES, WIDTH, path, pixels, svg, text
-from fedspan.report.markup import Html, esc
+from fedspan.report.markup import Html
 
 #: From the unit cube to the picture: the columns are the directions of the three axes, to the right and up.
 VIEW = np.array([[0.82, -0.57, 0.0], [-0.22, -0.33, 0.84]])
@@ -43,13 +43,8 @@ def cloud(groups: Sequence[Sequence[Sequence[float]]], axes: Sequence[str], *, l
     )
     ranges = [f"{name} {a:.3g} to {b:.3g}" for name, a, b in zip(axes, low, high, strict=True)]
     # Each axis has its name and range along its outer edge.
-    (x, y), (x1, y1), (x2, y2) = _placed(np.array([[0.5, 1.0, 0.0], [1.0, 0.5, 0.0], [0.0, 1.0, 0.5]]))
-    upright = f'<text class="mid" transform="rotate(-90 {pixels(x2 - 8)} {pixels(y2)})" x="{pixels(x2 - 6)}" '
-    names = [
-        text(x, y + 16, ranges[0], "mid"),
-        text(x1 + 8, y1 + 12, ranges[1]),
-        Html(f'{upright}y="{pixels(y2)}">{esc(ranges[2])}</text>'),
-    ]
+    places = _placed(np.array([[0.5, 1.0, 0.0], [1.0, 0.5, 0.0], [0.0, 1.0, 1.0]])) + [[0, 16], [8, 12], [-12, -8]]
+    names = [text(x, y, name, kind) for (x, y), name, kind in zip(places, ranges, ("mid", "", ""), strict=True)]
     return svg([path(edges, "grid"), *dots, *names], label)
 
 

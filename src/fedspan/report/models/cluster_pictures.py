@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.line_charts import bar_chart
-from fedspan.report.markup import Html, count, esc, few, note, number, percent, plural, table
+from fedspan.report.markup import MOST_SITES, Html, count, esc, few, note, number, percent, plural, table
 from fedspan.report.models.component_pictures import centres, signed_vectors
 from fedspan.report.models.picture import Matrix, Names, Picture, array_of, picture
 
-MOST_SITES = 30
 MOST_CLUSTERS = 30
 MOST_COLOURS = 10
 MOST_NAMES = 12
@@ -36,7 +35,7 @@ def rows_by_cluster(model: Any, names: Names, sizes: Matrix) -> Picture | None:
         return None
     shown = [[value] for value in sizes[:MOST_CLUSTERS].tolist()]
     clusters = [f"cluster {j}" for j in range(len(shown))]
-    chart = row_bars(clusters, shown, label="rows by cluster", show=_whole, colours=[0])
+    chart = row_bars(clusters, shown, label="rows by cluster", show=_whole)
     rest = f"; the first {len(shown)} clusters are shown" if len(shown) < len(sizes) else ""
     return Picture("Rows by cluster", chart, f"{_whole(float(sizes.sum()))} rows in all{rest}")
 

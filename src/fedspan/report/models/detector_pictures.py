@@ -8,12 +8,11 @@ import numpy as np
 
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.line_charts import Line, histogram, line_chart, thinned
-from fedspan.report.markup import count, number, pairs, percent
+from fedspan.report.markup import MOST_SITES, count, number, pairs, percent
 from fedspan.report.models.picture import Matrix, Names, Picture, picture
 
 #: Scores beyond this many thresholds are not drawn.
 FARTHEST = 8
-MOST_SITES = 30
 _POINTS = 200
 
 
@@ -69,7 +68,6 @@ def thresholds_by_site(model: Any, names: Names, found: Matrix, ranks: Matrix) -
         [[value] for value in found[:MOST_SITES].tolist()],
         label="threshold of each site",
         show=lambda value: number(value, 3),
-        colours=[0],
     )
     rest = f" {count(len(sites) - MOST_SITES)} more sites not shown." if len(sites) > MOST_SITES else ""
     return Picture("Threshold of each site", chart, f"Each site's own, in the units of its own score.{rest}")

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedspan.errors import InputError
-from fedspan.report.charts.svg import charts, figure
-from fedspan.report.markup import Html, join, note, section
+from fedspan.report.charts.svg import charts
+from fedspan.report.markup import Html, Section, join, note, section
 from fedspan.report.models.labelled_rows import Judged, is_detector, roc
 from fedspan.report.models.picture import Names, names_in, names_out, pictures_of, steps_of
 
 
 def models_section(
     models: Sequence[Any], mapped: Any = None, *, judged: Judged | None = None, names: Names = None
-) -> Html:
+) -> Section:
     """Return the pictures of every model; of a pipeline, those of its steps.
 
     Pictures that stand beside the map of the model `mapped` are left out. `names` are those of the columns, where
@@ -36,7 +36,7 @@ def models_section(
         elif judged is not None:
             judged = Judged(model.transform(judged.X), judged.outlier)
         names = names_out(model, names)
-        figures += [figure(title, body, over=name, remark=remark, key=key) for title, body, remark, key in found]
+        figures += [one.figure(over=name) for one in found]
         without += [] if found or model is mapped else [name]
     rest = [note(f"No picture for this kind of model: {', '.join(without)}.")] if without else []
     if mapped is not None and not figures:

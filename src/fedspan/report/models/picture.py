@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.report.charts.svg import figure
 from fedspan.report.markup import Html
 
 #: The names of a model's features, where these are known.
@@ -33,6 +34,10 @@ class Picture(NamedTuple):
     body: Html
     remark: str = ""
     key: Sequence[tuple[int, str]] = ()
+
+    def figure(self, over: str = "") -> Html:
+        """Return it for the page, with the name of its model `over` it."""
+        return figure(self.title, self.body, over=over, remark=self.remark, key=self.key)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 from fedspan.errors import InputError
-from fedspan.report.charts.svg import charts, figure
-from fedspan.report.markup import Html, count, esc, number, plural, script_json, section
+from fedspan.report.charts.svg import charts
+from fedspan.report.markup import Html, Section, count, esc, number, plural, script_json, section
 from fedspan.report.models.picture import Picture
 
 MOST_LABELS = 20  # more different real numbers than this are a quantity, shown in steps
@@ -76,10 +76,9 @@ class Scatter:
             raise InputError("rows must be whole numbers from 0 to 4294967295: the place of each point within its site")
 
 
-def scatter_section(scatter: Scatter, beside: Sequence[Picture] = ()) -> Html:
+def scatter_section(scatter: Scatter, beside: Sequence[Picture] = ()) -> Section:
     """Return the map: the packed points, the frame that the script fills, and under it the pictures of its quality."""
-    figures = [figure(title, body, remark=remark, key=key) for title, body, remark, key in beside]
-    under = charts(figures) if figures else Html("")
+    under = charts([one.figure() for one in beside]) if beside else Html("")
     with np.errstate(over="ignore", invalid="ignore"):
         points = np.asarray(scatter.points, dtype=np.float32)
     drawn = np.isfinite(points[:, 0] + points[:, 1])

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedspan.report.charts.bars_and_cells import row_bars
-from fedspan.report.markup import count, few, percent
+from fedspan.report.markup import MOST_SITES, count, few, percent
 from fedspan.report.models.picture import Matrix, Names, Picture, picture
 
-MOST_SITES = 30
 MOST_NAMES = 12
 
 
@@ -22,7 +21,7 @@ def site_weights(model: Any, names: Names, weights: Matrix) -> Picture | None:
         return None
     least = np.argsort(weights, kind="stable")[:MOST_SITES]
     shown = [[float(weights[i])] for i in least]
-    chart = row_bars([sites[i] for i in least], shown, label="weight of each site", show=percent, colours=[0])
+    chart = row_bars([sites[i] for i in least], shown, label="weight of each site", show=percent)
     trusted = getattr(model, "sites_trusted_", sites)
     doubted = [site for site in sites if site not in set(trusted)]
     remark = f"{count(len(trusted))} of {count(len(sites))} have at least half an equal share."

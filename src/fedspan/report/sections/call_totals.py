@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from fedspan.federation.record import CallRecord, RunRecord
 
@@ -49,10 +50,10 @@ def by_site(records: Iterable[RunRecord], also: Iterable[str] = ()) -> dict[str,
     return {site: Totals(**{what: sums[what][site] for what in sums}) for site in sorted(names)}
 
 
-def by_step(record: RunRecord) -> dict[str, Totals]:
-    """Return the totals of every step of a run, in the order in which the steps were first called."""
+def by_step(records: Iterable[RunRecord]) -> dict[str, Totals]:
+    """Return the totals of every step of the runs, in the order in which the steps were first called."""
     calls: dict[str, list[Totals]] = {}
-    for call in record.calls:
+    for call in (call for record in records for call in record.calls):
         calls.setdefault(call.step, []).append(Totals.of(call))
     return {step: Totals.all(found) for step, found in calls.items()}
 
@@ -63,8 +64,7 @@ def run_names(records: Sequence[RunRecord]) -> list[str]:
     return [f"{r.what} (run {r.number})" if often[r.what] > 1 else r.what for r in records]
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(NamedTuple):
     """One round: its loop in the run (from 0), and the number of rounds that the run had before it."""
 
     loop: int

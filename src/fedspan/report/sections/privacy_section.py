@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from fedspan.errors import UnknownStepError
@@ -12,11 +11,23 @@ from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import RunRecord
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.steps import Step, find_step
-from fedspan.report.markup import Html, esc, few, more, note, pairs, panel, section, size, table
+from fedspan.report.markup import (
+    MOST_RUNS,
+    MOST_SITES,
+    Html,
+    Section,
+    esc,
+    few,
+    more,
+    note,
+    pairs,
+    panel,
+    section,
+    size,
+    table,
+)
 from fedspan.report.sections.call_totals import run_names
 
-MOST_SITES = 30
-MOST_RUNS = 12
 MOST_STEPS = 40
 _LEAVES = "Leaves the site:"
 _NEEDED = {"ask": "each reply", "sum": "the total", "mean": "the mean"}
@@ -37,28 +48,16 @@ NOISE = (
 )
 
 
-@dataclass(frozen=True)
-class Budget:
-    """A site's budget, and what it had spent of it in all runs when it last refused."""
-
-    epsilon: float
-    delta: float
-    spent: float
-
-    def __str__(self) -> str:
-        return f"{self.epsilon:g} at delta {self.delta:g}, of which {self.spent:.4g} was spent when it refused"
-
-
-def reported_budgets(record: RunRecord) -> dict[str, Budget]:
-    """Return the budgets of the sites that refused a call because theirs did not last."""
+def reported_budgets(record: RunRecord) -> dict[str, tuple[float, ...]]:
+    """Return epsilon, delta and what was spent, for the sites that refused because their budget did not last."""
     return {
-        site: Budget(*(float(failure.facts[name]) for name in ("epsilon", "delta", "spent")))
+        site: tuple(float(failure.facts[name]) for name in ("epsilon", "delta", "spent"))
         for _, site, failure in record.failures
         if failure.kind is FailureKind.BUDGET_SPENT and {"epsilon", "delta", "spent"} <= failure.facts.keys()
     }
 
 
-def privacy_section(records: Sequence[RunRecord]) -> Html:
+def privacy_section(records: Sequence[RunRecord]) -> Section:
     """Return what left the sites and how it was protected: by noise, by secure sums, or not at all."""
     calls = [call for record in records for call in record.calls]
     runs = list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]
@@ -76,7 +75,7 @@ def privacy_section(records: Sequence[RunRecord]) -> Html:
         key = call.step, call.how
         largest[key] = max([largest.get(key, 0), *call.bytes_up.values()])
     rows = [
-        [step, leaves(step), reveals(step), _NEEDED[how], size(most)]
+        [step, *leaves_and_reveals(step), _NEEDED[how], size(most)]
         for (step, how), most in list(largest.items())[:MOST_STEPS]
     ]
     if rows:
@@ -85,24 +84,16 @@ def privacy_section(records: Sequence[RunRecord]) -> Html:
     return section("privacy", "Privacy", *parts, lead="What left the sites, and what protects it.")
 
 
-def leaves(step: str) -> str:
-    """Return what leaves a site, from a step's docstring, or a dash where it is not installed or does not state it."""
-    found = _installed(step)
-    text = "" if found is None else " ".join((found.function.__doc__ or "").split("\n\n")[0].split())
-    return text.partition(_LEAVES)[2].replace("`", "").strip() or "–"
-
-
-def reveals(step: str) -> str:
-    """Return what a step's reply reveals: nothing, sums or rows; a dash where it is not installed."""
-    found = _installed(step)
-    return "–" if found is None else found.reveals
-
-
-def _installed(step: str) -> Step | None:
+def leaves_and_reveals(step: str) -> tuple[str, str]:
+    """Return what leaves a site, from the step's docstring, and what that reveals; dashes where it is not installed."""
     try:
-        return find_step(step)
+        found: Step | None = find_step(step)
     except UnknownStepError:
-        return _all_steps().get(step)
+        found = _all_steps().get(step)
+    if found is None:
+        return "–", "–"
+    text = " ".join((found.function.__doc__ or "").split("\n\n")[0].split())
+    return text.partition(_LEAVES)[2].replace("`", "").strip() or "–", found.reveals
 
 
 @cache
@@ -117,9 +108,10 @@ def _noise(name: str, record: RunRecord, spent: PrivacySpent) -> list[Html]:
     budgets = reported_budgets(record)
 
     def budget(site: str) -> str:
-        return (
-            str(budgets[site]) if site in budgets else "none: simulated" if site in spent.simulated else "in its ledger"
-        )
+        if site not in budgets:
+            return "none: simulated" if site in spent.simulated else "in its ledger"
+        epsilon, delta, before = budgets[site]
+        return f"{epsilon:g} at delta {delta:g}, of which {before:.4g} was spent when it refused"
 
     rows = [
         [

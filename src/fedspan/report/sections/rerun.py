@@ -13,7 +13,7 @@ from fedspan import aggregation, privacy
 from fedspan.federation import Policy
 from fedspan.federation.record import RunRecord, plain
 from fedspan.federation.versions import versions
-from fedspan.report.markup import Html, esc, few, join, note, pairs, panel, section
+from fedspan.report.markup import Html, Section, esc, few, join, note, pairs, panel, section
 from fedspan.report.sections.call_totals import run_names
 
 _LONGEST = 50_000
@@ -24,7 +24,7 @@ _CALLS = {
 }
 
 
-def rerun_section(records: Sequence[RunRecord], study: str | None = None) -> Html:
+def rerun_section(records: Sequence[RunRecord], study: str | None = None) -> Section:
     """Return what is needed to repeat the runs: versions at the time, and the `study` or lines of Python."""
     runs: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name, record in zip(run_names(records), records, strict=True):

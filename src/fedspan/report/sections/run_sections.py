@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from fedspan.federation.outcomes import EndingKind, FailureKind
 from fedspan.federation.record import RunRecord
 from fedspan.report.markup import (
+    MOST_RUNS,
+    MOST_SITES,
     Html,
+    Section,
     count,
     duration,
     esc,
@@ -29,8 +31,6 @@ from fedspan.report.markup import (
 from fedspan.report.sections.call_totals import Totals, by_site, by_step, round_index, run_names
 from fedspan.report.sections.rerun import described
 
-MOST_SITES = 30
-MOST_RUNS = 12
 MOST_REASONS = 20
 #: Distinct texts of one kind of failure that are shown.
 MOST_OF_A_KIND = 3
@@ -41,7 +41,7 @@ Sites = Mapping[str, Mapping[str, Any]] | None
 
 def run_header(title: str, records: Sequence[RunRecord], sites: Sites) -> Html:
     """Return the head of the page: what ran, its result in one line, and the few numbers that matter."""
-    total = Totals.all(totals for record in records for totals in by_step(record).values())
+    total = Totals.all(by_step(records).values())
     names = set(sites or ()).union(*(record.sites for record in records))
     tiles = [("sites", count(len(names)))]
     tiles += [("rows", count(_rows(sites, sites)))] if sites else []
@@ -62,17 +62,17 @@ def run_header(title: str, records: Sequence[RunRecord], sites: Sites) -> Html:
     return header(title, result, tiles, bad="failed replies" if total.failed else "")
 
 
-def requested_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Html:
+def requested_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Section:
     """Return what was requested: the caller's own settings, and the parameters and seed of every run."""
     panels = [panel("Settings", pairs(settings.items()))] if settings else []
     for name, record in list(zip(run_names(records), records, strict=True))[:MOST_RUNS]:
         values = [("seed", str(record.seed)), *((key, described(value)) for key, value in record.settings.items())]
         panels.append(panel(name, pairs(values)))
     body = Html(f'<div class="panels">{join(panels)}</div>')
-    return section("requested", "What was requested", body, *more(len(records) - MOST_RUNS, "run"))
+    return section("requested", "Requested", body, *more(len(records) - MOST_RUNS, "run"))
 
 
-def sites_section(records: Sequence[RunRecord], sites: Sites) -> Html:
+def sites_section(records: Sequence[RunRecord], sites: Sites) -> Section:
     """Return the table of sites: the size of their data, their replies and their bytes."""
     sites = sites or {}
     totals = by_site(records, sites)
@@ -115,7 +115,7 @@ def ending(record: RunRecord) -> tuple[str, str]:
     return ("bad" if bad else "good"), ended.strip().rstrip(".:")  # an error may have no words
 
 
-def stopped_section(records: Sequence[RunRecord]) -> Html:
+def stopped_section(records: Sequence[RunRecord]) -> Section:
     """Return why each run stopped; of one that can be continued, also how far it came and how to do so."""
     lines = []
     for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
@@ -133,45 +133,39 @@ def stopped_section(records: Sequence[RunRecord]) -> Html:
     return section("stopped", "Why it stopped", body, *more(len(records) - MOST_RUNS, "run", " before"))
 
 
-@dataclass
-class Reason:
-    """A reason for failures: its text, its number of replies, and their sites and steps."""
+def reasons_of(records: Iterable[RunRecord]) -> dict[str, list[tuple[str, str]]]:
+    """Return the site and the step of every failure by its text, the most frequent first.
 
-    text: str
-    count: int = 0
-    sites: Counter[str] = field(default_factory=Counter)
-    steps: Counter[str] = field(default_factory=Counter)
-
-
-def reasons_of(records: Iterable[RunRecord]) -> list[Reason]:
-    """Return the reasons of failures, the most frequent first; of one kind the first texts, and the rest together."""
-    found: dict[FailureKind, dict[str, Reason]] = {}
+    Of one kind only the first texts are kept apart.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    kinds: Counter[FailureKind] = Counter()
     for call in (call for record in records for call in record.calls):
         for site, failure in call.failed.items():
-            of_kind = found.setdefault(failure.kind, {})
-            full = str(failure) not in of_kind and len(of_kind) >= MOST_OF_A_KIND
-            text = f"{failure.kind}, for other reasons" if full else str(failure)
-            reason = of_kind.setdefault(text, Reason(text))
-            reason.count += 1
-            reason.sites[site] += 1
-            reason.steps[call.step] += 1
-    every = [reason for of_kind in found.values() for reason in of_kind.values()]
-    return sorted(every, key=lambda reason: -reason.count)
+            text = str(failure)
+            if text not in found and kinds[failure.kind] >= MOST_OF_A_KIND:
+                text = f"{failure.kind}, for other reasons"
+            kinds[failure.kind] += text not in found
+            found.setdefault(text, []).append((site, call.step))
+    return dict(sorted(found.items(), key=lambda reason: -len(reason[1])))
 
 
-def failures_section(records: Sequence[RunRecord]) -> Html:
+def failures_section(records: Sequence[RunRecord]) -> Section:
     """Return the reasons of failures, the most frequent first, with their sites and steps."""
     reasons = reasons_of(records)
     if not reasons:
         called = any(call.asked for record in records for call in record.calls)
         lead = "Every site that was called gave a usable reply." if called else "No site was called."
         return section("failures", "Failures", lead=lead)
-    rows = [[r.text, few(r.sites), few(r.steps), r.count] for r in reasons[:MOST_REASONS]]
-    replies = [
-        plural(sum(r.count for r in some), "failed reply", "failed replies")
-        for some in (reasons, reasons[MOST_REASONS:])
+    rows = [
+        [text, few(site for site, _ in where), few(step for _, step in where), len(where)]
+        for text, where in list(reasons.items())[:MOST_REASONS]
     ]
-    rest = more(len(reasons) - MOST_REASONS, "reason", f" for {replies[1]}")
+    counts = [len(where) for where in reasons.values()]
+    replies = plural(sum(counts[MOST_REASONS:]), "failed reply", "failed replies")
+    rest = more(len(reasons) - MOST_REASONS, "reason", f" for {replies}")
     rest += [note(sentence) for record in records for sentence in record.absences]
     listed = table(["reason", "sites", "steps", "times"], rows, texts=3)
-    return section("failures", "Failures", listed, join(rest), lead=f"{replies[0]}.")
+    return section(
+        "failures", "Failures", listed, join(rest), lead=f"{plural(sum(counts), 'failed reply', 'failed replies')}."
+    )

@@ -9,7 +9,20 @@ from fedspan.federation.record import RunRecord
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.line_charts import Line, line_chart, thinned
 from fedspan.report.charts.svg import charts, figure
-from fedspan.report.markup import Html, count, duration, esc, join, more, number_with, plural, section, size, table
+from fedspan.report.markup import (
+    Html,
+    Section,
+    count,
+    duration,
+    esc,
+    join,
+    more,
+    number_with,
+    plural,
+    section,
+    size,
+    table,
+)
 from fedspan.report.sections.call_totals import Totals, by_step, round_index, run_names
 
 MOST_LINES = 50
@@ -18,7 +31,7 @@ POINTS = 240
 UP, DOWN, TIME = 0, 6, 4  # colours
 
 
-def traffic_section(records: Sequence[RunRecord]) -> Html:
+def traffic_section(records: Sequence[RunRecord]) -> Section:
     """Return the replies and costs of each call or step, with a chart of the bytes so far."""
     calls = sum(len(record.calls) for record in records)
     if not calls:
@@ -44,10 +57,7 @@ def _bytes_so_far(records: Sequence[RunRecord]) -> Html:
 
 def _bars(records: Sequence[RunRecord]) -> list[Html]:
     """Draw the steps that moved the most bytes, and those that took the most time."""
-    found: dict[str, list[Totals]] = {}
-    for step, totals in (pair for record in records for pair in by_step(record).items()):
-        found.setdefault(step, []).append(totals)
-    steps = {step: Totals.all(totals) for step, totals in found.items()}
+    steps = by_step(records)
 
     def drawn(
         title: str, values: dict[str, list[float]], show: Callable[[float], str], key: list[tuple[int, str]]
@@ -76,7 +86,7 @@ def _table(records: Sequence[RunRecord], *, by_call: bool) -> Html:
                 turn = "–" if call.round is None else call.round
                 lines.append((name, [str(call.number), step, turn], Totals.of(call)))
         else:
-            for id, total in by_step(record).items():
+            for id, total in by_step([record]).items():
                 replayed = f"{count(total.replayed)} from the journal" if total.replayed else ""
                 lines.append((name, [_tagged(id, replayed), total.calls], total))
     whole = Totals.all(total for _, _, total in lines)

@@ -20,7 +20,7 @@ from fedspan.engines.remote.coordinator.remote_federation import RemoteFederatio
 from fedspan.engines.remote.messages.transport import Transport
 from fedspan.federation import Federation, Policy
 from fedspan.federation.calls.call import Engine
-from fedspan.privacy.simulated_ledger import SimulatedLedger
+from fedspan.privacy.ledger import SimulatedLedger
 from tests.engines.remote.network import Network
 from tests.engines.remote.people import authority, user
 

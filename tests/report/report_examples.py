@@ -1,4 +1,4 @@
-"""Every estimator, found by itself, fitted on a small federation, for the tests that look at reports."""
+"""Every estimator, found by itself, fitted on a small federation, for the tests of reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 import fedspan as fs
 
 NAMES = list(fs.ESTIMATORS)
-#: What makes an estimator quick on the small table of these tests; a new one is tested without being listed here.
+#: Parameters that make an estimator quick on this small table; a new estimator is tested without an entry here.
 PARAMETERS: dict[str, dict] = {
     "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 30, "local_epochs": 1},
     "FedBiGANDetector": {"hidden": (8,), "max_rounds": 30, "local_epochs": 1},

@@ -1,17 +1,16 @@
-"""What a coordinator can rebuild of the rows, from what it received.
+"""Attacks on what a coordinator received: what it can rebuild of the rows.
 
-`audit` attacks a run or a model with everything there is and returns a `LeakCard`; `trilaterate`, `fill`, `unrotate`
-and `rows_from_sums` are the attacks themselves. See ``docs/leaks.md``.
+`audit` tries every attack on a run or a model and returns a `LeakCard`; `trilaterate`, `fill`, `unrotate` and
+`rows_from_sums` are single attacks. See ``docs/leaks.md``.
 """
 
 from __future__ import annotations
 
-from fedspan.audit.audit_run import audit
+from fedspan.audit.attack_case import Case
+from fedspan.audit.audit_run import ATTACKS, audit
 from fedspan.audit.leak_card import LeakCard, LeakEntry
 from fedspan.audit.public_rows_attack import fill, unrotate
-from fedspan.audit.received_map import ReceivedMap
-from fedspan.audit.received_run import Received, from_model, from_run
-from fedspan.audit.row_attacks import ATTACKS, Case
+from fedspan.audit.received import Received, ReceivedMap, from_model, from_run
 from fedspan.audit.row_measures import psnr, reidentified, relative_error
 from fedspan.audit.sums_attack import Sums, rows_from_sums
 from fedspan.audit.trilateration import Rebuilt, trilaterate

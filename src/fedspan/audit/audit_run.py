@@ -1,69 +1,65 @@
-"""One call that attacks what a coordinator received with everything there is."""
+"""Audits: every attack on what one coordinator received, in one call."""
 
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.attack_case import Case, case_of
+from fedspan.audit.distance_attacks import DISTANCE_ATTACKS
+from fedspan.audit.k_means_attack import k_means_differences
 from fedspan.audit.leak_card import LeakCard
-from fedspan.audit.received_run import Received, from_model, from_run
-from fedspan.audit.row_attacks import ATTACKS, Case
-from fedspan.audit.row_matching import matched_order
-from fedspan.audit.row_measures import Bounds, check_bounds
-from fedspan.audit.sums_attack import MOST_UNKNOWNS, Sums, small_enough
-from fedspan.errors import InputError
+from fedspan.audit.map_attacks import MAP_ATTACKS
+from fedspan.audit.received import Received, from_model, from_run
+from fedspan.audit.row_measures import Bounds
+from fedspan.audit.sums_attack import MOST_UNKNOWNS, small_enough
 
 Array = NDArray[Any]
+
+#: All attacks, in the order of the card: functions of a `Case` that return a `LeakEntry`, or None without a target.
+ATTACKS = (*DISTANCE_ATTACKS, *MAP_ATTACKS, k_means_differences)
 
 
 def audit(
     source: Any,
-    *,
     truth: Array | Mapping[str, Array] | None = None,
+    *,
     public: Array | None = None,
     bounds: Bounds | None = None,
     image_shape: tuple[int, int] | None = None,
     landmarks: Array | None = None,
     model: Any = None,
-    sums: Callable[[Path], Sums | None] | None = None,
     preprocess: Sequence[Any] = (),
 ) -> LeakCard:
-    """Attack what the coordinator of a run received, and return what came of it.
+    """Attack what the coordinator of a run received, and return what the attacks found.
 
     Parameters
     ----------
     source : fitted estimator, folder of a run, or Received
         A folder as a federation's ``run_dir`` has it: its journal holds what sites posted.
     truth : array (n, m) or dict of arrays by site, optional
-        The true rows, to measure by: in the order of the model's rows (of a run, or of a model that was fitted on a
-        federation: in site order, then row order). Of rows in another order, as those of the table that was split,
-        rows that were rebuilt well are found by the nearest. Without them the card says what the attacker itself
-        knows.
+        The true rows, to measure by, in the order of the model's rows; for a run, or a model that was fitted on a
+        federation, in site order, then row order. Rows in another order, such as those of the table that was split,
+        are matched with the nearest rebuilt ones, where these are good enough. Without the truth the card has what the
+        attacker itself knows.
     public : array (k, m), optional
         Rows of the same kind that an attacker could have.
     bounds : (float, float), optional
         The least and the greatest value that the data may have. Rebuilt values are clipped to them, for PSNR. Default:
-        those of the public rows; of images those of the true rows.
+        those of the public rows; for images those of the true rows.
     image_shape : (int, int), optional
         Where a row is an image.
     landmarks : array (n_y, m), optional
-        Of a folder: ``landmarks_`` of the model that the run made.
+        For a folder: ``landmarks_`` of the model that the run made. Default: computed from the journal, where possible.
     model : fitted estimator, optional
-        Of the folder of a map of centres: the model that the run made, which has them.
-    sums : callable, optional
-        Of a folder: `fedspan.audit.replayed_landmarks.replayed_sums`, which computes from a journal what FedDL's
-        totals were about, so that they are attacked, too. ``fedspan audit`` does so.
+        For a folder: the model that the run made. A map of centres is attacked only with it.
     preprocess : sequence of fitted transformers, optional
-        What rows went through before the model. `truth`, `public` and `bounds` are of rows before it. The coordinator
-        knows these steps: where each can be undone, rebuilt rows are given, and PSNR is measured, as before it.
+        The steps before the model. `truth`, `public` and `bounds` are of rows before them. The coordinator knows these
+        steps: where each can be undone, rows are rebuilt, and PSNR is measured, as they were before them.
 
     Returns
     -------
@@ -82,129 +78,63 @@ def audit(
     if isinstance(source, Received):
         received = source
     elif isinstance(source, str | os.PathLike):
-        received = from_run(source, landmarks, model, sums)
+        received = from_run(source, landmarks, model)
     else:
         received = from_model(source)
-    case = _case(received, truth, public, bounds, image_shape, preprocess)
-    entries = [entry for attack in ATTACKS if (entry := attack(case)) is not None]
-    return LeakCard(received.what, received.where, tuple(entries), _remarks(case, bounds), order=case.order)
+    case = case_of(received, truth, public, bounds, image_shape, preprocess)
+    entries = tuple(entry for attack in ATTACKS if (entry := attack(case)) is not None)
+    remarks = [*_on_messages(case), *_on_totals(received), *_on_measures(case, given_bounds=bounds is not None)]
+    return LeakCard(received.what, received.where, entries, tuple(remarks), order=case.order)
 
 
-def _case(
-    received: Received,
-    truth: Any,
-    public: Any,
-    bounds: Bounds | None,
-    image_shape: tuple[int, int] | None,
-    preprocess: Sequence[Any],
-) -> Case:
-    """Check what is given, and settle the bounds."""
-    undo = _undo(preprocess)
-    if undo is None and preprocess and (bounds is not None or image_shape is not None):
-        raise InputError("bounds and image_shape are of rows before preprocessing, which cannot be undone here")
-    if bounds is not None:
-        bounds = check_bounds(bounds)
-    elif public is not None and np.size(public) and undo is not None:
-        bounds = float(np.min(public)), float(np.max(public))
-    rows = None if truth is None else _true_rows(received, truth, preprocess)
-    if rows is not None and image_shape is not None and bounds is None:
-        raw = rows if undo is None else undo(rows)
-        bounds = float(raw.min()), float(raw.max())
-    if image_shape is not None and received.columns is not None:
-        pixels, columns = int(np.prod(image_shape)), received.columns
-        if pixels != columns:
-            raise InputError(f"image_shape={tuple(image_shape)} has {pixels} pixels, and rows have {columns} columns")
-    if bounds is not None and not bounds[0] < bounds[1]:
-        bounds = None
-    case = Case(received, rows, None if public is None else _seen(public, preprocess), bounds, undo)
-    if rows is None or isinstance(truth, Mapping) or case.rebuilt is None:
-        return case
-    order = matched_order(case.rebuilt.rows, rows)
-    if order is None or np.array_equal(rows[order], rows):
-        return case
-    return replace(case, truth=rows[order], order=order)
+def _on_messages(case: Case) -> list[str]:
+    """Return what was attacked, and what could not be."""
+    received = case.received
+    if received.map is not None or received.histograms:
+        return _on_map(case)
+    if received.k_means_sums is not None:
+        return [
+            "The attack is on the totals of k-means rounds. Parts of single sites, which the coordinator has where no "
+            "secure sum hides them, reveal more."
+        ]
+    if received.distances is None:
+        learned = ", and landmarks that were learned from sums" if received.landmarks is not None else ""
+        none = f"No distances of rows to landmarks were found in {received.where}{learned}"
+        if received.sums is not None:
+            return [f"{none}."]
+        return [
+            f"{none}: nothing from which this audit can rebuild rows. Other messages were not attacked, and this is no "
+            "proof that they are harmless."
+        ]
+    return [] if case.truth is not None else ["The true rows were not given: the card has what the attacker can know."]
 
 
-def _seen(rows: Any, preprocess: Sequence[Any]) -> Array:
-    """Return rows as the model sees them."""
-    with _rows_without_names():
-        for step in preprocess:
-            rows = step.transform(rows)
-    return np.asarray(rows)
-
-
-def _undo(preprocess: Sequence[Any]) -> Callable[[Array], Array] | None:
-    """Return what leads from rows as the model sees them to rows before preprocessing, or None."""
-    if not all(hasattr(step, "inverse_transform") for step in preprocess):
-        return None
-
-    def undo(rows: Array) -> Array:
-        with _rows_without_names():
-            for step in reversed(preprocess):
-                rows = step.inverse_transform(rows)
-        return np.asarray(rows)
-
-    return undo
-
-
-@contextmanager
-def _rows_without_names() -> Iterator[None]:
-    """Say nothing of missing column names: rebuilt rows have none."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        yield
-
-
-def _true_rows(received: Received, truth: Any, preprocess: Sequence[Any]) -> Array:
-    if isinstance(truth, Mapping):
-        truth = {name: _seen(part, preprocess) for name, part in truth.items()}
-    else:
-        truth = _seen(truth, preprocess)
-    rows = received.rows_of(truth)
-    columns = rows.shape[-1] if received.columns is None else received.columns
-    if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype.kind not in "fiub":
-        raise InputError(f"truth has the shape {rows.shape}, and must have rows of {columns} numbers")
-    rows = np.asarray(rows, dtype=np.float64)
-    if not np.isfinite(rows).all():
-        raise InputError("truth must hold finite numbers only")
-    return rows
-
-
-def _of_maps(case: Case) -> list[str]:
+def _on_map(case: Case) -> list[str]:
     received = case.received
     found = []
     if received.map is None:
-        has = (
-            "The centres are the sums in the journal over their numbers of rows, along axes that follow from its sum "
-            "of products"
-            if received.k_means_sums is not None
-            else "The centres are not in the journal"
-        )
-        found.append(
-            f"{has}: name the model that the run made (--model, model=), and centres and positions are attacked, too."
-        )
+        where = "The centres are not in the journal"
+        if received.k_means_sums is not None:
+            where = "The centres are sums in the journal over their numbers of rows, along axes that follow from it"
+        found.append(f"{where}: name the model of the run (--model, model=) to attack centres and positions, too.")
     elif received.kept_positions:
         found.append(
             "No positions were posted. But this journal was written where the sites are, and has their state: every "
-            "row's position in every round. They were attacked like posted ones; who may not see them may not see this "
-            "journal."
+            "row's position in every round. They were attacked like posted ones: protect the journal like the rows."
         )
     elif received.map.positions is None:
-        sums = ", k-means sums" if received.k_means_sums is not None else ""
-        found.append(
-            f"No positions were posted: what is attacked are centres{sums}, and histograms where there are any."
-        )
-    if case.truth is None or case.public is None:
-        missing = [name for name, rows in (("true", case.truth), ("public", case.public)) if rows is None]
+        found.append("No positions were posted: the attacks are on centres, k-means sums and histograms, if any.")
+    missing = [name for name, rows in (("true", case.truth), ("public", case.public)) if rows is None]
+    if missing:
         found.append(f"No {' and no '.join(missing)} rows were given: attacks that need them were left out.")
     return found
 
 
-def _of_sums(received: Received) -> list[str]:
-    """Say which of FedDL's totals were not attacked, and that this proves nothing."""
+def _on_totals(received: Received) -> list[str]:
+    """Return which of FedDL's totals were not attacked, which proves nothing."""
     sums = received.sums
     if sums is None:
-        if received.landmarks is None or received.privacy:
+        if received.landmarks is None or received.noise is not None:
             return []
         return [
             "The totals of FedDL's rounds are in the run's journal and not here, and were not attacked: of few rows "
@@ -219,44 +149,21 @@ def _of_sums(received: Received) -> list[str]:
     ]
 
 
-def _remarks(case: Case, given: Any) -> tuple[str, ...]:
-    found = []
-    received = case.received
-    if received.map is not None or received.histograms:
-        found += _of_maps(case)
-    elif received.k_means_sums is not None:
-        found.append(
-            "What is attacked are the totals of k-means rounds; parts of single sites, which the coordinator has where "
-            "no secure sum hides them, say more."
-        )
-    elif received.distances is None:
-        kept = ", and landmarks that were learned from sums" if received.landmarks is not None else ""
-        found.append(
-            f"No distances of rows to landmarks were found in {received.where}{kept}: nothing that this audit knows to "
-            "rebuild rows from. Other messages were not attacked, and this is no proof that they are harmless."
-            if received.sums is None
-            else f"No distances of rows to landmarks were found in {received.where}{kept}."
-        )
-    elif case.truth is None:
-        found.append("The true rows were not given: what is said is what the attacker itself can know.")
-    found += _of_sums(received)
-    if received.privacy:
-        found.append(f"The run had noise, {received.privacy}: what it covers and what not is in the run's record.")
+def _on_measures(case: Case, *, given_bounds: bool) -> list[str]:
+    """Return what limits the measures: noise, matched rows, missing public rows, the range of PSNR."""
+    received, found = case.received, []
+    if received.noise is not None:
+        found.append(f"The run had noise, {received.noise}: its record states what that covers and what not.")
     if case.order is not None:
         found.append(
             "The true rows were given in another order than the rows were received in, which is site order, then row "
-            "order. They were found by the nearest rebuilt rows, and the measures are of rows so matched."
+            "order. They were matched with the nearest rebuilt rows, and so measured."
         )
     if received.distances is not None and case.public is None:
         found.append("No public rows were given: an attacker who has some does better where rows are rebuilt in part.")
-    if case.bounds is not None and given is None and case.truth is not None:
+    if case.bounds is not None and not given_bounds and case.truth is not None:
         whose = "public" if case.public is not None else "true"
-        low, high = _rounded(*case.bounds), _rounded(*case.bounds[::-1])
+        step = 10.0 ** np.floor(np.log10(case.bounds[1] - case.bounds[0]) - 3)  # four digits of the range
+        low, high = (f"{np.rint(bound / step) * step + 0.0:g}" for bound in case.bounds)
         found.append(f"PSNR is for values between {low} and {high}, the range of the {whose} rows.")
-    return tuple(found)
-
-
-def _rounded(bound: float, other: float) -> str:
-    """Return a bound to four digits of the range; what rounding left of 0 is 0."""
-    step = 10.0 ** np.floor(np.log10(abs(bound - other)) - 3)
-    return f"{np.rint(bound / step) * step + 0.0:g}"
+    return found

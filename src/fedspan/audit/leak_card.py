@@ -1,18 +1,17 @@
-"""The leak card: what was attacked, by whom, and how far the attack came."""
+"""The leak card: what was attacked, what the attacker knew, and what it found."""
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.durable.whole_file import write_whole
 from fedspan.federation.record import strict_json
 
 #: Measures in the order of the card, and how they are shown.
@@ -32,18 +31,10 @@ class LeakEntry:
 
     Attributes
     ----------
-    attack : str
-        Its name.
-    target : str
-        What was attacked.
-    knows : str
-        What the attacker is assumed to know.
-    verdict : str
-        What came of it, in a sentence.
-    measures : dict
-        How near the rebuilt rows are to the true ones; empty where these were not given.
-    baseline : dict
-        The same of guessing the mean row for all.
+    attack, target, knows, verdict : str
+        Its name, what was attacked, what the attacker is assumed to know, and the result in a sentence.
+    measures, baseline : dict
+        How near the rebuilt rows, and the mean row as a guess for all, are to the true ones, where these were given.
     facts : dict
         What the attacker knows without the truth: rank, residual.
     rebuilt : array (n, m), optional
@@ -62,7 +53,7 @@ class LeakEntry:
 
 @dataclass(frozen=True)
 class LeakCard:
-    """All attacks on what one coordinator received; cards `beside` it, to compare with, have their lines in its table.
+    """All attacks on what one coordinator received. Cards `beside` it have their lines in its table, to compare.
 
     Examples
     --------
@@ -81,11 +72,11 @@ class LeakCard:
     entries: tuple[LeakEntry, ...]
     remarks: tuple[str, ...] = ()
     beside: tuple[LeakCard, ...] = ()
-    #: The row of what was given as the truth that each rebuilt row is, where that came in another order. Not saved.
+    #: Where the truth was given in another order: its row that each rebuilt row is. Not saved.
     order: NDArray[Any] | None = field(default=None, repr=False, compare=False)
 
     def lines(self) -> list[list[str]]:
-        """Return the table of measures: a head, the mean row where it is known, and one line per attack."""
+        """Return the table of measures: a head, the mean row where it was measured, and one line per attack."""
         cards = (self, *self.beside)
         known = [key for key in SHOWN if any(key in entry.measures for card in cards for entry in card.entries)]
         if not known:
@@ -120,20 +111,13 @@ class LeakCard:
         return plain
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the card as JSON, whole or not at all, for its owner alone (mode 0600)."""
-        target = Path(path)
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(self.to_dict(), file, indent=2, allow_nan=False)
-        os.replace(temporary, target)
+        """Write the card as JSON, completely or not at all, for its owner alone (mode 0600)."""
+        write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False).encode())
 
 
 def _cells(values: dict[str, float], known: list[str]) -> list[str]:
-    return [
-        SHOWN[key][1].format(values[key]) if np.isfinite(values.get(key, np.nan)) else _odd(values, key)
-        for key in known
-    ]
+    def cell(key: str) -> str:
+        value = values.get(key, np.nan)
+        return "exact" if value == np.inf else SHOWN[key][1].format(value) if np.isfinite(value) else ""
 
-
-def _odd(values: dict[str, float], key: str) -> str:
-    return "exact" if values.get(key) == np.inf else ""
+    return [cell(key) for key in known]

@@ -3,90 +3,56 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import find_objects, label
 from scipy.spatial import cKDTree
-from scipy.stats import rankdata
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from fedspan.audit.followed_rows import followed
+from fedspan.audit.attack_case import Case
 from fedspan.audit.leak_card import LeakEntry
-from fedspan.audit.received_map import ReceivedMap
-
-if TYPE_CHECKING:
-    from fedspan.audit.row_attacks import Case
+from fedspan.audit.received import ReceivedMap
 
 Array = NDArray[Any]
 
-#: How many neighbours are averaged is found among these, by public rows that are left out.
+#: The numbers of neighbours to average that are tried, on public rows that are left out.
 _NEIGHBOURS = (1, 2, 5, 10, 20, 50)
-#: Principal components of public rows that a network learns to tell: positions say no more of the rest.
+#: Principal components of public rows that a network learns: positions hold no more about the others.
 _COMPONENTS = 50
 #: Rounds for which a row must be alone in its cell to count as followed.
 _ROUNDS = 10
+#: Cells that a row may move in a round and still count as the same.
+_REACH = 2.0
+_ALONE = 1e-6
 
 
 def positions_by_public_rows(case: Case) -> LeakEntry | None:
     """Guess a row by the public rows that lie nearest to it on the map."""
-    found = case.received.map
-    if found is None or found.positions is None or case.public is None or len(case.public) < 2:
+    found, public = case.received.map, case.public
+    if found is None or found.positions is None or public is None or len(public) < 2:
         return None
-    placed = found.place(case.public)
-    tree = cKDTree(placed)
-    near = tree.query(placed, min(len(placed), max(_NEIGHBOURS) + 1))[1][:, 1:]
-    k = _best(near, case.public, case.public)
-    rows = case.public[_nearest(tree, found.positions, k)].mean(axis=1)
-    return case.entry(
-        rows,
-        "positions: nearest public rows",
-        f"positions of {len(rows)} rows",
-        f"the map, and {len(case.public)} public rows, which it places as the sites place theirs",
-        averaged_rows=k,
-    )
-
-
-def positions_by_both(case: Case) -> LeakEntry | None:
-    """Guess a row by the nearest public rows and the nearest centres, weighed as is best for public rows."""
-    found = case.received.map
-    if found is None or found.positions is None or case.public is None or len(case.public) < 20:
-        return None
-    public, placed = case.public, found.place(case.public)
-    rows, centres = cKDTree(placed), cKDTree(found.centre_positions)
-    own = rows.query(placed, min(len(placed), max(_NEIGHBOURS) + 1))[1][:, 1:]
-    near = _nearest(centres, placed, min(len(found.centres), max(_NEIGHBOURS)))
-    k, c = _best(own, public, public), _best(near, public, found.centres)
-    middle = public.mean(axis=0)
-
-    def guesses(of_rows: Array, of_centres: Array) -> Array:
-        parts = (public[of_rows[:, :k]].mean(axis=1), found.centres[of_centres[:, :c]].mean(axis=1))
-        return np.stack([part - middle for part in parts])
-
-    A = guesses(own, near).reshape(2, -1)
-    weights = np.linalg.lstsq(A @ A.T, A @ (public - middle).ravel(), rcond=None)[0]
-    told = guesses(_nearest(rows, found.positions, k), _nearest(centres, found.positions, c))
-    return case.entry(
-        middle + np.tensordot(weights, told, 1),
-        "positions: public rows and centres",
-        f"positions of {told.shape[1]} rows",
-        f"the map with its {len(found.centres)} centres, and {len(public)} public rows, which it places likewise",
-        averaged_rows=k,
-        averaged_centres=c,
-    )
+    near = _nearest_public(found, public)
+    knows = f"the map, and {len(public)} public rows, which it places as the sites place theirs"
+    return _of_positions(case, near.guess(found.positions), "nearest public rows", knows, averaged_rows=near.k)
 
 
 def positions_by_learned_inverse(case: Case) -> LeakEntry | None:
     """Guess a row by a network that has learned the way back from positions, on public rows."""
-    found = case.received.map
-    if found is None or found.positions is None or case.public is None or len(case.public) < 20:
+    found, public = case.received.map, case.public
+    if found is None or found.positions is None or public is None or len(public) < 20:
         return None
-    rows = _learned(found.place(case.public), case.public, found.positions)
-    return case.entry(
-        rows,
-        "positions: learned inverse",
-        f"positions of {len(rows)} rows",
-        f"the map, and {len(case.public)} public rows, which it places as the sites place theirs",
-    )
+    rows = _learned(found.place(public), public, found.positions)
+    knows = f"the map, and {len(public)} public rows, which it places as the sites place theirs"
+    return _of_positions(case, rows, "learned inverse", knows)
 
 
 def positions_by_centres(case: Case) -> LeakEntry | None:
@@ -94,22 +60,29 @@ def positions_by_centres(case: Case) -> LeakEntry | None:
     found = case.received.map
     if found is None or found.positions is None:
         return None
-    tree, k = cKDTree(found.centre_positions), min(5, len(found.centres))
-    if case.public is not None:
-        near = _nearest(tree, found.place(case.public), min(len(found.centres), max(_NEIGHBOURS)))
-        k = _best(near, case.public, found.centres)
-    rows = found.centres[_nearest(tree, found.positions, k)].mean(axis=1)
-    return case.entry(
-        rows,
-        "positions: nearest centres",
-        f"positions of {len(rows)} rows",
-        f"the map with its {len(found.centres)} centres",
-        averaged_centres=k,
-    )
+    near = _nearest_centres(found, case.public)
+    knows = f"the map with its {len(found.centres)} centres"
+    return _of_positions(case, near.guess(found.positions), "nearest centres", knows, averaged_centres=near.k)
+
+
+def positions_by_both(case: Case) -> LeakEntry | None:
+    """Guess a row by the nearest public rows and the nearest centres, weighed as is best for public rows."""
+    found, public = case.received.map, case.public
+    if found is None or found.positions is None or public is None or len(public) < 20:
+        return None
+    rows, centres = _nearest_public(found, public), _nearest_centres(found, public)
+    middle = public.mean(axis=0)
+    A = np.stack([rows.of_public - middle, centres.of_public - middle]).reshape(2, -1)
+    weights = np.linalg.lstsq(A @ A.T, A @ (public - middle).ravel(), rcond=None)[0]
+    guesses = np.stack([near.guess(found.positions) - middle for near in (rows, centres)])
+    knows = f"the map with its {len(found.centres)} centres, and {len(public)} public rows, which it places likewise"
+    averaged = {"averaged_rows": rows.k, "averaged_centres": centres.k}
+    guess = middle + np.tensordot(weights, guesses, 1)
+    return _of_positions(case, guess, "public rows and centres", knows, **averaged)
 
 
 def rows_by_centres(case: Case) -> LeakEntry | None:
-    """Guess each row by its nearest centre, as if somebody told which that is."""
+    """Guess each row by its nearest centre, as if it were known which that is."""
     found = case.received.map
     if found is None or case.truth is None:
         return None
@@ -118,25 +91,23 @@ def rows_by_centres(case: Case) -> LeakEntry | None:
         found.centres[which],
         "centres: the nearest one, given away",
         f"{len(found.centres)} centres, the smallest of {found.counts.min()} rows",
-        "the centres, and of each row which is the nearest: no message tells that",
+        "the centres, and of each row which is the nearest: no message contains that",
     )
 
 
 def membership(case: Case) -> LeakEntry | None:
-    """Tell rows that made the centres from rows that did not, by the distance to the nearest centre."""
+    """Distinguish rows that made the centres from rows that did not, by the distance to the nearest centre."""
     found = case.received.map
     if found is None or case.truth is None or case.public is None or not len(case.public):
         return None
-    members, others = _to_centres(found, case.truth)[0], _to_centres(found, case.public)[0]
-    ranks = rankdata(np.concatenate([members, others]))
-    m, n = len(members), len(others)
-    auc = 1.0 - float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
-    said = f"A row of the sites is nearer to its centre than a public row in {auc:.1%} of pairs; by chance it is 50 %."
+    distances = [_to_centres(found, rows)[0] for rows in (case.truth, case.public)]
+    member = np.repeat([True, False], [len(case.truth), len(case.public)])
+    auc = float(roc_auc_score(member, -np.concatenate(distances)))
     return LeakEntry(
         "centres: membership",
         f"{len(found.centres)} centres",
-        f"the centres, the rows that are asked about, and {n} public rows to compare with",
-        said,
+        f"the centres, the rows in question, and {len(case.public)} public rows to compare with",
+        f"A row of the sites is nearer to its centre than a public row in {auc:.1%} of pairs; by chance it is 50 %.",
         {"auc": auc},
         {"auc": 0.5},
     )
@@ -149,23 +120,22 @@ def rows_in_histograms(case: Case) -> LeakEntry | None:
         return None
     lengths = followed(histograms)
     n = max(float(histograms[-1].sum()), 1.0)
-    long = int((lengths >= _ROUNDS).sum())
-    last = int(lengths.max(initial=0))
-    said = (
-        f"Of {n:.0f} rows {len(lengths)} are alone in their cell in the last round, {long} of them for {_ROUNDS} "
-        f"rounds or more, one for {last}: their positions are known, as if they were posted, but not whose they are."
-        if len(lengths)
-        else f"Of {n:.0f} rows none is alone in its cell in the last round: none was followed to the end."
-    )
-    facts = {"rounds": len(histograms), "alone_at_the_end": len(lengths), "followed": long, "longest": last}
+    long, longest = int((lengths >= _ROUNDS).sum()), int(lengths.max(initial=0))
+    verdict = f"Of {n:.0f} rows none is alone in its cell in the last round: none was followed to the end."
+    if len(lengths):
+        verdict = (
+            f"Of {n:.0f} rows {len(lengths)} are alone in their cell in the last round, {long} of them for {_ROUNDS} "
+            f"rounds or more, one for {longest}: their positions are known, as if they were posted, but not whose "
+            "they are."
+        )
     return LeakEntry(
         "histograms: rows alone in a cell",
         f"summed histograms of {len(histograms)} rounds",
         "the sums of all sites, of every round",
-        said,
+        verdict,
         {"followed": long / n},
         {"followed": 0.0},
-        dict(facts),
+        {"rounds": len(histograms), "alone_at_the_end": len(lengths), "followed": long, "longest": longest},
     )
 
 
@@ -181,12 +151,44 @@ MAP_ATTACKS = (
 )
 
 
-def _nearest(tree: cKDTree, positions: Array, k: int) -> Array:
-    return np.asarray(tree.query(positions, k)[1]).reshape(len(positions), k)
+def _of_positions(case: Case, rows: Array, attack: str, knows: str, **facts: Any) -> LeakEntry:
+    return case.entry(rows, f"positions: {attack}", f"positions of {len(rows)} rows", knows, **facts)
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """Guesses by the mean of the `k` nearest known rows on the map; `of_public` are those of the public rows."""
+
+    tree: cKDTree
+    values: Array
+    k: int
+    of_public: Array
+
+    def guess(self, positions: Array) -> Array:
+        near = np.asarray(self.tree.query(positions, self.k)[1]).reshape(len(positions), self.k)
+        return np.asarray(self.values[near].mean(axis=1))
+
+
+def _nearest_public(found: ReceivedMap, public: Array) -> _Nearest:
+    placed = found.place(public)
+    tree = cKDTree(placed)
+    near = tree.query(placed, min(len(placed), max(_NEIGHBOURS) + 1))[1][:, 1:]  # without itself
+    k = _best(near, public, public)
+    return _Nearest(tree, public, k, public[near[:, :k]].mean(axis=1))
+
+
+def _nearest_centres(found: ReceivedMap, public: Array | None) -> _Nearest:
+    tree, L = cKDTree(found.centre_positions), len(found.centres)
+    if public is None:
+        return _Nearest(tree, found.centres, min(5, L), np.empty((0, found.centres.shape[1])))
+    most = min(L, max(_NEIGHBOURS))
+    near = np.asarray(tree.query(found.place(public), most)[1]).reshape(len(public), most)
+    k = _best(near, public, found.centres)
+    return _Nearest(tree, found.centres, k, found.centres[near[:, :k]].mean(axis=1))
 
 
 def _best(near: Array, rows: Array, values: Array) -> int:
-    """Return how many of the `near` (n, most) values are to be averaged for the least error, by rows that are known."""
+    """Return how many of the `near` (n, most) values to average for the least error, by rows that are known."""
     tried = np.arange(0, len(rows), -(-len(rows) // 1000))
     sizes = sorted({min(k, near.shape[1]) for k in _NEIGHBOURS})
     errors = [float(np.mean((values[near[tried, :k]].mean(axis=1) - rows[tried]) ** 2)) for k in sizes]
@@ -194,27 +196,56 @@ def _best(near: Array, rows: Array, values: Array) -> int:
 
 
 def _learned(placed: Array, public: Array, positions: Array) -> Array:
-    """Return rows that a network tells from positions, after it has seen public rows and theirs."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.neural_network import MLPRegressor
-
-    mean, spread = placed.mean(axis=0), np.maximum(placed.std(axis=0), 1e-12)
-    middle = public.mean(axis=0)
-    D = np.asarray(public - middle, dtype=np.float64)
-    axes = np.linalg.eigh(D.T @ D)[1][:, ::-1][:, : min(_COMPONENTS, D.shape[1])]
-    scores = D @ axes
+    """Return rows that a network predicts from positions, trained on public rows and their positions."""
+    axes = PCA(min(_COMPONENTS, *public.shape), svd_solver="full").fit(public)
+    scores = axes.transform(public)
     scale = max(float(scores.std()), 1e-12)
-    network = MLPRegressor(
-        hidden_layer_sizes=(128, 128), learning_rate_init=3e-3, max_iter=150, early_stopping=True, random_state=0
-    )
+    rates = {"learning_rate_init": 3e-3, "max_iter": 150, "early_stopping": True}
+    learned = make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(128, 128), random_state=0, **rates))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # what it has learned by then is what it tells
-        network.fit((placed - mean) / spread, scores / scale)
-    told = network.predict((positions - mean) / spread).reshape(len(positions), -1)
-    return np.asarray(middle + scale * told @ axes.T)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a network that is not quite trained predicts as well
+        learned.fit(placed, scores / scale)
+    return np.asarray(axes.inverse_transform(scale * learned.predict(positions).reshape(len(positions), -1)))
 
 
 def _to_centres(found: ReceivedMap, rows: Array) -> tuple[Array, Array]:
     """Return the distance of each row to its nearest centre, along the map's axes, and which that is."""
     distance, which = cKDTree(found.seen(found.centres)).query(found.seen(rows))
     return np.asarray(distance), np.asarray(which)
+
+
+def lone_rows(histogram: Array) -> Array:
+    """Return the places (m, 2), in cells, of the rows that share no node with others: four nodes that add up to one."""
+    groups, _ = label(histogram > _ALONE, structure=np.ones((3, 3)))
+    places = []
+    for number, (rows, columns) in enumerate(find_objects(groups), start=1):
+        if rows.stop - rows.start > 2 or columns.stop - columns.start > 2:
+            continue
+        part = np.where(groups[rows, columns] == number, histogram[rows, columns], 0.0)
+        if abs(part.sum() - 1.0) < _ALONE:
+            at = np.argwhere(part > 0)
+            places.append([rows.start, columns.start] + part[part > 0] @ at)
+    return np.array(places).reshape(-1, 2)
+
+
+def followed(histograms: Sequence[Array]) -> NDArray[np.int64]:
+    """Return, for each row that is alone in the last histogram, the number of rounds since when it has been so.
+
+    A row is the same in two rounds where each is the other's nearest and no more than two cells away. Cells move and
+    grow from round to round: places are compared about the mean of all rows, in units of their spread.
+    """
+    before, lengths = np.empty((0, 2)), np.empty(0, dtype=np.int64)
+    for histogram in histograms:
+        nodes = np.indices(histogram.shape).reshape(2, -1).T
+        weights = histogram.ravel() / max(float(histogram.sum()), 1e-300)
+        mean = weights @ nodes
+        spread = max(float(np.sqrt(weights @ np.square(nodes - mean).sum(axis=1))), 1e-9)
+        now = (lone_rows(histogram) - mean) / spread
+        found = np.ones(len(now), dtype=np.int64)
+        if len(now) and len(before):
+            distance, old = cKDTree(before).query(now)
+            back = cKDTree(now).query(before)[1]
+            same = (distance <= _REACH / spread) & (back[old] == np.arange(len(now)))
+            found[same] += lengths[old[same]]
+        before, lengths = now, found
+    return lengths

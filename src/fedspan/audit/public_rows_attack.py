@@ -1,12 +1,11 @@
-"""Attacks by one who also has public rows of the same kind: other images, other patients.
+"""Attacks by a coordinator that also has public rows of the same kind: other images, other patients.
 
-`fill`: what trilateration leaves open, because there are fewer landmarks than columns or because distances are noisy,
-is guessed by the best linear prediction that the public rows teach.
+`fill`: trilateration leaves rows open in part where landmarks are fewer than columns, or distances are noisy. The best
+linear prediction, learned from the public rows, completes them.
 
-`unrotate`: the sites may have turned all their rows by a secret rotation and offset before they did anything. Distances
-know nothing of it, so maps do not suffer. Principal axes of the turned rows are those of the public ones up to signs
-and small turns: signs are tried out, and the rest is found as two clouds of points are laid on one another (iterative
-closest points).
+`unrotate`: the sites may have rotated and shifted all their rows by a secret key. Distances do not change, so maps do
+not suffer. Principal axes of the rotated rows are those of the public ones up to signs and small turns: the attack
+tries the signs, and then matches the two clouds of points (iterative closest points).
 """
 
 from __future__ import annotations
@@ -23,19 +22,18 @@ from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: Public rows that are used at most, and the fewest from which anything can be learned.
+#: The most public rows that are used, and the fewest from which anything can be learned.
 MOST_PUBLIC, FEWEST_PUBLIC = 10_000, 20
 _RIDGES = np.geomspace(1e-8, 1e2, 21)
-#: Axes whose signs are tried out in all ways; how many are then laid on one another, and how often.
+#: Axes whose signs are tried in all ways; the numbers of axes that are then matched, and the rounds for each.
 _SIGNED = 10
 _WIDTHS, _TURNS, _LAST_TURNS = (10, 20, 40, 60, 100), 5, 15
-#: Rows and public rows that are laid on one another; the turn that is found holds for all.
-_MOST_LAID = 5000
-_BLOCK_ROWS = 512
+#: Rows and public rows that are matched; the rotation that is found holds for all.
+_MOST_MATCHED = 5000
 
 
 def fill(found: Rebuilt, public: Array) -> Matrix:
-    """Return rows (n, m) as predicted from their landmark coordinates by what public rows (k, m) teach.
+    """Return rows (n, m) as predicted from their landmark coordinates, learned from public rows (k, m).
 
     A linear prediction whose ridge is chosen on a fifth of the public rows.
     """
@@ -59,14 +57,14 @@ def fill(found: Rebuilt, public: Array) -> Matrix:
 
 
 def unrotate(rows: Array, public: Array) -> Matrix:
-    """Return rows (n, m), which a secret rotation and offset had turned, as they were before it.
+    """Return rows (n, m) as they were before a secret rotation and offset.
 
     Parameters
     ----------
     rows : array (n, m')
-        Turned rows, as trilateration finds them; in whatever orthogonal coordinates.
+        Rotated rows, as trilateration finds them, in any orthogonal coordinates.
     public : array (k, m)
-        Rows of the same kind, not turned.
+        Rows of the same kind, not rotated. Memory: up to 5000 x 5000 numbers.
     """
     P = _checked(public, np.shape(public)[-1])
     mean = P.mean(axis=0)
@@ -74,11 +72,11 @@ def unrotate(rows: Array, public: Array) -> Matrix:
     mine, _ = _principal(rows - np.mean(rows, axis=0))
     k = min(mine.shape[1], theirs.shape[1])
     mine, theirs, axes = mine[:, :k], theirs[:, :k], axes[:k]
-    a_few, theirs = mine[:: -(-len(mine) // _MOST_LAID)], theirs[:: -(-len(theirs) // _MOST_LAID)]
+    a_few, theirs = mine[:: -(-len(mine) // _MOST_MATCHED)], theirs[:: -(-len(theirs) // _MOST_MATCHED)]
     R, offset = np.diag(_signs(mine, theirs)), np.zeros(k)
     for width in (*(width for width in _WIDTHS if width < k), k):
         for _ in range(_LAST_TURNS if width == k else _TURNS):
-            # Matches both ways: one way alone draws the rows together, towards the crowded parts of the public ones.
+            # Match both ways: one way alone draws the rows together, towards the dense parts of the public ones.
             there, back = _matches((a_few @ R + offset)[:, :width], theirs[:, :width])
             a, b = np.concatenate([a_few, a_few[back]]), np.concatenate([theirs[there], theirs])
             about, aim = a.mean(axis=0), b.mean(axis=0)
@@ -89,21 +87,21 @@ def unrotate(rows: Array, public: Array) -> Matrix:
 
 
 def _principal(D: Matrix) -> tuple[Matrix, Matrix]:
-    """Return scores and axes, most spread first."""
+    """Return scores and axes, the widest first."""
     _, S, V = np.linalg.svd(D if len(D) <= D.shape[1] else np.linalg.qr(D, mode="r"), full_matrices=False)
     V = V[max(1e-7 * S[0], np.finfo(float).tiny) < S][: _WIDTHS[-1]]
     return D @ V.T, V
 
 
 def _signs(mine: Matrix, theirs: Matrix) -> Matrix:
-    """Return the signs of axes by which rows come nearest to public ones: the leading ones tried in all ways."""
+    """Return the signs of axes by which rows come nearest to public ones; of the leading axes all ways are tried."""
     k = min(_SIGNED, mine.shape[1])
     few, many = _some(mine, 250)[:, :k], _some(theirs, 1000)[:, :k]
     squares = np.float32(0.5) * np.vecdot(many, many)
     best, found = np.inf, np.ones(k)
     for number in range(2**k):
         signs = 1.0 - 2.0 * ((number >> np.arange(k)) & 1)
-        # ||a - b||^2 / 2 less what the signs do not change
+        # ||a - b||^2 / 2 without the terms that the signs do not change
         apart = float((squares - (few * signs.astype(np.float32)) @ many.T).min(axis=1).sum())
         if apart < best:
             best, found = apart, signs
@@ -117,20 +115,12 @@ def _some(rows: Matrix, most: int) -> NDArray[np.float32]:
 
 def _matches(A: Matrix, B: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the nearest row of B for each of A, and the nearest row of A for each of B."""
-    there = np.empty(len(A), dtype=np.intp)
-    back, least = np.zeros(len(B), dtype=np.intp), np.full(len(B), np.inf)
-    for start in range(0, len(A), _BLOCK_ROWS):
-        apart = squared_distances(A[start : start + _BLOCK_ROWS], B)
-        there[start : start + len(apart)] = apart.argmin(axis=1)
-        nearest = apart.argmin(axis=0)
-        found = apart[nearest, np.arange(len(B))]
-        back = np.where(found < least, start + nearest, back)
-        least = np.minimum(found, least)
-    return there, back
+    apart = squared_distances(A, B)
+    return apart.argmin(axis=1), apart.argmin(axis=0)
 
 
 def _checked(public: Array, columns: int) -> Matrix:
-    """Return public rows in double precision, at most so many; refuse too few of them and other columns."""
+    """Return public rows in double precision, thinned where there are many; refuse too few and other columns."""
     P = np.asarray(public)
     if P.ndim != 2 or P.shape[1] != columns or len(P) < FEWEST_PUBLIC or P.dtype.kind not in "fiub":
         raise InputError(

@@ -1,9 +1,9 @@
-"""Rows from sums over all rows: FedDL's totals are equations for the rows, and of few rows there are more than enough.
+"""Rows from sums over all rows: FedDL's totals are equations for the rows, and more than enough for few rows.
 
 In every round the coordinator learns ``sum_i k(x_i, y_j) (x_i - y_j)`` for each landmark, m numbers of each, and before
-it the moments and sums of cosines and sines. A secure sum hides who added what, and not these totals. All rows together
-are fitted to them by least squares (L-BFGS), from a random start or from what trilateration has found. Rows come out in
-any order, as a sum has none.
+it the moments and sums of cosines and sines. A secure sum hides the parts of the sites, and not these totals. The
+attack fits all rows together to them by least squares (L-BFGS), from a random start or from the rows of trilateration.
+Rows come out in any order, because a sum has none.
 """
 
 from __future__ import annotations
@@ -22,28 +22,26 @@ Matrix = NDArray[np.float64]
 
 #: Weights of the other equations beside those of the pulls: moments, cosines and sines (of their mean), distances.
 _MOMENTS, _WAVES, _DISTANCES = 100.0, 5.0, 30.0
-#: Squared misfit at which rows have the sums.
+#: Squared misfit, relative to the pulls, below which rows have the sums to rounding.
 _EXACT = 1e-20
-#: Multiplications that the attack may take.
+#: The most multiplications of one attack.
 WORK = 1e11
-#: Numbers that rows may have altogether, for the attack to be tried in an audit.
+#: The most numbers (rows times columns) for which an audit tries the attack.
 MOST_UNKNOWNS = 20_000
-#: Pulls that are fitted for each row: more of them say the same again.
+#: Pulls that are fitted for each row: more of them add nothing.
 _PULLS = 30
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What FedDL's coordinator knows of all rows together, of rows reduced to ``(x - centre) / scale``.
+    """What FedDL's coordinator knows of all rows together; rows are reduced to ``(x - centre) / scale``.
 
     Attributes
     ----------
-    n : int
-        Rows.
+    n, gamma : int, float
+        The number of rows, and the parameter of the kernel of reduced rows.
     centre, scale, variance : array (m,), float, array (m,)
         The moments; the variances are of reduced rows.
-    gamma : float
-        Of the kernel of reduced rows.
     landmarks, pulls : array (M, m)
         Reduced landmarks of all rounds, and the rows' pull at each.
     directions, waves : array (F, m), array (2, F)
@@ -73,7 +71,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Rows (n, m) that fit the sums, in any order, and the share of the pulls that they leave unexplained."""
+    """Rows (n, m) that fit the sums, in any order, and the share of the pulls that they do not explain."""
 
     rows: Matrix
     misfit: float
@@ -100,11 +98,11 @@ def rows_from_sums(
     ----------
     sums : Sums
     start : array (n, m), optional
-        Rows as far as they are known. Default: normal draws with the moments.
+        Approximate rows. Default: normal draws with the moments.
     distances, landmarks : array (n, n_y), array (n_y, m), optional
         Of rows to landmarks, where these were posted, too.
     work : float
-        Multiplications after which the best that was found is returned. Default: about a minute's.
+        Multiplications after which the search ends. Default: those of about a minute.
     seed : int, default=0
         Of the start, and of which pulls are fitted.
     """
@@ -118,31 +116,24 @@ def rows_from_sums(
         value, gradient = loss(z.reshape(Z.shape))
         return value, gradient.ravel()
 
+    exact = _EXACT * float(np.sum(loss.A**2))
+
+    def stop_if_exact(intermediate_result: Any) -> None:
+        if intermediate_result.fun < exact:
+            raise StopIteration
+
     value, left = np.inf, evaluations
-    while left > 0:  # a restart forgets curvature that misleads
-        goal = _Goal(_EXACT * float(np.sum(loss.A**2)))
+    while left > 0:  # a restart forgets misleading curvature
         options = {"maxcor": 50, "maxiter": 5000, "maxfun": left, "ftol": 0.0, "gtol": 0.0}
-        found = minimize(flat, Z.ravel(), jac=True, method="L-BFGS-B", options=options, callback=goal)
+        found = minimize(flat, Z.ravel(), jac=True, method="L-BFGS-B", options=options, callback=stop_if_exact)
         Z, left, before, value = found.x.reshape(Z.shape), left - found.nfev, value, float(found.fun)
-        if goal.reached or not value < 0.99 * before:
+        if value < exact or not value < 0.99 * before:
             break
     return Fitted(sums.centre + sums.scale * Z, loss.misfit(Z), evaluations - max(0, left))
 
 
-class _Goal:
-    """Ends the search where rows have the sums to rounding."""
-
-    def __init__(self, value: float) -> None:
-        self.value, self.reached = value, False
-
-    def __call__(self, intermediate_result: Any) -> None:
-        if intermediate_result.fun < self.value:
-            self.reached = True
-            raise StopIteration
-
-
 class _Loss:
-    """Sum of squared differences between what rows Z would have sent and what was received, and its gradient."""
+    """The squared differences between the sums of rows Z and those received, and their gradient."""
 
     def __init__(self, sums: Sums, rng: np.random.Generator, distances: Array | None, landmarks: Array | None) -> None:
         some = rng.permutation(len(sums.pulls))[: _PULLS * max(sums.n, 20)]

@@ -8,9 +8,9 @@ are linear equations for x, and q_i is the mean of the first two terms over j. W
 of least norm is ``x = ybar + V S^-1 U' t``: the row itself where the landmarks span all columns, its projection on
 their affine span otherwise.
 
-Where distances were rounded or noised, directions in which landmarks hardly extend carry noise alone, and the plain
-solution looks like protection. They are damped by ``w = s^4 / (s^4 + cut^4)`` with s = S / S_1: the best linear filter
-if rows extend where landmarks do, which is what landmarks are made for. `cut` is found without the rows: parts of the
+Rounded or noisy distances contain noise alone in directions in which landmarks hardly extend, so that the plain
+solution fails and rows seem protected. These directions are damped by ``w = s^4 / (s^4 + cut^4)`` with s = S / S_1: the
+best linear filter if rows extend where landmarks do, as they should. `cut` is found without the rows: parts of the
 landmarks are left out, and the distances to them predicted.
 """
 
@@ -28,39 +28,33 @@ from fedspan.errors import InputError
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-#: Directions in which landmarks extend less than this part of the widest one say nothing, even in double precision.
+#: Directions in which landmarks extend less than this part of the widest one are noise, even in double precision.
 THINNEST = 1e-10
 CUTS = (0.0, *np.geomspace(1e-8, 1.0, 57).tolist())
 _FOLDS = 5
-#: Rows by which the cut is found.
+#: The most rows by which the cut is found.
 _TRIED_ROWS = 400
 _BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """Rows as trilateration finds them, and what is known of them without the truth.
+    """Rows that trilateration found, and what is known of them without the truth.
 
     Attributes
     ----------
     rows : array (n, m)
-    n_landmarks, n_columns : int
-    directions : int
-        In which the landmarks extend: at most n_landmarks - 1, and at most the columns.
-    cut : float
-        Where directions are damped, as a part of the widest; 0: nowhere.
-    effective : float
-        Sum of the weights of the directions: how many count.
+    n_landmarks, n_columns, directions : int
+        The landmarks extend in at most n_landmarks - 1 directions, and at most in as many as there are columns.
+    cut, effective : float
+        Directions narrower than `cut` times the widest are damped; `effective` is the sum of their weights.
     outside : float
         Root of the share of the rows' squared distance to the landmarks' mean that the rebuilt rows do not have. The
         attacker knows it from the distances; of exact distances it is close to the relative error.
     misfit : float
         Relative difference between the equations' two sides: 0 where there are no more equations than unknowns.
-    coordinates : array (n, directions)
-        Of the rows along the axes, before damping.
-    axes : array (directions, m)
-    noise : array (directions,)
-        Variance of the coordinates' errors that `cut` stands for.
+    coordinates, axes, noise : array (n, directions), array (directions, m), array (directions,)
+        Coordinates of the rows along the axes, not damped, and the variance of their errors that `cut` implies.
     centre : array (m,)
         Mean of the landmarks.
     """
@@ -90,11 +84,11 @@ def trilaterate(B: Array, Y: Array, *, cut: float | str = "auto") -> Rebuilt:
     Parameters
     ----------
     B : array (n, n_y)
-        As posted: exact, rounded or noisy.
+        Exact, rounded or noisy.
     Y : array (n_y, m)
     cut : "auto" or float, default="auto"
-        Where directions are damped, as a part of the widest one; 0 is plain inversion, and ``"auto"`` what predicts
-        the distances to left-out landmarks best.
+        Directions below this part of the widest one are damped; 0 is plain inversion, and ``"auto"`` the value that
+        predicts the distances to left-out landmarks best.
 
     Returns
     -------
@@ -144,7 +138,7 @@ def trilaterate(B: Array, Y: Array, *, cut: float | str = "auto") -> Rebuilt:
 
 
 class _Landmarks:
-    """Landmarks as equations: their centre, and the decomposition of what is about it."""
+    """Landmarks as equations: their centre, and the decomposition of the landmarks about it."""
 
     def __init__(self, Y: Matrix) -> None:
         self.centre = Y.mean(axis=0)

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from fedspan.audit import LeakCard, Received, audit, from_model, from_run
-from fedspan.audit.replayed_landmarks import replayed_landmarks, replayed_sums
 from fedspan.cli.run_command import make_folder
 from fedspan.cli.study_file import read_data_plan, read_study
 from fedspan.cli.study_tables import read_tables
@@ -78,10 +77,8 @@ def _received(plan: AuditPlan) -> tuple[Any, list[Any], Received]:
     path = plan.model or run / "model.fedspan"
     model = load(path) if plan.model or path.is_file() else None
     preprocess = [load(file) for file in sorted(run.glob("preprocess-*.fedspan"))]
-    landmarks = getattr(model, "landmarks_", None)
     if (run / "journal").is_file() or any(run.glob("run-*/journal")):
-        found = from_run(run, replayed_landmarks if landmarks is None else landmarks, model, replayed_sums)
-        return model, preprocess, found if landmarks is None else replace(found, landmarks=np.asarray(landmarks))
+        return model, preprocess, from_run(run, model=model)
     if model is None:
         raise InputError(f"{run} is no folder of a run: it has neither a journal nor a model.fedspan")
     return model, preprocess, from_model(model)

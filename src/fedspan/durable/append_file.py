@@ -194,7 +194,7 @@ class AppendFile:
         self._open()
 
     def _open(self) -> None:
-        flags = os.O_RDONLY if self._read_only else os.O_RDWR | (os.O_CREAT if self._make else 0)
+        flags = os.O_RDONLY if self._read_only else os.O_RDWR | (os.O_CREAT if self._make and not self.end else 0)
         try:
             self._file = os.open(self.path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), 0o600)
         except OSError as error:

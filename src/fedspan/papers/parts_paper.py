@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.report.charts.bars_and_cells import row_bars
-from fedspan.report.charts.line_charts import Line, line_chart
+from fedspan.report.charts.line_charts import Line, line_chart, thinned
 from fedspan.report.charts.scatter_3d import cloud
 from fedspan.report.charts.still_map import still_map
 from fedspan.report.charts.svg import charts, figure
-from fedspan.report.charts.thinning import thinned
 from fedspan.report.markup import Html, esc, join, number, table
 
 #: Points of a curve that are drawn.

@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 from fedspan.errors import InputError
 from fedspan.papers.parts_paper import Bars, Chart, Clouds, Curves, Maps, Part, Table, Words
 from fedspan.report.markup import Html, esc, join, note, plural, section
-from fedspan.report.page import shell, write_page
+from fedspan.report.page import write_page
 
 __all__ = ["Bars", "Chart", "Clouds", "Curves", "Maps", "Part", "Results", "Table", "Words", "counted", "spread"]
 
@@ -55,7 +55,7 @@ class Results:
             remark = [note(part.remark, most=5000)] if part.remark else []
             body.append(section(f"part{number}", part.title, part.drawn(), *remark))
         page = folder / "report.html"
-        write_page(page, shell(self.title, join(body)))
+        write_page(page, self.title, join(body))
         return page
 
 

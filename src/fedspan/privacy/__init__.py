@@ -1,13 +1,12 @@
-"""Differential privacy: noise that sites add to what leaves them, what it costs, and the site's own account of it."""
+"""Differential privacy: the noise that sites add to their replies, what it costs, and each site's own account of it."""
 
 from __future__ import annotations
 
 from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon, zcdp_rho
 from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
-from fedspan.privacy.ledger import Charge, Ledger
+from fedspan.privacy.ledger import Charge, Ledger, SimulatedLedger
 from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGradient, Mechanism, PaperNoise
 from fedspan.privacy.noise import normal
-from fedspan.privacy.simulated_ledger import SimulatedLedger
 
 __all__ = [
     "Charge",

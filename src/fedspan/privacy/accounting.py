@@ -1,10 +1,10 @@
-"""What many noised replies cost together.
+"""The cost of many noisy replies together.
 
-Gaussian replies compose exactly, also where each question depends on the answers before: ``mu^2`` adds up (Dong, Roth
-and Su, "Gaussian differential privacy", 2022; with a budget fixed in advance, Smith and Thakurta, 2022). What is not
-Gaussian is counted by rho, the unit of zero-concentrated privacy; a Gaussian reply has ``rho = mu^2 / 2``.
+Gaussian replies compose exactly, also where each query depends on the replies before: ``mu^2`` adds up (Dong, Roth
+and Su, "Gaussian differential privacy", 2022; with a budget fixed in advance, Smith and Thakurta, 2022). Other noise
+is counted by rho, the unit of zero-concentrated privacy; a Gaussian reply has ``rho = mu^2 / 2``.
 
-Beside the exact figure stands that of the accountant of the package dp-accounting, an independent computation.
+The accountant of the package dp-accounting gives a second, independent figure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -21,13 +20,13 @@ from scipy.optimize import brentq, minimize_scalar
 from fedspan.errors import MissingPackageError
 from fedspan.privacy.gaussian import check_budget, epsilon_of, mu_of
 
-#: Above it the moments (Renyi) accountant is within a few per cent, and privacy loss distributions take long.
+#: Above this epsilon the moments (Renyi) accountant is within a few per cent, and privacy loss distributions are slow.
 _RENYI_ABOVE = 300.0
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What was spent: ``mu2`` on Gaussian replies, ``rho`` on others.
+    """The privacy that was spent: ``mu2`` on Gaussian replies, ``rho`` on others.
 
     Examples
     --------
@@ -43,13 +42,13 @@ class Cost:
         return Cost(self.mu2 + other.mu2, self.rho + other.rho)
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon that goes with `delta`: exact where all was Gaussian."""
+        """Return the epsilon at `delta`: exact where all noise was Gaussian."""
         if not self.rho:
             return epsilon_of(math.sqrt(self.mu2), delta)
         return zcdp_epsilon(self.rho + self.mu2 / 2, delta)
 
     def within(self, epsilon: float, delta: float) -> bool:
-        """Whether this is at most (epsilon, delta), up to rounding."""
+        """Return whether this is at most (epsilon, delta), up to rounding."""
         if not self.rho:
             return self.mu2 <= mu_of(epsilon, delta) ** 2 * (1 + 1e-9)
         return self.epsilon(delta) <= epsilon * (1 + 1e-9)
@@ -95,9 +94,15 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def accountant_epsilon(events: Mapping[float, int], delta: float) -> float:
-    """Return what the accountant of dp-accounting makes of Gaussian replies: by noise over sensitivity, how many.
+    """Return the epsilon that the accountant of dp-accounting computes for Gaussian replies.
 
-    By privacy loss distributions; by Renyi orders where epsilon is in the hundreds, and the former would take long.
+    By privacy loss distributions; by Renyi orders where epsilon is in the hundreds, because the former are slow there.
+
+    Parameters
+    ----------
+    events : mapping of float to int
+        The number of replies, by the deviation of their noise over their sensitivity.
+    delta : float
 
     Examples
     --------
@@ -109,15 +114,19 @@ def accountant_epsilon(events: Mapping[float, int], delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _accountant_epsilon(events: tuple[tuple[float, int], ...], delta: float) -> float:
-    dp = _dp_accounting()
+    try:
+        import dp_accounting as dp
+    except ImportError:
+        raise MissingPackageError(
+            "the accountant's figure needs dp-accounting: install it with 'pip install \"fedspan[privacy]\"'"
+        ) from None
     if not events:
         return 0.0
     if min(z for z, _ in events) <= 0:
         return math.inf
-    exact = epsilon_of(math.sqrt(sum(k / z**2 for z, k in events)), delta)
-    count = sum(k for _, k in events)
+    mu2, count = sum(k / z**2 for z, k in events), sum(k for _, k in events)
+    exact = epsilon_of(math.sqrt(mu2), delta)
     if exact > _RENYI_ABOVE or count > 10_000:
-        mu2 = sum(k / z**2 for z, k in events)
         best = 1 + math.sqrt(2 * math.log(1 / delta) / mu2)  # orders around the best one
         orders = 1 + (best - 1) * np.geomspace(1 / 8, 8, 241)
         accountant = dp.rdp.RdpAccountant(orders.tolist())
@@ -127,13 +136,3 @@ def _accountant_epsilon(events: tuple[tuple[float, int], ...], delta: float) -> 
     for z, k in events:
         accountant.compose(dp.GaussianDpEvent(z), k)
     return float(accountant.get_epsilon(delta))
-
-
-def _dp_accounting() -> Any:
-    try:
-        import dp_accounting
-    except ImportError:
-        raise MissingPackageError(
-            "the accountant's figure needs dp-accounting: install it with 'pip install \"fedspan[privacy]\"'"
-        ) from None
-    return dp_accounting

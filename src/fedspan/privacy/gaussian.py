@@ -1,12 +1,12 @@
-"""The exact Gaussian mechanism: noise for a given epsilon and delta, and back, whatever their size.
+"""The exact Gaussian mechanism: the noise for an epsilon and delta of any size, and back.
 
-A reply whose value moves by at most Delta (in the Euclidean norm) when one row is replaced, plus normal noise of
-deviation sigma, is mu-Gaussian-private with ``mu = Delta / sigma``. That is (epsilon, delta)-private exactly where
+A reply that moves by at most Delta (in the Euclidean norm) when one row is replaced, plus normal noise of deviation
+sigma, is mu-Gaussian-private with ``mu = Delta / sigma``. That is (epsilon, delta)-private exactly where
 
     delta >= Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu)
 
 (Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018). The familiar
-``sigma = sqrt(2 ln(1.25 / delta)) / epsilon`` holds for epsilon below 1 alone, and is not used.
+``sigma = sqrt(2 ln(1.25 / delta)) / epsilon`` holds only for epsilon below 1, and is not used.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from scipy.special import erfcx, log_ndtr
 
 from fedspan.checks import real_number
 
-_ROOT = math.sqrt(2.0)
-_PRECISE = 4 * 2.0**-52
+_ROOT_2 = math.sqrt(2.0)
 
 
 def check_budget(epsilon: object, delta: object) -> tuple[float, float]:
@@ -34,8 +33,8 @@ def check_budget(epsilon: object, delta: object) -> tuple[float, float]:
 def log_delta(epsilon: float, mu: float) -> float:
     """Return the logarithm of the smallest delta for which mu-Gaussian privacy is (epsilon, delta)-privacy.
 
-    ``e^epsilon`` times the second density is the first, so that delta is one density times a difference of Mills
-    ratios: nothing overflows, and nothing cancels that matters.
+    ``e^epsilon`` times the second density is the first. So delta is one density times a difference of Mills ratios,
+    which neither overflows nor loses digits that matter.
 
     Examples
     --------
@@ -43,12 +42,12 @@ def log_delta(epsilon: float, mu: float) -> float:
     0.382925
     """
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    second = math.sqrt(math.pi / 2) * float(erfcx(far / _ROOT))
+    second = math.sqrt(math.pi / 2) * float(erfcx(far / _ROOT_2))
     if near > -5:
-        apart = math.sqrt(math.pi / 2) * float(erfcx(near / _ROOT)) - second
+        apart = math.sqrt(math.pi / 2) * float(erfcx(near / _ROOT_2)) - second
         density = -near * near / 2 - math.log(2 * math.pi) / 2
         return density + math.log(apart) if apart > 0 else -math.inf
-    # Phi is nearly 1: the second term is what is left of it
+    # Phi is nearly 1, so subtract the second term from it in logarithms.
     first = float(log_ndtr(-near))
     return first + math.log1p(-second * math.exp(-near * near / 2 - first) / math.sqrt(2 * math.pi))
 
@@ -85,12 +84,12 @@ def epsilon_of(mu: float, delta: float) -> float:
     target = math.log(delta)
     if log_delta(0.0, mu) <= target:
         return 0.0
-    most = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # what zero-concentrated privacy gives
+    most = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # the bound of zero-concentrated privacy
     return _root(lambda e: log_delta(e, mu) - target, 0.0, most)
 
 
 def sigma_of(epsilon: float, delta: float, sensitivity: float = 1.0, events: int = 1) -> float:
-    """Return the deviation of the noise that makes `events` replies together (epsilon, delta)-private.
+    """Return the deviation of the noise that makes all of `events` replies together (epsilon, delta)-private.
 
     Examples
     --------
@@ -101,4 +100,4 @@ def sigma_of(epsilon: float, delta: float, sensitivity: float = 1.0, events: int
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float:
-    return float(brentq(f, low, high, xtol=1e-14, rtol=_PRECISE, maxiter=500))
+    return float(brentq(f, low, high, xtol=1e-14, rtol=4 * 2.0**-52, maxiter=500))

@@ -1,4 +1,4 @@
-"""The site's own account of its privacy: a budget, a secret, and every charge, on the site's disk."""
+"""A site's privacy account: a budget, a secret and every charge, on the site's own disk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from fedspan.errors import BudgetError, InputError, LedgerError
 from fedspan.federation.site.noise_query import NoiseQuery
 from fedspan.privacy.accounting import Cost
 from fedspan.privacy.gaussian import check_budget
-from fedspan.privacy.noise_keys import checked_cost, fingerprint_key, noise_digest, noise_key
 
 _FORMAT = 1
 
@@ -29,7 +29,7 @@ class Charge:
     when: str
     run: str
     what: str
-    question: str
+    query: str
     cost: Cost
     epsilon: float
 
@@ -40,10 +40,10 @@ class Ledger:
     Parameters
     ----------
     path : path
-        Made where it does not exist (mode 0600), continued where it does.
+        Created where it does not exist (mode 0600), continued where it does.
     epsilon, delta : float
         The budget for all that this site ever reveals about its rows, in all runs. Optional where the file has it.
-        Another budget than the file's is the owner's decision, and written into it.
+        Another budget than the file's is the owner's decision, and is written to the file.
     strict : bool, default=False
         Refuse every step whose reply reveals something and carries no noise. For a site that joins federations whose
         protocols its owner has not read: nothing then leaves it unaccounted, neither moments nor distances.
@@ -90,12 +90,11 @@ class Ledger:
         budget = None if epsilon is None else check_budget(epsilon, delta)
         self.path = Path(path)
         self.strict = strict
-        self._read_only = read_only
         self._secret = b""
-        self._budget: tuple[float, float] | None = None
+        self._budget = (0.0, 0.0)
         self._charges: list[Charge] = []
         self._cost = Cost()
-        self._known: set[str] = set()
+        self._charged: set[str] = set()
         self._file = AppendFile(
             self.path,
             make=budget is not None,
@@ -107,64 +106,52 @@ class Ledger:
         )
         with self._locked(hint="" if budget is not None else "; a new one needs epsilon and delta"):
             if not self._secret and not read_only:
-                self._append("ledger", {"format": _FORMAT, "secret": secrets.token_hex(32)})
+                self._append("ledger", format=_FORMAT, secret=secrets.token_hex(32))
             if budget is not None and budget != self._budget:
-                self._append("budget", {"epsilon": budget[0], "delta": budget[1]})
-        if self._budget is None:
+                self._append("budget", epsilon=budget[0], delta=budget[1])
+        if not self._budget[0]:
             raise LedgerError(f"the ledger {self.path} has no budget: give epsilon and delta")
 
     def __repr__(self) -> str:
         with suppress(LedgerError):  # a file that no longer exists is shown as it was
-            self._look()
-        epsilon, delta = self._known_budget
+            self._read_on()
+        epsilon, delta = self._budget
         return f"Ledger(epsilon={epsilon:g} at delta={delta:g}, spent {self._cost.epsilon(delta):.4g})"
 
     @property
     def epsilon(self) -> float:
         """The budget, as the file has it now: another process may have changed it."""
-        self._look()
-        return self._known_budget[0]
+        return self._read_on()[0]
 
     @property
     def delta(self) -> float:
         """The delta of the budget, as the file has it now."""
-        self._look()
-        return self._known_budget[1]
+        return self._read_on()[1]
 
     @property
     def cost(self) -> Cost:
-        """What has been spent, by all processes."""
-        self._look()
+        """What all processes have spent."""
+        self._read_on()
         return self._cost
 
     @property
     def spent(self) -> float:
         """The epsilon, at the budget's delta, of all that has been spent."""
-        return self.cost.epsilon(self._known_budget[1])
-
-    def _look(self) -> None:
-        """Read what other processes have written."""
-        with self._locked():
-            pass
+        return self.cost.epsilon(self._budget[1])
 
     @property
     def charges(self) -> tuple[Charge, ...]:
         """Every charge, the oldest first."""
-        self._look()
+        self._read_on()
         return tuple(self._charges)
 
     def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
         """Return whether the budget covers one more charge of this size."""
-        return (self.cost + Cost(mu2, rho)).within(*self._known_budget)
+        return (self.cost + Cost(mu2, rho)).within(*self._budget)
 
     def noise_key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of a query's noise without charging it; refuse where the budget would not cover it."""
-        cost = checked_cost(mu2, rho)
-        digest = noise_digest(query, cost)
-        with self._locked():
-            if digest.hex() not in self._known:
-                self._check_budget(cost)
-        return noise_key(self._secret, digest)
+        return self._key(query, _cost_of(mu2, rho), charge=False)
 
     def key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
         """Return the key of a query's noise, charged if this is its first time.
@@ -174,24 +161,30 @@ class Ledger:
         BudgetError
             Where the charge would exceed the budget.
         """
-        cost = checked_cost(mu2, rho)
-        digest = noise_digest(query, cost)
-        with self._locked():
-            if digest.hex() not in self._known:
-                self._check_budget(cost)
-                self._charge(query, digest.hex(), cost)
-        return noise_key(self._secret, digest)
+        return self._key(query, _cost_of(mu2, rho), charge=True)
 
     def fingerprint_key(self) -> bytes:
         """Return the key of the digests of the site's data in journals, so that others can't find rows by trying."""
-        return fingerprint_key(self._secret)
+        return _fingerprint_key(self._secret)
+
+    def _key(self, query: NoiseQuery, cost: Cost, *, charge: bool) -> bytes:
+        digest = _digest_of(query, cost)
+        with self._locked():
+            if digest.hex() not in self._charged:
+                self._check_budget(cost)
+                if charge:
+                    named = {"run": query.run[:200], "what": query.step[:200], "query": digest.hex()}
+                    after = (self._cost + cost).epsilon(self._budget[1])
+                    self._append("charge", **named, mu2=cost.mu2, rho=cost.rho, epsilon=after)
+        return _noise_key(self._secret, digest)
 
     def _check_budget(self, cost: Cost) -> None:
-        epsilon, delta = self._known_budget
+        """Refuse a charge that the budget does not cover."""
         if not math.isfinite(cost.mu2 + cost.rho):
             raise BudgetError(
                 "this site refuses: the requested noise has no guarantee, and its ledger allows none without one"
             )
+        epsilon, delta = self._budget
         if not (self._cost + cost).within(epsilon, delta):
             spent = self._cost.epsilon(delta)
             raise BudgetError(
@@ -202,11 +195,10 @@ class Ledger:
                 spent=spent,
             )
 
-    def _charge(self, query: NoiseQuery, digest: str, cost: Cost) -> None:
-        after = (self._cost + cost).epsilon(self._known_budget[1])
-        run, step = query.run[:200], query.step[:200]
-        values = {"run": run, "what": step, "question": digest, "mu2": cost.mu2, "rho": cost.rho, "epsilon": after}
-        self._append("charge", values)
+    def _read_on(self) -> tuple[float, float]:
+        """Read what other processes have written, and return the budget."""
+        with self._locked():
+            return self._budget
 
     @contextmanager
     def _locked(self, hint: str = "") -> Iterator[None]:
@@ -220,8 +212,8 @@ class Ledger:
                 "same age, or count its budget as spent and begin a new one"
             ) from None
 
-    def _append(self, kind: str, values: dict[str, Any]) -> None:
-        self._file.append({"kind": kind, "when": datetime.now(UTC).isoformat(timespec="seconds"), **values})
+    def _append(self, kind: str, **fields: Any) -> None:
+        self._file.append({"kind": kind, "when": datetime.now(UTC).isoformat(timespec="seconds"), **fields})
 
     def _take(self, entry: Entry) -> None:
         """Take in one entry; `ValueError` refuses the ledger."""
@@ -232,19 +224,40 @@ class Ledger:
         elif kind == "budget":
             self._budget = check_budget(fields["epsilon"], fields["delta"])
         elif kind == "charge":
-            cost = checked_cost(fields["mu2"], fields["rho"])
-            self._charges.append(
-                Charge(fields["when"], fields["run"], fields["what"], fields["question"], cost, fields["epsilon"])
-            )
+            cost = _cost_of(fields["mu2"], fields["rho"])
+            charge = Charge(fields["when"], fields["run"], fields["what"], fields["query"], cost, fields["epsilon"])
+            self._charges.append(charge)
             self._cost += cost
-            self._known.add(fields["question"])
+            self._charged.add(fields["query"])
         else:
             raise ValueError(f"{kind!r} is unknown here")
 
-    @property
-    def _known_budget(self) -> tuple[float, float]:
-        assert self._budget is not None
-        return self._budget
+
+class SimulatedLedger:
+    """The account of an embedded site that has none: its secret follows from the run's seed, its budget is unlimited.
+
+    Results can be reproduced, and so can the noise: it protects no row.
+    """
+
+    simulated = True
+    strict = False
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._secret = blake2b(f"fedspan simulated ledger\0{seed}\0{name}".encode(), digest_size=32).digest()
+
+    def lasts(self, *, mu2: float = 0.0, rho: float = 0.0) -> bool:
+        """Return True: there is no budget to exceed."""
+        return True
+
+    def key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
+        """Return the key of a query's noise."""
+        return _noise_key(self._secret, _digest_of(query, _cost_of(mu2, rho)))
+
+    noise_key = key
+
+    def fingerprint_key(self) -> bytes:
+        """Return the key of the digests of the site's data, which is no secret either."""
+        return _fingerprint_key(self._secret)
 
 
 def _secret_of(fields: dict[str, Any]) -> bytes:
@@ -252,3 +265,24 @@ def _secret_of(fields: dict[str, Any]) -> bytes:
     if fields.get("kind") != "ledger" or fields.get("format") != _FORMAT:
         raise ValueError("it is not the beginning of a ledger")
     return bytes.fromhex(fields["secret"])
+
+
+def _cost_of(mu2: float, rho: float) -> Cost:
+    """Return a cost, or refuse one that is not above zero: noise always costs."""
+    if not (mu2 >= 0 and rho >= 0 and mu2 + rho > 0):
+        raise InputError(f"mu2={mu2!r} and rho={rho!r}: what noise costs must be above 0")
+    return Cost(float(mu2), float(rho))
+
+
+def _digest_of(query: NoiseQuery, cost: Cost) -> bytes:
+    """Return the digest of a query and of the amount of its noise."""
+    return blake2b(query.digest + repr((cost.mu2, cost.rho)).encode(), digest_size=32).digest()
+
+
+def _noise_key(secret: bytes, digest: bytes) -> bytes:
+    return blake2b(b"fedspan noise key\0" + digest, key=secret, digest_size=32).digest()
+
+
+def _fingerprint_key(secret: bytes) -> bytes:
+    """Return the key of the digests of a site's data, from which no key of noise can be computed."""
+    return blake2b(b"fedspan fingerprint key", key=secret, digest_size=32).digest()

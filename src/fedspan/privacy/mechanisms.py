@@ -1,7 +1,7 @@
-"""Where noise goes: on the rows, on the gradients, or where the paper puts it.
+"""Mechanisms: where sites add noise, and how much of it.
 
-Each of these is a parameter ``privacy=...`` of the estimators that learn landmarks. They hold what is public, and do
-nothing by themselves: the noise is made at the sites, from secrets that only these have.
+A mechanism is the parameter ``privacy=...`` of the estimators that learn landmarks. It holds public numbers and draws
+nothing itself: the sites make the noise, from secrets that only they have.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ LARGEST_CENTER = 1e9
 
 
 class Mechanism:
-    """Base of the mechanisms. Numbers per column are kept as tuples, so that mechanisms can be compared."""
+    """Base of the mechanisms. `center` and `scale` become numbers or tuples, so that mechanisms can be compared."""
 
-    def _freeze(self, *names: str) -> None:
-        for name in names:
-            object.__setattr__(self, name, _plain(name, getattr(self, name)))
+    def __post_init__(self) -> None:
+        for name in ("center", "scale"):
+            if hasattr(self, name):
+                object.__setattr__(self, name, _plain(name, getattr(self, name)))
 
     def __repr__(self) -> str:
         parts = [f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self)]  # type: ignore[arg-type]
@@ -38,8 +39,25 @@ class Mechanism:
 
 
 @dataclass(frozen=True, repr=False)
+class _Clipped(Mechanism):
+    """Noise on rows that are drawn in to a public ball."""
+
+    epsilon: float
+    delta: float
+    clip: float
+    center: Any = 0.0
+
+    def check(self) -> None:
+        """Refuse numbers that can't work."""
+        check_budget(self.epsilon, self.delta)
+        real_number("clip", self.clip, above=0)
+        if self.center is None:
+            raise InputError(f"{type(self).__name__}: center=None must be a number, or one for each column")
+
+
+@dataclass(frozen=True, repr=False)
 class GaussianGradient(Mechanism):
-    """Normal noise on what the sites send in each round of FedDL: covers the landmarks, not distances posted later.
+    """Normal noise on the sites' replies in each round of FedDL: covers the landmarks, not distances posted later.
 
     Parameters
     ----------
@@ -47,8 +65,8 @@ class GaussianGradient(Mechanism):
         For all rounds of one fit together, when one row of one site is replaced by any other.
     center, scale : float or array (m,), optional
         A public guess of the mean and the standard deviation of each column, for kernel width and start. Without
-        them the sites are asked for the sums of their columns and squares, which **no noise covers**: the record says
-        so. Rows further than 32 times the root of the summed squares of `scale` from `center` are left out.
+        them the sites send the sums of their columns and squares, which **no noise covers**: the record states it.
+        Rows further than 32 times the root of the summed squares of `scale` from `center` are left out.
 
     Examples
     --------
@@ -61,11 +79,8 @@ class GaussianGradient(Mechanism):
     center: Any = None
     scale: Any = None
 
-    def __post_init__(self) -> None:
-        self._freeze("center", "scale")
-
     def check(self) -> None:
-        """Refuse numbers that cannot work."""
+        """Refuse numbers that can't work."""
         check_budget(self.epsilon, self.delta)
         if (self.center is None) != (self.scale is None):
             raise InputError("GaussianGradient: center and scale go together, give both or neither")
@@ -78,10 +93,10 @@ class GaussianGradient(Mechanism):
 
 
 @dataclass(frozen=True, repr=False)
-class GaussianData(Mechanism):
-    """Normal noise on the rows themselves, once: covers all that is ever made of them, posted distances included.
+class GaussianData(_Clipped):
+    """Normal noise on the rows themselves, once: covers all that is ever computed of them, also posted distances.
 
-    The noise is as large as the guarantee needs it, and maps at a small epsilon show nothing else.
+    The guarantee needs so much noise that maps at a small epsilon show nothing else.
 
     Parameters
     ----------
@@ -98,20 +113,9 @@ class GaussianData(Mechanism):
     GaussianData(epsilon=100.0, delta=1e-05, clip=5.0, center=0.0)
     """
 
-    epsilon: float
-    delta: float
-    clip: float
-    center: Any = 0.0
-
-    def __post_init__(self) -> None:
-        self._freeze("center")
-
     def check(self) -> None:
-        """Refuse numbers that cannot work."""
-        check_budget(self.epsilon, self.delta)
-        real_number("clip", self.clip, above=0)
-        if self.center is None:
-            raise InputError("GaussianData: center=None must be a number, or one for each column")
+        """Refuse numbers that can't work."""
+        super().check()
         largest = float(np.max(np.abs(self.center), initial=0.0))
         if largest > LARGEST_CENTER * self.clip:
             raise InputError(
@@ -126,22 +130,22 @@ class GaussianData(Mechanism):
 
 
 @dataclass(frozen=True, repr=False)
-class GaussianCenters(Mechanism):
-    """Normal noise on the sums that ``FedTSNE(share="centers")`` is made of: covers the map, not posted positions.
+class GaussianCenters(_Clipped):
+    """Normal noise on the sums of ``FedTSNE(share="centers")``: covers the map, not posted positions.
 
-    Under a secure sum each site adds a share of the noise, and the sum over the fewest sites that it can be uncovered
-    for has all of it. Without one each site adds all of it, as anybody may see its part.
+    Under a secure sum each site adds a share of the noise, and the smallest sum that can be unmasked has all of it.
+    Without a secure sum each site adds all of it, because the coordinator sees its part.
 
     Parameters
     ----------
     epsilon, delta : float
-        Of all that one fit asks for, when one row of one site is added or removed.
+        Of all that one fit requests, when one row of one site is added or removed.
     clip : float
         Public radius: rows further from `center` are drawn in to it. The noise is proportional to it.
     center : float or array (m,), default=0.0
         Public. The nearer to the rows' mean, the smaller `clip` can be.
     colluding : int, default=0
-        So many sites of a secure sum may tell the coordinator their shares of the noise, and the rest suffices.
+        The number of sites of a secure sum that may reveal their shares of the noise: the other shares suffice.
 
     Examples
     --------
@@ -149,26 +153,16 @@ class GaussianCenters(Mechanism):
     GaussianCenters(epsilon=8.0, delta=1e-05, clip=7.0, center=0.13, colluding=0)
     """
 
-    epsilon: float
-    delta: float
-    clip: float
-    center: Any = 0.0
     colluding: int = 0
 
-    def __post_init__(self) -> None:
-        self._freeze("center")
-
     def check(self) -> None:
-        """Refuse numbers that cannot work."""
-        check_budget(self.epsilon, self.delta)
-        real_number("clip", self.clip, above=0)
+        """Refuse numbers that can't work."""
+        super().check()
         whole_number("colluding", self.colluding, 0)
-        if self.center is None:
-            raise InputError("GaussianCenters: center=None must be a number, or one for each column")
 
     @property
     def mu(self) -> float:
-        """What can be spent: sensitivity over deviation of all noise, the root of the sum of squares."""
+        """The budget: the root of the summed squares of sensitivity over deviation, of all noise."""
         return mu_of(self.epsilon, self.delta)
 
 
@@ -176,27 +170,27 @@ class GaussianCenters(Mechanism):
 class PaperNoise(Mechanism):
     """The noise of Qiao, Ding and Fan (2025), Section 6: on each gradient, `beta` times the deviation of its entries.
 
-    For reproduction only: how large the noise is depends on the rows, so that **there is no guarantee**. The epsilon
-    that noise of this size would have is worked out and reported. A site with a ledger of its own refuses it.
+    For reproduction only: the size of the noise depends on the rows, so that **there is no guarantee**. The record
+    has the epsilon that noise of this size would have. A site with a ledger of its own refuses it.
 
     Parameters
     ----------
     beta : float, default=1.0
     delta : float, default=1e-5
-        Of the epsilon that is reported.
+        Of the epsilon in the record.
     """
 
     beta: float = 1.0
     delta: float = 1e-5
 
     def check(self) -> None:
-        """Refuse numbers that cannot work."""
+        """Refuse numbers that can't work."""
         real_number("beta", self.beta, above=0)
         check_budget(1.0, self.delta)
 
 
 def check_mechanism(privacy: Any) -> None:
-    """Refuse what is not a mechanism, and mechanisms with numbers that cannot work."""
+    """Refuse what is not a mechanism, and mechanisms with numbers that can't work."""
     if privacy is None:
         return
     if isinstance(privacy, GaussianCenters):
@@ -217,18 +211,16 @@ def per_column(name: str, value: Numbers, columns: int) -> Vector:
     return np.broadcast_to(found, (columns,)).copy()
 
 
-def _plain(name: str, value: Any) -> Any:
-    if value is None or isinstance(value, int | float):
-        found: float | tuple[float, ...] | None = None if value is None else float(value)
-    else:
-        try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"{name}={value!r} must be a number, or one for each column") from None
-        found = float(array) if array.ndim == 0 else tuple(array.ravel().tolist())
-    if found is not None and not np.isfinite(found).all():
+def _plain(name: str, value: Any) -> Numbers | None:
+    if value is None:
+        return None
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}={value!r} must be a number, or one for each column") from None
+    if not np.isfinite(array).all():
         raise InputError(f"{name} must be finite, and holds NaN or infinity")
-    return found
+    return tuple(array.ravel().tolist()) if array.ndim else float(array)
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,7 @@
 """Normal numbers from a secret key: the same for the same key, unpredictable without it.
 
-The numbers are made of a cryptographic stream (SHAKE-256), not of a statistical generator whose state could be
-worked out from its numbers. They are double-precision numbers, not real ones: see the page on privacy for what that
-leaves open.
+A cryptographic stream (SHAKE-256) makes the numbers, because the state of a statistical generator can be computed from
+its output. They are double-precision numbers, not real ones: ``docs/privacy.md`` says what that leaves open.
 """
 
 from __future__ import annotations
@@ -15,12 +14,6 @@ from numpy.typing import NDArray
 
 #: Numbers that are made at once; even, because they come in pairs.
 _BLOCK = 2**18
-
-
-def stream(key: bytes, block: int, count: int) -> NDArray[np.uint64]:
-    """Return `count` uniform 64-bit numbers: block number `block` of the key's stream."""
-    digest = shake_256(b"fedspan noise\0" + len(key).to_bytes(4, "little") + key + block.to_bytes(8, "little"))
-    return np.frombuffer(digest.digest(8 * count), dtype="<u8").astype(np.uint64, copy=False)
 
 
 def normal(key: bytes, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -40,9 +33,15 @@ def normal(key: bytes, shape: tuple[int, ...]) -> NDArray[np.float64]:
     for block, start in enumerate(range(0, len(numbers), _BLOCK)):
         part = numbers[start : start + _BLOCK]
         half = len(part) // 2
-        bits = stream(key, block, len(part)) >> np.uint64(11)
+        bits = _stream(key, block, len(part)) >> np.uint64(11)
         radius = np.sqrt(-2 * np.log((bits[:half] + np.uint64(1)) * 2.0**-53))
         angle = bits[half:] * (2 * np.pi * 2.0**-53)
         part[:half] = radius * np.cos(angle)
         part[half:] = radius * np.sin(angle)
     return numbers[:count].reshape(shape)
+
+
+def _stream(key: bytes, block: int, count: int) -> NDArray[np.uint64]:
+    """Return `count` uniform 64-bit numbers: block number `block` of the key's stream."""
+    digest = shake_256(b"fedspan noise\0" + len(key).to_bytes(4, "little") + key + block.to_bytes(8, "little"))
+    return np.frombuffer(digest.digest(8 * count), dtype="<u8").astype(np.uint64, copy=False)

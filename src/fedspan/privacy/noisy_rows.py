@@ -1,28 +1,42 @@
-"""Noise on the rows themselves (Section 5.1 of the paper): a transform through which all later steps look."""
+"""Noise on the rows themselves (Section 5.1 of the paper): a transform through which all later steps see them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
+from fedspan.federation.site.parameters import ArrayOf, Positive
 from fedspan.privacy.mechanisms import GaussianData
 from fedspan.privacy.noise import normal
 
 Array = NDArray[Any]
 
 
+class _OneOrPerColumn:
+    """A finite number (an array without axes), or one for each column."""
+
+    @staticmethod
+    def check(name: str, value: object) -> Array:
+        return ArrayOf("float", min(np.ndim(value), 1)).check(name, value)  # type: ignore[arg-type]
+
+
 def _mu2(clip: float, sigma: float, **_: object) -> float:
-    """Return the cost of one row: by how much it can move over the noise, squared."""
+    """Return the cost: the square of how far one row can move, over the noise."""
     return (2 * clip / sigma) ** 2
 
 
 @transform("privacy.noisy_rows", mu2=_mu2)
-def noisy_rows(X: Array, key: bytes, center: Array, clip: float, sigma: float) -> Array:
-    """Return rows drawn in to a ball, plus noise. What is not a number stands at the centre: no reply tells of it."""
+def noisy_rows(
+    X: Array, key: bytes, center: Annotated[Array, _OneOrPerColumn()], clip: Positive, sigma: Positive
+) -> Array:
+    """Return rows drawn in to a ball, plus noise.
+
+    A row with NaN or infinity becomes the centre plus noise, so that no reply reveals it.
+    """
     if X.ndim != 2 or np.shape(center) not in ((), (1,), X.shape[1:]):
         raise InputError(
             f"rows with noise must be a table, and the center one number or one for each column: X has the shape "
@@ -34,7 +48,7 @@ def noisy_rows(X: Array, key: bytes, center: Array, clip: float, sigma: float) -
     norms = largest * np.linalg.norm(D / largest, axis=1, keepdims=True)
     D *= np.minimum(1.0, clip * (1 - 1e-9) / np.maximum(norms, 1e-300))
     D += sigma * normal(key, D.shape)
-    return np.asarray(center + D)  # what rounding makes of it now is made of noisy rows
+    return np.asarray(center + D)  # rounding changes rows that have their noise already
 
 
 def with_noisy_rows(federation: Federation, privacy: GaussianData) -> Federation:

@@ -1,10 +1,9 @@
-"""The report of a run: one HTML file that opens offline, in any browser, with nothing beside it."""
+"""The report of a run: one self-contained HTML file that opens offline, in any browser."""
 
 from __future__ import annotations
 
+from fedspan.report.models.labelled_rows import Judged
 from fedspan.report.models.scatter_map import Scatter
-from fedspan.report.page import write_report
-from fedspan.report.report_index import write_index
-from fedspan.report.sections.labelled_rows import Judged
+from fedspan.report.page import write_index, write_report
 
 __all__ = ["Judged", "Scatter", "write_index", "write_report"]

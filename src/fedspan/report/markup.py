@@ -1,4 +1,4 @@
-"""Text, numbers and tables as HTML. Whatever is not marked as `Html` is escaped: safe unless said otherwise."""
+"""Text, numbers and tables as HTML. All text that is not marked as `Html` is escaped."""
 
 from __future__ import annotations
 
@@ -10,27 +10,19 @@ from numbers import Integral
 from typing import Any
 
 LONGEST_TEXT = 300
+#: Sites and runs that are listed; the others are counted.
+MOST_SITES, MOST_RUNS = 30, 12
 THIN_SPACE = "\u202f"  # the narrow one that does not break
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NO_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 
 class Html(str):
-    """Text that is HTML already and is put in as it is."""
-
-    __slots__ = ()
+    """Text that is HTML already, and is inserted as it is."""
 
 
 def esc(value: object, most: int = LONGEST_TEXT) -> Html:
-    """Return `value` as HTML: text is cut after `most` characters and escaped, `Html` stays as it is.
-
-    Examples
-    --------
-    >>> esc("a < b")
-    'a &lt; b'
-    >>> esc(Html("<b>"))
-    '<b>'
-    """
+    """Return `value` as HTML: text is cut after `most` characters and escaped, `Html` stays as it is."""
     if isinstance(value, Html):
         return value
     text = str(value).translate(_NO_CONTROLS)
@@ -43,60 +35,30 @@ def join(parts: Iterable[Html], between: str = "") -> Html:
 
 
 def script_json(value: Any) -> Html:
-    r"""Return `value` as JSON that can stand inside a script tag, whatever its texts say.
-
-    Examples
-    --------
-    >>> print(script_json("</script>"))
-    "\u003c/script\u003e"
-    """
+    """Return `value` as JSON that can stand inside a script tag, whatever its texts contain."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return Html(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def count(value: int) -> str:
-    """Return a whole number with thin spaces between thousands.
-
-    Examples
-    --------
-    >>> count(1234567).split()
-    ['1', '234', '567']
-    """
+    """Return a whole number with thin spaces between thousands."""
     return f"{value:,}".replace(",", THIN_SPACE).replace("-", "−")
 
 
 def plural(value: int, noun: str, nouns: str = "") -> str:
-    """Return a count and its noun.
-
-    Examples
-    --------
-    >>> plural(1, "site"), plural(2, "site"), plural(2, "reply", "replies")
-    ('1 site', '2 sites', '2 replies')
-    """
+    """Return a count and its noun: "1 site", "2 sites"."""
     return f"{count(value)} {noun if value == 1 else nouns or noun + 's'}"
 
 
 def few(names: Iterable[str], most: int = 4) -> str:
-    """Return the first of some names, each once, and how many more there are.
-
-    Examples
-    --------
-    >>> few(["a", "b", "a", "c"], most=2)
-    'a, b and 1 more'
-    """
+    """Return the first of some names, each once, and the number of the others: "a, b and 3 more"."""
     distinct = list(dict.fromkeys(names))
     more = f" and {count(len(distinct) - most)} more" if len(distinct) > most else ""
     return ", ".join(name if len(name) <= 60 else name[:59] + "…" for name in distinct[:most]) + more
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a number to `digits` significant digits, very large and very small ones with a power of ten.
-
-    Examples
-    --------
-    >>> number(0.123456), number(-2.0), number(1.5e-7), number(float("nan"))
-    ('0.1235', '−2', '1.5×10⁻⁷', 'not a number')
-    """
+    """Return a number to `digits` significant digits, a very large or small one with a power of ten: "1.5×10⁻⁷"."""
     if math.isnan(value):
         return "not a number"
     if math.isinf(value):
@@ -107,32 +69,30 @@ def number(value: float, digits: int = 4) -> str:
     if not 1e-4 <= abs(rounded) < 1e7:
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-        return f"{mantissa}×10{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−")
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    text = f"{rounded:,.{decimals}f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
+        return f"{mantissa}×10{superscript(int(exponent))}".replace("-", "−")
+    text = number_with(rounded, max(0, digits - 1 - math.floor(math.log10(abs(rounded)))))
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def number_with(value: float, decimals: int) -> str:
+    """Return a number with this many decimals and thin separators: "−1 234.50"."""
+    text = f"{value:,.{decimals}f}"
+    text = text.lstrip("-") if not any(digit in text for digit in "123456789") else text  # no "-0.00"
     return text.replace(",", THIN_SPACE).replace("-", "−")
 
 
-def power_of_ten(exponent: int) -> str:
-    """Return ten to a power, for the ticks of a logarithmic axis.
+def superscript(exponent: int) -> str:
+    """Return an exponent in raised digits."""
+    return str(exponent).translate(_SUPERSCRIPT)
 
-    Examples
-    --------
-    >>> power_of_ten(-3)
-    '10⁻³'
-    """
-    return f"10{str(exponent).translate(_SUPERSCRIPT)}"
+
+def percent(share: float) -> str:
+    """Return a share in percent: "12.3 %"."""
+    return f"{number(100 * float(share), 3)} %"
 
 
 def size(value: float) -> str:
-    """Return a number of bytes in the unit that suits it.
-
-    Examples
-    --------
-    >>> size(999), size(1500), size(2_340_000)
-    ('999 B', '1.5 kB', '2.34 MB')
-    """
+    """Return a number of bytes in the unit that suits it: "999 B", "1.5 kB"."""
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= 0.9995 * factor:
             return f"{number(value / factor, 3)} {unit}"
@@ -140,13 +100,7 @@ def size(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words.
-
-    Examples
-    --------
-    >>> duration(0.0123), duration(75.0), duration(7200.0)
-    ('0.0123 s', '1 min 15 s', '2 h 0 min')
-    """
+    """Return a time: "0.0123 s", "1 min 15 s", "2 h 0 min"."""
     if seconds < 60:
         return f"{number(seconds, 3)} s"
     whole = round(seconds)
@@ -158,17 +112,10 @@ def duration(seconds: float) -> str:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[object]], *, texts: int = 1, foot: Sequence[object] | None = None
 ) -> Html:
-    """Return a table in a box of its own that scrolls sideways.
+    """Return a table in a box that scrolls sideways.
 
-    Parameters
-    ----------
-    head : sequence of str
-    rows : iterable of sequences
-        Cells; whole numbers get thin separators. A row of one cell is a heading across the table.
-    texts : int, default=1
-        How many columns from the left hold text; the others hold numbers and stand to the right.
-    foot : sequence, optional
-        The last line: totals.
+    Whole numbers get thin separators; a row of one cell is a heading across the table. The first `texts` columns hold
+    text, the others numbers, aligned to the right; `foot` are totals.
     """
 
     def cells(tag: str, row: Sequence[object]) -> Html:
@@ -189,11 +136,13 @@ def table(
     )
 
 
-def pairs(values: Iterable[tuple[object, object]]) -> Html:
-    """Return names and values as a list of definitions."""
-    return Html(
-        f'<dl class="pairs">{join(Html(f"<div><dt>{esc(k)}</dt><dd>{esc(v)}</dd></div>") for k, v in values)}</dl>'
-    )
+def pairs(values: Iterable[tuple[object, object]], kind: str = "pairs", bad: str = "") -> Html:
+    """Return names and values as a list of definitions of class `kind`; the name `bad` is in red."""
+    rows = []
+    for name, value in values:
+        mark = ' class="bad"' if name == bad else ""
+        rows.append(Html(f"<div{mark}><dt>{esc(name)}</dt><dd>{esc(value)}</dd></div>"))
+    return Html(f'<dl class="{kind}">{join(rows)}</dl>')
 
 
 def panel(title: object, *body: Html) -> Html:
@@ -206,9 +155,29 @@ def note(text: object, most: int = LONGEST_TEXT) -> Html:
     return Html(f'<p class="note">{esc(text, most)}</p>')
 
 
-def section(key: str, title: str, *body: Html, lead: object = "") -> Html:
-    """Return a section of the page, with a sentence under its heading that says what there is to see."""
-    said = f'<p class="lead">{esc(lead)}</p>' if lead else ""
+def more(hidden: int, noun: str, words: str = "") -> list[Html]:
+    """Return the remark that some things are not shown, where there are any: "and 3 more sites"."""
+    return [note(f"and {plural(hidden, f'more {noun}')}{words}")] if hidden > 0 else []
+
+
+class Section(Html):
+    """A section of the page, with the link that leads to it."""
+
+    link: Html
+
+
+def section(key: str, title: str, *body: Html, lead: object = "") -> Section:
+    """Return a section of the page, with a sentence under its heading."""
+    first = f'<p class="lead">{esc(lead)}</p>' if lead else ""
+    made = Section(
+        f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{first}{join(body)}</section>'
+    )
+    made.link = Html(f'<a href="#{key}">{title}</a>')
+    return made
+
+
+def header(title: str, result: object, tiles: Iterable[tuple[object, object]], bad: str = "") -> Html:
+    """Return the head of a page: its title, the result in a sentence, and a few numbers in large print."""
     return Html(
-        f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{said}{join(body)}</section>'
+        f'<header><h1>{esc(title)}</h1><p class="result">{esc(result, 600)}</p>{pairs(tiles, "tiles", bad)}</header>'
     )

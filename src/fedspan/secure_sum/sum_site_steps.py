@@ -35,7 +35,7 @@ from fedspan.federation.policy import MOST_BITS, MOST_SITES
 from fedspan.federation.site.parameters import Flags, Positive, Text, Whole
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import Step, find_step, step
-from fedspan.privacy.simulated_ledger import SimulatedLedger
+from fedspan.privacy.ledger import SimulatedLedger
 from fedspan.secure_sum import sum_layout as layouts
 from fedspan.secure_sum.sum_fixed_point import FixedPoint, Words
 from fedspan.secure_sum.sum_group import Bytes, Group, check_group, checked_flags, commitment, group_of

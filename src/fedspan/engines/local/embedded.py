@@ -23,7 +23,7 @@ from fedspan.federation.site.site import checked_names
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.state import Changes
 from fedspan.federation.site_labels import site_rows
-from fedspan.privacy.simulated_ledger import SimulatedLedger
+from fedspan.privacy.ledger import SimulatedLedger
 from fedspan.secure_sum.sum_coordinator import SecureSummation
 from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import decode, encode

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Charts as inline SVG: pure functions from numbers to markup."""

@@ -1,15 +1,19 @@
-"""Charts with axes, as inline SVG: pure functions from numbers to markup."""
+"""Charts with axes: lines, bars, and histograms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedspan.report.charts.axes import Scale, drawable, log_ticks, span, tick_texts, ticks, up_to_ticks
-from fedspan.report.charts.svg import HEIGHT, LETTER, SERIES, WIDTH, dot, pixels, points, rect, svg
-from fedspan.report.markup import Html, esc, join, number
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.report.charts.axes import Scale, Ticks, axis, drawable
+from fedspan.report.charts.svg import HEIGHT, LETTER, SERIES, WIDTH, line, path, pixels, rect, svg, text
+from fedspan.report.markup import Html, number, percent
 
 TOP, RIGHT, BOTTOM = 12, 14, 40
+FLOOR = HEIGHT - BOTTOM
 MOST_DOTS = 30
 
 
@@ -37,52 +41,27 @@ def line_chart(
 ) -> Html:
     """Draw lines over numbers: rounds, calls, seconds.
 
-    Parameters
-    ----------
-    lines : sequence of Line
-    label : str
-        What the chart shows, for those who cannot see it.
-    x_label : str
-    zero : bool, default=False
-        Whether the vertical axis starts at zero.
-    log : bool, default=False
-        Logarithmic vertical axis; all y must be positive.
-    log_x : bool, default=False
-        Logarithmic horizontal axis; all x must be positive.
-    show : callable, optional
-        Text of a value on the vertical axis.
-    marks : sequence of (x, text)
-        Vertical lines, such as the begin of a run. A text that does not fit is left out; it may be empty.
-    large : int, optional
-        The number of a line whose dots are large, because they are what the chart is about.
-
-    Examples
-    --------
-    >>> chart = line_chart([Line("loss", [0, 1], [2.0, 1.0])], label="loss", x_label="round")
-    >>> chart.count("<polyline"), chart.count("<circle")
-    (1, 2)
+    The vertical axis includes zero with `zero`; an axis is logarithmic with `log` and `log_x`, which need positive
+    values. `show` gives the text of a value, `marks` are vertical lines at x with a text that is left out where it
+    does not fit, and `large` is the number of the line with large dots.
     """
-    low, high = span([y for line in lines for y in line.y], zero=zero)
-    if log:
-        grid = log_ticks(low, high)
-    else:
-        whole = all(y == int(y) for line in lines for y in line.y)
-        places = (up_to_ticks if zero else ticks)(low, high, 4, whole=whole)
-        low, high = min([low, *places]), max([high, *places])
-        grid = list(zip(places, map(show, places) if show else tick_texts(places), strict=True))
-    left = _left([text for _, text in grid])
-    xs = [x for line in lines for x in line.x]
-    across = Scale(*span(xs), left, WIDTH - RIGHT, log_x)
-    up = Scale(low, high, HEIGHT - BOTTOM, TOP, log)
-    if log_x:
-        along = log_ticks(across.low, across.high)
-    else:
-        below = ticks(across.low, across.high, 6, whole=all(x == int(x) for x in xs))
-        along = list(zip(below, tick_texts(below), strict=True))
-    body = [_horizontal_grid(grid, up, left), _x_texts([(across(x), text) for x, text in along])]
-    body += [_mark(across(x), text, until, left) for (x, text), until in zip(marks, _ends(marks, across), strict=True)]
-    body += [_line(line, across, up, show or number, 5.5 if i == large else 2.6) for i, line in enumerate(lines)]
-    return svg(join(body), label, x_label)
+    up, grid = axis([y for line in lines for y in line.y], FLOOR, TOP, most=4, zero=zero, log=log, show=show)
+    left = _left(grid)
+    across, below = axis([x for line in lines for x in line.x], left, WIDTH - RIGHT, most=6, log=log_x)
+    body = [*_grid(grid, up, left), *_x_texts([(across(x), name) for x, name in below])]
+    ends = [*(across(x) for x, _ in marks[1:]), WIDTH - RIGHT]
+    for (x, name), end in zip(marks, ends, strict=False):
+        place = across(x)
+        body += [path(f"M{pixels(place)} {TOP}V{FLOOR}", "mark", name)] if place > left else []
+        fits = name and LETTER * len(name) + 8 <= end - place
+        body += [text(place + 4, TOP + 8, name, "mark")] if fits else []
+    for i, one in enumerate(lines):
+        points = list(zip(one.x, one.y, strict=True))
+        titles = [f"{one.name} at {number(x)}: {(show or number)(y)}" for x, y in points]
+        places = [(across(x), up(y)) for x, y in points]
+        few = titles if len(places) <= MOST_DOTS else []
+        body.append(line(places, f"s{one.colour % SERIES}", few, 5.5 if i == large else 2.6))
+    return svg(body, label, x_label=x_label)
 
 
 def bar_chart(
@@ -91,77 +70,83 @@ def bar_chart(
     *,
     label: str,
     x_label: str,
-    line: Sequence[float] = (),
+    over: Sequence[float] = (),
     show: Callable[[float], str] = number,
 ) -> Html:
-    """Draw bars from zero, optionally with a line over the bars' middles. What is not finite has no bar.
-
-    Examples
-    --------
-    >>> bar_chart([0.6, 0.3], ["1", "2"], label="shares", x_label="component").count("<rect")
-    2
-    """
-    low, high = span([v for v in (*values, *line) if drawable(v)], zero=True)
-    places = up_to_ticks(low, high, 4)
-    low, high = places[0], places[-1]
-    grid = list(zip(places, map(show, places), strict=True))
-    left = _left([text for _, text in grid])
-    up = Scale(low, high, HEIGHT - BOTTOM, TOP)
+    """Draw bars from zero, optionally with a line `over` the bars' middles. What is not finite has no bar."""
+    up, grid = axis([v for v in (*values, *over) if drawable(v)], FLOOR, TOP, most=4, zero=True, show=show)
+    left = _left(grid)
     slot = (WIDTH - RIGHT - left) / max(1, len(values))
     width = min(0.78 * slot, 36.0)
     middles = [left + (i + 0.5) * slot for i in range(len(values))]
-    bars = [
+    body = [
         rect(x - width / 2, min(up(v), up(0)), width, abs(up(v) - up(0)), "s0", f"{name}: {show(v)}")
         for x, v, name in zip(middles, values, names, strict=True)
         if drawable(v)
     ]
-    longest = max(map(len, names), default=1)
-    every = max(1, -(-int(LETTER * (longest + 1)) // max(1, int(slot))))
-    texts = [(x, name) for i, (x, name) in enumerate(zip(middles, names, strict=True)) if i % every == 0]
-    over = [(x, v) for x, v in zip(middles, line, strict=False) if drawable(v)]
-    dots = join(dot(x, up(v), "s6", show(v)) for x, v in over) if len(over) <= MOST_DOTS else Html("")
-    above = [Html(f'<polyline class="line s6" points="{points((x, up(v)) for x, v in over)}"/>'), dots] if over else []
-    return svg(join([_horizontal_grid(grid, up, left), *bars, *above, _x_texts(texts)]), label, x_label)
+    known = [(x, v) for x, v in zip(middles, over, strict=False) if drawable(v)]
+    if known:
+        titles = [show(v) for _, v in known] if len(known) <= MOST_DOTS else []
+        body.append(line([(x, up(v)) for x, v in known], "s6", titles))
+    every = max(1, -(-int(LETTER * (max(map(len, names), default=1) + 1)) // max(1, int(slot))))
+    shown = list(zip(middles, names, strict=True))[::every]
+    return svg([*_grid(grid, up, left), *body, *_x_texts(shown)], label, x_label=x_label)
 
 
-def _left(texts: Sequence[str]) -> float:
-    return LETTER * max(map(len, texts), default=1) + 12
+def histogram(
+    edges: NDArray[np.float64], shares: NDArray[np.float64], *, label: str, x_label: str, mark: float, marked: str
+) -> Html:
+    """Draw the distribution of which `shares` (m,), rising, lie up to `edges` (m,), with a line at `mark`.
 
-
-def _horizontal_grid(grid: Sequence[tuple[float, str]], up: Scale, left: float) -> Html:
-    return join(
-        Html(
-            f'<path class="grid" d="M{pixels(left)} {pixels(up(value))}H{WIDTH - RIGHT}"/>'
-            f'<text class="end" x="{pixels(left - 6)}" y="{pixels(up(value) + 4)}">{esc(text)}</text>'
+    The height of a bar is the share per unit of its width. Bars beyond the mark have another colour.
+    """
+    left = 8
+    across, below = axis([*edges.tolist(), mark], left, WIDTH - RIGHT, most=6)
+    widths, parts = np.diff(edges), np.diff(shares)
+    dense = np.divide(parts, widths, out=np.zeros_like(parts), where=widths > 0)
+    up = Scale(0.0, float(dense.max(initial=0.0)) or 1.0, FLOOR, TOP + 14)
+    body = [
+        rect(
+            across(a),
+            up(height),
+            max(across(b) - across(a) - 0.3, 0.3),
+            up(0.0) - up(height),
+            "s6" if a >= mark else "s0",
+            f"{number(a)} to {number(b)}: {percent(part)}",
         )
-        for value, text in grid
-    )
+        for a, b, height, part in zip(edges, edges[1:], dense, parts, strict=False)
+        if part > 0
+    ]
+    x = across(mark)
+    beside, anchor = (-4, "mark end") if x > WIDTH / 2 else (4, "mark")
+    body += [path(f"M{left} {FLOOR}H{WIDTH - RIGHT}", "grid"), path(f"M{pixels(x)} {TOP - 4}V{FLOOR}", "mark")]
+    body += [text(x + beside, TOP + 6, marked, anchor), *_x_texts([(across(t), name) for t, name in below])]
+    return svg(body, label, x_label=x_label)
 
 
-def _x_texts(texts: Sequence[tuple[float, str]]) -> Html:
-    y = HEIGHT - BOTTOM + 16
-    return join(Html(f'<text class="mid" x="{pixels(x)}" y="{y}">{esc(text)}</text>') for x, text in texts)
+def thinned(x: Sequence[float], y: Sequence[float], most: int) -> tuple[list[float], list[float]]:
+    """Return at most `most` (at least 4) points of a line: the ends, and the lowest and highest of each stretch."""
+    n = len(y)
+    if n <= most:
+        return list(x), list(y)
+    stretches = (most - 2) // 2
+    keep = {0, n - 1}
+    for i in range(stretches):
+        inside = range(1 + i * (n - 2) // stretches, 1 + (i + 1) * (n - 2) // stretches)
+        keep |= {min(inside, key=y.__getitem__), max(inside, key=y.__getitem__)}
+    order = sorted(keep)
+    return [x[i] for i in order], [y[i] for i in order]
 
 
-def _line(line: Line, across: Scale, up: Scale, show: Callable[[float], str], radius: float) -> Html:
-    kind = f"s{line.colour % SERIES}"
-    places = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True)]
-    dots = Html("")
-    if len(places) <= MOST_DOTS:
-        dots = join(
-            dot(*place, kind, f"{line.name} at {number(x)}: {show(y)}", radius)
-            for place, x, y in zip(places, line.x, line.y, strict=True)
-        )
-    return Html(f'<polyline class="line {kind}" points="{points(places)}"/>{dots}')
+def _left(grid: Ticks) -> float:
+    """Return the room for the texts on the left."""
+    return LETTER * max((len(name) for _, name in grid), default=1) + 12
 
 
-def _ends(marks: Sequence[tuple[float, str]], across: Scale) -> list[float]:
-    return [*(across(x) for x, _ in marks[1:]), WIDTH - RIGHT][: len(marks)]
+def _grid(grid: Ticks, up: Scale, left: float) -> list[Html]:
+    lines = [path(f"M{pixels(left)} {pixels(up(value))}H{WIDTH - RIGHT}", "grid") for value, _ in grid]
+    return lines + [text(left - 6, up(value) + 4, name, "end") for value, name in grid]
 
 
-def _mark(x: float, text: str, until: float, left: float) -> Html:
-    fits = text and LETTER * len(text) + 8 <= until - x
-    words = f'<text class="mark" x="{pixels(x + 4)}" y="{TOP + 8}">{esc(text)}</text>' if fits else ""
-    if x <= left:  # the axis itself
-        return Html(words)
-    return Html(f'<path class="mark" d="M{pixels(x)} {TOP}V{HEIGHT - BOTTOM}"><title>{esc(text)}</title></path>{words}')
+def _x_texts(texts: Sequence[tuple[float, str]]) -> list[Html]:
+    return [text(x, FLOOR + 16, name, "mid") for x, name in texts]

@@ -1,4 +1,4 @@
-"""The map of rows: points by site, label, cluster or density, packed into the page for the canvas that draws them."""
+"""The map of rows: points by site, label, cluster or density, packed into the page for the script that draws them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter, map_coordinates
 
 from fedspan.errors import InputError
-from fedspan.report.charts.density import local_density
-from fedspan.report.charts.svg import charts, figure
-from fedspan.report.markup import Html, count, esc, number, plural, script_json, section
+from fedspan.report.charts.svg import charts
+from fedspan.report.markup import Html, Section, count, esc, number, plural, script_json, section
 from fedspan.report.models.picture import Picture
 
-MOST_LABELS = 20  # more different real numbers than that are a quantity, shown in steps
+MOST_LABELS = 20  # more different real numbers than this are a quantity, shown in steps
 STEPS = 8
 FEWEST_FOR_DENSITY = 100
-FLATTEST = 4.0  # a cloud longer than that gets a scale for each axis
+FLATTEST = 4.0  # a map whose sides differ by more than this factor gets a scale for each axis
+#: The smoothing of a density, in cells, and the fewest and most cells in each direction.
+REACH = 1.5
+_CELLS = (12, 256)
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,18 @@ class Scatter:
     Parameters
     ----------
     points : array of shape (n, 2)
-        What is not finite in single precision is not drawn, and the report says so.
+        What is not finite in single precision is not drawn, and the report states it.
     sites : array of shape (n,)
         Site names.
     rows : array of shape (n,)
         Row numbers within the site, from 0.
     labels : array of shape (n,), optional
-        A second way to colour the points. More than 20 different real numbers are taken as a quantity
-        and shown in 8 steps with as many points in each.
+        A second way to colour the points. More than 20 different real numbers are taken as a quantity and shown in 8
+        steps with equal numbers of points.
     x_label, y_label : str
-        What the axes are. Both empty: a map, whose axes mean nothing and get no numbers.
+        Names of the axes. Both empty: a map, whose axes mean nothing and get no numbers.
     clusters : array of shape (n,), optional
-        One more way to colour the points, and the first one.
+        A third way to colour the points, and the first that is shown.
 
     Examples
     --------
@@ -73,19 +76,18 @@ class Scatter:
             raise InputError("rows must be whole numbers from 0 to 4294967295: the place of each point within its site")
 
 
-def scatter_section(scatter: Scatter, beside: Sequence[Picture] = ()) -> Html:
-    """Return the map, the packed points and the frame that the script fills; and under it what says how good it is."""
-    figures = [figure(title, body, remark=remark, key=key) for title, body, remark, key in beside]
-    under = charts(figures) if figures else Html("")
+def scatter_section(scatter: Scatter, beside: Sequence[Picture] = ()) -> Section:
+    """Return the map: the packed points, the frame that the script fills, and under it the pictures of its quality."""
+    under = charts([one.figure() for one in beside]) if beside else Html("")
     with np.errstate(over="ignore", invalid="ignore"):
         points = np.asarray(scatter.points, dtype=np.float32)
-    drawn = np.isfinite(points[:, 0]) & np.isfinite(points[:, 1])
+    drawn = np.isfinite(points[:, 0] + points[:, 1])
     points = points[drawn]
+    if not len(points):
+        return section("map", "Map", under, lead="There is no point to draw.")
     lead = f"{plural(len(points), 'row')} of {plural(len(set(map(str, scatter.sites[drawn]))), 'site')}."
     if len(points) < len(drawn):
         lead += f" {count(int(np.count_nonzero(~drawn)))} not finite, not drawn."
-    if not len(points):
-        return section("map", "Map", under, lead="There is no point to draw.")
     extent = np.ptp(points.astype(np.float64), axis=0)
     equal = bool(FLATTEST * extent.min() >= extent.max())
     unnamed = not (scatter.x_label or scatter.y_label)
@@ -108,42 +110,54 @@ def scatter_section(scatter: Scatter, beside: Sequence[Picture] = ()) -> Html:
         "equal": equal,
     }
     options = "".join(f"<option>{way}</option>" for way in ways)
-    choice = (
-        f'<label>Colour by <select id="map-colour">{options}</select></label>' if len(ways) > 1 else "<span></span>"
+    choice = f'<label>Colour by <select id="map-colour">{options}</select></label>'
+    what = "map" if unnamed else f"{scatter.y_label} against {scatter.x_label}"
+    frame = _FRAME.format(
+        choice=choice if len(ways) > 1 else "<span></span>",
+        what=esc(f"{what}, {plural(len(points), 'point')}"),
+        units=" Density is in units of its median over the rows." if crowded else "",
+        data=script_json(data),
     )
-    shown = "map" if unnamed else f"{scatter.y_label} against {scatter.x_label}"
-    what = esc(f"{shown}, {plural(len(points), 'point')}")
-    crowds = " Density is in units of its median over the rows." if crowded else ""
-    frame = Html(
-        f'<div class="map" id="map-box"><div class="tools">{choice}<span class="buttons">'
-        '<button type="button" id="map-in" aria-label="Zoom in">+</button>'
-        '<button type="button" id="map-out" aria-label="Zoom out">−</button>'
-        '<button type="button" id="map-all">Show all</button></span></div>'
-        f'<div class="plot"><canvas id="map-canvas" tabindex="0" role="img" aria-label="{what}"></canvas>'
-        '<div class="ring" id="map-ring" hidden></div><div class="tip" id="map-tip" hidden></div></div>'
-        '<ul class="legend" id="map-legend" tabindex="0" aria-label="Legend: choose one to show it alone"></ul></div>'
-        '<p class="note">Drag to move and turn the wheel to zoom, or use two fingers. Point at a dot to see its site '
-        f"and row. Choose a name in the legend to see it alone.{crowds}</p>"
-        "<noscript><p>This map needs JavaScript, which is part of this file.</p></noscript>"
-        f'<script type="application/json" id="map-data">{script_json(data)}</script>'
-    )
-    return section("map", "Map", frame, under, lead=lead)
+    return section("map", "Map", Html(frame), under, lead=lead)
+
+
+_FRAME = """\
+<div class="map" id="map-box"><div class="tools">{choice}<span class="buttons">\
+<button type="button" id="map-in" aria-label="Zoom in">+</button>\
+<button type="button" id="map-out" aria-label="Zoom out">−</button>\
+<button type="button" id="map-all">Show all</button></span></div>\
+<div class="plot"><canvas id="map-canvas" tabindex="0" role="img" aria-label="{what}"></canvas>\
+<div class="ring" id="map-ring" hidden></div><div class="tip" id="map-tip" hidden></div></div>\
+<ul class="legend" id="map-legend" tabindex="0" aria-label="Legend: choose one to show it alone"></ul></div>\
+<p class="note">Drag to move and turn the wheel to zoom, or use two fingers. Point at a dot to see its site and row. \
+Choose a name in the legend to see it alone.{units}</p>\
+<noscript><p>This map needs JavaScript, which is part of this file.</p></noscript>\
+<script type="application/json" id="map-data">{data}</script>"""
+
+
+def local_density(points: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the density (n,) around each of n points (n, 2), in units of its median.
+
+    Points are counted in the cells of a grid, a few to a cell, and the counts are smoothed: O(n).
+    """
+    places = np.asarray(points, dtype=np.float64)
+    low, wide = places.min(axis=0), np.ptp(places, axis=0)
+    cells = int(np.clip(np.sqrt(len(places)) / 2, *_CELLS))
+    where = (places - low) / np.where(wide > 0, wide, 1.0) * (cells - 1)
+    counts = np.zeros((cells, cells))
+    np.add.at(counts, tuple(np.rint(where).astype(np.intp).T), 1)
+    density: NDArray[np.float64] = map_coordinates(gaussian_filter(counts, REACH, mode="constant"), where.T, order=1)
+    return density / (np.median(density) or 1.0)
 
 
 def packed(values: NDArray[Any]) -> dict[str, str]:
-    """Return an array as base64 of its little-endian bytes, with its kind: f4, u1, u2 or u4.
-
-    Examples
-    --------
-    >>> packed(np.array([1, 2], dtype=np.uint8))
-    {'kind': 'u1', 'data': 'AQI='}
-    """
+    """Return an array as base64 of its little-endian bytes, with its kind: f4, u1, u2 or u4."""
     kind = f"{values.dtype.kind}{values.dtype.itemsize}"
     return {"kind": kind, "data": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode("ascii")}
 
 
 def _categories(values: NDArray[Any]) -> dict[str, Any]:
-    """Return names, codes (the smallest kind that holds them) and whether the names have an order, as steps have."""
+    """Return names, codes in the smallest type that holds them, and whether the names have an order, as steps have."""
     if values.dtype.kind == "f" and len(np.unique(values)) > MOST_LABELS:
         return _steps(values)
     if values.dtype.kind == "O":
@@ -154,7 +168,7 @@ def _categories(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def _steps(values: NDArray[Any]) -> dict[str, Any]:
-    """Cut a quantity into steps with as many points in each; what is not finite is a step of its own."""
+    """Cut a quantity into steps with equal numbers of points; what is not finite is a step of its own."""
     finite = np.isfinite(values)
     inside = values[finite].astype(np.float64)
     edges = np.unique(np.quantile(inside, np.linspace(0, 1, STEPS + 1))) if len(inside) else np.zeros(2)

@@ -1,135 +1,105 @@
-"""Sums over the calls of a few runs: by site, by step, by reason of failure. Numbers only, no markup."""
+"""Sums over the calls of runs, by site and by step, and rounds counted through a run. Numbers only, no markup."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from fedspan.federation.record import CallRecord, RunRecord
 
-_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
-
 
 @dataclass
-class SiteTotals:
-    """What one site did in all runs."""
+class Totals:
+    """Calls, requested, usable and failed replies, bytes and seconds: of a site, a step, or all together."""
 
-    asked: int = 0
-    answered: int = 0
-    failed: int = 0
-    down: int = 0
-    up: int = 0
-
-    def __iadd__(self, other: SiteTotals) -> SiteTotals:
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-        return self
-
-
-@dataclass
-class StepTotals:
-    """What one step of one run came to."""
-
-    step: str
     calls: int = 0
     replayed: int = 0
-    asked: int = 0
+    requested: int = 0
     answered: int = 0
     failed: int = 0
     down: int = 0
     up: int = 0
     seconds: float = 0.0
 
-    def add(self, call: CallRecord) -> None:
-        """Count a call."""
-        self.calls += 1
-        self.replayed += call.replayed
-        self.asked += len(call.asked)
-        self.answered += len(call.answered)
-        self.failed += len(call.failed)
-        self.down += sum(call.bytes_down.values())
-        self.up += sum(call.bytes_up.values())
-        self.seconds += call.seconds
+    @classmethod
+    def of(cls, call: CallRecord) -> Totals:
+        """Return the totals of one call."""
+        sizes = sum(call.bytes_down.values()), sum(call.bytes_up.values())
+        return cls(1, call.replayed, len(call.asked), len(call.answered), len(call.failed), *sizes, call.seconds)
+
+    @classmethod
+    def all(cls, totals: Iterable[Totals]) -> Totals:
+        """Return the sum of totals."""
+        found = list(totals)
+        return cls(*(sum(getattr(one, field.name) for one in found) for field in fields(cls)))
 
 
-@dataclass
-class Reason:
-    """A reason for failures: as it was first given, how often, by whom, in which steps."""
-
-    text: str
-    count: int = 0
-    sites: Counter[str] = field(default_factory=Counter)
-    steps: Counter[str] = field(default_factory=Counter)
-
-
-def by_site(records: Iterable[RunRecord], also: Iterable[str] = ()) -> dict[str, SiteTotals]:
-    """Return the totals of every site of the runs, and of those named in `also`, sorted by name.
-
-    Examples
-    --------
-    >>> call = CallRecord(0, "f", None, ("a", "b"), ("a",), {"b": "no reply"}, {"a": 5, "b": 5}, {"a": 7}, 0.1)
-    >>> record = RunRecord("demo", {}, number=0, seed=0, sites=("a", "b"), calls=[call])
-    >>> by_site([record])["b"]
-    SiteTotals(asked=1, answered=0, failed=1, down=5, up=0)
-    """
-    sums: dict[str, Counter[str]] = {name: Counter() for name in ("asked", "answered", "failed", "down", "up")}
+def by_site(records: Iterable[RunRecord], also: Iterable[str] = ()) -> dict[str, Totals]:
+    """Return the replies and bytes of every site of the runs, and of those named in `also`, sorted by name."""
+    sums: dict[str, Counter[str]] = {name: Counter() for name in ("requested", "answered", "failed", "down", "up")}
     names = set(also)
     for record in records:
         names.update(record.sites)
         for call in record.calls:
-            sums["asked"].update(call.asked)
-            sums["answered"].update(call.answered)
-            sums["failed"].update(call.failed.keys())
-            sums["down"].update(call.bytes_down)
-            sums["up"].update(call.bytes_up)
+            given = (call.asked, call.answered, call.failed.keys(), call.bytes_down, call.bytes_up)
+            for counter, more in zip(sums.values(), given, strict=True):
+                counter.update(more)
     names.update(*sums.values())
-    return {site: SiteTotals(**{what: sums[what][site] for what in sums}) for site in sorted(names)}
+    return {site: Totals(**{what: sums[what][site] for what in sums}) for site in sorted(names)}
 
 
-def by_step(record: RunRecord) -> list[StepTotals]:
-    """Return the totals of every step of a run, in the order in which the steps were first called."""
-    totals: dict[str, StepTotals] = {}
-    for call in record.calls:
-        totals.setdefault(call.step, StepTotals(call.step)).add(call)
-    return list(totals.values())
-
-
-def by_reason(records: Iterable[RunRecord]) -> list[Reason]:
-    """Return the reasons of all failures, the most frequent first.
-
-    Reasons that differ in numbers or in the step's name alone are one reason: "a reply to call 3 came for call 4" comes
-    with many numbers, and a budget that is spent with every step that is refused for it.
-
-    Examples
-    --------
-    >>> def call(n):
-    ...     return CallRecord(n, "f", None, ("a",), (), {"a": f"late by {n} s"}, {}, {}, 0.0)
-    >>> record = RunRecord("demo", {}, number=0, seed=0, sites=("a",), calls=[call(1), call(2)])
-    >>> [(reason.text, reason.count) for reason in by_reason([record])]
-    [('late by 1 s', 2)]
-    """
-    found: dict[str, Reason] = {}
-    for record in records:
-        for call in record.calls:
-            for site, text in call.failed.items():
-                alike = _NUMBER.sub("#", text.replace(repr(call.step), "@"))
-                reason = found.setdefault(alike, Reason(text))
-                reason.count += 1
-                reason.sites[site] += 1
-                reason.steps[call.step] += 1
-    return sorted(found.values(), key=lambda reason: -reason.count)
+def by_step(records: Iterable[RunRecord]) -> dict[str, Totals]:
+    """Return the totals of every step of the runs, in the order in which the steps were first called."""
+    calls: dict[str, list[Totals]] = {}
+    for call in (call for record in records for call in record.calls):
+        calls.setdefault(call.step, []).append(Totals.of(call))
+    return {step: Totals.all(found) for step, found in calls.items()}
 
 
 def run_names(records: Sequence[RunRecord]) -> list[str]:
-    """Return a name for each run: what ran, with its number where the same thing ran twice.
-
-    Examples
-    --------
-    >>> runs = [RunRecord(what, {}, number=n, seed=0, sites=()) for n, what in enumerate(["A", "B", "A"])]
-    >>> run_names(runs)
-    ['A (run 0)', 'B', 'A (run 2)']
-    """
+    """Return a name for each run: what ran, with its number where the same ran twice."""
     often = Counter(record.what for record in records)
     return [f"{r.what} (run {r.number})" if often[r.what] > 1 else r.what for r in records]
+
+
+class Round(NamedTuple):
+    """One round: its loop in the run (from 0), and the number of rounds that the run had before it."""
+
+    loop: int
+    number: int
+
+
+@dataclass(frozen=True)
+class RoundIndex:
+    """The rounds of a run's calls and metrics, in their order; None outside of loops."""
+
+    calls: list[Round | None]
+    metrics: list[Round | None]
+
+    @property
+    def total(self) -> int:
+        """The number of rounds in which a site was called."""
+        return len({found.number for found in self.calls if found is not None})
+
+
+def round_index(record: RunRecord) -> RoundIndex:
+    """Count the rounds of a run through all of its loops, each of which begins at round 0.
+
+    A loop begins where the number of the round falls, or where the run was outside of all loops before.
+    """
+    # Metrics that are logged after a call, and before the next one, have its number.
+    events = [(call.number, 0, i, call.round) for i, call in enumerate(record.calls)]
+    events += [(entry.call, 1, i, entry.round) for i, entry in enumerate(record.metrics)]
+    found = RoundIndex([None] * len(record.calls), [None] * len(record.metrics))
+    loop, before, number = -1, 0, -1
+    last: int | None = None
+    for _, kind, i, turn in sorted(events, key=lambda event: event[:3]):
+        if turn is not None:
+            if last is None or turn < last:
+                loop, before = loop + 1, number + 1
+            number = before + turn
+            (found.metrics if kind else found.calls)[i] = Round(loop, number)
+        last = turn
+    return found

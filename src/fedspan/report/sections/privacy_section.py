@@ -2,141 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cache
 
 from fedspan.errors import UnknownStepError
+from fedspan.federation.outcomes import FailureKind
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import RunRecord
-from fedspan.federation.site.steps import find_step
-from fedspan.report.markup import Html, esc, few, note, pairs, panel, plural, section, size, table
-from fedspan.report.sections.budgets import Budget, reported_budgets
+from fedspan.federation.site.discovery import install_steps
+from fedspan.federation.site.steps import Step, find_step
+from fedspan.report.markup import (
+    MOST_RUNS,
+    MOST_SITES,
+    Html,
+    Section,
+    esc,
+    few,
+    more,
+    note,
+    pairs,
+    panel,
+    section,
+    size,
+    table,
+)
 from fedspan.report.sections.call_totals import run_names
-from fedspan.report.sections.traffic import step_name
 
-MOST_SITES = 30
-MOST_RUNS = 12
 MOST_STEPS = 40
 _LEAVES = "Leaves the site:"
+_NEEDED = {"ask": "each reply", "sum": "the total", "mean": "the mean"}
 
 SECURE = (
     "Sums were carried by a secure sum: the coordinator saw totals over the sites that answered, and no site's part. "
-    "That does not cover what totals tell by themselves, the difference of two totals of which one lacks a site, nor "
+    "That does not cover what totals reveal by themselves, the difference of two totals of which one lacks a site, nor "
     "sites that collude with the coordinator. Where all sites are in one process it is a rehearsal."
 )
 PLAIN = (
     "Sums were not secure: the coordinator receives each site's part before it adds them up, and keeps the total alone."
 )
-NO_SUMS = "No sum was asked for: the coordinator has received each reply as it left its site."
+NO_SUMS = "No sum was requested: the coordinator has received each reply as it left its site."
 NOISE = (
-    "Noise was added at the sites. Epsilon spent is for all that one run asked of a site, the largest first. A site's "
-    "budget, and what all runs together have left of it, are in the ledger that the site keeps; the coordinator, and "
-    "so this page, knows of them what a site tells when it refuses."
+    "Noise was added at the sites. Epsilon spent is for all that one run requested of a site, the largest first. A "
+    "site's ledger has its budget, and what all runs together have left of it. The coordinator, and so this page, "
+    "knows of them what a site reports when it refuses."
 )
 
 
-def privacy_section(records: Sequence[RunRecord]) -> Html:
+def reported_budgets(record: RunRecord) -> dict[str, tuple[float, ...]]:
+    """Return epsilon, delta and what was spent, for the sites that refused because their budget did not last."""
+    return {
+        site: tuple(float(failure.facts[name]) for name in ("epsilon", "delta", "spent"))
+        for _, site, failure in record.failures
+        if failure.kind is FailureKind.BUDGET_SPENT and {"epsilon", "delta", "spent"} <= failure.facts.keys()
+    }
+
+
+def privacy_section(records: Sequence[RunRecord]) -> Section:
     """Return what left the sites and how it was protected: by noise, by secure sums, or not at all."""
-    spent = any(record.privacy is not None for record in records)
-    parts = _noise(records)
-    if not spent:
-        parts.append(note("No noise was added: no differential privacy covers what left the sites."))
-    known = [record for record in records if "secure_sum" in record.policy]
-    policies = {record.policy["secure_sum"] != "False" for record in known if _sums(record)}
-    parts += [note(SECURE if secure else PLAIN, 500) for secure in sorted(policies)]
-    if known and not policies and any(record.calls for record in known):
-        parts.append(note(NO_SUMS))
-    parts += _what_left(records)
-    lead = "What left the sites, and what protects it."
-    return section("privacy", "Privacy", *parts, lead=lead)
-
-
-def _sums(record: RunRecord) -> bool:
-    """Whether a run asked for sums or means; True also where calls of an older run do not say."""
-    return any(call.how.removeprefix("secure ") in ("sum", "mean", "") for call in record.calls)
-
-
-def _what_left(records: Sequence[RunRecord]) -> list[Html]:
-    """Return the table of what left the sites, step by step, in the words of the steps themselves."""
-    most: dict[tuple[str, str], int] = {}
-    for call in (call for record in records for call in record.calls):
-        key = call.step, call.how
-        most[key] = max([most.get(key, 0), *call.bytes_up.values()])
-    rows = [
-        [step_name(step), words_of(step), _SEEN.get(how.removeprefix("secure "), "–"), size(largest)]
-        for (step, how), largest in list(most.items())[:MOST_STEPS]
+    calls = [call for record in records for call in record.calls]
+    runs = list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]
+    noisy = [
+        part for name, record in runs if record.privacy is not None for part in _noise(name, record, record.privacy)
     ]
-    hidden = len(most) - len(rows)
-    rest = [note(f"and {plural(hidden, 'more step')}")] if hidden > 0 else []
-    head = ["step", "what leaves a site", "needed", "largest reply"]
-    return [table(head, rows, texts=3), *rest] if rows else []
+    parts = [note(NOISE, 500), *noisy]
+    if all(record.privacy is None for record in records):
+        parts = [note("No noise was added: no differential privacy covers what left the sites.")]
+    secure = sorted({call.secure for call in calls if call.how in ("sum", "mean")})
+    parts += [note(SECURE if one else PLAIN, 500) for one in secure]
+    parts += [note(NO_SUMS)] if calls and not secure else []
+    largest: dict[tuple[str, str], int] = {}
+    for call in calls:
+        key = call.step, call.how
+        largest[key] = max([largest.get(key, 0), *call.bytes_up.values()])
+    rows = [
+        [step, *leaves_and_reveals(step), _NEEDED[how], size(most)]
+        for (step, how), most in list(largest.items())[:MOST_STEPS]
+    ]
+    if rows:
+        parts.append(table(["step", "what leaves a site", "reveals", "needed", "largest reply"], rows, texts=4))
+    parts += more(len(largest) - MOST_STEPS, "step")
+    return section("privacy", "Privacy", *parts, lead="What left the sites, and what protects it.")
 
 
-_SEEN = {"ask": "each reply", "sum": "the total", "mean": "the mean"}
-
-
-def words_of(step: str) -> str:
-    """Return what a step says of what leaves a site, or a dash where it is not installed or says nothing.
-
-    Examples
-    --------
-    >>> import fedspan.sums.moments
-    >>> words_of("fedspan.sums.moments.local_sums").split()[0], words_of("unknown")
-    ('its', '–')
-    """
+def leaves_and_reveals(step: str) -> tuple[str, str]:
+    """Return what leaves a site, from the step's docstring, and what that reveals; dashes where it is not installed."""
     try:
-        text = " ".join((find_step(step).function.__doc__ or "").split("\n\n")[0].split())
+        found: Step | None = find_step(step)
     except UnknownStepError:
-        return "–"
-    return text.partition(_LEAVES)[2].replace("`", "").strip() or "–"
+        found = _all_steps().get(step)
+    if found is None:
+        return "–", "–"
+    text = " ".join((found.function.__doc__ or "").split("\n\n")[0].split())
+    return text.partition(_LEAVES)[2].replace("`", "").strip() or "–", found.reveals
 
 
-def _noise(records: Sequence[RunRecord]) -> list[Html]:
-    """Return what the runs have spent of the sites' privacy, what that covers and what it does not."""
-    parts: list[Html] = []
-    for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
-        spent = record.privacy
-        if spent is None:
-            continue
-        worst = sorted(spent.epsilon, key=lambda site: -spent.epsilon[site])[:MOST_SITES]
-        told = reported_budgets(record)
-        rows = [
-            [
-                esc(site, 80),
-                _budget(site, spent, told),
-                f"{spent.epsilon[site]:.4g}",
-                f"{spent.accountant[site]:.4g}" if site in spent.accountant else "–",
-            ]
-            for site in worst
+@cache
+def _all_steps() -> dict[str, Step]:
+    """Import all steps of fedspan: a record alone does not load those of its run."""
+    return install_steps()
+
+
+def _noise(name: str, record: RunRecord, spent: PrivacySpent) -> list[Html]:
+    """Return what a run has spent of the sites' privacy, what that covers and what it does not."""
+    worst = sorted(spent.epsilon, key=lambda site: -spent.epsilon[site])
+    budgets = reported_budgets(record)
+
+    def budget(site: str) -> str:
+        if site not in budgets:
+            return "none: simulated" if site in spent.simulated else "in its ledger"
+        epsilon, delta, before = budgets[site]
+        return f"{epsilon:g} at delta {delta:g}, of which {before:.4g} was spent when it refused"
+
+    rows = [
+        [
+            esc(site, 80),
+            budget(site),
+            f"{spent.epsilon[site]:.4g}",
+            f"{spent.accountant[site]:.4g}" if site in spent.accountant else "–",
         ]
-        hidden = len(spent.epsilon) - len(worst)
-        facts = [
-            ("mechanism", spent.mechanism),
-            ("guarantee", _guarantee(spent)),
-            ("delta", f"{spent.delta:g}"),
-            ("unit", spent.unit),
-            ("covers", "; ".join(spent.covers)),
-            ("does not cover", "; ".join(spent.leaves_out) or "–"),
-            ("simulated", f"at {few(spent.simulated)}: this noise protects nobody" if spent.simulated else "no"),
-        ]
-        if spent.refused:
-            facts.append(("refused", f"{few(spent.refused)}: the budget there did not last for the whole run"))
-        more = note(f"and {plural(hidden, 'more site')}, none with a larger epsilon") if hidden > 0 else Html("")
-        shown = table(["site", "budget", "epsilon spent, exact", "epsilon spent, accountant"], rows, texts=2)
-        parts += [panel(name, pairs(facts)), shown, more]
-    if parts:
-        parts.insert(0, note(NOISE, 500))
-    return parts
-
-
-def _budget(site: str, spent: PrivacySpent, told: Mapping[str, Budget]) -> str:
-    if site in told:
-        return str(told[site])
-    return "none: its noise is simulated" if site in spent.simulated else "in its ledger"
-
-
-def _guarantee(spent: PrivacySpent) -> str:
+        for site in worst[:MOST_SITES]
+    ]
+    guarantee = "yes"
     if not spent.guaranteed:
-        return "none: how large the noise is depends on the rows"
-    if set(spent.simulated) >= set(spent.epsilon):
-        return "none: all noise is simulated, and these are the figures that real noise would have"
-    return "at sites with a ledger of their own" if spent.simulated else "yes"
+        guarantee = "none: the size of the noise depends on the rows"
+    elif set(spent.simulated) >= set(spent.epsilon):
+        guarantee = "none: all noise is simulated, and these are the figures that real noise would have"
+    elif spent.simulated:
+        guarantee = "at sites with a ledger of their own"
+    facts = [
+        ("mechanism", spent.mechanism),
+        ("guarantee", guarantee),
+        ("delta", f"{spent.delta:g}"),
+        ("unit", spent.unit),
+        ("covers", "; ".join(spent.covers)),
+        ("does not cover", "; ".join(spent.leaves_out) or "–"),
+        ("simulated", f"at {few(spent.simulated)}: this noise protects no row" if spent.simulated else "no"),
+    ]
+    if spent.refused:
+        facts.append(("refused", f"{few(spent.refused)}: the budget there did not last for the whole run"))
+    rest = more(len(worst) - MOST_SITES, "site", ", none with a larger epsilon")
+    listed = table(["site", "budget", "epsilon spent, exact", "epsilon spent, accountant"], rows, texts=2)
+    return [panel(name, pairs(facts)), listed, *rest]

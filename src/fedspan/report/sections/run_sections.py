@@ -1,18 +1,25 @@
-"""The sections on who and why: what was asked, the sites, why the runs stopped, the failures."""
+"""The head of the page, and the sections on requests, sites, endings and failures."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fedspan.federation.outcomes import EndingKind, FailureKind
 from fedspan.federation.record import RunRecord
 from fedspan.report.markup import (
+    MOST_RUNS,
+    MOST_SITES,
     Html,
+    Section,
     count,
     duration,
     esc,
     few,
+    header,
     join,
+    more,
     note,
     pairs,
     panel,
@@ -21,137 +28,144 @@ from fedspan.report.markup import (
     size,
     table,
 )
-from fedspan.report.sections.call_totals import SiteTotals, by_reason, by_site, run_names
-from fedspan.report.sections.ending import ending, ending_with_advice
-from fedspan.report.sections.rounds import turns
+from fedspan.report.sections.call_totals import Totals, by_site, by_step, round_index, run_names
+from fedspan.report.sections.rerun import described
 
-MOST_SITES = 30
-MOST_RUNS = 12
 MOST_REASONS = 20
+#: Distinct texts of one kind of failure that are shown.
+MOST_OF_A_KIND = 3
+_CONTINUE = "run it again with the same run_dir, or the study with --resume, to continue"
+
+Sites = Mapping[str, Mapping[str, Any]] | None
 
 
-def header(title: str, records: Sequence[RunRecord], sites: Mapping[str, Mapping[str, Any]] | None) -> Html:
-    """Return the head of the page: what was run, its result in one line, and the few numbers that matter."""
+def run_header(title: str, records: Sequence[RunRecord], sites: Sites) -> Html:
+    """Return the head of the page: what ran, its result in one line, and the few numbers that matter."""
+    total = Totals.all(by_step(records).values())
     names = set(sites or ()).union(*(record.sites for record in records))
-    failed = sum(len(call.failed) for record in records for call in record.calls)
     tiles = [("sites", count(len(names)))]
-    if sites:
-        tiles.append(("rows", count(sum(int(site.get("rows", 0)) for site in sites.values()))))
+    tiles += [("rows", count(_rows(sites, sites)))] if sites else []
     tiles += [
-        ("calls", count(sum(len(record.calls) for record in records))),
-        ("bytes up", size(sum(record.bytes_up for record in records))),
-        ("bytes down", size(sum(record.bytes_down for record in records))),
-        ("time in calls", duration(sum(record.seconds for record in records))),
-        ("failed replies", count(failed)),
+        ("calls", count(total.calls)),
+        ("bytes up", size(total.up)),
+        ("bytes down", size(total.down)),
+        ("time in calls", duration(total.seconds)),
+        ("failed replies", count(total.failed)),
     ]
-    bad = ' class="bad"' if failed else ""
-    shown = join(
-        Html(f"<div{bad if name == 'failed replies' else ''}><dt>{name}</dt><dd>{esc(value)}</dd></div>")
-        for name, value in tiles
-    )
-    said = Html(f'<h1>{esc(title)}</h1><p class="result">{esc(_result(records))}</p>')
-    return Html(f'<header>{said}<dl class="tiles">{shown}</dl></header>')
+    result = "No run was recorded."
+    if records:
+        runs = run_names(records)
+        what = ", then ".join(runs) if len(runs) <= 4 else f"{count(len(runs))} runs, the last of them {runs[-1]}"
+        replies = f"{count(total.answered)} of {count(total.requested)} replies came back"
+        replies = replies if total.requested else "no site was called"
+        result = f"{what}: {replies}; {ending(records[-1])[1]}."
+    return header(title, result, tiles, bad="failed replies" if total.failed else "")
 
 
-def _result(records: Sequence[RunRecord]) -> str:
-    if not records:
-        return "No run was recorded."
-    names = run_names(records)
-    what = ", then ".join(names) if len(names) <= 4 else f"{count(len(names))} runs, the last of them {names[-1]}"
-    asked = sum(len(call.asked) for record in records for call in record.calls)
-    answered = sum(len(call.answered) for record in records for call in record.calls)
-    replies = f"{count(answered)} of {count(asked)} replies came back" if asked else "no site was asked"
-    return f"{what}: {replies}; {ending(records[-1])[1]}."
-
-
-def asked_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Html:
-    """Return what was asked: the caller's own settings, and the parameters and seed of every run."""
+def requested_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Section:
+    """Return what was requested: the caller's own settings, and the parameters and seed of every run."""
     panels = [panel("Settings", pairs(settings.items()))] if settings else []
     for name, record in list(zip(run_names(records), records, strict=True))[:MOST_RUNS]:
-        panels.append(panel(name, pairs([("seed", str(record.seed)), *record.settings.items()])))
-    hidden = len(records) - MOST_RUNS
-    rest = note(f"and {plural(hidden, 'more run')}") if hidden > 0 else Html("")
-    return section("asked", "What was asked", Html(f'<div class="panels">{join(panels)}</div>'), rest)
+        values = [("seed", str(record.seed)), *((key, described(value)) for key, value in record.settings.items())]
+        panels.append(panel(name, pairs(values)))
+    body = Html(f'<div class="panels">{join(panels)}</div>')
+    return section("requested", "Requested", body, *more(len(records) - MOST_RUNS, "run"))
 
 
-def sites_section(records: Sequence[RunRecord], sites: Mapping[str, Mapping[str, Any]] | None) -> Html:
-    """Return the table of sites: their data's size, what they answered, what travelled."""
+def sites_section(records: Sequence[RunRecord], sites: Sites) -> Section:
+    """Return the table of sites: the size of their data, their replies and their bytes."""
     sites = sites or {}
     totals = by_site(records, sites)
     names = list(totals)
-    head = ["site", *(["rows", "columns"] if sites else []), "answered", "failed", "bytes up", "bytes down"]
+    if not names:
+        return section("sites", "Sites", lead="There was no site.")
 
-    def line(name: object, total: SiteTotals, rows: object, columns: object) -> list[object]:
+    def line(name: object, total: Totals, rows: object, columns: object) -> list[object]:
         failed = Html(f'<span class="bad">{count(total.failed)}</span>') if total.failed else total.failed
         data = [rows, columns] if sites else []
-        return [name, *data, f"{count(total.answered)} of {count(total.asked)}", failed, total.up, total.down]
+        return [name, *data, f"{count(total.answered)} of {count(total.requested)}", failed, total.up, total.down]
 
-    def rows_of(some: Iterable[str]) -> int:
-        return sum(int(sites[name].get("rows", 0)) for name in some if name in sites)
-
-    shown, hidden = names[:MOST_SITES], names[MOST_SITES:]
+    hidden = names[MOST_SITES:]
     body = [
-        line(esc(n, 80), totals[n], *(sites.get(n, {}).get(key, "–") for key in ("rows", "columns"))) for n in shown
+        line(esc(name, 80), totals[name], *(sites.get(name, {}).get(key, "–") for key in ("rows", "columns")))
+        for name in names[:MOST_SITES]
     ]
     if hidden:
-        body.append(line(f"and {plural(len(hidden), 'more site')}", _sum(totals, hidden), rows_of(hidden), ""))
-    foot = line("all", _sum(totals, names), rows_of(names), "")
-    silent = [name for name, total in totals.items() if total.asked and not total.answered]
-    lead = plural(len(names), "site") if names else "No site was there to be asked."
-    if names and not silent:
-        asked = any(total.asked for total in totals.values())
-        lead += "; each of those asked answered at least once." if asked else "; none was asked."
-    elif silent:
-        lead += f"; {count(len(silent))} of those asked never answered."
-    return section("sites", "Who took part", *([table(head, body, foot=foot)] if names else []), lead=lead)
+        rest = Totals.all(totals[name] for name in hidden)
+        body.append(line(f"and {plural(len(hidden), 'more site')}", rest, _rows(sites, hidden), ""))
+    foot = line("all", Totals.all(totals.values()), _rows(sites, names), "")
+    called = [total for total in totals.values() if total.requested]
+    silent = sum(not total.answered for total in called)
+    state = "; none was called." if not called else "; each one that was called answered at least once."
+    state = f"; {count(silent)} of those called never answered." if silent else state
+    head = ["site", *(["rows", "columns"] if sites else []), "answered", "failed", "bytes up", "bytes down"]
+    return section("sites", "Sites", table(head, body, foot=foot), lead=plural(len(names), "site") + state)
 
 
-def _sum(totals: Mapping[str, SiteTotals], names: Iterable[str]) -> SiteTotals:
-    total = SiteTotals()
-    for name in names:
-        total += totals[name]
-    return total
+def _rows(sites: Sites, names: Iterable[str] | None) -> int:
+    return sum(int((sites or {}).get(name, {}).get("rows", 0)) for name in names or ())
 
 
-def stopped_section(records: Sequence[RunRecord]) -> Html:
-    """Return why each run stopped, in its own words."""
+def ending(record: RunRecord) -> tuple[str, str]:
+    """Return whether a run ended well (``"good"``), badly (``"bad"``) or not at all (``"open"``), and how, in words."""
+    ended = record.stopped
+    if ended.kind is EndingKind.RUNNING:
+        return "open", "not ended: still running, or it was killed"
+    bad = ended.kind in (EndingKind.FAILED, EndingKind.INTERRUPTED)
+    return ("bad" if bad else "good"), ended.strip().rstrip(".:")  # an error may have no words
+
+
+def stopped_section(records: Sequence[RunRecord]) -> Section:
+    """Return why each run stopped; of one that can be continued, also how far it came and how to do so."""
     lines = []
     for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
-        rounds = turns(record).asked
+        rounds = round_index(record).total
         after = f"after {plural(len(record.calls), 'call')}" + (f" in {plural(rounds, 'round')}" if rounds else "")
-        kind, why = ending_with_advice(record)
-        lines.append(
-            Html(
-                f'<li class="{kind}"><b>{esc(name)}</b> <span>{esc(why, 1000)}</span> <small>{esc(after)}</small></li>'
-            )
-        )
-    hidden = len(records) - MOST_RUNS
-    rest = note(f"{plural(hidden, 'earlier run')} not shown") if hidden > 0 else Html("")
+        state, why = ending(record)
+        if record.stopped.kind in (EndingKind.RUNNING, EndingKind.INTERRUPTED):
+            last = record.calls[-1] if record.calls else None
+            at = "" if last is None or last.round is None else f" in round {last.round}"
+            made = f"the last call was {last.number}, {last.step}{at}" if last else "no call was made"
+            why = f"{why}; {made}; {_CONTINUE}"
+        words = f"<b>{esc(name)}</b> <span>{esc(why, 1000)}</span> <small>{esc(after)}</small>"
+        lines.append(Html(f'<li class="{state}">{words}</li>'))
     body = Html(f'<ul class="stopped">{join(lines)}</ul>') if lines else note("No run was recorded.")
-    return section("stopped", "Why it stopped", body, rest)
+    return section("stopped", "Why it stopped", body, *more(len(records) - MOST_RUNS, "run", " before"))
 
 
-def failures_section(records: Sequence[RunRecord]) -> Html:
-    """Return the reasons of failures, the most frequent first, with who gave them and where."""
-    reasons = by_reason(records)
+def reasons_of(records: Iterable[RunRecord]) -> dict[str, list[tuple[str, str]]]:
+    """Return the site and the step of every failure by its text, the most frequent first.
+
+    Of one kind only the first texts are kept apart.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    kinds: Counter[FailureKind] = Counter()
+    for call in (call for record in records for call in record.calls):
+        for site, failure in call.failed.items():
+            text = str(failure)
+            if text not in found and kinds[failure.kind] >= MOST_OF_A_KIND:
+                text = f"{failure.kind}, for other reasons"
+            kinds[failure.kind] += text not in found
+            found.setdefault(text, []).append((site, call.step))
+    return dict(sorted(found.items(), key=lambda reason: -len(reason[1])))
+
+
+def failures_section(records: Sequence[RunRecord]) -> Section:
+    """Return the reasons of failures, the most frequent first, with their sites and steps."""
+    reasons = reasons_of(records)
     if not reasons:
-        asked = any(call.asked for record in records for call in record.calls)
-        lead = "Every site that was asked gave a usable reply." if asked else "No site was asked."
+        called = any(call.asked for record in records for call in record.calls)
+        lead = "Every site that was called gave a usable reply." if called else "No site was called."
         return section("failures", "Failures", lead=lead)
     rows = [
-        [r.text, few(r.sites), few(step.rpartition(".")[2] for step in r.steps), r.count]
-        for r in reasons[:MOST_REASONS]
+        [text, few(site for site, _ in where), few(step for _, step in where), len(where)]
+        for text, where in list(reasons.items())[:MOST_REASONS]
     ]
-    hidden = reasons[MOST_REASONS:]
-    rest = Html("")
-    if hidden:
-        rest = note(
-            f"and {plural(len(hidden), 'other reason')} for {count(sum(r.count for r in hidden))} failed replies"
-        )
-    lead = (
-        f"{plural(sum(r.count for r in reasons), 'failed reply', 'failed replies')}. "
-        "Reasons that differ in numbers or the step's name alone are counted as one and shown as they first came."
+    counts = [len(where) for where in reasons.values()]
+    replies = plural(sum(counts[MOST_REASONS:]), "failed reply", "failed replies")
+    rest = more(len(reasons) - MOST_REASONS, "reason", f" for {replies}")
+    rest += [note(sentence) for record in records for sentence in record.absences]
+    listed = table(["reason", "sites", "steps", "times"], rows, texts=3)
+    return section(
+        "failures", "Failures", listed, join(rest), lead=f"{plural(sum(counts), 'failed reply', 'failed replies')}."
     )
-    for sentence in (sentence for record in records for sentence in record.absences):
-        rest = join([rest, note(sentence)])
-    return section("failures", "Failures", table(["reason", "sites", "steps", "times"], rows, texts=3), rest, lead=lead)

@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from fedspan.federation.record import CallRecord, RunRecord
-from fedspan.report.charts.axes import number_with
+from fedspan.federation.record import RunRecord
 from fedspan.report.charts.bars_and_cells import row_bars
-from fedspan.report.charts.line_charts import Line, line_chart
+from fedspan.report.charts.line_charts import Line, line_chart, thinned
 from fedspan.report.charts.svg import charts, figure
-from fedspan.report.charts.thinning import thinned
-from fedspan.report.markup import Html, count, duration, esc, note, plural, section, size, table
-from fedspan.report.sections.call_totals import StepTotals, by_step, run_names
-from fedspan.report.sections.rounds import turns
+from fedspan.report.markup import (
+    Html,
+    Section,
+    count,
+    duration,
+    esc,
+    join,
+    more,
+    number_with,
+    plural,
+    section,
+    size,
+    table,
+)
+from fedspan.report.sections.call_totals import Totals, by_step, round_index, run_names
 
-MOST_CALLS = 50
-MOST_STEPS = 50
+MOST_LINES = 50
 MOST_BARS = 5
 POINTS = 240
 UP, DOWN, TIME = 0, 6, 4  # colours
 
 
-def traffic_section(records: Sequence[RunRecord]) -> Html:
-    """Return what each call or step asked and cost, with a chart of the bytes that travelled so far."""
-    calls = [call for record in records for call in record.calls]
+def traffic_section(records: Sequence[RunRecord]) -> Section:
+    """Return the replies and costs of each call or step, with a chart of the bytes so far."""
+    calls = sum(len(record.calls) for record in records)
     if not calls:
         return section("rounds", "Rounds and bytes", lead="No call was made.")
-    rounds = sum(turns(record).asked for record in records)
+    rounds = sum(round_index(record).total for record in records)
     within = f" in {plural(rounds, 'round')}" if rounds else ""
-    lead = f"{plural(len(calls), 'call')}{within}. Bytes are those of the messages: up from the sites, down to them."
-    body = _calls_table(records) if len(calls) <= MOST_CALLS else _steps_table(records)
-    return section("rounds", "Rounds and bytes", charts([_so_far(records), *_bars(records)]), body, lead=lead)
+    lead = f"{plural(calls, 'call')}{within}. Bytes are those of the messages: up from the sites, down to them."
+    drawn = charts([_bytes_so_far(records), *_bars(records)])
+    return section("rounds", "Rounds and bytes", drawn, _table(records, by_call=calls <= MOST_LINES), lead=lead)
 
 
-def _so_far(records: Sequence[RunRecord]) -> Html:
+def _bytes_so_far(records: Sequence[RunRecord]) -> Html:
     """Draw the bytes of all calls so far, over the calls of all runs in order."""
-    calls = [call for record in records for call in record.calls]
-    starts = [0, *accumulate(len(record.calls) for record in records)][:-1]
+    totals = [Totals.of(call) for record in records for call in record.calls]
     lines = []
-    for name, colour, sizes in (
-        ("up", UP, [sum(call.bytes_up.values()) for call in calls]),
-        ("down", DOWN, [sum(call.bytes_down.values()) for call in calls]),
-    ):
-        x, y = thinned(range(len(calls) + 1), [0, *accumulate(sizes)], POINTS)
-        lines.append(Line(name, x, y, colour))
+    for name, colour, sizes in (("up", UP, [t.up for t in totals]), ("down", DOWN, [t.down for t in totals])):
+        lines.append(Line(name, *thinned(range(len(totals) + 1), [0, *accumulate(sizes)], POINTS), colour=colour))
+    starts = [0, *accumulate(len(record.calls) for record in records)][:-1]
     marks = list(zip(map(float, starts), run_names(records), strict=True)) if 1 < len(records) <= 6 else []
     chart = line_chart(lines, label="bytes up and down so far", x_label="calls", zero=True, show=size, marks=marks)
     return figure("Bytes so far", chart, key=[(UP, "up"), (DOWN, "down")])
@@ -53,102 +57,58 @@ def _so_far(records: Sequence[RunRecord]) -> Html:
 
 def _bars(records: Sequence[RunRecord]) -> list[Html]:
     """Draw the steps that moved the most bytes, and those that took the most time."""
-    up: Counter[str] = Counter()
-    down: Counter[str] = Counter()
-    seconds: dict[str, float] = defaultdict(float)
-    for record in records:
-        for total in by_step(record):
-            up[total.step] += total.up
-            down[total.step] += total.down
-            seconds[total.step] += total.seconds
+    steps = by_step(records)
 
     def drawn(
         title: str, values: dict[str, list[float]], show: Callable[[float], str], key: list[tuple[int, str]]
     ) -> Html:
-        steps = sorted(values, key=lambda step: -sum(values[step]))[:MOST_BARS]
-        chart = row_bars(
-            _short_names(steps),
-            [values[step] for step in steps],
-            label=title,
-            show=show,
-            colours=[colour for colour, _ in key],
-        )
-        hidden = len(values) - len(steps)
+        most = sorted(values, key=lambda step: -sum(values[step]))[:MOST_BARS]
+        colours = [colour for colour, _ in key]
+        chart = row_bars(most, [values[step] for step in most], label=title, show=show, colours=colours)
+        hidden = len(values) - len(most)
         return figure(title, chart, remark=f"and {plural(hidden, 'step')} with less" if hidden else "", key=key)
 
+    sizes: dict[str, list[float]] = {step: [total.up, total.down] for step, total in steps.items()}
+    times = {step: [total.seconds] for step, total in steps.items()}
     return [
-        drawn("Bytes by step", {step: [up[step], down[step]] for step in up}, size, [(UP, "up"), (DOWN, "down")]),
-        drawn(
-            "Time by step", {step: [seconds[step]] for step in up}, duration, [(TIME, "from asking to the last answer")]
-        ),
+        drawn("Bytes by step", sizes, size, [(UP, "up"), (DOWN, "down")]),
+        drawn("Time by step", times, duration, [(TIME, "from the request to the last reply")]),
     ]
 
 
-def _calls_table(records: Sequence[RunRecord]) -> Html:
-    head = ["call", "step", "round", "answered", "bytes up", "bytes down", "seconds"]
-    digits = _decimals(records)
-    rows: list[Sequence[object]] = []
+def _table(records: Sequence[RunRecord], *, by_call: bool) -> Html:
+    """Return a line for each call, or for each step of each run."""
+    lines: list[tuple[str, list[object], Totals]] = []
     for name, record in zip(run_names(records), records, strict=True):
-        rows += [[name]] if len(records) > 1 and record.calls else []
-        rows += [_call_row(call, digits) for call in record.calls]
-    totals = [total for record in records for total in by_step(record)]
-    return table(head, rows, texts=2, foot=["all", "", "", *_totals(totals, digits)])
-
-
-def _call_row(call: CallRecord, digits: int) -> list[object]:
-    total = StepTotals(call.step)
-    total.add(call)
-    journal = Html(' <span class="tag">from the journal</span>') if call.replayed else ""
-    turn = "–" if call.round is None else call.round
-    return [str(call.number), Html(f"{step_name(call.step)}{journal}"), turn, *_totals([total], digits)]
-
-
-def _steps_table(records: Sequence[RunRecord]) -> Html:
-    head = ["step", "calls", "answered", "bytes up", "bytes down", "seconds"]
-    digits = _decimals(records)
+        if by_call:
+            for call in record.calls:
+                step = _tagged(call.step, "from the journal" if call.replayed else "")
+                turn = "–" if call.round is None else call.round
+                lines.append((name, [str(call.number), step, turn], Totals.of(call)))
+        else:
+            for id, total in by_step([record]).items():
+                replayed = f"{count(total.replayed)} from the journal" if total.replayed else ""
+                lines.append((name, [_tagged(id, replayed), total.calls], total))
+    whole = Totals.all(total for _, _, total in lines)
+    decimals = 4 if whole.seconds < 10 else 2 if whole.seconds < 1000 else 0
     rows: list[Sequence[object]] = []
-    every = [(name, total) for name, r in zip(run_names(records), records, strict=True) for total in by_step(r)]
     last = ""
-    for name, total in every[:MOST_STEPS]:
-        if len(records) > 1 and name != last:
-            rows.append([name])
-            last = name
-        journal = f' <span class="tag">{count(total.replayed)} from the journal</span>' if total.replayed else ""
-        rows.append([Html(f"{step_name(total.step)}{journal}"), total.calls, *_totals([total], digits)])
-    totals = [total for _, total in every]
-    hidden = len(every) - MOST_STEPS
-    rest = note(f"and {plural(hidden, 'more step')}, counted in the last line") if hidden > 0 else ""
-    foot = ["all", sum(total.calls for total in totals), *_totals(totals, digits)]
-    return Html(f"{table(head, rows, foot=foot)}{rest}")
+    for name, cells, total in lines[:MOST_LINES]:
+        rows += [[name]] if len(records) > 1 and name != last else []
+        rows.append([*cells, *_figures(total, decimals)])
+        last = name
+    head = [*(["call", "step", "round"] if by_call else ["step", "calls"]), "answered", "bytes up", "bytes down"]
+    foot = ["all", *(["", ""] if by_call else [whole.calls]), *_figures(whole, decimals)]
+    rest = more(len(lines) - MOST_LINES, "step", ", counted in the last line")
+    return join([table([*head, "seconds"], rows, texts=2 if by_call else 1, foot=foot), *rest])
 
 
-def _decimals(records: Sequence[RunRecord]) -> int:
-    """Return how many decimals the seconds need, one number for the whole column."""
-    total = sum(record.seconds for record in records)
-    return 4 if total < 10 else 2 if total < 1000 else 0
+def _tagged(step: str, tag: str) -> Html:
+    return Html(f'{esc(step)} <span class="tag">{tag}</span>' if tag else esc(step))
 
 
-def _totals(totals: Sequence[StepTotals], digits: int) -> list[object]:
-    answered, asked = sum(t.answered for t in totals), sum(t.asked for t in totals)
-    of = Html(f"{count(answered)} of {count(asked)}")
-    replies = of if answered == asked else Html(f'<span class="bad">{of}</span>')
-    seconds = number_with(sum(t.seconds for t in totals), digits)
-    return [replies, sum(t.up for t in totals), sum(t.down for t in totals), seconds]
-
-
-def _short_names(steps: Sequence[str]) -> list[str]:
-    """Return the last parts of the steps' names, or the whole names where two would be the same."""
-    short = [step.rpartition(".")[2] for step in steps]
-    return short if len(set(short)) == len(short) else list(steps)
-
-
-def step_name(step: str) -> Html:
-    """Return a step's dotted name with the last part, which says what it does, in front of the eye.
-
-    Examples
-    --------
-    >>> print(step_name("protocols.local_gram"))
-    <span class="soft">protocols.</span><wbr>local_gram
-    """
-    module, dot, name = step.rpartition(".")
-    return Html(f'<span class="soft">{esc(module + dot)}</span><wbr>{esc(name)}') if dot else esc(name)
+def _figures(total: Totals, decimals: int) -> list[object]:
+    replies = Html(f"{count(total.answered)} of {count(total.requested)}")
+    if total.answered < total.requested:
+        replies = Html(f'<span class="bad">{replies}</span>')
+    return [replies, total.up, total.down, number_with(total.seconds, decimals)]

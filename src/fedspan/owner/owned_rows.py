@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from fedspan.datasets.sources import RowFilter, Source
+from fedspan.datasets.sources import RowFilter, TableSource
 from fedspan.datasets.sources.iso_times import with_times
 from fedspan.errors import InputError
 from fedspan.federation import Site
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class RowsPlan:
     """Where the rows are and which of them, and of their columns, the federation may learn from."""
 
-    source: Source
+    source: TableSource
     columns: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     label: str | None = None
@@ -39,24 +39,17 @@ class RowsPlan:
         features: list[str] = []
 
         def choose(names: Sequence[str]) -> Sequence[str]:
-            tested = () if self.where is None else self.where.columns
-            for name in (*(self.columns or ()), *self.drop, *self.apart, *tested):
+            for name in (*(self.columns or ()), *self.drop, *self.apart):
                 if name not in names:
                     raise InputError(f"{self.source.label} has no column {name!r}; it has {_some(names)}")
             out = {*self.drop, *self.apart}
             features[:] = self.columns or [name for name in names if name not in out]
             if not features:
                 raise InputError(f"{self.source.label} has no columns left: drop, label and task take all of them")
-            return list(dict.fromkeys([*features, *self.apart, *tested]))
+            return list(dict.fromkeys([*features, *self.apart]))
 
-        def keep(batch: pd.DataFrame) -> pd.DataFrame:
-            kept, batch = [*features, *self.apart], with_times(batch, times)
-            if self.where is None:
-                return batch[kept] if list(batch.columns) != kept else batch
-            return batch.loc[self.where(batch), kept]
-
-        frame = self.source.read(choose, keep, self.apart)
-        return Rows(self, frame, features)
+        frame = self.source.read(choose, self.where)
+        return Rows(self, with_times(frame, times), features)
 
 
 @dataclass(frozen=True)
@@ -89,7 +82,7 @@ class Rows:
         if column.isna().any():
             raise InputError(
                 f"column {name!r}, the {'label' if name == self.plan.label else 'task'}, is missing in "
-                f'{int(column.isna().sum())} rows: leave them out with where = "`{name}` is not missing"'
+                f"{int(column.isna().sum())} rows: leave them out with where = '\"{name}\" is not null'"
             )
         return column.astype(str).to_numpy(dtype=str)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedspan.checks import real_number, whole_number
-from fedspan.datasets.sources import FileSource, RowFilter, Source, SqlSource
+from fedspan.datasets.sources import Dialect, FileSource, RowFilter, SqlSource, TableSource
 from fedspan.datasets.sources.secret import secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.errors import InputError
@@ -134,14 +134,16 @@ def _data(raw: Mapping[str, Any], path: Path) -> RowsPlan:
     return RowsPlan(_source(raw, missing, path), columns, drop, texts["label"], texts["task"], where)
 
 
-def _source(raw: Mapping[str, Any], missing: tuple[str, ...], path: Path) -> Source:
+def _source(raw: Mapping[str, Any], missing: tuple[str, ...], path: Path) -> TableSource:
     if ("file" in raw) == ("url" in raw):
         raise InputError("[data] must have either 'file' (a table) or 'url' and 'query' (a database)")
     if "file" in raw:
         for key in ("query", "password_env", "password_file", "timeout"):
             if key in raw:
                 raise InputError(f"[data] {key} belongs to a database, and the data are in a file")
-        return FileSource(existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path), missing)
+        return FileSource(
+            existing(path.parent / typed(raw, "file", str, "", path, "[data] "), path), Dialect(missing=missing)
+        )
     url, env, file = (secret_text(raw, key) for key in ("url", "password_env", "password_file"))
     assert url is not None
     if missing:

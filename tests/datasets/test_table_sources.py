@@ -9,10 +9,10 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
+from fedspan.datasets.sources.stacking import stack
 
 from fedspan.datasets.sources import FileSource, SqlSource, read_table
 from fedspan.datasets.sources.secret import Secret, secret_of
-from fedspan.datasets.sources.stacking import stack
 from fedspan.errors import InputError
 
 

@@ -122,7 +122,7 @@ class Rows:
         if column.isna().any():
             raise InputError(
                 f"column {name!r}, the {'label' if name == self.plan.label else 'task'}, is missing in "
-                f'{int(column.isna().sum())} rows: leave them out with where = "`{name}` is not missing"'
+                f"{int(column.isna().sum())} rows: leave them out with where = '\"{name}\" is not null'"
             )
         return column.astype(str).to_numpy(dtype=str)
 
@@ -134,22 +134,15 @@ def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows:
     features: list[str] = []
 
     def choose(names: Sequence[str]) -> Sequence[str]:
-        tested = () if plan.where is None else plan.where.columns
-        for name in (*(plan.columns or ()), *plan.drop, *apart, *tested):
+        for name in (*(plan.columns or ()), *plan.drop, *apart):
             if name not in names:
                 raise InputError(f"{plan.source.label} has no column {name!r}; it has {_some(names)}")
         features[:] = plan.columns or [name for name in names if name not in {*plan.drop, *apart}]
         if not features:
             raise InputError(f"{plan.source.label} has no columns left: drop, label and task take all of them")
-        return list(dict.fromkeys([*features, *apart, *tested]))
+        return list(dict.fromkeys([*features, *apart]))
 
-    def keep(batch: pd.DataFrame) -> pd.DataFrame:
-        kept, batch = [*features, *apart], with_times(batch, times)
-        if plan.where is None:
-            return batch[kept] if list(batch.columns) != kept else batch
-        return batch.loc[plan.where(batch), kept]
-
-    return Rows(plan, plan.source.read(choose, keep, apart), features)
+    return Rows(plan, with_times(plan.source.read(choose, plan.where), times), features)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedspan.checks import real_number, whole_number
-from fedspan.datasets.sources import FileSource, RowFilter, Source, SqlSource
+from fedspan.datasets.sources import Dialect, FileSource, RowFilter, SqlSource, TableSource
 from fedspan.datasets.sources.secret import Secret, secret_of
 from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.errors import InputError
@@ -63,7 +63,7 @@ class SiteFileError(InputError):
 class RowsPlan:
     """Where the rows are, and which of them and of their columns the federation may learn from."""
 
-    source: Source
+    source: TableSource
     columns: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     label: str | None = None
@@ -218,7 +218,7 @@ def _data(section: _Section) -> RowsPlan:
     return RowsPlan(_source(section, missing), columns, drop, label, task, row_filter)
 
 
-def _source(section: _Section, missing: tuple[str, ...]) -> Source:
+def _source(section: _Section, missing: tuple[str, ...]) -> TableSource:
     if ("file" in section.raw) == ("url" in section.raw):
         raise section.error("must have either 'file' (a table) or 'url' and 'query' (a database)")
     if "file" in section.raw:
@@ -227,7 +227,7 @@ def _source(section: _Section, missing: tuple[str, ...]) -> Source:
                 raise section.error(f"{key} belongs to a database, and the data are in a file")
         file = existing(section.folder / section.value("file", str), section.path)
         with section.naming():
-            return FileSource(file, missing)
+            return FileSource(file, Dialect(missing=missing))
     url, env, password_file = map(section.secret, _SECRET)
     assert url is not None
     if missing:

@@ -1,15 +1,16 @@
-"""Reading tables where they live: CSV, Parquet and NPZ files, and SQL queries, in batches.
+"""Reading tables where they live: CSV, Parquet, Feather, Excel and NPZ files, and SQL queries.
 
-A table becomes a pandas frame of plain columns: numbers (missing ones are NaN; whole numbers and truth values with
-gaps become floats, decimals too), text (missing cells stay missing), times and durations. Only what is kept of a batch
-stays in memory; a large table is put together column by column, without a second copy of all of it.
+A table becomes a pandas frame of plain columns: numbers (missing ones are NaN; whole numbers and truth values with gaps
+become floats, decimals too), text (missing cells stay missing), times and durations. Files are read by pyarrow; rows
+are chosen by SQL conditions, which DuckDB evaluates.
 """
 
 from __future__ import annotations
 
+from fedspan.datasets.sources.csv_dialect import Dialect
+from fedspan.datasets.sources.file_source import ENDINGS, FileSource, read_table
 from fedspan.datasets.sources.row_filter import RowFilter
-from fedspan.datasets.sources.sql_query import SqlSource
-from fedspan.datasets.sources.table_files import ENDINGS, FileSource, read_table
-from fedspan.datasets.sources.table_source import Source
+from fedspan.datasets.sources.sql_source import SqlSource
+from fedspan.datasets.sources.table_source import TableSource
 
-__all__ = ["ENDINGS", "FileSource", "RowFilter", "Source", "SqlSource", "read_table"]
+__all__ = ["ENDINGS", "Dialect", "FileSource", "RowFilter", "SqlSource", "TableSource", "read_table"]

@@ -21,8 +21,8 @@ from fedspan.federation.journal import read_journal
 from fedspan.federation.replies import Total
 from fedspan.federation.site.site import generator
 from fedspan.federation.site.steps import find_step
-from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS
 from fedspan.landmarks.feddl import feddl
+from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS
 
 #: ``gamma`` is FedDL's own in `FedLandmarks`, and that of the affinity in `FedSpectralClustering`.
 _USED = {*FEDDL_SETTINGS, "landmark_settings"} - {"gamma", "device"}

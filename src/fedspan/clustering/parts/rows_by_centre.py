@@ -14,9 +14,9 @@ from fedspan.errors import MessageError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
+from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
 from fedspan.sums.row_blocks import n_columns
-from fedspan.sums.plausible_totals import whole
 from fedspan.wire import Message
 
 Array = NDArray[Any]

@@ -11,8 +11,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix
 from fedspan.landmarks.parts.kernel_pull import per_row, rows_and_norms
 from fedspan.linalg.kernels.gaussian_kernel import characteristic, frequencies
-from fedspan.sums.plausible_totals import CountedRows
-from fedspan.sums.plausible_totals import whole
+from fedspan.sums.plausible_totals import CountedRows, whole
 
 
 @step("landmarks.characteristic", reveals="sums", counts=["n"])

@@ -22,8 +22,8 @@ from fedspan.landmarks.parts.landmark_models import PostedRows
 from fedspan.landmarks.parts.neighbor_search import find_neighbors, packages
 from fedspan.linalg.kernels.landmark_form import METHODS, LandmarkForm, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
-from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.layout.map_graph import placed
+from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.subspaces import with_fixed_signs
 from fedspan.sums.row_transforms import same_columns
 

@@ -65,7 +65,7 @@ class FedEstimator(BaseEstimator):
             columns, agreed = agree_on_columns(run, text=self.takes_text)
             if isinstance(X, Federation):  # scikit-learn has validated the columns of a table
                 self.n_features_in_ = columns.count
-                vars(self).pop("feature_names_in_", None)
+                self.__dict__.pop("feature_names_in_", None)
                 if columns.names is not None:
                     self.feature_names_in_ = np.array(columns.names, dtype=object)
             self.sites_ = agreed.sites

@@ -28,7 +28,7 @@ _LEVELS = 28
 class FedDetector(OutlierMixin, FedEstimator, ABC):
     """Base of the detectors: scikit-learn's outlier API.
 
-    A subclass has a parameter ``quantile``, learns its model in ``fit``, scores rows by `_score_transform`, and ends its
+    A subclass has a parameter ``quantile``, learns its model in ``fit``, scores rows by `_score_transform`, ends its
     ``fit`` with ``self._learn_threshold(fed)``. All methods that take rows also take a federation. They return the one
     whose sites see their own results in one column: no row's result leaves its site.
 

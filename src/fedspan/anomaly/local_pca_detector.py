@@ -1,6 +1,6 @@
 """LocalPCADetector: every site for itself, the baseline of federated detection.
 
-Scaler, principal subspace and threshold come from the site's own rows alone. A site sends its whole model: k d + 2 d + 2
+Scaler, principal subspace and threshold come from the site's own rows. A site sends its whole model: k d + 2 d + 2
 numbers, in one call.
 """
 
@@ -71,7 +71,7 @@ def local_detectors(
 ) -> LocalDetectors:
     """Return the detectors that the sites fit on their own, each with up to `rank` components.
 
-    A site whose rows have a rank r of at most `rank` (few rows, or equal ones) keeps r - 1 components, so that something
+    A site whose rows have a rank r of at most `rank` (few or equal rows) keeps r - 1 components, so that something
     is left outside; without any, its score is the squared distance from its mean. A site that does not send a detector,
     of `n_columns` columns where that is given, has failed.
     """

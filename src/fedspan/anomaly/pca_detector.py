@@ -82,7 +82,7 @@ class FedPCADetector(FedDetector):
         Take the quantile of scores as if each training row had been left out, by formulas that need no second fit (see
         `fedspan.anomaly.thresholds`). A model fits its own rows better than new ones, and where rows are few the
         threshold would be too low. ``"auto"``: where it matters more than about half a point, with fewer than about
-        22 d^1.5 rows of d columns (for the 0.95 quantile), or where variances within and outside the subspace are alike.
+        22 d^1.5 rows of d columns (for the 0.95 quantile), or if variances within and outside the subspace are alike.
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
     random_state : int, optional

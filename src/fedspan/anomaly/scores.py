@@ -45,7 +45,7 @@ def subspace_score(
 def residual_function(
     mean: Vector, scale: Vector | None, components: Matrix
 ) -> Callable[[Array, Matrix], tuple[Matrix, Vector]]:
-    """Return a function of rows x and ``x - mean``, which it overwrites: ``U'z`` (n, k) and ``||(I - U U')z||^2`` (n,)."""
+    """Return a function of rows and ``x - mean``, which changes: ``U'z`` (n, k) and ``||(I - U U')z||^2`` (n,)."""
     U, weight = folded(components, scale), np.ones(len(mean)) if scale is None else scale**-2.0
 
     def residuals(x: Array, D: Matrix) -> tuple[Matrix, Vector]:

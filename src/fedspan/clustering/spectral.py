@@ -18,7 +18,7 @@ from fedspan.federation import Federation
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
 from fedspan.landmarks.parts.landmark_models import LabelledRows
 from fedspan.landmarks.parts.neighbor_search import find_neighbors
-from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix
+from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix, spectral_factor, spectral_places
 from fedspan.linalg.kernels.landmark_form import landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.subspaces import with_fixed_signs

@@ -454,4 +454,5 @@ def _stable_text(value: Any) -> str:
     """Return text of an attack that is the same in every process: its own repr, or the name of function or class."""
     if hasattr(value, "__qualname__"):
         return dotted_name(value)
-    return dotted_name(type(value)) if type(value).__repr__ is object.__repr__ else repr(value)
+    own: Any = type(value).__repr__
+    return repr(value) if own is not object.__repr__ else dotted_name(type(value))

@@ -41,7 +41,7 @@ from fedspan.landmarks.parts.kernel_pull import (
 )
 from fedspan.linalg.array_backend import check_device
 from fedspan.sums.moments import Moments, moments
-from fedspan.sums.plausible_totals import ABSURD, whole
+from fedspan.sums.plausible_totals import ABSURD, CountedRows, whole
 
 Matrix = NDArray[np.float64]
 #: A round: by how much the landmarks move, the sites' total, and what the record keeps.

@@ -131,7 +131,7 @@ def logistic_losses(X: Matrix, y: Vector, models: Matrix) -> Vector:
 def _logistic_steps(
     site: Site, models: Matrix, rate: float, local_steps: int, part: str, shares: Vector, variance: float | None
 ) -> tuple[Vector, Vector, Matrix, int]:
-    """Return a site's part in each cluster (k,), its losses (k,), the models' changes (k, d) where it has one, and n."""
+    """Return a site's part in each cluster (k,), losses (k,), the models' changes (k, d) where it has one, and n."""
     X, y = _class_rows(site, part)
     losses = logistic_losses(X, y, models)
     belongs = responsibilities(losses, shares, variance)

@@ -226,12 +226,12 @@ def _with_missing_text(table: pa.Table, missing: Sequence[str]) -> pa.Table:
     import pyarrow.compute as pc
 
     words = pa.array(["", *missing])
-    for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
+    for place, entry in enumerate(table.schema):
+        if pa.types.is_string(entry.type):
             column = table.column(place)
             gaps = pc.is_in(column, value_set=words)
             if pc.any(gaps).as_py():
-                table = table.set_column(place, field.name, pc.if_else(gaps, pa.scalar(None, pa.string()), column))
+                table = table.set_column(place, entry.name, pc.if_else(gaps, pa.scalar(None, pa.string()), column))
     return table
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def as_frame(table: pa.Table, label: str) -> pd.DataFrame:
     frame: pd.DataFrame = whole.to_pandas(date_as_object=False, types_mapper=None)
     for name in frame.columns:
         if frame[name].dtype.kind in "mM":
-            frame[name] = frame[name].astype(f"{frame[name].dtype.kind}8[us]")
+            frame[name] = frame[name].astype(np.dtype(f"{frame[name].dtype.kind}8[us]"))
     return frame
 
 

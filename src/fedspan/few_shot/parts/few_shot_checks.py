@@ -139,7 +139,7 @@ def warn_of_data(tasks: Tasks, intercept: bool, resilient: bool) -> None:
         warn(f"{offset:.0%} of the targets' square lies in the means of the tasks: set fit_intercept, or centre them")
     if uneven > _VERY_UNEVEN:
         warn(
-            f"the features are far from white: one direction has {uneven:.0f} times the mean square of all, which slows "
+            f"the features are far from white: one direction has {uneven:.0f} times the mean square, which slows "
             "learning in the others; put FedPCA and FedStandardScaler before this"
         )
 

@@ -105,7 +105,7 @@ def fit_moments(
 
 
 def per_row(reply: Message, shapes: dict[str, tuple[int, int]]) -> Message:
-    """Return a reply with its sums per row (the paper's 1 / m~ and its q at once) and its loss per degree of freedom."""
+    """Return a reply with its sums per row (the paper's 1 / m~ and q at once) and its loss per degree of freedom."""
     rows, free = (Whole(1).check(key, reply.get(key)) for key in ("rows", "free"))
     loss = max(0.0, Real().check("loss", reply.get("loss")))
     sums = {key: reported_array(reply, key, shape) / rows for key, shape in shapes.items()}
@@ -173,7 +173,7 @@ def chosen_directions(
     rank = max(1, int(np.sum(values > BEYOND_CHANCE * (1.0 + np.sqrt(R / max(1, used))) ** 2)))
     if rank == R < min(max_rank, len(U), len(tasks.labels)) or rank == R == max_rank > 1:
         warn(
-            f"all {R} directions that were looked for are in use; max_rank, or the rows and tasks of a typical site (by "
+            f"all {R} directions that were tried are in use; max_rank, or the rows and tasks of a typical site (by "
             "sums: of all), allow no more: where you expect more, give the rank"
         )
     if not resilient:  # otherwise a typical site has enough rows for all directions that were looked for

@@ -43,7 +43,9 @@ def cloud(groups: Sequence[Sequence[Sequence[float]]], axes: Sequence[str], *, l
     )
     ranges = [f"{name} {a:.3g} to {b:.3g}" for name, a, b in zip(axes, low, high, strict=True)]
     # Each axis has its name and range along its outer edge.
-    places = _placed(np.array([[0.5, 1.0, 0.0], [1.0, 0.5, 0.0], [0.0, 1.0, 1.0]])) + [[0, 16], [8, 12], [-12, -8]]
+    places = _placed(np.array([[0.5, 1.0, 0.0], [1.0, 0.5, 0.0], [0.0, 1.0, 1.0]])) + np.array(
+        [[0, 16], [8, 12], [-12, -8]]
+    )
     names = [text(x, y, name, kind) for (x, y), name, kind in zip(places, ranges, ("mid", "", ""), strict=True)]
     return svg([path(edges, "grid"), *dots, *names], label)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from fedspan.federation.view import Root, View
+from fedspan.federation.federation import Root, View
 
 import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation

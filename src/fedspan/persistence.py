@@ -46,7 +46,9 @@ def save(estimator: Any, path: str | os.PathLike[str], *, record: bool = True) -
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(zipfile.ZipInfo("model.json", _LONG_AGO), json.dumps(described, allow_nan=False))
+            archive.writestr(
+                zipfile.ZipInfo("model.json", _LONG_AGO), json.dumps(described, allow_nan=False, separators=(",", ":"))
+            )
             for number, array in enumerate(arrays):
                 npy = io.BytesIO()
                 np.lib.format.write_array(npy, array, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""A strict ledger refuses what carries no noise first, and always in the same words: no rule on row sets is an oracle."""
+"""A strict ledger refuses what carries no noise first, in the same words: no rule on row sets is an oracle."""
 
 from __future__ import annotations
 

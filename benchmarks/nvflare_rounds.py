@@ -16,10 +16,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from fedspan.engines.nvflare.client.relay_job import write_relay_job
 
 import fedspan as fs
-from fedspan.engines.nvflare.client.user_session import Session
+from fedspan.engines.nvflare.client.user_session import Session, write_relay_job
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.nvflare.setup.local_deployment import FederationHere
 

@@ -97,7 +97,8 @@ def phase_one_table(quick: bool) -> Table:
         ["attack", *(f"{start}, {rule}" for start in starts for rule in rules)],
         rows,
         f"Seed {SEED}. Every reply of a malicious site is attacked, and such sites may become anchors. Without attacks "
-        "starts have an error of about 0.2; below about 0.7 with right labels a refinement ends as if nothing had been.",
+        "starts have an error of about 0.2; below about 0.7 with right labels a refinement ends as if nothing had "
+        "been.",
     )
 
 
@@ -128,11 +129,11 @@ def byzantine_table(quick: bool) -> Table:
         "Lying sites: error over that of least squares on the honest ones",
         ["configuration, malicious, attack", *rules],
         rows,
-        f"Seed {SEED}; spectral start, FedAvg s = 5, n_i / N_j, at most 60 rounds, tol 1e-4; every reply of a malicious site is "
-        "attacked. A fifth of the sites that all claim one cluster are 43 % of it. Mimics repeat one honest site, and "
-        "cannot be distinguished from honest ones. Who pushes gently lies only where single replies are asked for. Sites with "
-        "flipped targets, or rows of one model of their own, are clusters of their own, and honest about it: with one "
-        "cluster more the latter are found.",
+        f"Seed {SEED}; spectral start, FedAvg s = 5, n_i / N_j, at most 60 rounds, tol 1e-4; every reply of a "
+        "malicious site is attacked. A fifth of the sites that all claim one cluster are 43 % of it. Mimics repeat one "
+        "honest site, and cannot be distinguished from honest ones. A gentle push attacks only calls whose single "
+        "replies are requested. Sites with flipped targets, or rows of one model of their own, are clusters of their "
+        "own, and honest about it: with one cluster more the latter are found.",
     )
 
 

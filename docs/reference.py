@@ -133,7 +133,11 @@ def topic_page(name: str, topic: Topic) -> str:
     for module in topic.modules:
         text += f".. automodule:: {module.__name__}\n\n"
         if names := public_names(module):
-            text += ".. autosummary::\n   :toctree: names\n\n" + "".join(f"   {name}\n" for name in names) + "\n"
+            text += (
+                ".. currentmodule:: fedspan\n\n.. autosummary::\n   :toctree: names\n\n"
+                + "".join(f"   {name}\n" for name in names)
+                + "\n"
+            )
     if name == "protocols":
         rows = [(f":doc:`{protocol} </api/{page_of(f'fedspan.{where}')}>`",) for protocol, where in index()]
         return text + table("Published algorithms", rows, "100")

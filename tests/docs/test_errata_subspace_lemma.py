@@ -12,10 +12,10 @@ from fedspan.linalg import q_factor
 
 #: Sites: the lemma asks for 60 % of honest ones.
 HONEST, BAD = 6, 4
-#: How far from the truth the median may be: (1 - a) / sqrt(1 - 2 a) for a share a of malicious sites in a Hilbert space,
-#: which matrices are (S. Minsker, "Geometric median and robust estimation in Banach spaces", Bernoulli 2015). Seen from a
-#: median at distance D of the truth, what is within 1 of the truth lies within arcsin(1 / D) of one direction, and the
-#: unit vectors to all points sum to zero: HONEST sqrt(1 - 1 / D^2) <= BAD.
+#: How far from the truth the median may be: (1 - a) / sqrt(1 - 2 a) for a share a of malicious sites in a Hilbert
+#: space, which matrices are (S. Minsker, "Geometric median and robust estimation in Banach spaces", Bernoulli 2015).
+#: Seen from a median at distance D of the truth, what is within 1 of the truth lies within arcsin(1 / D) of one
+#: direction, and the unit vectors to all points sum to zero: HONEST sqrt(1 - 1 / D^2) <= BAD.
 MEDIAN = HONEST / np.sqrt(HONEST**2 - BAD**2)
 #: The nearest honest node is within MEDIAN + 1 of the median, and so is any that is nearer.
 NODE = 2 * MEDIAN + 1

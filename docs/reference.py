@@ -71,16 +71,16 @@ TOPICS = {topic.rooms[0]: topic for topics in GROUPS.values() for topic in topic
 INTERNAL = {"__main__", "checks", "durable", "progress"}
 
 
-def public_names(module: ModuleType) -> list[str]:
-    """Return the dotted names that a room's page lists: from ``fedspan`` where they are there, else from the room."""
+def public_names(module: ModuleType) -> dict[str, list[str]]:
+    """Return the names that a room's page lists, by module: from ``fedspan`` where they are there, else from the room."""
     room = module.__name__
     if room == "fedspan.protocols":
-        return []  # its page has links to the algorithms
+        return {}  # its page has links to the algorithms
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == room]
     names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
     top = [name for name in fedspan.__all__ if is_in(getattr(fedspan, name).__module__, room)]
     rest = [name for name in names if name not in top and not inspect.ismodule(getattr(module, name))]
-    return [f"fedspan.{name}" for name in sorted(top)] + [f"{room}.{name}" for name in sorted(rest)]
+    return {where: sorted(names) for where, names in (("fedspan", top), (room, rest)) if names}
 
 
 def is_in(module: str, room: str) -> bool:
@@ -132,12 +132,9 @@ def topic_page(name: str, topic: Topic) -> str:
     text = heading(topic.title)
     for module in topic.modules:
         text += f".. automodule:: {module.__name__}\n\n"
-        if names := public_names(module):
-            text += (
-                ".. currentmodule:: fedspan\n\n.. autosummary::\n   :toctree: names\n\n"
-                + "".join(f"   {name}\n" for name in names)
-                + "\n"
-            )
+        for where, names in public_names(module).items():
+            listed = "".join(f"   {name}\n" for name in names)
+            text += f".. currentmodule:: {where}\n\n.. autosummary::\n   :toctree: names\n\n{listed}\n"
     if name == "protocols":
         rows = [(f":doc:`{protocol} </api/{page_of(f'fedspan.{where}')}>`",) for protocol, where in index()]
         return text + table("Published algorithms", rows, "100")

@@ -72,7 +72,7 @@ INTERNAL = {"__main__", "checks", "durable", "progress"}
 
 
 def public_names(module: ModuleType) -> dict[str, list[str]]:
-    """Return the names that a room's page lists, by module: from ``fedspan`` where they are there, else from the room."""
+    """Return the names that a room's page lists, by module: ``fedspan`` where it has them, else the room."""
     room = module.__name__
     if room == "fedspan.protocols":
         return {}  # its page has links to the algorithms
@@ -103,7 +103,8 @@ def algorithms(module: ModuleType) -> list[ModuleType]:
     """Return the modules of a room that define a protocol or a step."""
     if module.__name__ not in ROOMS:
         return []
-    names = (found.name for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."))
+    found = pkgutil.walk_packages(module.__path__, f"{module.__name__}.")
+    names = (entry.name for entry in found if not entry.ispkg)
     return [found for found in map(importlib.import_module, names) if protocol_names(found) or steps_in(found.__name__)]
 
 

@@ -71,6 +71,12 @@ def test_every_protocol_and_every_step_has_its_place(pages, reference):
         assert f":doc:`{id} <" in pages[step.function.__module__.split(".")[1].replace("sums", "tables")]
 
 
+def test_every_described_function_exists(pages):
+    for page in pages.values():
+        for module, function in re.findall(r"autofunction:: (\S+)\.(\w+)\n", page):
+            assert callable(getattr(importlib.import_module(module), function))
+
+
 def test_a_page_states_what_leaves_the_site(pages):
     assert "Leaves the site: the upper triangle of ``X'X``" in pages["pca/covariance"]
     assert re.search(r":doc:`pca.gram </api/pca/covariance>`\n     - sums\n", pages["pca"])

@@ -140,9 +140,9 @@ def _parser() -> argparse.ArgumentParser:
         "report",
         help="write the report of a run that was done before",
         description=(
-            "Write the report of a run anew: from its folder (what was asked, who took part, who failed and why, "
+            "Write the report of a run again: from its folder (requests, sites, failures and their reasons, "
             "rounds and bytes, the models' pictures, privacy, versions, how to run it again), also of a run that was "
-            "stopped or fetched; or from a saved model. What [report] in its study.toml asks for is there, too."
+            "stopped or fetched; or from a saved model. The table [report] of its study.toml is followed."
         ),
     )
     report.add_argument("run", type=Path, metavar="RUN", help="output folder of 'fedspan run', a run_dir, or a model")

@@ -50,7 +50,7 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], 
         with fed:
             fitted = fit_all(models, fed)
     except (ValueError, TypeError) as error:
-        # The study is to be mended, and shall find its folder as it was.
+        # The user corrects the study and runs it again: leave no folder behind.
         if not used:
             for left in output.iterdir():
                 shutil.rmtree(left) if left.is_dir() else left.unlink()

@@ -74,7 +74,7 @@ FAKE = "one model of their own"  # nor this: they hold rows of a model of theirs
 ALL = (*ATTACKS, FLIP, FAKE)
 PHASE_ONE = tuple(
     name for name in (*ATTACKS, FLIP) if not name.endswith("in one cluster")
-)  # nobody claims a cluster there
+)  # no site claims a cluster there
 SEED = 1000
 _NOISE = 0.2
 
@@ -87,17 +87,18 @@ def phase_one_table(quick: bool) -> Table:
     starts: dict[str, Callable[..., Start]] = {"moment descent": moment_descent, "spectral": spectral_start}
     bad = _bad(setting, 0.2)
     rows = []
-    names = ("random", "collude") if quick else ("nobody", *PHASE_ONE)
+    names = ("random", "collude") if quick else ("none", *PHASE_ONE)
     for name in track(names, description="Phase 1", transient=True):
-        attacked = setting.federation if name == "nobody" else _attacked(setting, name, bad)
+        attacked = setting.federation if name == "none" else _attacked(setting, name, bad)
         cells = [_start(attacked, start, rule, setting) for start in starts.values() for rule in rules.values()]
         rows.append([name, *cells])
     return Table(
         "Lying sites in Phase 1, C1, 20 %: error of the start, share of sites that its models put right",
         ["attack", *(f"{start}, {rule}" for start in starts for rule in rules)],
         rows,
-        f"Seed {SEED}. Every reply of a liar is attacked, and liars may become anchors. Without lies starts have an "
-        "error of about 0.2; below about 0.7 with right labels a refinement ends as if nothing had been.",
+        f"Seed {SEED}. Every reply of a malicious site is attacked, and such sites may become anchors. Without attacks "
+        "starts have an error of about 0.2; below about 0.7 with right labels a refinement ends as if nothing had "
+        "been.",
     )
 
 
@@ -116,7 +117,7 @@ def byzantine_table(quick: bool) -> Table:
             labels = setting.made.labels.copy()
             labels[bad] = K  # of no cluster
             target = setting.error(setting.stack.fitted(labels, setting.made.coef))
-            for name in track(names, description=f"liars, {configuration}, {part:.0%}", transient=True):
+            for name in track(names, description=f"malicious, {configuration}, {part:.0%}", transient=True):
                 attacked = _attacked(setting, name, bad)
                 cells = [_outcome(attacked, rule, setting, target) for rule in rules.values()]
                 rows.append([f"{configuration}, {part:.0%}, {name}", *cells])
@@ -126,13 +127,13 @@ def byzantine_table(quick: bool) -> Table:
                 rows.append([f"{configuration}, {part:.0%}, {FAKE}, {K + 1} clusters", *cells])
     return Table(
         "Lying sites: error over that of least squares on the honest ones",
-        ["configuration, liars, attack", *rules],
+        ["configuration, malicious, attack", *rules],
         rows,
-        f"Seed {SEED}; spectral start, FedAvg s = 5, n_i / N_j, at most 60 rounds, tol 1e-4; every reply of a liar is "
-        "attacked. A fifth of the sites that all claim one cluster are 43 % of it. Mimics repeat one honest site, and "
-        "cannot be told from honest ones. Who pushes gently lies only where single replies are asked for. Sites with "
-        "flipped targets, or rows of one model of their own, are clusters of their own, and honest about it: with one "
-        "cluster more the latter are found.",
+        f"Seed {SEED}; spectral start, FedAvg s = 5, n_i / N_j, at most 60 rounds, tol 1e-4; every reply of a "
+        "malicious site is attacked. A fifth of the sites that all claim one cluster are 43 % of it. Mimics repeat one "
+        "honest site, and cannot be distinguished from honest ones. A gentle push attacks only calls whose single "
+        "replies are requested. Sites with flipped targets, or rows of one model of their own, are clusters of their "
+        "own, and honest about it: with one cluster more the latter are found.",
     )
 
 

@@ -46,7 +46,7 @@ def new_clients(seeds: Sequence[int], draws: int) -> Table:
 
 def missed_clusters(seeds: Sequence[int]) -> Table:
     """Ten anchors as in the paper: how often they miss a cluster, whether that is seen, and what comes of it."""
-    missed = seen = false_alarm = mended = found_all = 0
+    missed = seen = false_alarm = repaired = found_all = 0
     for seed in track(seeds, description="missed clusters", transient=True):
         made = make_mixed_regression(
             sizes=np.repeat([10, 30], [200, 60]), proportions=[0.2, 0.3, 0.5], n_features=30, seed=seed
@@ -66,13 +66,13 @@ def missed_clusters(seeds: Sequence[int]) -> Table:
         missed += short
         seen += short and alarm
         false_alarm += alarm and not short
-        mended += short and good
+        repaired += short and good
         found_all += good
     rows = [
         ["runs", f"{len(seeds)}"],
         ["the first ten anchors miss a cluster", f"{missed}"],
         ["... seen by the linkage gap or the losses", f"{seen} of {missed}"],
-        ["... and all clusters found in the end", f"{mended} of {missed}"],
+        ["... and all clusters found in the end", f"{repaired} of {missed}"],
         ["looked twice although none was missed", f"{false_alarm}"],
         ["all clusters found", f"{found_all} of {len(seeds)}"],
     ]

@@ -77,12 +77,12 @@ def clusters_table(sets: Mapping[str, Rows], rounds: int = 50) -> Table:
             beside_it = None if privacy is GUARANTEED else theirs.get((split, privacy is not None))
             name = f"{data}: {split}{noise_words(privacy)}"
             lines.append(_line(name, scores, beside_it, epsilon_words(found.epsilon)))
-    told = ", ".join(f"{name} {len(rows.X):,} rows and {rows.n_landmarks} landmarks" for name, rows in sets.items())
+    sizes = ", ".join(f"{name} {len(rows.X):,} rows and {rows.n_landmarks} landmarks" for name, rows in sets.items())
     return Table(
         "Spectral clustering (Table 5)",
         ["", "kernel: NMI", "ARI", "neighbours: NMI", "ARI", "epsilon"],
         lines,
-        f"{told}; {rounds} rounds, seed 0. Kernel: gamma one over the mean squared distance, for pooled and federated "
+        f"{sizes}; {rounds} rounds, seed 0. Kernel: gamma one over the mean squared distance, for pooled and federated "
         "rows alike; neighbours: the graph of ten. In brackets: the paper's values, whose gamma is not given and was "
         "adjusted for each. "
         f"Epsilon: of the landmarks alone, worst site, delta {DELTA:g}.",

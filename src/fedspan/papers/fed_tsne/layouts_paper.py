@@ -26,7 +26,7 @@ NEIGHBORS = 90
 
 @contextmanager
 def coordinator(seed: int = 0) -> Iterator[Federation]:
-    """Give what a layout needs of a coordinator: random numbers, and somebody to report its progress to."""
+    """Open a federation that gives a layout its random numbers and records its progress."""
     with LocalFederation([Site("none", np.zeros((1, 1)))]).begin("layout", seed=seed) as fed:
         yield fed
 

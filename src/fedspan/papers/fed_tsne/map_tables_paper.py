@@ -132,7 +132,7 @@ def map_pictures(rows: Rows, found: Found) -> Maps:
         f"{rows.name}: the maps",
         rows.y[some],
         shown,
-        "Coloured by class, which no map was told; turned as the layout left them. Without noise.",
+        "Coloured by class, which no map has used; turned as the layout left them. Without noise.",
     )
 
 

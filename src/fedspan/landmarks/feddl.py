@@ -31,6 +31,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
 from fedspan.landmarks.parts.discrepancy import Discrepancy
 from fedspan.landmarks.parts.kernel_pull import (
+    MOST_STEPS,
     kept_within,
     local_descent,
     local_pull,
@@ -101,7 +102,7 @@ class FedDLSettings:
         edge = 2 * (1 + real_number("momentum", self.inertia(noise), least=0, below=1))
         if self.step_size is not None:
             real_number("step_size", self.step_size, above=0, below=edge, why=", twice 1 + momentum: above is unstable")
-        whole_number("local_steps", self.local_steps, 1)
+        whole_number("local_steps", self.local_steps, 1, MOST_STEPS)
         one_of("upload", self.upload, ("gradient", "landmarks"))
         one_of("precision", self.precision, ("auto", "single", "double"))
         if self.n_frequencies is not None:

@@ -31,7 +31,7 @@ from fedspan.clustering.parts.rows_by_centre import (
 )
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import ArrayOf, Index, Stack
+from fedspan.federation.site.parameters import ArrayOf, Stack, Whole
 from fedspan.sums.plausible_totals import whole
 
 Matrix = NDArray[np.float64]
@@ -41,11 +41,13 @@ Counts = NDArray[np.int64]
 _COMPARED = 20
 _NUMBERS = 2**16
 _BLOCK_BYTES = 2**25
+#: The number of codebooks whose sums were sent before.
+Given = Annotated[int, Whole(0, 2**20)]
 
 
 @step("clustering.overlaps", reveals="sums", fewest=of_centres, fewest_in_sums=False)
 def local_overlaps(
-    site: Site, centres: Stack, others: Annotated[Counts, ArrayOf("whole", 4, least=0)], given: Index
+    site: Site, centres: Stack, others: Annotated[Counts, ArrayOf("whole", 4, least=0)], given: Given
 ) -> dict[str, Any]:
     """Leaves the site: counts of rows closest to each centre, and of these in some other sets; squared distances.
 
@@ -69,7 +71,7 @@ def local_overlaps(
 
 
 @step("clustering.guarded_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
-def local_guarded_means(site: Site, centres: Stack, wanted: Wanted, given: Index) -> dict[str, Any]:
+def local_guarded_means(site: Site, centres: Stack, wanted: Wanted, given: Given) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances.
 
     It remembers which rows these are, and sends no sums of sets that it did not count and compare just before.

@@ -22,7 +22,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, SecureSum, Site, step
 from fedspan.federation.privacy_spent import ROW_ADDED
-from fedspan.federation.site.parameters import Count, Index, Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, Positive, Vector, Whole
 from fedspan.federation.site.steps import find_step
 from fedspan.landmarks.parts.run_privacy import gaussian_spent, spending
 from fedspan.linalg.kernels.nearest_centres import closest
@@ -55,11 +55,15 @@ _BLOCK_ROWS = 1024
 POSITIONS = "the posted positions of the rows on the map"
 UNPOSTED = "positions of rows on the map, which were not posted, should they be"
 HEAD = "the numbers of rows that sites report of their tables, which the head of a journal keeps"
+#: No secure sum has more sites.
+_MOST_SITES = 2**20
+Sharers = Annotated[int, Whole(1, _MOST_SITES)]
+Colluding = Annotated[int, Whole(0, _MOST_SITES)]
 
 
 @step("maps.noisy_scatter", reveals="sums")
 def local_noisy_scatter(
-    site: Site, center: Vector, clip: Positive, multiplier: Positive, sharers: Count, colluding: Index
+    site: Site, center: Vector, clip: Positive, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
     key = _noise_key(site, multiplier, sharers, colluding, SCATTER_SENSITIVITY)
@@ -84,8 +88,8 @@ def local_noisy_cells(
     axes: Matrix,
     centres: Matrix,
     multiplier: Positive,
-    sharers: Count,
-    colluding: Index,
+    sharers: Sharers,
+    colluding: Colluding,
 ) -> dict[str, Any]:
     """Leaves the site: for each centre the sums of z and 1 / 2 over the rows closest to it, with noise; charged."""
     key = _noise_key(site, multiplier, sharers, colluding, CELLS_SENSITIVITY)

@@ -68,6 +68,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> model = FedLandmarks(20, random_state=0).fit(X, sites=np.arange(200) % 4)
     >>> model.landmarks_.shape, model.mmd2_ < 0.01

@@ -183,7 +183,7 @@ def feddl(
     rows = CountedRows(found.n, found.sites)
     discrepancy = Discrepancy(prepared, chosen.n_frequencies or 0, m, width, rows)
     fed.log(precision=precision, gamma=width / scale**2)
-    longest = _quiet_step(chosen, variant.deviation(n_y, width), found, len(fed.sites))
+    longest = _quiet_step(fed, chosen, variant.deviation(n_y, width), found)
     moves = _Moves(prepared, chosen, variant, _TYPES[precision], width, longest, rows)
     farthest = variant.farthest * chosen.local_steps / np.sqrt(2 * width)
     ball = _heavy_ball(chosen.momentum or 0.0, farthest)
@@ -244,14 +244,16 @@ def _heavy_ball(momentum: float, farthest: float) -> Callable[[Matrix], Matrix]:
     return accelerated
 
 
-def _quiet_step(chosen: FedDLSettings, deviation: float, found: Moments, sites: int) -> float:
+def _quiet_step(fed: Federation, chosen: FedDLSettings, deviation: float, found: Moments) -> float:
     """Return the longest step at which noise of this deviation per site adds little variance to the landmarks.
 
     A given step size has no such limit.
     """
     if chosen.step_size is not None or not deviation:
         return np.inf
-    noise_of_gradient = 2 * chosen.gamma / (max(1, found.n) * chosen.n_landmarks) * (deviation * np.sqrt(sites))
+    noise_of_gradient = (
+        2 * chosen.gamma / (max(1, found.n) * chosen.n_landmarks) * (deviation * np.sqrt(len(fed.sites)))
+    )
     steps = max(1, chosen.rounds * chosen.local_steps) * len(found.mean)
     return float(np.sqrt(_NOISY_PART / steps) / noise_of_gradient)
 

@@ -10,7 +10,7 @@ import fedspan as fs
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.linalg import mmd2, nearest
-from fedspan.linalg.kernels import landmark_form
+from fedspan.linalg.kernels.landmark_form import landmark_form
 from tests.landmarks.image_sites import images, recall
 
 pytestmark = pytest.mark.slow

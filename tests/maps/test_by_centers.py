@@ -56,7 +56,7 @@ def test_the_guarantee_in_words(model):
     text = model.privacy_.sentence()
     assert text.startswith("epsilon 30")
     assert "at delta 1e-05 for one row of one site added or removed, simulated; covers the sums" in text
-    assert "does not cover positions of rows on the map, which were not posted, should they be, nor the numbers" in text
+    assert "does not cover positions of rows on the map, if they are posted later, nor the numbers" in text
     posted = make(post_positions=True).fit(fs.federate(X, sites=SITES))
     assert "; does not cover the posted positions of the rows on the map, nor the numbers" in posted.privacy_.sentence()
     assert posted.embedding_.shape == (900, 2)

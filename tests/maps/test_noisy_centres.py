@@ -218,7 +218,7 @@ def test_the_record_has_what_is_covered():
     assert spent.worst == pytest.approx(8.0)
     assert "for one row of one site added or removed" in spent.sentence()
     assert "secure sums of 4 or more sites, at most 1 of which may collude" in spent.sentence()
-    assert "does not cover positions of rows on the map, which were not posted, should they be" in spent.sentence()
+    assert "does not cover positions of rows on the map, if they are posted later" in spent.sentence()
     assert "nor the numbers of rows that sites report of their tables, which the head of a journal" in spent.sentence()
 
 

@@ -8,10 +8,10 @@ landmarks Y minimise the squared maximum mean discrepancy (MMD^2) between them a
 with ``A_p = sum_i k(x_i, y_j) (x_i - y_j)`` over the rows of site p. Only the *sum* of the sites' terms is needed
 (`fed.sum`). With one local step the result is that of gradient descent on the pooled rows, for any split of them.
 
-The paper leaves open what is fixed here, so that nothing needs tuning. Kernel width and start come from the mean and
+The paper leaves some choices open; here they follow from the data. Kernel width and start come from the mean and
 variance of the columns, the step is a multiple of 1 / L with ``L = 4 gamma kbar / n_y``, and heavy-ball momentum saves
-most of the rounds. No landmark moves further in a round than a quarter of the kernel's width: L belongs to a landmark
-with the mean kernel value, and a landmark that more rows pull at would overshoot to where no row pulls it back.
+most of the rounds. No landmark moves further in a step than a quarter of the kernel's width: L belongs to a landmark
+with the mean kernel value. Where more rows pull, a landmark could overshoot to where no row pulls it back.
 Sites compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of the data costs digits.
 """
 
@@ -94,10 +94,7 @@ class FedDLSettings:
     device: str | None = None
 
     def completed(self, momentum: float, n_frequencies: int) -> FedDLSettings:
-        """Return these settings with the defaults of a variant; refuse settings that cannot work.
-
-        Call it before any site is contacted.
-        """
+        """Return these settings with the defaults of a variant; refuse settings that cannot work."""
         momentum = momentum if self.momentum is None else self.momentum
         n_frequencies = n_frequencies if self.n_frequencies is None else self.n_frequencies
         chosen = replace(self, momentum=momentum, n_frequencies=n_frequencies)
@@ -123,24 +120,12 @@ class FedDLSettings:
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of FedDL: its steps, its defaults, and what is public (see `private_feddl`).
+    """A variant of FedDL: its steps, the defaults of its settings, and its bounds (see `private_feddl`).
 
-    Attributes
-    ----------
-    pull, descent : step
-        `local_pull` and `local_descent`, or their forms with noise; `payload` is what these need besides.
-    kernel : bool
-        Whether their replies have the sum of the kernel values.
-    momentum, n_frequencies : float, int
-        Defaults of the settings.
-    moments : callable
-        Returns the moments of the rows, or public ones.
-    farthest : float
-        How far a landmark may move in a step, in widths (deviations) of the kernel.
-    within : float
-        Landmarks stay within this multiple of the rows' spread.
-    deviation : callable
-        Of the noise on one site's ``A_p``, for n_y landmarks and the kernel's gamma: it limits the default step.
+    `pull` and `descent` replace `local_pull` and `local_descent`, with more `payload`; `kernel` states whether their
+    replies have the sum of the kernel values. `moments` returns those of the rows, or public ones. A landmark moves at
+    most `farthest` kernel widths in a step, and stays `within` this multiple of the rows' spread. ``deviation(n_y,
+    gamma)`` of the noise on one site's ``A_p`` limits the default step.
     """
 
     pull: Callable[..., dict[str, Any]]

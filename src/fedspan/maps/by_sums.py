@@ -55,7 +55,7 @@ Perplexity = Annotated[float, Real(least=1.0)]
 
 @dataclass(frozen=True)
 class PrivateMap:
-    """The result at the coordinator.
+    """A map as the coordinator knows it.
 
     Attributes
     ----------

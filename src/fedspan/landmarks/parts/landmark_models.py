@@ -1,4 +1,4 @@
-"""What estimators with landmarks share: settings, FedDL with or without noise, and rows known by posted distances."""
+"""Bases of estimators with landmarks: settings, FedDL with or without noise, and rows known by posted distances."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Distances to landmarks as sites post them: values, parts, absent and misbehaving sites."""
+"""Distances to landmarks as sites post them, and how many true neighbours they find."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 
@@ -12,10 +13,14 @@ from scipy.spatial.distance import cdist
 import fedspan as fs
 from fedspan.errors import QuorumError
 from fedspan.landmarks.feddl import Landmarks
-from fedspan.landmarks.landmark_distances import landmark_distances
+from fedspan.landmarks.landmark_distances import landmark_distances, local_neighbor_hits, neighbor_hits
 
 Y = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
+
+
 MARKS = Landmarks(Y, 1.0, 0.0, np.array([1.0, 1.0]), 5.0, "double")
+
+
 SIZES = {"a": 50, "b": 1, "c": 7}
 
 
@@ -63,7 +68,7 @@ def test_a_site_that_never_posts_is_left_out_with_a_warning():
         federation().corrupt(silent, ["a", "b"]).run(landmark_distances, landmarks=MARKS)
 
 
-def test_a_site_that_answers_later_is_asked_again():
+def test_a_site_that_answers_later_is_requested_again():
     def late(replies, bad, rng, call):
         return {name: ({} if call.number < 2 else replies[name]) for name in bad}
 
@@ -73,11 +78,11 @@ def test_a_site_that_answers_later_is_asked_again():
 
 @pytest.mark.parametrize("change", [lambda D: D[:, :-1], lambda D: D[:-1], lambda D: -1 - D, lambda D: D * np.nan])
 def test_wrong_distances_are_refused(change):
-    def liar(replies, bad, rng, call):
+    def corrupted(replies, bad, rng, call):
         return {name: {**replies[name], "distances": change(replies[name]["distances"])} for name in bad}
 
     with pytest.warns(UserWarning, match=": c"):
-        found = federation().corrupt(liar, ["c"]).run(landmark_distances, landmarks=MARKS)
+        found = federation().corrupt(corrupted, ["c"]).run(landmark_distances, landmarks=MARKS)
     assert list(found) == ["a", "b"]
 
 
@@ -92,10 +97,10 @@ def test_an_offset_costs_no_digits():
 def changed(fed, site, change):
     """Return the federation with one site whose replies are changed from their number in the run on."""
 
-    def liar(replies, bad, rng, call):
+    def corrupted(replies, bad, rng, call):
         return {name: change(dict(replies[name]), call.number) for name in bad}
 
-    return fed.corrupt(liar, [site])
+    return fed.corrupt(corrupted, [site])
 
 
 def test_a_distance_that_no_row_can_have_is_refused_and_a_far_one_is_not():
@@ -114,7 +119,7 @@ def test_a_distance_that_no_row_can_have_is_refused_and_a_far_one_is_not():
 
 def test_distances_in_another_unit_are_refused():
     fed = changed(federation(), "c", lambda reply, number: {**reply, "unit": 1.0})
-    with pytest.warns(UserWarning, match=r"c \(.*unit that was asked for"):
+    with pytest.warns(UserWarning, match=r"c \(.*requested unit"):
         assert list(fed.run(landmark_distances, landmarks=MARKS)) == ["a", "b"]
 
 
@@ -129,12 +134,12 @@ def test_a_site_that_changes_its_number_of_rows_is_left_out():
         }
 
     fed = changed(federation(policy=fs.Policy(max_bytes=2**9)), "a", more)
-    with fed.begin("run") as running, pytest.warns(UserWarning, match="says to have 51 rows, and said 50 before"):
+    with fed.begin("run") as running, pytest.warns(UserWarning, match="it reports 51 rows, and reported 50 before"):
         assert list(landmark_distances(running, landmarks=MARKS)) == ["b", "c"]
     assert len(running.record.calls) == 2
 
 
-def test_more_rows_than_all_sites_had_are_not_asked_for():
+def test_more_rows_than_all_sites_had_are_not_requested():
     marks = replace(MARKS, n=58, sites=("a", "b", "c"))
     full = 2**9 // (2 * 4 * 3)
 
@@ -148,29 +153,77 @@ def test_more_rows_than_all_sites_had_are_not_asked_for():
 
 
 @pytest.mark.parametrize("n", [-7, 7.0, "seven", None])
-def test_a_number_of_rows_that_cannot_be_is_refused(n):
+def test_an_impossible_number_of_rows_is_refused(n):
     fed = changed(federation(), "c", lambda reply, number: {**reply, "n": n})
     with pytest.warns(UserWarning, match=r"c \(.*(miscounted: 'n' is|misshapen: 'n' is)"):
         assert list(fed.run(landmark_distances, landmarks=MARKS)) == ["a", "b"]
 
 
-def test_a_site_that_was_refused_is_among_those_who_may_have_lied():
+def test_the_warning_names_a_refused_site_as_well():
     fed = changed(federation(), "c", lambda reply, number: {**reply, "n": -7})
     marks = replace(MARKS, n=50, sites=("a", "b", "c"))
     with (
-        pytest.warns(UserWarning, match="numbers that were not true; by a or b or c"),
+        pytest.warns(UserWarning, match="false numbers; by a or b or c"),
         pytest.warns(UserWarning, match=r"not on the map.*: c"),
     ):
         fed.run(landmark_distances, landmarks=marks)
 
 
-def test_rows_that_were_in_no_sum_are_told():
+def test_rows_that_were_in_no_sum_are_reported():
     def two_more(reply, number):
         return {**reply, "n": 9, "distances": np.ones((9, 3), np.float32)}
 
     marks = replace(MARKS, n=58, sites=("a", "b", "c"))
-    with pytest.warns(UserWarning, match="posted 60 rows, and said that they have 58"):
+    with pytest.warns(UserWarning, match="posted 60 rows, and reported 58"):
         changed(federation(), "c", two_more).run(landmark_distances, landmarks=marks)
     with warnings.catch_warnings():  # a site that was in no sum may have any rows
         warnings.simplefilter("error")
         changed(federation(), "c", two_more).run(landmark_distances, landmarks=replace(marks, n=51, sites=("a", "b")))
+
+
+#: Landmarks on a line: distances to them determine a place along the line, and not the side of it.
+LINE = Landmarks(np.array([[0.0, 0.0], [10.0, 0.0]]), 1.0, 0.0, np.zeros(2), 1.0, "double")
+
+
+SETTINGS = {"landmarks": LINE, "method": "coordinates", "residuals": False, "precision": "double"}
+
+
+def hits_of(sites, **more):
+    return fs.LocalFederation(sites).run(neighbor_hits, **{**SETTINGS, **more})
+
+
+def test_neighbours_by_hand(monkeypatch):
+    monkeypatch.setattr("fedspan.landmarks.landmark_distances.NEIGHBORS", 1)
+    # (0, 0) and (0, 5) look alike from the line; truly the nearest of (0, 0) is (2, 0), and that of (0, 5) is it, too
+    rows = np.array([[0.0, 0.0], [0.0, 5.0], [2.0, 0.0], [20.0, 0.0]])
+    # found: the two of one another, (2, 0) finds one of them, (20, 0) finds (2, 0)
+    share, of = hits_of([fs.Site("a", rows)])
+    assert of == 4
+    assert share in (0.5, 0.75)  # of the two that look alike (2, 0) finds either
+    assert hits_of([fs.Site("a", rows[[0, 2, 3]])]) == (1.0, 3)
+
+
+def test_all_are_found_where_landmarks_span_all_columns():
+    rng = np.random.default_rng(0)
+    marks = Landmarks(rng.normal(size=(6, 3)), 1.0, 0.0, np.zeros(3), 1.0, "double")
+    sites = [fs.Site(name, rng.normal(size=(n, 3))) for name, n in (("a", 70), ("b", 1), ("c", 5))]
+    assert hits_of(sites, landmarks=marks) == (1.0, 50 * 10 + 5 * 4)
+
+
+def test_only_two_counts_leave_a_site():
+    settings = {"landmarks": LINE.points, "centre": LINE.centre, "scale": 1.0, "method": "coordinates"}
+    reply = local_neighbor_hits(fs.Site("a", np.ones((4, 2))), **settings, residuals=False, precision="single")
+    assert reply == {"hits": 12, "of": 12}
+
+
+@pytest.mark.parametrize("reply", [{}, {"hits": 9, "of": 0}, {"hits": -1000, "of": 5}, {"hits": 1, "of": 10**9}])
+def test_impossible_counts_are_ignored_and_fail_no_map(reply):
+    def corrupted(replies, bad, rng, call):
+        return dict.fromkeys(bad, reply)
+
+    sites = [fs.Site(name, np.random.default_rng(0).normal(size=(9, 2))) for name in "ab"]
+    share, of = (
+        fs.LocalFederation(sites).corrupt(corrupted, ["a", "b"] if not reply else ["a"]).run(neighbor_hits, **SETTINGS)
+    )
+    assert math.isnan(share)
+    assert of == 0

@@ -1,4 +1,4 @@
-"""Private maps of real images: what posted positions give away, and what noise leaves of the map."""
+"""Private maps of real images: what posted positions reveal, and what noise leaves of the map."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_posted_positions_are_blurred_images(images):
     assert 0.5 < found["centres: membership"].measures["auc"] < 0.7
 
 
-def test_a_map_with_noise_tells_digits_apart(images):
+def test_a_map_with_noise_separates_digits(images):
     X, y = images
     fed = fs.federate(X, sites=np.arange(len(X)) % 10, policy=fs.Policy(secure_sum=True))
     privacy = fs.privacy.GaussianCenters(8.0, 1e-5, clip=7.0, center=0.13)

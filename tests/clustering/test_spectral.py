@@ -65,10 +65,10 @@ def test_order_of_rows_and_new_ones(affinity, tmp_path):
 def test_a_site_that_does_not_post_has_no_labels(affinity):
     X, _ = groups()
 
-    def gone(replies, bad, rng, call):
+    def offline(replies, bad, rng, call):
         return {site: ({} if call.number > 8 else replies[site]) for site in bad}
 
-    fed = fs.federate(X, sites=np.arange(150) % 5).corrupt(gone, ["4"])
+    fed = fs.federate(X, sites=np.arange(150) % 5).corrupt(offline, ["4"])
     with pytest.warns(UserWarning, match="not on the map"):
         model = fs.FedSpectralClustering(**QUICK, affinity=affinity).fit(fed)
     assert len(model.labels_) == 120

@@ -1,4 +1,4 @@
-"""What the paper's noise is worth on the paper's data."""
+"""The epsilon of the paper's noise on the paper's data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.privacy import PaperNoise
-
-from ..real_data import mnist
+from tests.real_data import mnist
 
 
 @pytest.mark.slow

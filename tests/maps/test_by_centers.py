@@ -1,4 +1,4 @@
-"""FedTSNE(share="centers", privacy=GaussianCenters(...)): the map, what leaves the sites, and what is refused."""
+"""The map by centres, with noise: the map, what leaves the sites, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from sklearn.base import clone
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
 from fedspan.privacy import GaussianCenters, GaussianData
-
-from .test_private_map import accuracy
+from tests.maps.blob_maps import accuracy, blobs
 
 QUICK = {"rounds": 40, "exaggeration_rounds": 15, "grid": 32, "k_means_rounds": 3}
+
+
 PRIVACY = GaussianCenters(30.0, 1e-5, clip=10.0, center=2.0)
+
+
 SECURE = fs.Policy(secure_sum=True)
+
+
 X = np.random.default_rng(0).normal(size=(900, 5)) + 8 * np.eye(3, 5)[np.arange(900) % 3]
+
+
 Y = np.arange(900) % 3
+
+
 SITES = np.arange(900) // 3 % 5
 
 
@@ -30,24 +39,24 @@ def model():
     return make().fit(fs.federate(X, sites=SITES, policy=SECURE))
 
 
-def test_the_map_tells_groups_apart(model):
+def test_the_map_separates_groups(model):
     assert accuracy(model.transform(X), Y) > 0.97
     assert not hasattr(model, "embedding_")
     assert model.density_.sum() == pytest.approx(900, abs=30)
-    assert model.density_.sum() != 900  # their number is not known either
+    assert model.density_.sum() != 900  # The number of rows has noise, too.
 
 
 def test_only_sums_with_noise_and_public_facts_leave(model):
-    steps = [call.step.rsplit(".", 1)[1] for call in model.run_.calls]
-    assert set(steps) == {"local_columns", "local_ledger", "local_noisy_scatter", "local_noisy_cells"}
-    assert steps.count("local_noisy_cells") == 3
+    steps = [call.step for call in model.run_.calls]
+    assert set(steps) == {"sums.columns", "landmarks.ledger", "maps.noisy_scatter", "maps.noisy_cells"}
+    assert steps.count("maps.noisy_cells") == 3
 
 
-def test_what_is_told_of_the_guarantee(model):
-    said = model.privacy_.sentence()
-    assert said.startswith("epsilon 30")
-    assert "at delta 1e-05 for one row of one site added or removed, simulated; covers the sums" in said
-    assert "does not cover positions of rows on the map, which were not posted, should they be, nor the numbers" in said
+def test_the_guarantee_in_words(model):
+    text = model.privacy_.sentence()
+    assert text.startswith("epsilon 30")
+    assert "at delta 1e-05 for one row of one site added or removed, simulated; covers the sums" in text
+    assert "does not cover positions of rows on the map, if they are posted later, nor the numbers" in text
     posted = make(post_positions=True).fit(fs.federate(X, sites=SITES))
     assert "; does not cover the posted positions of the rows on the map, nor the numbers" in posted.privacy_.sentence()
     assert posted.embedding_.shape == (900, 2)
@@ -58,7 +67,7 @@ def test_a_table_is_mapped_with_the_noise_of_all_sites():
     assert accuracy(model.embedding_, Y) > 0.97
 
 
-def test_rows_outside_of_the_ball_and_values_that_are_no_numbers_do_no_harm():
+def test_rows_outside_of_the_ball_and_values_that_are_not_finite_do_no_harm():
     odd = X.copy()
     odd[0], odd[1, 2], odd[2] = 1e30, np.nan, np.inf
     model = make().fit(fs.federate(odd, sites=SITES, policy=SECURE))
@@ -80,10 +89,13 @@ def test_the_same_seed_gives_the_same_map(model):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
-        ({"share": "sums"}, "goes with share='centers': no noise covers"),
-        ({"privacy": GaussianData(8.0, 1e-5, 3.0)}, r"must be None or fedspan.privacy.GaussianCenters"),
+        ({"share": "sums"}, "does not go with share='sums': GaussianCenters goes with share='centers'"),
+        (
+            {"privacy": GaussianData(8.0, 1e-5, 3.0)},
+            "does not go with share='centers': .* other noise with share='distances'",
+        ),
         ({"privacy": GaussianCenters(-1.0, 1e-5, 3.0)}, "epsilon=-1.0 must"),
         ({"sums_settings": {"codebooks": 2}}, "sums_settings has 'codebooks', and may have .*centres, axes"),
         ({"sums_settings": {"centres": 0}}, "centres=0 must"),
@@ -91,8 +103,8 @@ def test_the_same_seed_gives_the_same_map(model):
         ({"device": "cuda"}, "device='cuda' has no effect with share='centers'"),
     ],
 )
-def test_what_does_not_go_together_is_refused(settings, said):
-    with pytest.raises(InputError, match=said):
+def test_what_does_not_go_together_is_refused(settings, message):
+    with pytest.raises(InputError, match=message):
         make(**settings).fit(fs.federate(X, sites=SITES))
 
 
@@ -104,3 +116,11 @@ def test_other_models_refuse_this_noise():
 def test_posted_positions_need_single_replies():
     with pytest.raises(PolicyError, match="post_positions=True"):
         make(post_positions=True).fit(fs.federate(X, sites=SITES, policy=SECURE))
+
+
+def test_the_map_of_centres_alone_is_the_same_for_any_split():
+    X, _ = blobs(120)
+    settings = {"rounds": 60, "exaggeration_rounds": 20, "grid": 32, "codebooks": 3, "rows_per_centre": 10.0}
+    model = fs.FedTSNE(share="centers", sums_settings=settings, random_state=0)
+    one, many = clone(model).fit(X), model.fit(X, sites=np.arange(120) % 7)
+    np.testing.assert_allclose(many.embedding_, one.embedding_, atol=1e-4)

@@ -1,8 +1,9 @@
-"""FedDL: the gradient, equality with the pooled run, options, faults, and sites of any size."""
+"""FedDL: equality with the pooled run, options, faults, and sites of any size."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,46 +12,14 @@ from sklearn.datasets import load_digits
 import fedspan as fs
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.landmarks import feddl as module
-from fedspan.landmarks.feddl import feddl, local_descent, local_pull
-from fedspan.landmarks.parts import discrepancy as discrepancy_module
-from fedspan.landmarks.parts import kernel_pull as rows_pull
-from fedspan.landmarks.parts import landmark_descent
+from fedspan.landmarks.feddl import feddl
 from fedspan.linalg import mmd2
+from tests.landmarks.landmark_examples import blobs, leaves, run
 
 
 @pytest.fixture(scope="module")
 def digits():
     return load_digits(return_X_y=True)
-
-
-def blobs(seed=0, n=240, m=4):
-    rng = np.random.default_rng(seed)
-    labels = np.arange(n) % 3
-    return rng.normal(size=(n, m)) + 3 * rng.normal(size=(3, m))[labels], labels
-
-
-def run(X, sites, **settings):
-    return fs.federate(X, sites=sites, seed=1).run(feddl, **{"n_landmarks": 12, **settings})
-
-
-def discrepancy(X, Y, gamma):
-    """Return the paper's objective (9): a U-statistic in Y."""
-    K = np.exp(-gamma * ((Y[:, None] - Y) ** 2).sum(axis=2))
-    KX = np.exp(-gamma * ((X[:, None] - Y) ** 2).sum(axis=2))
-    n_y = len(Y)
-    return (K.sum() - n_y) / (n_y * (n_y - 1)) - 2 * KX.mean()
-
-
-def test_gradient_agrees_with_finite_differences():
-    X, labels = blobs()
-    Y, gamma, rng = X[:7] + 0.5, 0.2, np.random.default_rng(1)
-    sites = [fs.Site(str(k), X[labels == k]) for k in range(3)]
-    total = fs.LocalFederation(sites).sum(local_pull, Y=Y, gamma=gamma)
-    gradient = landmark_descent.mean_gradient(total["pull"], total["n"], landmark_descent.own_pull(Y, gamma)[0], gamma)
-    for _ in range(5):
-        direction, h = rng.normal(size=Y.shape), 1e-5
-        slope = (discrepancy(X, Y + h * direction, gamma) - discrepancy(X, Y - h * direction, gamma)) / (2 * h)
-        assert np.sum(gradient * direction) == pytest.approx(slope, rel=1e-6, abs=1e-10)
 
 
 def test_one_class_sites_give_the_landmarks_of_the_pooled_rows(digits):
@@ -71,13 +40,13 @@ def test_landmarks_are_better_than_as_many_rows(digits):
 
 
 def strays(X, found):
-    """Return how many landmarks are further out than half as far again as the farthest row."""
+    """Return the number of landmarks beyond 1.5 times the distance of the farthest row."""
     out = np.linalg.norm(found.points - found.centre, axis=1)
     return int((out > 1.5 * np.linalg.norm(X - found.centre, axis=1).max()).sum())
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_momentum_carries_no_landmark_off(seed):
+def test_momentum_moves_no_landmark_out_of_the_rows(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(600, 8)) + 4 * (np.arange(600) % 3)[:, None]  # most landmarks begin where there are no rows
     found = run(X, np.arange(600) % 3, n_landmarks=150)
@@ -86,64 +55,20 @@ def test_momentum_carries_no_landmark_off(seed):
     assert mmd2(X, found.points, found.gamma) <= 0.1 * reference
 
 
-def test_no_step_is_longer_than_a_quarter_of_the_kernels_width(monkeypatch):
+def test_no_step_is_longer_than_a_quarter_of_the_kernels_width():
     X, labels = blobs()
     X[0] += 100.0  # far from the start: a large first step
     before, after = (run(X, labels, rounds=rounds, gamma=4.0) for rounds in (0, 1))
     steps = np.linalg.norm(after.points - before.points, axis=1)
     assert steps.max() <= 0.25 / np.sqrt(2 * after.gamma) * (1 + 1e-9)
-    monkeypatch.setattr(module, "FARTHEST_STEP", np.inf)
-    assert np.linalg.norm(run(X, labels, rounds=1, gamma=4.0).points - before.points, axis=1).max() > steps.max()
+    free = replace(module.PLAIN, farthest=np.inf)
+    assert (
+        np.linalg.norm(run(X, labels, rounds=1, gamma=4.0, variant=free).points - before.points, axis=1).max()
+        > steps.max()
+    )
 
 
-def leaves(fed, site, *, at, back=10**9):
-    """Return the federation with a site that is gone from a call on, and comes back at another."""
-
-    def gone(replies, bad, rng, call):
-        return {name: None if at <= call.number < back else replies[name] for name in bad}
-
-    return fed.corrupt(gone, [site])
-
-
-@pytest.mark.parametrize("at", [6, 20, 52])
-def test_mmd2_is_that_of_the_rows_that_are_still_there(at):
-    X, labels = blobs()
-    X[labels == 2] += 20.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = leaves(fs.federate(X, sites=labels, seed=1), "2", at=at).run(feddl, n_landmarks=40)
-    there = mmd2(X[labels != 2], found.points, found.gamma)
-    assert found.mmd2 == pytest.approx(there, rel=0.3)
-    assert found.mmd2 != pytest.approx(mmd2(X, found.points, found.gamma), rel=0.3)
-
-
-def test_a_site_that_misses_a_single_round_is_still_followed():
-    X, labels = blobs()
-    fed = leaves(fs.federate(X, sites=labels, seed=1), "2", at=8, back=9)
-    with fed.begin("run") as running:
-        found = feddl(running, n_landmarks=40, rounds=20)
-    asked = [call.step.rsplit(".", 1)[1] for call in running.record.calls]
-    assert asked.count("local_characteristic") == 1
-    assert found.mmd2 == pytest.approx(mmd2(X, found.points, found.gamma), rel=0.3)
-
-
-def test_sums_of_those_who_stay_are_of_other_directions(monkeypatch):
-    X, labels = blobs()
-    seen, drawn = [], discrepancy_module.frequencies
-
-    def watched(*args):
-        seen.append(drawn(*args))
-        return seen[-1]
-
-    monkeypatch.setattr(discrepancy_module, "frequencies", watched)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        leaves(fs.federate(X, sites=labels, seed=1), "2", at=6).run(feddl, n_landmarks=10, rounds=10)
-    assert len(seen) == 2
-    assert not np.isin(seen[0], seen[1]).any()
-
-
-def test_sites_that_are_gone_for_most_rounds_are_named():
+def test_sites_that_are_offline_for_most_rounds_are_named():
     X, labels = blobs()
     fed = fs.federate(X, sites=labels, seed=1)
     with pytest.warns(UserWarning, match=r"hardly follow the rows of 2 \(missing in 8 of 10 rounds\)"):
@@ -163,10 +88,10 @@ def test_every_round_is_in_the_record_and_the_objective_falls():
     assert len(followed) == 21
     assert followed[-1] == found.mmd2 < 0.2 * followed[0]
     assert record.metric("objective")[-1] < record.metric("objective")[0]
-    assert [call.step.rsplit(".", 1)[1] for call in record.calls[:3]] == [
-        "local_sums",
-        "local_centred_sums",
-        "local_characteristic",
+    assert [call.step for call in record.calls[:3]] == [
+        "sums.sums",
+        "sums.centred_sums",
+        "landmarks.characteristic",
     ]
     assert len(record.calls) == 23
 
@@ -201,14 +126,6 @@ def test_precision_is_chosen_by_the_work_of_a_round(monkeypatch):
     assert run(X, labels, rounds=0).precision == "single"
 
 
-def test_rows_that_do_not_fit_are_taken_in_batches(monkeypatch):
-    X, labels = blobs()
-    expected = run(X, labels, rounds=4)
-    monkeypatch.setattr(rows_pull, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(rows_pull, "_BATCH_ROWS", 13)
-    np.testing.assert_allclose(run(X, labels, rounds=4).points, expected.points, atol=1e-11)
-
-
 def test_weights_are_the_numbers_of_rows():
     X, _ = blobs()
     unequal = np.r_[np.zeros(237, dtype=int), 1, 2, 3]
@@ -227,28 +144,9 @@ def test_with_one_local_step_it_does_not_matter_what_is_sent():
     X, labels = blobs()
     one_round = [run(X, labels, upload=upload, rounds=1).points for upload in ("gradient", "landmarks")]
     np.testing.assert_allclose(one_round[0], one_round[1], rtol=1e-12)
-    # later the sites' step is that of the round before: the paths differ, and lead as far
+    # Later the sites' step is that of the round before: the paths differ, and lead to the same MMD^2.
     far = [run(X, labels, upload=upload, rounds=30).mmd2 for upload in ("gradient", "landmarks")]
     assert far[0] == pytest.approx(far[1], rel=0.4)
-
-
-def test_local_steps_by_hand():
-    site = fs.Site("a", np.array([[1.0], [3.0]]))
-    Y, gamma, size = np.array([[0.0], [2.0]]), 0.5, 0.1
-    expected = Y
-    for _ in range(3):
-        direction = np.zeros_like(Y)
-        for j in range(2):
-            unit = np.eye(2)[:, [j]]
-            ahead, behind = (discrepancy(site.X, expected + sign * 1e-5 * unit, gamma) for sign in (1, -1))
-            direction[j] = (ahead - behind) / 2e-5
-        expected = expected - size * direction
-    settings = {"Y": Y, "gamma": gamma, "size": size, "steps": 3}
-    fed = fs.LocalFederation([site])
-    sent = fed.sum(local_descent, **settings, upload="landmarks")
-    np.testing.assert_allclose(sent["landmarks"] / 2, expected, rtol=1e-8)
-    sent = fed.sum(local_descent, **settings, upload="gradient")
-    np.testing.assert_allclose(Y - 3 * size * sent["gradient"] / 2, expected, rtol=1e-8)
 
 
 def test_local_steps_help_alike_sites_and_pull_unlike_ones_apart():
@@ -261,13 +159,13 @@ def test_local_steps_help_alike_sites_and_pull_unlike_ones_apart():
         assert run(X, labels, **settings, local_steps=5, upload=upload).mmd2 > 2 * plain
 
 
-def test_a_site_that_drops_out_in_mid_run_leaves_the_others_to_it():
+def test_the_run_goes_on_without_a_site_that_drops_out():
     X, labels = blobs()
 
-    def gone(replies, bad, rng, call):
+    def offline(replies, bad, rng, call):
         return {name: ({} if call.number > 8 else replies[name]) for name in bad}
 
-    fed = fs.federate(X, sites=labels, seed=1).corrupt(gone, ["2"])
+    fed = fs.federate(X, sites=labels, seed=1).corrupt(offline, ["2"])
     with fed.begin("run") as running, pytest.warns(UserWarning, match="missing in 44 of 50"):
         found = feddl(running, n_landmarks=12)
     assert {site for _, site, _ in running.record.failures} == {"2"}
@@ -291,20 +189,20 @@ def test_bad_replies_are_failures_of_their_site(attack):
 
 @pytest.mark.parametrize("first", [0, 2])
 @pytest.mark.parametrize("n", [-80, 80.5])
-def test_a_number_of_rows_that_cannot_be_costs_its_site_alone(n, first):
+def test_an_impossible_number_of_rows_excludes_its_site_only(n, first):
     X, labels = blobs()
     fed = fs.federate(X, sites=labels, seed=1)
 
-    def lie(replies, bad, rng, call):
+    def false_count(replies, bad, rng, call):
         return {name: {**replies[name], "n": n} if call.number >= first else replies[name] for name in bad}
 
-    with fed.corrupt(lie, ["1"]).begin("run") as running, pytest.warns(UserWarning, match="rows of 1"):
+    with fed.corrupt(false_count, ["1"]).begin("run") as running, pytest.warns(UserWarning, match="rows of 1"):
         found = feddl(running, n_landmarks=12, rounds=5)
     assert {(site, why.split(":")[0]) for _, site, why in running.record.failures} == {("1", "miscounted")}
     assert mmd2(X[labels != 1], found.points, found.gamma) < 0.1
 
 
-def test_sums_that_are_not_true_are_not_called_rows_that_do_not_differ():
+def test_the_error_about_false_sums_names_the_means():
     X, labels = blobs()
 
     def huge(replies, bad, rng, call):
@@ -332,27 +230,18 @@ def test_settings_that_cannot_work_are_refused():
         run(np.ones((6, 2)), np.arange(6) % 2)
 
 
-def test_following_mmd2_can_be_left_out():
-    X, labels = blobs()
-    with fs.federate(X, sites=labels, seed=1).begin("run") as fed:
-        found = feddl(fed, n_landmarks=12, rounds=2, n_frequencies=0)
-    assert np.isnan(found.mmd2)
-    assert len(fed.record.calls) == 4
-    assert fed.record.metric("mmd2") == []
-
-
 @pytest.mark.parametrize(("key", "n"), [("pull", 10**9), ("squares", 10**6), ("characteristic", 0)])
 def test_a_number_of_rows_that_changes_is_refused(key, n):
-    def liar(replies, bad, rng, call):
+    def false_count(replies, bad, rng, call):
         return {name: {**replies[name], "n": n} if key in replies[name] else replies[name] for name in bad}
 
     X = np.random.default_rng(0).normal(size=(40, 3))
-    fed = fs.federate(X, sites=np.arange(40) % 4).corrupt(liar, ["2"])
-    with pytest.raises(MessageError, match="number of rows has changed, or is not true"):
+    fed = fs.federate(X, sites=np.arange(40) % 4).corrupt(false_count, ["2"])
+    with pytest.raises(MessageError, match="number of rows has changed, or is false"):
         fed.run(feddl, n_landmarks=5, rounds=2, n_frequencies=8)
 
 
-def test_landmarks_know_of_how_many_rows_they_are():
+def test_landmarks_know_the_number_of_their_rows():
     def absent_at_first(replies, bad, rng, call):
         return {name: None if call.number < 2 else replies[name] for name in bad}
 

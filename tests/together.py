@@ -16,11 +16,11 @@ GROUPS = {
     ),
     "MNIST, the models of reports, and UMAP, which is compiled when it is first used": (
         "tests/estimators/test_maps_real.py",
-        "tests/privacy/test_audit.py",
+        "tests/audit/test_audit_run.py",
         "tests/privacy/test_paper_noise_real.py",
         "tests/privacy/test_private_map_real.py",
-        "tests/report/test_report_browser.py",
-        "tests/report/test_report_estimators.py",
+        "tests/report/test_page_browser.py",
+        "tests/report/test_page_estimators.py",
     ),
     "tables of network traffic": (
         "tests/datasets/test_loaders_real.py",

@@ -72,7 +72,7 @@ def test_reading_a_journal_changes_nothing_and_stops_at_an_entry_that_was_cut_sh
     torn.write_bytes(b"something else")
     with pytest.raises(JournalError, match="is damaged"):
         read_journal(torn)
-    with pytest.raises(InputError, match="can't be opened"):
+    with pytest.raises(InputError, match="there is no journal"):
         read_journal(tmp_path / "none")
 
 

@@ -16,7 +16,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Ending
 from fedspan.federation.outcomes import EndingKind
 from fedspan.report import Scatter, write_index, write_report
-from fedspan.report.page import LINKS, asset
+from fedspan.report.page import asset
 
 from .report_reading import FINISHED, NO_REPLY, Page, a_call, a_record, late, logging
 
@@ -44,18 +44,9 @@ def full_page(tmp_path) -> Page:
 def test_page_has_every_section_and_a_link_to_each(tmp_path):
     page = full_page(tmp_path)
     sections = [a["id"] for a in page.all("section")]
-    assert sections == ["map", "models", *SECTIONS] == list(LINKS)
+    assert sections == ["map", "models", *SECTIONS]
     assert [a["href"] for a in page.all("a")] == [f"#{key}" for key in sections]
-    for heading in (
-        "What was requested",
-        "Sites",
-        "Rounds and bytes",
-        "Why it stopped",
-        "Metrics",
-        "Failures",
-        "Map",
-    ):
-        assert heading in page.text
+    assert [a["id"] for a in page.all("h2")] == [f"{key}-h" for key in sections]
 
 
 def test_ids_are_unique_and_references_lead_somewhere(tmp_path):

@@ -14,12 +14,6 @@ from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
 
 
-@pytest.fixture(scope="module")
-def table():
-    rng = np.random.default_rng(0)
-    return rng.gamma(1.0, size=(60, 5)) @ rng.normal(size=(5, 5)), np.array(["b", "a", "c"])[np.arange(60) % 3]
-
-
 def wrong_at_first(factor):
     def attack(replies, bad, rng, call):
         if call.number:

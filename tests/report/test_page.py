@@ -203,7 +203,7 @@ def test_name_without_bytes_in_utf8_is_written_with_a_question_mark(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"records": ["text"]}, "not a str"),
         ({"scatter": [[0, 1]]}, "must be a fedspan.report.Scatter, not a list"),
@@ -211,8 +211,8 @@ def test_name_without_bytes_in_utf8_is_written_with_a_question_mark(tmp_path):
         ({"sites": {"a": {"lines": 3}}}, r"sites\['a'\] has lines=3"),
     ],
 )
-def test_bad_input_is_refused(tmp_path, given, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_input_is_refused(tmp_path, given, message):
+    with pytest.raises(InputError, match=message):
         written(tmp_path, **given)
     assert list(tmp_path.iterdir()) == []
 

@@ -131,7 +131,7 @@ def test_pointing_at_a_dot_shows_its_site_and_row(browser, on_map, width, dark):
     for row in (0, 100, 239):
         right, up = (model.embedding_[row] - (low + upper) / 2) * scale
         browser.mouse("mouseMoved", left + wide / 2 + right, top + high / 2 - up)
-        site, number = browser.until("told()").split("\n")
+        site, number = browser.until("shown_text()").split("\n")
         # Dots may lie on top of one another: it is one of those within two pixels.
         near = np.linalg.norm((model.embedding_ - model.embedding_[row]) * scale, axis=1) < 2
         assert (site, number) in {(model.sites_[model.row_sites_[i]], f"row {rows[i]}") for i in np.flatnonzero(near)}

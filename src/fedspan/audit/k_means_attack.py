@@ -8,7 +8,7 @@ two centres, before and after, which is no row: half of what is found twice may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -91,11 +91,11 @@ def k_means_sums(calls: Iterable[Collected]) -> KMeansSums | None:
     return KMeansSums(np.concatenate(sums), np.concatenate(counts), shift, len(sums))
 
 
-def k_means_differences(case: Case) -> LeakEntry | None:
+def on_k_means_sums(case: Case) -> Iterator[LeakEntry]:
     """Take differences of sums for rows, and trust those that are found twice."""
     given = case.received.k_means_sums
     if given is None:
-        return None
+        return
     H = given.candidates()
     typical = _typical(H) if len(H) else 1.0
     twice = np.zeros(len(H), dtype=np.bool_)
@@ -126,7 +126,7 @@ def k_means_differences(case: Case) -> LeakEntry | None:
         if case.bounds is not None and len(used):
             true = case.truth[nearest_rows(H[used], Z)[0]]
             measures["psnr"] = psnr(rebuilt, case.raw(true), case.bounds)
-    return LeakEntry(
+    yield LeakEntry(
         "k-means sums: differences",
         f"{len(given.sums)} sums of rows, of {given.rounds} replies",
         "the totals of all sites, of every round",

@@ -9,11 +9,10 @@ import numpy as np
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.line_charts import Line, histogram, line_chart, thinned
 from fedspan.report.markup import MOST_SITES, count, number, pairs, percent
-from fedspan.report.models.picture import Matrix, Names, Picture, picture
+from fedspan.report.models.picture import Matrix, Names, Picture, more_sites, picture
 
 #: Scores beyond this many thresholds are not drawn.
 FARTHEST = 8
-_POINTS = 200
 
 
 @picture(score_levels_=2)
@@ -69,8 +68,8 @@ def thresholds_by_site(model: Any, names: Names, found: Matrix, ranks: Matrix) -
         label="threshold of each site",
         show=lambda value: number(value, 3),
     )
-    rest = f" {count(len(sites) - MOST_SITES)} more sites not shown." if len(sites) > MOST_SITES else ""
-    return Picture("Threshold of each site", chart, f"Each site's own, in the units of its own score.{rest}")
+    remark = f"Each site's own, in the units of its own score. {more_sites(sites)}"
+    return Picture("Threshold of each site", chart, remark.strip())
 
 
 @picture(history_=2)
@@ -84,7 +83,7 @@ def training_history(model: Any, names: Names, history: Matrix) -> Picture | Non
     for colour, (name, values) in zip((0, 4, 6), curves.items(), strict=True):
         known = np.isfinite(values)
         if known.any():
-            lines.append(Line(name, *thinned(rounds[known].tolist(), values[known].tolist(), _POINTS), colour=colour))
+            lines.append(Line(name, *thinned(rounds[known].tolist(), values[known].tolist()), colour=colour))
     if not lines:
         return None
     widths = [getattr(model, "n_features_in_", 0), *np.atleast_1d(getattr(model, "hidden_", ())).tolist()]

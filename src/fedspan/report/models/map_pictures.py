@@ -18,7 +18,6 @@ from fedspan.report.models.scatter_map import Scatter
 
 #: The most points of a map.
 MOST_POINTS = 100_000
-_POINTS_OF_A_LINE = 200
 _SEARCHES = {"exact": "exact, in blocks", "descent": "NN-descent"}
 
 
@@ -80,7 +79,7 @@ def landmark_mmd2(model: Any, names: Names, landmarks: Matrix) -> Picture | None
     if len(positive) < 2:
         return None
     x, y = (list(values) for values in zip(*positive, strict=True))
-    line = Line("MMD²", *thinned(x, y, _POINTS_OF_A_LINE))
+    line = Line("MMD²", *thinned(x, y))
     chart = line_chart([line], label="MMD squared by round", x_label="round", log=True)
     remark = (
         f"{number(y[-1], 2)} at the end, of {plural(len(landmarks), 'landmark')}: the difference between their "

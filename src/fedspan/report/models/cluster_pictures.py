@@ -59,11 +59,9 @@ def cluster_sizes(model: Any, names: Names, labels: Matrix, row_sites: Matrix) -
     return Picture("Clusters by site", chart, more_sites(model.sites_), list(enumerate(totals)))
 
 
-@picture(eigenvalues_=1)
-def eigenvalues(model: Any, names: Names, values: Matrix) -> Picture | None:
+@picture(eigenvalues_=1, labels_=1)
+def eigenvalues(model: Any, names: Names, values: Matrix, labels: Matrix) -> Picture:
     """Draw the leading eigenvalues of the affinity of a spectral clustering."""
-    if not hasattr(model, "labels_"):
-        return None
     shown = values[:MOST_CLUSTERS].tolist()
     numbers = [str(i + 1) for i in range(len(shown))]
     chart = bar_chart(shown, numbers, label="eigenvalues of the affinity", x_label="number")

@@ -15,14 +15,11 @@ from fedspan.report.models.picture import Matrix, Names, Picture, more_sites, pi
 FARTHEST = 8
 
 
-@picture(score_levels_=2)
-def training_scores(model: Any, names: Names, levels: Matrix) -> Picture | None:
-    """Draw the distribution of the training scores with the threshold (``score_levels_`` (m, 2), ``offset_``)."""
-    offset = getattr(model, "offset_", None)
-    if not isinstance(offset, float):
-        return None
+@picture(score_levels_=2, offset_=0)
+def training_scores(model: Any, names: Names, levels: Matrix, offset: Matrix) -> Picture | None:
+    """Draw the distribution of the training scores with the threshold (``score_levels_`` (m, 2))."""
     edges, shares = levels.T
-    cut = -offset
+    cut = -float(offset)
     near = edges <= FARTHEST * cut if cut > 0 else np.ones(len(edges), dtype=bool)
     if np.count_nonzero(near) < 2:
         return None
@@ -40,18 +37,15 @@ def training_scores(model: Any, names: Names, levels: Matrix) -> Picture | None:
     return Picture("Scores of the training rows", drawn, remark)
 
 
-@picture()
-def threshold(model: Any, names: Names) -> Picture | None:
-    """List what a detector calls an outlier (``offset_``, ``quantile``)."""
-    offset, quantile = getattr(model, "offset_", None), getattr(model, "quantile", None)
-    if not isinstance(offset, float) or not isinstance(quantile, int | float):
-        return None
+@picture(offset_=0, quantile=0)
+def threshold(model: Any, names: Names, offset: Matrix, quantile: Matrix) -> Picture:
+    """List what a detector calls an outlier."""
     score = getattr(model, "score", None)
     rows = [
         *([("score", score)] if isinstance(score, str) else []),
-        ("anomaly score above", number(-offset)),
+        ("anomaly score above", number(-float(offset))),
         ("quantile of the training scores", number(float(quantile))),
-        ("false alarms to expect among rows like those", percent(1.0 - quantile)),
+        ("false alarms to expect among rows like those", percent(1.0 - float(quantile))),
     ]
     return Picture("What is an outlier", pairs(rows))
 

@@ -65,7 +65,8 @@ def picture(*, beside_map: bool = False, **attributes: int) -> Callable[[Callabl
     beside_map : bool, default=False
         Whether it stands in the map's own section, where the model has a map.
     **attributes : int
-        The attributes that a model must have, as arrays with this number of axes; `f` gets them in this order.
+        The attributes that a model must have, as arrays with this number of axes, 0 for a number; `f` gets them in
+        this order.
 
     Examples
     --------

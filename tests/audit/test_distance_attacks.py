@@ -1,11 +1,12 @@
-"""Attacks with public rows of the same kind."""
+"""Attacks on distances, with public rows of the same kind and without."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from fedspan.audit import fill, reidentified, relative_error, trilaterate, unrotate
+import fedspan as fs
+from fedspan.audit import Received, audit, fill, reidentified, relative_error, trilaterate, unrotate
 from fedspan.errors import InputError
 
 
@@ -58,3 +59,22 @@ def test_public_rows_that_do_not_fit_are_refused(rows, public):
     found = trilaterate(np.linalg.norm(X[:, None] - Y, axis=2), Y)
     with pytest.raises(InputError, match="public"):
         fill(found, public)
+
+
+def test_public_rows_and_single_sums_have_entries_of_their_own(table):
+    X, sites = table
+    model = fs.FedSpectralClustering(2, n_landmarks=4, rounds=5, random_state=0).fit(X, sites=sites)
+    card = audit(model, truth=X, public=X[::-1] + 0.01)
+    names = [entry.attack for entry in card.entries]
+    assert names == [
+        "trilateration",
+        "trilateration, filled from public rows",
+        "had the sites turned their rows by a secret rotation",
+        "sums of single sites",
+    ]
+    means = np.stack([X[sites == name].mean(axis=0) for name in sites])
+    np.testing.assert_allclose(card.entries[3].rebuilt, means)
+    assert card.entries[3].measures["relative_error"] == pytest.approx(relative_error(means, X))
+    assert "smallest site has 20 rows" in card.entries[3].verdict
+    lonely = audit(Received("x", "y", ("a", "b"), np.array([0] + [1] * 59), None, None), truth=X)
+    assert "A site of one row has no secret left" in lonely.entries[0].verdict

@@ -1,4 +1,4 @@
-"""``privacy=...`` of the estimators: the same bytes however it runs, what is spent, and what is said about it."""
+"""Mechanisms as the parameter ``privacy`` of estimators: the same bytes on every path, what is spent and recorded."""
 
 from __future__ import annotations
 
@@ -17,27 +17,7 @@ from fedspan.landmarks.private_feddl import MOMENTS, POSTED
 from fedspan.privacy import GaussianCenters, GaussianData, GaussianGradient, Ledger, PaperNoise, epsilon_of
 from fedspan.report import write_report
 
-COVERED = GaussianGradient(40.0, 1e-5, center=0.5, scale=(2.0, 1.0, 1.0, 0.5))
-GRADIENT = GaussianGradient(40.0, 1e-5)
-DATA = GaussianData(200.0, 1e-5, clip=6.0, center=0.5)
-MECHANISMS = [COVERED, GRADIENT, DATA, PaperNoise(0.5)]
-
-
-def table(n=240):
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(n, 4)) * [2, 1, 1, 0.5] + 0.5, np.arange(n) % 3
-
-
-def sites_with_ledgers(folder, epsilon=500.0, **options):
-    X, labels = table()
-    return [
-        fs.Site(str(k), X[labels == k], ledger=Ledger(folder / f"{k}.ledger", epsilon=epsilon, delta=1e-5, **options))
-        for k in range(3)
-    ]
-
-
-def landmarks(privacy, fed, **options):
-    return fs.FedLandmarks(12, rounds=4, privacy=privacy, random_state=0, **options).fit(fed)
+from .mechanism_examples import COVERED, DATA, GRADIENT, MECHANISMS, landmarks, sites_with_ledgers, table
 
 
 @pytest.mark.parametrize("privacy", MECHANISMS, ids=lambda p: type(p).__name__)
@@ -49,7 +29,7 @@ def test_wire_and_threads_change_nothing(privacy):
 
 
 @pytest.mark.parametrize("privacy", [COVERED, GRADIENT, DATA], ids=["covered", "gradient", "data"])
-def test_asking_again_gives_the_same_and_costs_nothing(privacy, tmp_path):
+def test_a_second_fit_gives_the_same_and_costs_nothing(privacy, tmp_path):
     first = landmarks(privacy, fs.LocalFederation(sites_with_ledgers(tmp_path)))
     before = [site.ledger.cost for site in sites_with_ledgers(tmp_path)]
     again = landmarks(privacy, fs.LocalFederation(sites_with_ledgers(tmp_path), wire=True, seed=7))
@@ -94,7 +74,7 @@ def test_secrets_decide_the_noise_and_seeds_do_not(tmp_path):
 
 def test_under_secure_sums_it_is_the_same(tmp_path):
     pytest.importorskip("cryptography")
-    # one round: a secure sum has other last bits, and what follows from other landmarks is another question
+    # one round: a secure sum has other last bits, and later rounds start from other landmarks
     model = fs.FedLandmarks(12, rounds=1, privacy=COVERED, random_state=0)
     plain = model.fit(fs.LocalFederation(sites_with_ledgers(tmp_path))).landmarks_
     fed = fs.LocalFederation(sites_with_ledgers(tmp_path), policy=fs.Policy(secure_sum=True))
@@ -162,15 +142,15 @@ def test_noise_does_not_carry_the_landmarks_away(steps, upload):
     assert moved(by_hand) > 2.0
 
 
-def test_what_is_asked_of_the_sites_with_noise_on_gradients():
+def test_the_steps_of_a_fit_with_noise_on_gradients():
     X, labels = table()
-    steps = {call.step.rpartition(".")[2] for call in landmarks(COVERED, fs.federate(X, sites=labels)).run_.calls}
-    assert steps == {"local_columns", "local_ledger", "local_rows", "local_noisy_pull"}
-    steps = {call.step.rpartition(".")[2] for call in landmarks(GRADIENT, fs.federate(X, sites=labels)).run_.calls}
-    assert steps == {"local_columns", "local_ledger", "local_sums", "local_centred_sums", "local_noisy_pull"}
+    steps = {call.step for call in landmarks(COVERED, fs.federate(X, sites=labels)).run_.calls}
+    assert steps == {"sums.columns", "landmarks.ledger", "landmarks.rows", "landmarks.noisy_pull"}
+    steps = {call.step for call in landmarks(GRADIENT, fs.federate(X, sites=labels)).run_.calls}
+    assert steps == {"sums.columns", "landmarks.ledger", "sums.sums", "sums.centred_sums", "landmarks.noisy_pull"}
 
 
-def test_the_record_says_what_is_covered_and_what_is_not():
+def test_the_record_states_what_is_covered_and_what_is_not():
     X, labels = table()
     spent = landmarks(GRADIENT, fs.federate(X, sites=labels)).privacy_
     assert spent.epsilon == pytest.approx({"0": 40.0, "1": 40.0, "2": 40.0})
@@ -198,56 +178,9 @@ def test_maps_take_a_mechanism(kind, tmp_path):
     assert np.array_equal(loaded.transform(X[:5]), model.transform(X[:5]))
 
 
-@fs.step(ragged=["X", "batched"])
-def local_look(site):
-    """Leaves the site: its rows, read at once and in batches."""
-    return {"X": site.X, "batched": np.concatenate([batch.X for batch in site.batches(7)])}
-
-
-@pytest.mark.parametrize("run", [{}, {"wire": True}])
-def test_all_steps_see_the_same_noisy_rows(run, tmp_path):
-    from fedspan.privacy.noisy_rows import with_noisy_rows
-
-    X, labels = table()
-    site = sites_with_ledgers(tmp_path)[0]
-    seen = []
-    for seed in (0, 1):
-        fed = with_noisy_rows(fs.LocalFederation([site], seed=seed, **run), DATA)
-        seen += list(fed.ask(local_look)["0"].values())
-        seen.append(
-            fed.apply(fs.protocols.transforms.shifted_and_scaled, shift=0.0, scale=1.0).ask(local_look)["0"]["X"]
-        )
-    assert len({array.tobytes() for array in seen}) == 1
-    noise = (seen[0] - X[labels == 0]) / DATA.sigma
-    assert abs(noise.std() - 1) < 5 / np.sqrt(2 * noise.size)
-    assert len(site.ledger.charges) == 1
-    assert site.ledger.spent == pytest.approx(200.0)
-
-
-def test_rows_are_drawn_in_and_what_is_no_number_is_hidden():
-    from fedspan.privacy.noisy_rows import noisy_rows
-
-    X = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [np.inf, 0.0], [1e200, 1e200], [-1e308, 1e308]])
-    rows = noisy_rows(X, b"key", center=np.zeros(2), clip=1.0, sigma=1e-12)
-    s = np.sqrt(0.5)
-    np.testing.assert_allclose(rows, [[0.6, 0.8], [0.3, 0.4], [0, 0], [0, 0], [s, s], [-s, s]], atol=1e-8)
-
-
-def test_a_center_far_out_is_added_to_noisy_rows_and_cannot_move_them_before():
-    """Were it added before the noise, its rounding would take rows beyond `clip`: 64 columns by 256 each."""
-    from fedspan.privacy.noisy_rows import noisy_rows
-
-    center, apart = 2.0**60, 256.0
-    told = {"clip": 0.51 * apart * 8, "sigma": 1000.0}
-    for side in (1, -1):
-        rows = noisy_rows(np.full((1, 64), center + side * apart), b"key", center=np.asarray(center), **told)
-        near = noisy_rows(np.full((1, 64), side * apart), b"key", center=np.asarray(0.0), **told)
-        assert np.array_equal(rows, center + near)
-
-
-def test_sites_that_do_not_say_that_their_noise_is_real_count_as_simulated(tmp_path):
+def test_sites_that_do_not_report_real_noise_count_as_simulated(tmp_path):
     def silent(replies, bad, rng, call):
-        return {site: None if call.step.endswith("local_ledger") else replies[site] for site in bad}
+        return {site: None if call.step == "landmarks.ledger" else replies[site] for site in bad}
 
     for privacy in (COVERED, DATA):
         fed = fs.LocalFederation(sites_with_ledgers(tmp_path)).corrupt(silent, sites=["1"])
@@ -256,10 +189,10 @@ def test_sites_that_do_not_say_that_their_noise_is_real_count_as_simulated(tmp_p
         assert "simulated at 1 of 3 sites" in spent.sentence()
 
 
-@pytest.mark.parametrize("told", [None, {"mu2": -1.0}, {"mu2": "none"}])
-def test_sites_that_do_not_say_what_the_paper_noise_was_worth_have_no_bound(told):
+@pytest.mark.parametrize("reported", [None, {"mu2": -1.0}, {"mu2": "none"}])
+def test_sites_that_do_not_report_the_worth_of_the_paper_noise_have_no_bound(reported):
     def silent(replies, bad, rng, call):
-        return {site: told if call.step.endswith("local_paper_cost") else replies[site] for site in bad}
+        return {site: reported if call.step == "landmarks.paper_cost" else replies[site] for site in bad}
 
     X, labels = table()
     spent = landmarks(PaperNoise(), fs.federate(X, sites=labels).corrupt(silent, sites=["1"])).privacy_
@@ -268,7 +201,7 @@ def test_sites_that_do_not_say_what_the_paper_noise_was_worth_have_no_bound(told
 
 
 @pytest.mark.parametrize("privacy", MECHANISMS, ids=lambda p: type(p).__name__)
-def test_transforms_in_front_are_not_covered_and_that_is_said(privacy):
+def test_transforms_in_front_are_recorded_as_not_covered(privacy):
     X, labels = table()
     fed = fs.federate(X, sites=labels)
     scaled = fs.FedStandardScaler().fit(fed).transform(fed)
@@ -288,30 +221,8 @@ def test_transforms_of_noisy_rows_are_covered():
 def test_a_budget_that_does_not_last_is_a_warning_at_the_callers_line(tmp_path):
     fed = fs.LocalFederation(sites_with_ledgers(tmp_path, epsilon=0.5))
     with pytest.warns(UserWarning, match="does not last") as caught, pytest.raises(QuorumError):
-        landmarks(COVERED, fed)
+        fs.FedLandmarks(12, rounds=4, privacy=COVERED, random_state=0).fit(fed)
     assert {warning.filename for warning in caught} == {__file__}
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"center": np.zeros((1, 80, 4))},
-        {"center": np.zeros((80, 4))},
-        {"center": np.zeros(3)},
-        {"sigma": 0.0},
-        {"sigma": np.nan},
-        {"sigma": np.inf},
-        {"clip": np.nan},
-        {"clip": 0.0},
-    ],
-)
-def test_a_site_refuses_to_show_rows_that_no_noise_covers(told):
-    from fedspan.privacy.noisy_rows import noisy_rows
-
-    X, labels = table()
-    fed = fs.federate(X, sites=labels).apply(noisy_rows, **{"center": 0.0, "clip": 1.0, "sigma": 1.0, **told})
-    with pytest.raises(QuorumError):
-        fed.ask(local_look)
 
 
 def test_no_rounds_cost_nothing():
@@ -319,15 +230,6 @@ def test_no_rounds_cost_nothing():
     spent = fs.FedLandmarks(5, rounds=0, privacy=COVERED).fit(X, sites=labels).privacy_
     assert spent.worst == 0.0
     assert max(spent.accountant.values()) == 0.0
-
-
-def test_new_rows_of_a_federation_are_noisy_too(tmp_path):
-    fed = fs.LocalFederation(sites_with_ledgers(tmp_path))
-    model = landmarks(DATA, fed)
-    exact = model.transform(table()[0][table()[1] == 0])
-    seen = model.transform(fed).ask(local_look)["0"]["X"]
-    assert np.abs(seen - exact).max() > 0.1
-    assert {len(site.ledger.charges) for site in sites_with_ledgers(tmp_path)} == {1}
 
 
 def test_the_paper_noise_has_the_epsilon_that_it_has():
@@ -354,7 +256,7 @@ def test_a_site_with_a_ledger_refuses_the_paper_noise(tmp_path):
         landmarks(PaperNoise(), fs.LocalFederation(sites_with_ledgers(tmp_path)))
 
 
-def test_settings_that_cannot_work_are_refused_before_any_site_is_asked():
+def test_settings_that_cannot_work_are_refused_before_any_site_is_called():
     X, labels = table()
     cases = [
         ({"privacy": "strong"}, "privacy='strong' must be None, or"),
@@ -410,12 +312,12 @@ def test_records_keep_what_was_spent(tmp_path):
     assert RunRecord.from_lines(record.lines()).privacy == endless
 
 
-def test_the_report_and_the_progress_tell_it(tmp_path, capsys):
+def test_the_report_and_the_progress_show_what_was_spent(tmp_path, capsys):
     X, labels = table()
     model = landmarks(GRADIENT, fs.federate(X, sites=labels), verbose=1)
     assert "privacy: epsilon 40 (accountant: 40" in capsys.readouterr().err
     page = write_report(tmp_path / "r.html", title="t", records=model.run_).read_text()
-    for text in ('id="privacy"', "does not cover", "this noise protects nobody", "GaussianGradient(epsilon=40.0"):
+    for text in ('id="privacy"', "does not cover", "this noise protects no row", "GaussianGradient(epsilon=40.0"):
         assert text in page
     plain = landmarks(None, fs.federate(X, sites=labels), verbose=1)
     assert "privacy" not in capsys.readouterr().err
@@ -511,7 +413,7 @@ def test_a_site_that_refuses_for_its_budget_has_spent_nothing(tmp_path, model):
 def test_a_map_that_a_strict_ledger_cannot_answer_costs_nothing(tmp_path, kind):
     sites = sites_with_ledgers(tmp_path, strict=True)
     model = getattr(fs, kind)(n_landmarks=10, rounds=5, privacy=COVERED, random_state=0)
-    with pytest.raises(InputError, match=r"0, 1, 2 let nothing out that carries no noise .* use GaussianData"):
+    with pytest.raises(InputError, match=r"0, 1, 2 send nothing without noise .* use GaussianData"):
         model.fit(fs.LocalFederation(sites))
     assert [site.ledger.spent for site in sites] == [0.0] * 3
     assert landmarks(COVERED, fs.LocalFederation(sites)).landmarks_.shape == (12, 4)  # which post nothing

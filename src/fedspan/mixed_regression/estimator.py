@@ -24,7 +24,7 @@ from fedspan.mixed_regression.parts.cluster_assignment import (
     assigned,
     gaussian_likelihood,
 )
-from fedspan.mixed_regression.parts.cluster_repair import refined, settled, started
+from fedspan.mixed_regression.parts.cluster_repair import Fitting
 from fedspan.mixed_regression.parts.count_clusters import count_clusters
 from fedspan.mixed_regression.parts.feature_maps import FeatureMap, whitened
 from fedspan.mixed_regression.parts.feature_scaling import feature_scaling, target_moments
@@ -203,7 +203,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             if self.loss == "logistic" and not np.isin(y, (0.0, 1.0)).all():
                 raise InputError(_CLASSES)
         with self._fitting(X, y, sites) as fed:
-            mapping = FeatureMap(self.features, self.degree, self.n_features_in_)
+            mapping = self._map()
             if not mapping.is_identity:
                 moments(fed, self._names(), self.aggregator)  # refuses NaN and infinity by the name of the column
             with mapping.applied(fed) as mapped:
@@ -294,15 +294,13 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         most = min(self.max_clusters, len(fed.sites))
         k = count_clusters(prepared, start=theta0, most=most) if automatic else int(self.n_clusters)
         scale = deviation if deviation > 0.0 else 1.0
-        options = self._options(scale, theta0)
-        if self.loss == "squared":
-            models = started(prepared, k, theta0, scale, options).models
-        elif self.start == "random":
-            models = started(prepared, k, np.zeros_like(theta0), _LOGITS, options).models
+        fitting = Fitting(prepared, self._options(scale, theta0))
+        if self.loss == "logistic" and self.start == "random":
+            models = fitting.start(k, np.zeros_like(theta0), _LOGITS).models
         else:
-            models = self._in_logits(started(prepared, k, theta0, scale, options).models, centre)
-        first = refined(prepared, models, options)
-        self._keep(*settled(prepared, first, options, grow_to=most if automatic else 0))
+            models = fitting.start(k, theta0, scale).models
+            models = models if self.loss == "squared" else self._in_logits(models, centre)
+        self._keep(*fitting.settled(fitting.refined(models), grow_to=most if automatic else 0))
 
     def _options(self, scale: float, origin: Array) -> dict[str, Any]:
         options: dict[str, Any] = self.get_params(deep=False)

@@ -25,8 +25,8 @@ from fedspan.mixed_regression.parts.cluster_assignment import (
     gaussian_likelihood,
 )
 from fedspan.mixed_regression.parts.cluster_repair import Fitting
-from fedspan.mixed_regression.parts.count_clusters import count_clusters
 from fedspan.mixed_regression.parts.feature_preparation import FeatureMap, feature_scaling, target_moments, whitened
+from fedspan.mixed_regression.parts.moment_products import count_clusters
 from fedspan.mixed_regression.parts.parameter_checks import check_parameters
 from fedspan.mixed_regression.parts.refinement import Refinement
 from fedspan.sums.moments import moments

@@ -41,10 +41,11 @@ def check_parameters(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
     for name in ("fit_intercept", "share_coefs", "sample_split"):
         true_or_false(name, given[name])
     checked_ridge(given["ridge"])
-    for name, least in {"iterations": 0, "power_iterations": 1, "max_rank": 1}.items():
+    wholes = {"iterations": 0, "power_iterations": 1, "max_rank": 1} | (
+        {} if given["groups"] is None else {"groups": 1}
+    )
+    for name, least in wholes.items():
         whole_number(name, given[name], least)
-    if given["groups"] is not None:
-        whole_number("groups", given["groups"], 1)
     if not isinstance(given["rank"], str) or given["rank"] != "auto":
         whole_number("rank", given["rank"], 1, why=" or 'auto'")
     real_number("step_size", given["step_size"], above=0)
@@ -55,11 +56,14 @@ def check_parameters(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
     one_of("init", given["init"], ("auto", "subspace_median", "median_of_means", "random"))
     one_of("output", given["output"], ("eigenspace", "node", "trimmed"))
     if given["init"] == "random" and given["rank"] == "auto":
-        raise InputError("rank='auto' needs a spectral start, and init='random' is none: give a rank")
-    unused = [*_UNUSED]
-    if given["rank"] != "auto":
-        unused.append(("rank", given["rank"], ("max_rank",)))
-    for choice, value, names in unused:
+        raise InputError("rank='auto' needs a spectral start, which init='random' is not: give a rank")
+    _refuse_unused(given, defaults)
+
+
+def _refuse_unused(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse parameters that were set and have no effect."""
+    rank = [("rank", given["rank"], ("max_rank",))] if given["rank"] != "auto" else []
+    for choice, value, names in (*_UNUSED, *rank):
         for name in names:
             if given[choice] == value and given[name] != defaults[name]:
                 raise InputError(f"{name}={given[name]!r} does nothing with {choice}={value!r}: leave it out")

@@ -19,7 +19,7 @@ from fedspan.errors import QuorumError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.mixed_regression.parts.cluster_assignment import ClusterAssignment
-from fedspan.mixed_regression.parts.count_clusters import spread_over_noise
+from fedspan.mixed_regression.parts.moment_products import spread_over_noise
 
 _SAME = 3.0  # squared distance of two models, in units of the noise of their estimates
 _GAIN = 3.0  # in units of the noise: two halves of one cluster save their median site about 1 by chance

@@ -41,11 +41,10 @@ def check_parameters(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
     for name in ("fit_intercept", "share_coefs", "sample_split"):
         true_or_false(name, given[name])
     checked_ridge(given["ridge"])
-    wholes = {"iterations": 0, "power_iterations": 1, "max_rank": 1} | (
-        {} if given["groups"] is None else {"groups": 1}
-    )
-    for name, least in wholes.items():
+    for name, least in {"iterations": 0, "power_iterations": 1, "max_rank": 1}.items():
         whole_number(name, given[name], least)
+    if given["groups"] is not None:
+        whole_number("groups", given["groups"], 1)
     if not isinstance(given["rank"], str) or given["rank"] != "auto":
         whole_number("rank", given["rank"], 1, why=" or 'auto'")
     real_number("step_size", given["step_size"], above=0)

@@ -1,15 +1,22 @@
-"""Scales of features and targets."""
+"""Maps and scales of features, and scales of targets."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import PolynomialFeatures
 
 import fedspan as fs
 from fedspan.aggregation import CoordinateMedian, Mean
 from fedspan.attacks import RandomNoise
 from fedspan.errors import InputError
-from fedspan.mixed_regression.parts.feature_scaling import feature_scaling, target_moments
+from fedspan.mixed_regression.parts.feature_preparation import (
+    feature_scaling,
+    polynomial,
+    products,
+    target_moments,
+    whitened,
+)
 
 from .mixtures import mixture
 
@@ -23,18 +30,18 @@ def correlated(seed=0, n=400):
 def test_whitened_rows_have_the_unit_matrix_as_covariance():
     X = correlated()
     fed = fs.federate(X, sites=np.arange(400) % 7)
-    found = fed.run(feature_scaling)
-    Z = (X - found.mean) @ found.matrix
+    mean, matrix = fed.run(feature_scaling)
+    Z = (X - mean) @ matrix
     assert Z.shape == (400, 4)
     np.testing.assert_allclose(Z.T @ Z / 400, np.eye(4), atol=1e-8)
     np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=1e-10)
-    plain = fed.run(feature_scaling, center=False)
-    Z = X @ plain.matrix
+    mean, matrix = fed.run(feature_scaling, center=False)
+    Z = X @ matrix
     np.testing.assert_allclose(Z.T @ Z / 400, np.eye(Z.shape[1]), atol=1e-7)
-    np.testing.assert_array_equal(plain.mean, 0.0)
-    scaled = fed.run(feature_scaling, scaling="standardize").matrix
+    np.testing.assert_array_equal(mean, 0.0)
+    scaled = fed.run(feature_scaling, scaling="standardize")[1]
     np.testing.assert_allclose(scaled[:5], 1 / X[:, :5].std(axis=0))
-    np.testing.assert_array_equal(fed.run(feature_scaling, scaling="none").matrix, np.ones(6))
+    np.testing.assert_array_equal(fed.run(feature_scaling, scaling="none")[1], np.ones(6))
     with pytest.raises(InputError, match="scaling='other'"):
         feature_scaling(fed, scaling="other")
 
@@ -42,8 +49,8 @@ def test_whitened_rows_have_the_unit_matrix_as_covariance():
 def test_a_resilient_whitening_blows_nothing_up():
     X = correlated(1)
     fed = fs.federate(X, sites=np.arange(400) % 20).corrupt(RandomNoise(1e4), sites=["1", "2", "3"])
-    found = fed.run(feature_scaling, aggregator=CoordinateMedian())
-    Z = (X - found.mean) @ found.matrix
+    mean, matrix = fed.run(feature_scaling, aggregator=CoordinateMedian())
+    Z = (X - mean) @ matrix
     assert 0.02 < np.linalg.eigvalsh(np.cov(Z.T))[-1] < 30.0
 
 
@@ -58,3 +65,16 @@ def test_target_moments():
     y[3] = np.nan
     with pytest.raises(InputError, match=r"y contains NaN or infinity: site '0001' \(1 values\)"):
         target_moments(fs.federate(made[0], y, sites=made[2]))
+
+
+def test_polynomials_are_those_of_scikit_learn():
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    for degree, interactions in ((1, False), (3, False), (3, True)):
+        expected = PolynomialFeatures(degree, interaction_only=interactions, include_bias=False).fit_transform(X)
+        np.testing.assert_allclose(polynomial(X, degree, interactions), expected)
+    with pytest.raises(InputError, match="more than 10000"):
+        next(products(200, 3, False))
+    np.testing.assert_array_equal(whitened(X, np.zeros(3), np.eye(3), intercept=True)[:, 0], 1.0)
+    assert whitened(X, np.zeros(3), np.eye(3), intercept=False).shape == (5, 3)
+    by_diagonal = whitened(X, np.ones(3), np.array([[1.0, 2.0, 3.0]]), intercept=True)
+    np.testing.assert_allclose(by_diagonal, whitened(X, np.ones(3), np.diag([1.0, 2.0, 3.0]), intercept=True))

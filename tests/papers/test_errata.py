@@ -17,7 +17,7 @@ from fedspan.pca.resilient_power import resilient_power
 from fedspan.pca.subspace_median import subspace_median
 from fedspan.privacy import GaussianGradient, epsilon_of, sigma_of
 
-from ..protocols.consensus_sites import SITES, federation, run
+from ..pca.consensus_sites import SITES, federation, run
 
 # Federated PCA on Grassmann manifolds. Table I: accuracy, precision, recall, FNR; normal rows and attacks of the tests.
 NORMAL, ATTACKS = {"unsw": 20_000, "ton": 10_000}, {"unsw": 45_332, "ton": 56_557}

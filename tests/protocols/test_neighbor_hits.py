@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from fedspan.landmarks.parts.neighbor_hits import local_neighbor_hits, neighbor_hits
 
 import fedspan as fs
 from fedspan.landmarks.feddl import Landmarks
-from fedspan.landmarks.parts.neighbor_hits import local_neighbor_hits, neighbor_hits
 
 #: Of points on a line and one beside it: along the line all is seen, across it nothing.
 LINE = Landmarks(np.array([[0.0, 0.0], [10.0, 0.0]]), 1.0, 0.0, np.zeros(2), 1.0, "double")

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fedspan.maps.parts.noisy_sums import (
+    CELLS_SENSITIVITY,
+    SCATTER_SENSITIVITY,
+    local_noisy_cells,
+    local_noisy_scatter,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,12 +19,6 @@ from fedspan.federation.privacy_spent import ROW_ADDED
 from fedspan.maps.parts import noisy_centres as protocol
 from fedspan.maps.parts import noisy_sums
 from fedspan.maps.parts.noisy_centres import NoisyBook, noisy_centres
-from fedspan.maps.parts.noisy_sums import (
-    CELLS_SENSITIVITY,
-    SCATTER_SENSITIVITY,
-    local_noisy_cells,
-    local_noisy_scatter,
-)
 from fedspan.privacy import GaussianCenters, Ledger, accountant_epsilon, epsilon_of, mu_of
 
 SECURE = fs.Policy(secure_sum=True)

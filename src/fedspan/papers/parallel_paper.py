@@ -1,4 +1,4 @@
-"""Independent parts of a reproduction side by side, each in a process of one thread: the same bits on any machine."""
+"""Independent jobs side by side, each in a process of one thread: the same bits on any machine."""
 
 from __future__ import annotations
 
@@ -17,24 +17,15 @@ T = TypeVar("T")
 
 #: More would need more memory than a laptop has.
 MOST_PROCESSES = 4
+_pinned: list[PinnedThreads] = []
 
 
 class Jobs:
-    """Takes jobs and hands out their results.
-
-    Parameters
-    ----------
-    pool : executor or None
-        ``None``: every job is done at once, in this process.
-    progress : Progress
-        Shows how many are done.
-    """
+    """Takes jobs and hands out their results; without a `pool`, it does every job at once in this process."""
 
     def __init__(self, pool: ProcessPoolExecutor | None, progress: Progress, description: str) -> None:
-        self._pool = pool
-        self._progress = progress
+        self._pool, self._progress, self._taken = pool, progress, 0
         self._task = progress.add_task(description, total=0)
-        self._taken = 0
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Take a job: a function of a module, and arguments that can be sent to another process."""
@@ -55,7 +46,7 @@ class Jobs:
 
 @contextmanager
 def jobs(description: str, processes: int | None = None) -> Iterator[Jobs]:
-    """Do jobs on `processes` (default: as many as there are free cores, up to 4), and show how many are done."""
+    """Do jobs on `processes` (default: one for each free core, up to 4), and show the number that are done."""
     count = min(len(os.sched_getaffinity(0)), MOST_PROCESSES) if processes is None else processes
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
@@ -70,9 +61,6 @@ def jobs(description: str, processes: int | None = None) -> Iterator[Jobs]:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-_pinned: list[PinnedThreads] = []
 
 
 def _one_thread() -> None:

@@ -24,7 +24,7 @@ from fedspan.papers.fed_tsne.variants_paper import (
     learned,
     noise_words,
 )
-from fedspan.papers.parts_paper import Table
+from fedspan.papers.results_paper import Table
 from fedspan.privacy.mechanisms import Mechanism
 
 Labels = NDArray[np.integer]

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedspan.papers.fed_tsne.rows_paper import Rows
 from fedspan.papers.fed_tsne.variants_paper import PAPER_NOISE, learned
-from fedspan.papers.parts_paper import Curves
+from fedspan.papers.results_paper import Curves
 
 #: What is compared: the split, the noise, and FedDL's settings.
 RUNS: dict[str, tuple[str, bool, dict[str, Any]]] = {

@@ -15,7 +15,7 @@ from fedspan.papers.fed_tsne.leak_paper import HEADS, Leak, leak
 from fedspan.papers.fed_tsne.map_measures_paper import NAMES, NEIGHBORS, Quality, quality
 from fedspan.papers.fed_tsne.rows_paper import Rows
 from fedspan.papers.fed_tsne.variants_paper import DELTA, GUARANTEED, PAPER_NOISE, epsilon_words, learned, noise_words
-from fedspan.papers.parts_paper import Maps, Table
+from fedspan.papers.results_paper import Maps, Table
 from fedspan.privacy.mechanisms import Mechanism
 
 

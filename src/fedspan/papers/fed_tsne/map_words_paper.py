@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fedspan.papers.fed_tsne.map_tables_paper import Found, Line, differences
 from fedspan.papers.fed_tsne.variants_paper import epsilon_words
-from fedspan.papers.parts_paper import Words
+from fedspan.papers.results_paper import Words
 from fedspan.privacy import PaperNoise
 
 

@@ -10,7 +10,7 @@ from fedspan.papers.fed_tsne.leak_paper import HEADS, leak
 from fedspan.papers.fed_tsne.map_measures_paper import Quality, quality
 from fedspan.papers.fed_tsne.rows_paper import Rows
 from fedspan.papers.fed_tsne.variants_paper import DELTA, GUARANTEED, PAPER_NOISE, Learned, epsilon_words, learned
-from fedspan.papers.parts_paper import Table
+from fedspan.papers.results_paper import Table
 from fedspan.privacy import PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
 

@@ -274,9 +274,7 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
     return f"{array.mean():.{digits}f}{around}"
 
 
-def _chart(
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], title: str, x_label: str, **axes: bool
-) -> Html:
+def _chart(lines: Mapping[str, tuple[Any, Any]], title: str, x_label: str, **axes: Any) -> Html:
     coloured = [Line(name, x, y, colour) for colour, (name, (x, y)) in enumerate(lines.items())]
     drawn = line_chart(coloured, label=title, x_label=x_label, **axes)
     return charts([figure("", drawn, key=list(enumerate(lines)))])

@@ -89,7 +89,7 @@ def test_stacked_rounds_are_those_of_the_federation():
     # The affine maps that stand for rounds with unchanged labels give what the rounds themselves do.
     plain = near
     for _ in range(30):
-        plain = setting.stack.refined(plain, setting.operators[5], "cluster")
+        plain = setting.stack.refined(plain, setting.operator(CLUSTER), "cluster")
     np.testing.assert_allclose(models, plain, atol=1e-12)
 
 
@@ -146,15 +146,24 @@ def test_sites_of_c1_cannot_fit_a_model_of_their_own():
 
 @pytest.mark.slow
 def test_a_quick_reproduction_has_all_its_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(mixed_regression, "CONFIGURATIONS", ("C1",))
+    monkeypatch.setattr(mixed_regression, "CONFIGURATIONS", {"C1": mixed_regression.CONFIGURATIONS["C1"]})
     monkeypatch.setattr(mixed_regression, "missed_clusters", lambda seeds: mixed_extras.missed_clusters(seeds[:1]))
     monkeypatch.setattr(mixed_regression, "new_clients", lambda seeds, draws: mixed_extras.new_clients(seeds, 20))
     for name in ("phase_one_table", "byzantine_table"):
-        monkeypatch.setattr(mixed_regression, name, lambda quick: mixed_extras.Table("Lying sites", ["a"], [["b"]], ""))
+        monkeypatch.setattr(
+            mixed_regression, name, lambda quick: mixed_extras.Table("Byzantine sites", ["a"], [["b"]], "")
+        )
     monkeypatch.setattr(mixed_regression, "UPDATES", {"s = 5": TOTAL})
     monkeypatch.setattr(mixed_regression, "traffic_table", lambda configuration: mixed_extras.Table("T", ["a"], [], ""))
     results = mixed_regression.run(quick=True)
     page = results.save(tmp_path).read_text()
-    for words in ("two-phase, s = 5, n_i / N_j", "IFCA", "Why IFCA fails in C1", "a new client", "Lying sites", "Mice"):
+    for words in (
+        "two-phase, s = 5, n_i / N_j",
+        "IFCA",
+        "Why IFCA fails in C1",
+        "a new client",
+        "Byzantine sites",
+        "Mice",
+    ):
         assert words in page
     assert page.count("<svg") == 2

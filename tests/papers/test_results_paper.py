@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from fedspan.papers.results_paper import Bars, Chart, Clouds, Curves, Maps, Results, Table, Words
+from fedspan.papers.results_paper import Bars, Chart, Clouds, Curves, Maps, Results, Table, Words, spread
 from fedspan.report.charts.scatter_3d import cloud
 from fedspan.report.charts.still_map import still_map
 
@@ -101,3 +101,16 @@ def test_small_values_of_logarithmic_curves_are_told_from_zero():
     given = {"a": ([0.0, 1.0], [1e-2, 2e-5])}
     assert Curves("t", "x", given, "r", at=[0.0, 1.0], log=True).printed()[1] == [["0", "0.0100"], ["1", "2.0e-05"]]
     assert Curves("t", "x", given, "r", at=[1.0]).printed()[1] == [["1", "0.0000"]]
+
+
+def test_charts_are_saved_as_drawings(tmp_path, capsys):
+    results = Results("A paper", "What was found.")
+    results.parts.append(Table("T", ["method", "error"], [["ours", spread([0.1, 0.2])]], "2 seeds"))
+    results.parts.append(Chart("C", "sites", [1, 2], {"ours": [0.1, 0.2]}, "2 seeds", log=True))
+    results.print()
+    shown = capsys.readouterr().out
+    assert "0.150 ± 0.050" in shown
+    page = results.save(tmp_path / "out").read_text()
+    assert "0.150 ± 0.050" in page
+    assert page.count("<svg") == 1
+    assert (tmp_path / "out" / "results.json").exists()

@@ -5,27 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedspan.attacks import ScaledReverse
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.papers import few_shot_beyond_paper as beyond
 from fedspan.papers import few_shot_paper as paper
+from fedspan.papers.few_shot_runs_paper import Setting
 
 
 @pytest.fixture
 def half(monkeypatch):
     """What goes beyond the paper, in half of its size."""
-    monkeypatch.setattr(beyond, "N", 100)
-    monkeypatch.setattr(beyond, "Q", 100)
+    monkeypatch.setattr(beyond, "SETTING", Setting(100, 100, 4, 20, 10))
 
 
 @pytest.mark.slow
 def test_the_start_of_the_paper():
     """With the paper's own constant, as its table: 0.665 and 0.457. With C = 9, which needs no knowledge, better."""
-    made, fed = paper.Setting().data(1)
-    sizes = np.linalg.svd(made.loadings, compute_uv=False)
-    mu = np.linalg.norm(made.loadings, axis=1).max() / (np.sqrt(4 / 600) * sizes[0])
-    constant = 9.0 * (sizes[0] / sizes[-1]) ** 2 * mu**2
+    made, fed = Setting().data(1)
+    constant = paper.paper_truncation(made)
     bad = paper.bad_sites(fed, 2)
 
     def start(**settings):
@@ -40,8 +37,8 @@ def test_the_start_of_the_paper():
 @pytest.mark.slow
 def test_the_mean_of_gradients_fails_with_two_bad_sites_and_medians_do_not():
     """In a smaller setting: one bad site that sends -10 times the mean leaves 7/18 of the gradient, two reverse it."""
-    small = paper.Setting(80, 80, 3, 16, 18)
-    chart = paper.descent(small, range(1), 60, paper.Costs())
+    small = Setting(80, 80, 3, 16, 18)
+    chart = paper.descent(small, range(1), 60, {})
     at = {t: {name: values[t // 5] for name, values in chart.lines.items()} for t in (40, 60)}
     assert at[40]["mean, 2 bad"] >= 0.9
     for name in ("GM, 1 bad", "GM, 2 bad", "GMoM, 1 bad", "GMoM, 2 bad"):
@@ -57,9 +54,8 @@ def test_the_mean_of_gradients_fails_with_two_bad_sites_and_medians_do_not():
 def test_the_default_step(half):
     errors = []
     for seed in range(2):
-        data, fed = beyond._data(seed)
-        attacked = fed.corrupt(ScaledReverse(10.0), sites=fed.sites[: beyond.BAD])
-        errors.append(beyond._errors(attacked, data, iterations=40)[-1])
+        made, attacked = beyond.problem(seed)
+        errors.append(paper.curve(attacked, made.basis, iterations=40)[-1])
     assert max(errors) <= 1e-5
 
 
@@ -75,7 +71,7 @@ def test_new_tasks_from_few_rows(half):
     exact, noisy = beyond.excess_risk(range(1), noises=(0.0, 0.1), quick=True)
     at = {m: i for i, m in enumerate(beyond.COUNTS)}
     assert exact.lines["learned"][at[8]] <= 1e-9
-    assert exact.lines["least norm"][at[8]] >= 0.8 * beyond.R * (1 - 8 / beyond.N)
+    assert exact.lines["least norm"][at[8]] >= 0.8 * 4 * (1 - 8 / 100)
     assert noisy.lines["learned"][at[20]] <= 2 * noisy.lines["knows U*"][at[20]]
 
 
@@ -110,7 +106,7 @@ def test_the_squared_error_of_new_tasks_is_of_the_order_of_the_squared_error_of_
 
 def test_the_scale_of_the_gradient():
     """A sum over a batch needs a step divided by its size; the paper's Algorithm 3 has the sum, its text the mean."""
-    small = paper.Setting(60, 60, 2, 12, 6)
+    small = Setting(60, 60, 2, 12, 6)
     made, fed = small.data(0)
     mean = paper.curve(fed, made.basis, byz_altgdmin, iterations=15, aggregator=paper.Mean())
     median = paper.curve(fed, made.basis, byz_altgdmin, iterations=15, aggregator=paper.MedianOfMeans(3))
@@ -124,10 +120,9 @@ def test_what_the_command_prints(capsys, tmp_path, monkeypatch):
     """The whole command in small: every part is there, with the paper's values and its page."""
     from fedspan.cli import main
 
-    tiny = paper.Setting(20, 20, 2, 8, 18)
-    monkeypatch.setattr(paper, "Setting", lambda *sizes: tiny)
-    for name, value in {"N": 20, "Q": 20, "R": 2, "ROWS": 12, "COUNTS": (4, 8)}.items():
-        monkeypatch.setattr(beyond, name, value)
+    monkeypatch.setattr(paper, "Setting", lambda *sizes: Setting(20, 20, 2, 8, 18))
+    monkeypatch.setattr(beyond, "SETTING", Setting(20, 20, 2, 12, 10))
+    monkeypatch.setattr(beyond, "COUNTS", (4, 8))
     assert main(["reproduce", "few-shot", "--quick", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     for words in ("[0.716 (0.665)]", "Figure 1: error against", "kB per site", "Step size", "just below", "New tasks"):

@@ -9,15 +9,14 @@ import fedspan as fs
 from fedspan.attacks import Orthogonal
 from fedspan.datasets import make_subspace_sites
 from fedspan.linalg import kernel_matrix, mmd2, subspace_distance
-from fedspan.papers.fed_tsne.leak_paper import leak
+from fedspan.papers.fed_tsne.learned_paper import learned
 from fedspan.papers.fed_tsne.rows_paper import Rows
-from fedspan.papers.fed_tsne.variants_paper import learned
 from fedspan.pca.median_of_means import median_of_means
 from fedspan.pca.resilient_power import resilient_power
 from fedspan.pca.subspace_median import subspace_median
 from fedspan.privacy import GaussianGradient, epsilon_of, sigma_of
 
-from ..protocols.consensus_sites import SITES, federation, run
+from ..pca.consensus_sites import SITES, federation, run
 
 # Federated PCA on Grassmann manifolds. Table I: accuracy, precision, recall, FNR; normal rows and attacks of the tests.
 NORMAL, ATTACKS = {"unsw": 20_000, "ton": 10_000}, {"unsw": 45_332, "ton": 56_557}
@@ -111,10 +110,10 @@ def test_posted_distances_give_rows_away_whatever_noise_the_gradients_had():
     X = np.random.default_rng(0).uniform(size=(60, 4))
     privacy = GaussianGradient(1.0, 1e-5, center=0.5, scale=0.3)
     rows = Rows("uniform", X, np.arange(60) % 2, 12, (0.0, 1.0))
-    plain, private = (learned(rows, rows.iid(), noise, rounds=3) for noise in (None, privacy))
+    plain, private = (learned(rows, rows.sites("IID"), noise, rounds=3) for noise in (None, privacy))
     assert private.epsilon == pytest.approx(1.0, rel=0.05)
     assert np.abs(private.model.landmarks_ - plain.model.landmarks_).max() > 1e-2
-    assert leak(private).relative_error < 1e-5
+    assert private.leak().relative_error < 1e-5
 
 
 def test_a_matrix_of_distances_is_indefinite_with_a_zero_diagonal():

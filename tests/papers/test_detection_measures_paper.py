@@ -1,4 +1,4 @@
-"""The reproduction of the FedPCA paper: its measures by hand, and that it runs on small traffic."""
+"""The measures of detection, by hand and against all thresholds."""
 
 from __future__ import annotations
 

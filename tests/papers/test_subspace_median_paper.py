@@ -9,7 +9,7 @@ from fedspan.datasets import make_subspace_sites
 from fedspan.engines.local.embedded import federate
 from fedspan.linalg import subspace_distance
 from fedspan.papers import subspace_median_paper as paper
-from fedspan.papers.results_paper import Chart, Results, Table, spread
+from fedspan.papers.results_paper import published
 from fedspan.pca.power_method import power
 
 SEEDS = range(2)
@@ -59,7 +59,9 @@ def test_tables_of_the_slides(errors):
     assert mean["resilient power", "alternating"] >= 0.80
     assert mean["resilient power", "ones"] >= 0.80
     assert mean["resilient power", "orthogonal"] < 0.40
-    assert mean["resilient power", "orthogonal"] == pytest.approx(paper.PAPER[table]["orthogonal"][1], abs=0.08)
+    assert mean["resilient power", "orthogonal"] == pytest.approx(
+        published("subspace-median")[f"table {table}"]["orthogonal"][1], abs=0.08
+    )
 
 
 @pytest.mark.slow
@@ -76,16 +78,3 @@ def test_batches_of_the_small_setting():
         )
         assert np.all(node < 0.8)
         assert np.all((eigenspace > 0.85) & (eigenspace < 1.15))
-
-
-def test_results_are_printed_and_saved(tmp_path, capsys):
-    results = Results("A paper", "What was found.")
-    results.parts.append(Table("T", ["method", "error"], [["ours", spread([0.1, 0.2])]], "2 seeds"))
-    results.parts.append(Chart("C", "sites", [1, 2], {"ours": [0.1, 0.2]}, "2 seeds", log=True))
-    results.print()
-    shown = capsys.readouterr().out
-    assert "0.150 ± 0.050" in shown
-    page = results.save(tmp_path / "out").read_text()
-    assert "0.150 ± 0.050" in page
-    assert page.count("<svg") == 1
-    assert (tmp_path / "out" / "results.json").exists()

@@ -92,7 +92,7 @@ def test_the_same_rows_from_every_source(write_site, table, tmp_path, ending):
         ('file = "rows.csv"\ncolumns = []', "columns must name at least one column"),
         ('file = "rows.csv"\ncolumns = ["age"]\nlabel = "age"', "names the column 'age' twice"),
         ('file = "rows.csv"\nlabel = 3', r"\[data\] label = 3 must be text"),
-        ('file = "rows.csv"\nwhere = "age >"', r"\[data\] where: the row filter 'age >': at character 6"),
+        ('file = "rows.csv"\nwhere = "age >"', r"\[data\] where = 'age >' is no SQL condition"),
         ('file = "rows.csv"\nmissing = "NA"', r"\[data\] missing must be a list of texts that mean a missing cell"),
         ('url = "sqlite:///x"\nquery = "SELECT 1"\nmissing = ["NA"]', "missing is for CSV files"),
         ('file = "rows.csv"\ncolum = ["age"]', r"\[data\] 'colum' is not a known key; known are columns, drop, file"),
@@ -164,7 +164,9 @@ def test_every_problem_is_reported(write_site):
 
 
 def test_columns_that_are_not_there(write_site):
-    for data in ('columns = ["agee"]', 'drop = ["agee"]', 'label = "agee"', 'where = "agee > 3"'):
+    with pytest.raises(InputError, match=r"rows.csv has no column 'agee', which 'where' is about"):
+        read_owned_site(write_site('file = "rows.csv"\nwhere = "agee > 3"'))
+    for data in ('columns = ["agee"]', 'drop = ["agee"]', 'label = "agee"'):
         with pytest.raises(InputError, match=r"rows.csv has no column 'agee'; it has 'age', 'dose', 'weight'"):
             read_owned_site(write_site(f'file = "rows.csv"\n{data}'))
     with pytest.raises(InputError, match="no columns left"):
@@ -172,7 +174,8 @@ def test_columns_that_are_not_there(write_site):
 
 
 def test_a_task_that_is_missing_is_refused_and_a_number_to_learn_is_not(write_site, tmp_path):
-    pd.DataFrame({"a": range(20), "t": [None, *["x"] * 19], "y": [np.nan, *range(19)]}).to_csv(tmp_path / "gaps.csv")
+    frame = pd.DataFrame({"a": range(20), "t": [None, *["x"] * 19], "y": [np.nan, *range(19)]})
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
     with pytest.raises(InputError, match="column 't', the task, is missing in 1 rows: leave them out with where"):
         read_owned_site(write_site('file = "gaps.csv"\ncolumns = ["a"]\ntask = "t"'))
     site = read_owned_site(write_site('file = "gaps.csv"\ncolumns = ["a"]\nlabel = "y"')).site

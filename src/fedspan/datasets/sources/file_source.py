@@ -43,7 +43,7 @@ class FileSource:
     dialect: Dialect = field(default_factory=Dialect)
 
     def __post_init__(self) -> None:
-        if self.dialect != Dialect() and self.ending not in _CSV:
+        if self.ending not in _CSV and self.dialect != Dialect():
             raise InputError(f"{self.file}: separator, decimal, encoding and missing are for {_CSV[0]} files")
 
     @property

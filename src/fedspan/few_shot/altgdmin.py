@@ -82,8 +82,8 @@ def local_gradient(
 ) -> dict[str, Any]:
     """Leaves the site: the gradient (n, r), sums of ``b_k b_k'`` (r, r) and squared residuals, n, degrees of freedom.
 
-    Every ``b_k`` is fitted on one part of the rows. The gradient ``sum_k X_k' (X_k U b_k - y_k) b_k'`` with respect
-    to U is that of another part. A task with no more rows than unknowns is fitted exactly, whatever U is: it is left out.
+    Every ``b_k`` is fitted on one part of the rows; the gradient ``sum_k X_k' (X_k U b_k - y_k) b_k'`` is that of
+    another part. A task with no more rows than unknowns is fitted exactly, whatever U is: it is left out.
     """
     tasks, fit, descend = TaskRows.of(site), slice(fit_part, None, parts), slice(descend_part, None, parts)
     n, r = U.shape

@@ -9,10 +9,10 @@ from __future__ import annotations
 #: In the order in which they begin: those that take longest come first.
 GROUPS = {
     "one federation over NVIDIA FLARE": (
-        "tests/engines/nvflare/test_commands.py",
-        "tests/engines/nvflare/test_kills.py",
-        "tests/engines/nvflare/test_refusals.py",
-        "tests/engines/nvflare/test_same_bits.py",
+        "tests/engines/nvflare/test_hardening.py",
+        "tests/engines/nvflare/test_study_client.py",
+        "tests/engines/nvflare/test_relay_monitor.py",
+        "tests/engines/nvflare/test_nvflare_transport.py",
     ),
     "MNIST, the models of reports, and UMAP, which is compiled when it is first used": (
         "tests/estimators/test_maps_real.py",

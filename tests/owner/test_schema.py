@@ -11,6 +11,7 @@ from fedspan.engines.nvflare.setup.kit import Kit, write_kit
 from fedspan.errors import InputError
 from fedspan.owner import read_owned_site
 from fedspan.owner.schema import kind_of
+from fedspan.owner.site_file import SiteFileError
 
 DAYS = pd.date_range("2026-01-01", periods=30)
 
@@ -99,3 +100,51 @@ def test_a_check_compares_with_the_federation(write_site, tmp_path, capsys):
     assert "names the site 'clinic', and the kit is that of 'south'" in capsys.readouterr().out
     assert main([*check, *kit_of(tmp_path, None, name="alice", kind="user")]) == 1
     assert "needs a site's kit" in capsys.readouterr().out
+
+
+GOOD = 'age = "number"\ndose = "number"\nweight = "number"\nward = "text"\noutcome = "boolean"'
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (GOOD, None),
+        (GOOD.replace('outcome = "boolean"', 'outcome = "integer"'), None),
+        (GOOD.replace('outcome = "boolean"', 'outcome = "number"'), None),
+        (GOOD.replace('age = "number"', 'age = "integer"'), "column 'age' holds number, and the schema says integer"),
+        (GOOD.replace('ward = "text"', 'ward = "number"'), "column 'ward' holds text, and the schema says number"),
+        (
+            GOOD.replace('outcome = "boolean"', 'outcome = "time"'),
+            "column 'outcome' holds integer, and the schema says",
+        ),
+        (GOOD + '\nheight = "number"', r"column 'height' \(number\) of the schema is missing"),
+        (GOOD.replace('dose = "number"\n', ""), "column 'dose' is not in the schema"),
+        (
+            'dose = "number"\n' + GOOD.replace('dose = "number"\n', ""),
+            "column 1 is 'age', and in the schema 'dose': the order",
+        ),
+        (GOOD.replace('age = "number"', 'age = "float64"'), "age = 'float64' must be one of 'boolean', 'integer'"),
+    ],
+)
+def test_the_schema_is_compared(write_site, schema, said):
+    path = write_site('file = "rows.csv"', schema=schema)
+    if said is None:
+        assert read_owned_site(path).site.feature_names == ("age", "dose", "weight", "ward", "outcome")
+    else:
+        with pytest.raises(InputError, match=said):
+            read_owned_site(path)
+
+
+def test_the_schema_may_name_label_and_task(write_site):
+    data = 'file = "rows.csv"\nlabel = "outcome"\ntask = "ward"'
+    assert read_owned_site(write_site(data, schema=GOOD)).site.feature_names == ("age", "dose", "weight")
+    numbers = 'age = "number"\ndose = "number"\nweight = "number"'
+    assert read_owned_site(write_site(data, schema=numbers)).site.feature_names == ("age", "dose", "weight")
+    with pytest.raises(InputError, match="column 'outcome' holds integer, and the schema says text"):
+        read_owned_site(write_site(data, schema=numbers + '\noutcome = "text"'))
+
+
+def test_every_difference_is_reported(write_site):
+    with pytest.raises(SiteFileError) as caught:
+        read_owned_site(write_site('file = "rows.csv"', schema='age = "text"\nheight = "number"'))
+    assert len(caught.value.problems) == 6

@@ -45,8 +45,8 @@ def weights(step):
     if "autoencoder" not in step and "bigan" not in step:
         return {}
     pytest.importorskip("torch")
-    from fedspan.anomaly.parts.autoencoder import autoencoder_network
-    from fedspan.anomaly.parts.bigan import bigan_network
+    from fedspan.anomaly.autoencoder_detector import autoencoder_network
+    from fedspan.anomaly.bigan_detector import bigan_network
 
     make = autoencoder_network if "autoencoder" in step else bigan_network
     return {"weights": make(3, NETWORK["hidden"], 1).start(np.random.default_rng(0))}
@@ -76,7 +76,7 @@ CASES = [
     ),
     ("few_shot.gradient", {"U": np.eye(3)[:, :1], "parts": 12}, {"parts": 15}),
     ("few_shot.gradient", {"U": np.eye(3)[:, :1]}, {"descend_part": 57}),
-    ("few_shot.gradient", {"U": np.eye(3)[:, :1]}, {"fit_part": -2}),
+    ("few_shot.gradient", {"U": np.eye(3)[:, :1]}, {"fit_part": 57}),
     ("few_shot.fit_moments", {"U": np.eye(3)[:, :1], "intercept": False, "parts": 1, "least": 0}, {"parts": 20}),
     (
         "clustering.cluster_means",
@@ -118,12 +118,12 @@ def test_a_call_about_few_rows_is_one_of_single_rows(tmp_path, step, payload, fe
     [
         ("mixed_regression.halves", {"start": np.zeros(3)}, 10),
         ("mixed_regression.held_back_loss", {"models": np.zeros((1, 3))}, 20),
-        ("mixed_regression.logistic_refinement", {"models": np.zeros((1, 3)), "part": "held back", **MIXED}, 20),
-        ("mixed_regression.logistic_change", {"models": np.zeros((1, 3)), "part": "held back", **MIXED}, 20),
+        ("mixed_regression.logistic_refinement", {"models": np.zeros((1, 3)), "part": "train", **MIXED}, 6),
+        ("mixed_regression.logistic_change", {"models": np.zeros((1, 3)), "part": "train", **MIXED}, 6),
     ],
 )
 def test_parts_of_small_tables_are_few_rows(tmp_path, step, payload, rows):
-    assert isinstance(opened(tmp_path, rows=rows).ask(step, payload=payload), dict)
+    assert isinstance(opened(tmp_path, "least_rows = 5", rows=rows).ask(step, payload=payload), dict)
     (tmp_path / "fewer").mkdir()
     assert FEW in opened(tmp_path / "fewer", "least_rows = 5", rows=rows - 1).ask(step, payload=payload)
 

@@ -133,7 +133,7 @@ def test_nothing_is_charged_for_a_reply_that_is_too_large(tmp_path, step, payloa
     for run in ("r", "r 2"):
         sent = payload | ({"session": f"{run}/0/x"} if "session" in payload else {})
         why = desk.ask(step, run=run, payload=sent, **head)
-        assert why == "the reply has more than the 30 bytes allowed, and the privacy budget is not charged for it"
+        assert why == "the reply has more than the 30 bytes allowed, and the privacy budget is not charged"
     assert left(desk) == 4.0
     assert desk.lines()[-1]["budget_left"] == 4.0
 

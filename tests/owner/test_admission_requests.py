@@ -97,7 +97,7 @@ def test_a_second_offer_does_not_change_the_step_of_a_sum_in_the_log(desk):
 
 def test_the_payload_of_a_summed_step_is_marked(desk):
     payload = {"what": SUMS, "session": "r/0/x", **NUMBERS, "U": np.eye(2)}
-    assert "names that begin with 'with '" in desk.ask(OFFER, payload=payload)
+    assert "payload begin with 'with ', and some here do not" in desk.ask(OFFER, payload=payload)
 
 
 NONSENSE = [

@@ -26,7 +26,7 @@ def desk(tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        ("removed", "has become shorter"),
+        ("removed", "can't be opened: No such file"),
         ("shorter", "has become shorter"),
         ("open", "can be read by others"),
         ("folder", "can't be opened"),

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from fedspan.cli.run_command import finish, fit_all, make_folder
+from fedspan.cli.console import print_line
+from fedspan.cli.run_command import finish, fit_all
+from fedspan.cli.run_folder import make_folder
 from fedspan.cli.study_tables import SiteTable
 from fedspan.datasets import load_breast_cancer, load_digits, split_dirichlet, split_heavy_tailed
 from fedspan.engines.local.embedded import LocalFederation
@@ -21,32 +22,25 @@ from fedspan.pca.estimator import FedPCA
 from fedspan.report import write_index
 from fedspan.tables.scaler import FedStandardScaler
 
-#: Name, what is said of the split, the table, and its split over sites.
-Part = tuple[str, str, Any, Any]
 
-
-def run_demo(output: Path, seed: int) -> Path:
-    """Run both tables and return the page that leads to their reports."""
+def demo(out: Path, seed: int) -> int:
+    """Run both tables, and write a page that links to their reports."""
     digits, cancer = load_digits(), load_breast_cancer()
     uneven_mix = split_dirichlet(digits.target, 10, alpha=0.5, seed=seed)
     uneven_size = split_heavy_tailed(len(cancer.data), 6, min_rows=20, seed=seed)
-    parts: list[Part] = [
-        ("digits", "ten sites with very unequal mixes of digits (Dirichlet 0.5)", digits, uneven_mix),
-        ("breast cancer", "six sites of very unequal size", cancer, uneven_size),
-    ]
-    reports = {}
-    for part in parts:
-        folder = part[0].replace(" ", "-")
-        reports[f"{folder}/report.html"] = _run(output / folder, part, seed)
+    mix, size = "ten sites with very unequal mixes of digits (Dirichlet 0.5)", "six sites of very unequal size"
+    reports = {
+        "digits/report.html": _run(out / "digits", "digits", mix, digits, uneven_mix, seed),
+        "breast-cancer/report.html": _run(out / "breast-cancer", "breast cancer", size, cancer, uneven_size, seed),
+    }
     lead = "Each table is split over sites, scaled and analysed without a row leaving its site."
-    index = write_index(output / "report.html", title="fedspan demo", lead=lead, reports=reports)
-    Console().print(f"both reports: {index}", soft_wrap=True, highlight=False)
-    return index
+    index = write_index(out / "report.html", title="fedspan demo", lead=lead, reports=reports)
+    print_line(f"both reports: {index}")
+    return 0
 
 
-def _run(output: Path, part: Part, seed: int) -> dict[str, str]:
-    """Run one table, leave its report in `output`, and return what the index says of it."""
-    name, split, bunch, labels = part
+def _run(output: Path, name: str, split: str, bunch: Any, labels: Any, seed: int) -> dict[str, str]:
+    """Run one table, leave its report in `output`, and return its entry in the index."""
     make_folder(output)
     tables = _tables(bunch, labels)
     fed = LocalFederation([table.site() for table in tables], seed=seed)
@@ -56,8 +50,7 @@ def _run(output: Path, part: Part, seed: int) -> dict[str, str]:
     finish(output, title, models, tables, settings)
     pooled = PCA(10, svd_solver="full").fit(StandardScaler().fit_transform(bunch.data))
     angle = subspace_distance(models[-1].components_.T, pooled.components_.T, norm="spectral")
-    Console().print(f"sine of the largest angle to PCA of the pooled rows: {angle:.1e}\n", highlight=False)
-    record = models[-1].run_
+    print_line(f"sine of the largest angle to PCA of the pooled rows: {angle:.1e}\n")
     return {
         "title": title,
         "split": split,
@@ -66,7 +59,7 @@ def _run(output: Path, part: Part, seed: int) -> dict[str, str]:
         "sine of the largest angle to PCA of the pooled rows": f"{angle:.1e}",
         "bytes up, all sites": f"{sum(model.run_.bytes_up for model in models):,}",
         "calls": str(sum(len(model.run_.calls) for model in models)),
-        "stopped": record.stopped,
+        "stopped": models[-1].run_.stopped,
     }
 
 

@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 from fedspan.cli.run_command import run_study
-from fedspan.cli.study_file import Study, read_study
+from fedspan.cli.study_file import read_study
 from fedspan.engines.nvflare.client.connect import connect_as
 from fedspan.engines.nvflare.setup.hardening import RUNNER
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
@@ -22,7 +22,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     kit, folder = Path(sys.argv[1]), Path(sys.argv[1]) / "studies" / sys.argv[2]
 
-    def connect(study: Study) -> Federation:
+    def connect() -> Federation:
         authority = Authority.from_kit(kit)
         delegate = Delegate(Identity.from_kit(kit), (folder / "delegation").read_bytes(), authority)
         return connect_as(delegate, authority, kit / RUNNER, study.seed, study.policy, study.output)

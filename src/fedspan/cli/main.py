@@ -7,10 +7,10 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import fedspan
-from fedspan.cli.federation.federation_commands import add_federation_commands, run_at_sites
-from fedspan.cli.site.site_commands import add_site_commands
+from fedspan.cli import help_texts
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
@@ -22,77 +22,22 @@ PAPERS = {
     "subspace-median": "fedspan.papers.subspace_median_paper",
 }
 
-RUN_HELP = """\
-Run the study that a TOML file describes, on an embedded federation: one site per file, or per value of a site column.
-
-A study:
-
-    seed = 0                          # optional, default 0
-    output = "results"                # optional, default: the study's name without .toml
-
-    [data]                            # paths are relative to the study file
-    file = "all.csv"                  # one table (CSV, Parquet or NPZ) with ...
-    site_column = "hospital"          # ... a column that names each row's site
-    # or one table per site:
-    # sites = { north = "north.csv", south = "south.parquet" }
-    features = ["age", "dose"]        # optional, default: all columns but the named ones below
-    drop = ["id"]                     # optional: columns to leave out
-    label = "outcome"                 # optional: shown as colour in the report, not learned from
-
-    [[preprocess]]                    # optional, any number, in order
-    name = "FedStandardScaler"        # or "FedTabularEncoder", if some columns are text
-
-    [model]
-    name = "FedPCA"                   # any estimator; the other keys are its parameters
-    n_components = 5
-
-    [federation]                      # optional
-    n_jobs = 1
-    wire = false
-    deadline = 60.0
-    run_deadline = 86400.0            # seconds for a whole run
-    quorum = "majority"               # or "all", a count, a fraction
-
-    [report]                          # optional
-    # of a detector, rows that are kept back, to draw its ROC curve with; what says of each what it is; for normal ones:
-    # judge = "test.csv"
-    # label = "attack"
-    # normal = "no"
-    # image = [28, 28]                # height and width, where a row is an image: components are drawn as images
-
-With --kit there is no [data], n_jobs or wire: the data are where the sites of the federation have them.
-
-An NPZ file holds X (rows x columns) and optionally feature_names, label and, in a file for all sites, site.
-
-Written to the output folder: model.fedspan (and one file for each preprocessing step), report.html, summary.json,
-and for each run its record (record.jsonl) and journal. A run that was interrupted continues with --resume.
-"""
-
-AUDIT_HELP = """\
-Attack what the coordinator of a run received, and say what it can rebuild of the rows.
-
-Distances to landmarks, which maps and clusterings post, are turned back into rows (trilateration, with and without
-public rows of the same kind, and as if the sites had turned their rows by a secret rotation). Rebuilt rows are measured
-against the true ones: those of the study if its files are still there, or those of --truth.
-
-Written to the output folder, for its owner alone: leaks.html, with rebuilt rows beside true ones, and leaks.json.
-They are as private as the rows.
-"""
+PROCESSES = "fedspan.engines.nvflare.setup.processes"
+Argument = tuple[str, dict[str, Any]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    values = vars(_parser().parse_args(argv))
+    target: str = values.pop("target")
+    module, _, function = target.partition(":")
     try:
-        return int(arguments.command(arguments))
-    except (InputError, JournalError) as error:
-        print(f"fedspan: {error}", file=sys.stderr)
-        return 2
+        return int(getattr(importlib.import_module(module), function)(**values))
     except FedspanError as error:
         print(f"fedspan: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, (InputError, JournalError)) else 1
     except KeyboardInterrupt:
-        kept = "; what was done is kept, continue with --resume" if arguments.command is _run else ""
+        kept = "; finished calls are kept, continue with --resume" if function == "run" else ""
         print(f"fedspan: interrupted{kept}", file=sys.stderr)
         return 130
 
@@ -105,132 +50,182 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fedspan {fedspan.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    demo = commands.add_parser(
-        "demo",
-        help="run an embedded federation on scikit-learn's digits and breast cancer tables",
-        description=(
-            "Split scikit-learn's digits and breast cancer tables over sites, scale them, learn an exact federated "
-            "PCA, compare it with PCA on the pooled rows, and leave a report. Needs no files and no network."
-        ),
-    )
-    demo.add_argument("--out", type=Path, default=Path("demo"), metavar="FOLDER", help="where to write (default: demo)")
-    demo.add_argument("--seed", type=int, default=0, help="seed of the split and of the runs (default: 0)")
-    demo.set_defaults(command=_demo)
-
-    run = commands.add_parser(
-        "run",
-        help="run the study that a TOML file describes",
-        description=RUN_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    run.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
-    run.add_argument("--out", type=Path, metavar="FOLDER", help="output folder, instead of the study's own")
-    run.add_argument(
-        "--kit", type=Path, metavar="KIT", help="a user's kit: run it at the sites of a real federation, on their data"
-    )
-    run.add_argument("--detach", action="store_true", help="with --kit: let the coordinator run it, and fetch it later")
-    run.add_argument(
-        "--hours", type=float, default=24.0, help="with --detach: the coordinator may ask in your name so long (24)"
-    )
-    run.add_argument("--resume", action="store_true", help="continue in a used output folder where the run stopped")
-    run.set_defaults(command=_run)
-
-    report = commands.add_parser(
-        "report",
-        help="write the report of a run that was done before",
-        description=(
-            "Write the report of a run again: from its folder (requests, sites, failures and their reasons, "
-            "rounds and bytes, the models' pictures, privacy, versions, how to run it again), also of a run that was "
-            "stopped or fetched; or from a saved model. The table [report] of its study.toml is followed."
-        ),
-    )
-    report.add_argument("run", type=Path, metavar="RUN", help="output folder of 'fedspan run', a run_dir, or a model")
-    report.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="the page (default: report.html in the folder, MODEL.html beside a model)",
-    )
-    report.set_defaults(command=_report)
-
-    audit = commands.add_parser(
-        "audit",
-        help="attack what the coordinator of a run received, and say what it can rebuild",
-        description=AUDIT_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    audit.add_argument("run", type=Path, metavar="RUN", help="output folder of 'fedspan run', a run_dir, or a model")
-    audit.add_argument("--model", type=Path, metavar="FILE", help="the run's model, where it is not in the folder")
-    audit.add_argument("--truth", type=Path, metavar="FILE", help="true rows: the study, or a table")
-    audit.add_argument("--public", type=Path, metavar="FILE", help="rows of the same kind that an attacker could have")
-    audit.add_argument("--image", metavar="28x28", help="height and width, where a row is an image")
-    audit.add_argument("--bounds", metavar="0,1", help="least and greatest value of the data, for PSNR")
-    audit.add_argument(
-        "--compare", type=Path, metavar="RUN", help="another run or model, whose figures stand beside in the card"
-    )
-    audit.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: audit, in RUN)")
-    audit.set_defaults(command=_audit)
-
-    add_federation_commands(commands)
-
-    reproduce = commands.add_parser(
+    _add_local(commands)
+    _add_federation(commands)
+    _add(
+        commands,
         "reproduce",
-        help="run a paper's tables and figures, ours beside theirs",
+        "fedspan.cli.main:reproduce",
+        "run a paper's tables and figures, ours beside theirs",
+        _option("paper", "which paper", choices=sorted(PAPERS)),
+        _option("--quick", "fewer seeds, rows or settings, for a first look", action="store_true"),
+        _path("--out", "FOLDER", "where to write (default: reproduce-PAPER)"),
         description="Run a paper's setting, print its tables with our numbers beside the paper's, and save a page.",
     )
-    reproduce.add_argument("paper", choices=sorted(PAPERS), help="which paper")
-    reproduce.add_argument("--quick", action="store_true", help="fewer seeds, rows or settings, for a first look")
-    reproduce.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce-PAPER)")
-    reproduce.set_defaults(command=_reproduce)
-
-    add_site_commands(commands)
+    _add_site(commands)
     return parser
 
 
-def _reproduce(arguments: argparse.Namespace) -> int:
+def _add_local(commands: Any) -> None:
+    """Add the commands that need no federation but the embedded one."""
+    run = _path("run", "RUN", "output folder of 'fedspan run', a run_dir, or a model")
+    _add(
+        commands,
+        "demo",
+        "fedspan.cli.demo_command:demo",
+        "run an embedded federation on scikit-learn's digits and breast cancer tables",
+        _path("--out", "FOLDER", "where to write (default: demo)", default=Path("demo")),
+        _option("--seed", "seed of the split and of the runs (default: 0)", type=int, default=0),
+        description=help_texts.DEMO,
+    )
+    _add(
+        commands,
+        "run",
+        "fedspan.cli.run_command:run",
+        "run the study that a TOML file describes",
+        _path("study", "STUDY.toml", "the study file"),
+        _path("--out", "FOLDER", "output folder, instead of the study's own"),
+        _path("--kit", "KIT", "a user's kit: run it at the sites of a real federation, on their data"),
+        _option("--detach", "with --kit: let the coordinator run it, and fetch it later", action="store_true"),
+        _option("--hours", "with --detach: how long the coordinator may act for you (24)", type=float, default=24.0),
+        _option("--resume", "continue in a used output folder where the run stopped", action="store_true"),
+        description=help_texts.RUN,
+    )
+    _add(
+        commands,
+        "report",
+        "fedspan.cli.report_command:report",
+        "write the report of an earlier run",
+        run,
+        _path("--out", "FILE", "the page (default: report.html in the folder, MODEL.html beside a model)"),
+        description=help_texts.REPORT,
+    )
+    _add(
+        commands,
+        "audit",
+        "fedspan.cli.audit_command:audit_run",
+        "attack what the coordinator of a run received, and report what it can rebuild",
+        run,
+        _path("--model", "FILE", "the run's model, where it is not in the folder"),
+        _path("--truth", "FILE", "true rows: the study, or a table"),
+        _path("--public", "FILE", "rows of the same kind that an attacker could have"),
+        _option("--image", "height and width, where a row is an image", metavar="28x28"),
+        _option("--bounds", "least and greatest value of the data, for PSNR", metavar="0,1"),
+        _path("--compare", "RUN", "another run or model, whose figures stand beside in the card"),
+        _path("--out", "FOLDER", "where to write (default: audit, in RUN)"),
+        description=help_texts.AUDIT,
+    )
+
+
+def _add_federation(commands: Any) -> None:
+    """Add the commands for real federations and detached studies."""
+    module, kit = "fedspan.cli.federation.federation_command", _path("kit", "KIT", "a user's kit")
+    federation = _group(commands, "federation", "set up a real federation, see its status, try it out")
+    _add(
+        federation,
+        "init",
+        f"{module}:init",
+        "make the kits of all participants",
+        _path("plan", "fed.toml", "name, server, sites, users, and a schema"),
+        _path("--out", "FOLDER", "where to (default: kits)", default=Path("kits")),
+        description=help_texts.INIT,
+    )
+    steps = _option("--steps", "name all steps that each site's owner allows", action="store_true")
+    _add(federation, "status", f"{module}:status", "sites online, with version, rows and steps", kit, steps)
+    _add(
+        federation,
+        "demo",
+        "fedspan.cli.federation.demo_federation_command:demo",
+        "start a coordinator and three sites on this machine, run a study, compare, and stop them",
+        _option("--seed", "seed of the split and of the study (default: 0)", type=int, default=0),
+        description="Exit code 1 if the result is not the embedded engine's, byte for byte.",
+    )
+    coordinator, start = (
+        _group(commands, "coordinator", "run the coordinator of a real federation"),
+        f"{PROCESSES}:start",
+    )
+    own = _path("path", "KIT", "the coordinator's kit")
+    _add(coordinator, "start", f"{start}_coordinator", "in the foreground, until Ctrl-C", own)
+
+    one = _option("study", "one of them (default: all of yours)", nargs="?", metavar="STUDY")
+    _add(commands, "status", f"{module}:studies", "the state of detached studies", kit, one)
+    study = _option("study", "its name, as 'fedspan status' prints it", metavar="STUDY")
+    _add(commands, "cancel", f"{module}:cancel", "cancel a detached study and revoke its authorisation", kit, study)
+    results = "fetch the results of a detached study: models, records, report, journal"
+    new = _path("--out", "FOLDER", "a new folder", required=True)
+    _add(commands, "fetch", f"{module}:fetch", results, kit, study, new)
+
+
+def _add_site(commands: Any) -> None:
+    """Add the commands for the owner of a site."""
+    site = _group(commands, "site", "for the owner of a site: start it, check its settings, verify its log")
+    _add(
+        site,
+        "check",
+        "fedspan.cli.site.check_command:check",
+        "check a site's file and its data",
+        _path("file", "site.toml", "the site's file"),
+        _path("--kit", "KIT", "the site's kit: compare with the federation's schema and the site's name"),
+        description=help_texts.CHECK,
+    )
+    _add(
+        site,
+        "log",
+        "fedspan.cli.site.log_command:log",
+        "verify an audit log",
+        _path("file", "FILE", "the audit log"),
+        _option("--refused", "also print each call that was refused or failed, and why", action="store_true"),
+        _option("--last", "an earlier last digest: it must still be in the log", metavar="DIGEST"),
+        description=help_texts.LOG,
+    )
+    own, config = _path("path", "KIT", "the site's kit"), _path("--config", "site.toml", "the owner's data and rules")
+    config[1]["required"] = True
+    _add(
+        site,
+        "start",
+        f"{PROCESSES}:start_site",
+        "take part in a federation, in the foreground, until Ctrl-C",
+        own,
+        config,
+    )
+
+
+def _option(name: str, help: str, **settings: Any) -> Argument:
+    return name, {"help": help, **settings}
+
+
+def _path(name: str, metavar: str, help: str, **settings: Any) -> Argument:
+    return name, {"type": Path, "metavar": metavar, "help": help, **settings}
+
+
+def _add(
+    commands: Any, name: str, target: str, help: str, *arguments: Argument, description: str | None = None
+) -> None:
+    """Add a command that calls `target`, written as ``module:function``, with its arguments by name.
+
+    Modules are imported only when their command runs.
+    """
+    plain = argparse.RawDescriptionHelpFormatter if "\n" in (description or "") else argparse.HelpFormatter
+    parser = commands.add_parser(name, help=help, description=description, formatter_class=plain)
+    for flag, settings in arguments:
+        parser.add_argument(flag, **settings)
+    parser.set_defaults(target=target)
+
+
+def _group(commands: Any, name: str, help: str) -> Any:
+    """Add a group of commands, and return what its commands are added to."""
+    parser = commands.add_parser(name, help=help, description=f"'fedspan {name} COMMAND --help' explains a command.")
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def reproduce(paper: str, quick: bool, out: Path | None) -> int:
+    """Run a paper's setting, print its tables, and save a page."""
     from fedspan.engines.local.blas_threads import PinnedThreads
 
-    module = importlib.import_module(PAPERS[arguments.paper])
+    module = importlib.import_module(PAPERS[paper])
     one_thread = PinnedThreads(1)  # so that times and last bits do not depend on how many cores are free
-    results = module.run(quick=arguments.quick)
+    results = module.run(quick=quick)
     one_thread.release()
     results.print()
-    page = results.save(arguments.out or Path(f"reproduce-{arguments.paper}"))
-    print(f"report: {page}")
-    return 0
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.demo_command import run_demo
-
-    run_demo(arguments.out, arguments.seed)
-    return 0
-
-
-def _audit(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.audit_command import AuditPlan, run_audit
-
-    given = {name: getattr(arguments, name) for name in AuditPlan.__dataclass_fields__}
-    run_audit(AuditPlan(**given))
-    return 0
-
-
-def _report(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.report_command import run_report
-
-    print(f"report: {run_report(arguments.run, arguments.out)}")
-    return 0
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    from fedspan.cli.run_command import run_study
-    from fedspan.cli.study_file import read_study
-
-    study = read_study(arguments.study, arguments.out, at_sites=arguments.kit is not None)
-    if arguments.kit is not None:
-        return run_at_sites(study, arguments)
-    if arguments.detach:
-        raise InputError("--detach needs --kit: a detached study runs at a real federation's coordinator")
-    run_study(study, resume=arguments.resume)
+    print(f"report: {results.save(out or Path(f'reproduce-{paper}'))}")
     return 0

@@ -1,4 +1,4 @@
-"""``fedspan report``: the page of a run that was done before, of one that stopped, or of a saved model."""
+"""``fedspan report``: the page of an earlier run, of one that stopped, or of a saved model."""
 
 from __future__ import annotations
 
@@ -7,60 +7,52 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedspan.cli.report_plan import report_plan, wanted
-from fedspan.cli.run_command import scatter_of
-from fedspan.cli.study_file import read_data_plan
+from fedspan.cli.run_folder import saved_models, write_run_report
+from fedspan.cli.study_file import ReportPlan, read_data_plan, report_plan
 from fedspan.cli.study_tables import SiteTable, read_tables
 from fedspan.datasets.toml_file import parsed
 from fedspan.errors import InputError
 from fedspan.federation.record import RunRecord
-from fedspan.persistence import load
-from fedspan.report import write_report
 
 
-def run_report(run: Path, out: Path | None = None) -> Path:
-    """Write the report of a run's folder or of a saved model, and return it."""
-    if run.is_file():
-        model = load(run)
-        return write_report(
-            out or run.with_suffix(".html"), title=run.stem, records=_runs_of([model]), models=[model], settings={}
-        )
-    if not run.is_dir():
-        raise InputError(f"{run} is neither the folder of a run nor a saved model")
-    models = [load(file) for file in [*sorted(run.glob("preprocess-*.fedspan")), *run.glob("model.fedspan")]]
-    records = _records(run) or _runs_of(models)
-    if not records:
+def report(run: Path, out: Path | None) -> int:
+    """Write the report of a run's folder, or of a saved model."""
+    preprocess, model = saved_models(run)
+    models = [*preprocess, *([] if model is None else [model])]
+    folder = run.is_dir()
+    records = _records(run) or [model.run_ for model in models if hasattr(model, "run_")]
+    if folder and not records:
         raise InputError(f"{run} is no folder of a run: it has neither a record.jsonl nor a model.fedspan")
-    tables, settings = _tables(run, models)
-    more = _more(run, models, settings)
+    settings: dict[str, str] = {}
+    tables, plan, text = _study(run, models, settings)
     if not models:
         settings["models"] = "none in this folder: 'fedspan report MODEL' draws one that was saved (model.save)"
-    return write_report(
-        out or run / "report.html",
-        title=run.resolve().name,
-        records=records,
-        models=models,
-        sites={table.name: {"rows": len(table.frame), "columns": table.frame.shape[1]} for table in tables} or None,
-        scatter=scatter_of(models, tables) if tables and models else None,
-        settings=settings,
-        **more,
-    )
+    page = out or (run / "report.html" if folder else run.with_suffix(".html"))
+    title = run.resolve().name if folder else run.stem
+    print(f"report: {write_run_report(page, title, records, models, tables, settings, plan, text)}")
+    return 0
 
 
-def _more(run: Path, models: Sequence[Any], settings: dict[str, str]) -> dict[str, Any]:
-    """Return the study's text and what it wants in its report; what cannot be had is said in the settings."""
-    copy = run / "study.toml"
+def _study(
+    run: Path, models: Sequence[Any], settings: dict[str, str]
+) -> tuple[list[SiteTable], ReportPlan, str | None]:
+    """Return the study's rows, what it asks of its report, and its text; `settings` name what cannot be read."""
+    copy, plan = run / "study.toml", ReportPlan()
+    tables: list[SiteTable] = []
     if not copy.is_file():
-        return {}
+        return tables, plan, None
     text, raw = parsed(copy)
-    if not models:
-        return {"study": text}
-    try:
-        plan = report_plan(raw, run.resolve().parent / copy.name)
-    except InputError as error:
-        settings["rows to judge by"] = f"not read: {error}"
-        return {"study": text}
-    return {"study": text, **wanted(plan, models, settings)}
+    if models:
+        try:
+            if "data" in raw:  # otherwise the rows are at the sites
+                tables = read_tables(read_data_plan(copy, run.resolve().parent), text=models[0].takes_text)
+        except InputError as error:
+            settings["rows"] = f"not read ({error}), so that there is no map of them"
+        try:
+            plan = report_plan(raw, run.resolve().parent / copy.name)
+        except InputError as error:
+            settings["rows to judge by"] = f"not read: {error}"
+    return tables, plan, text
 
 
 def _records(run: Path) -> list[RunRecord]:
@@ -76,19 +68,3 @@ def _records(run: Path) -> list[RunRecord]:
         except (StopIteration, KeyError, TypeError, AttributeError, json.JSONDecodeError):
             raise InputError(f"{file} is not the record of a run, or is damaged") from None
     return records
-
-
-def _runs_of(models: Sequence[Any]) -> list[RunRecord]:
-    return [model.run_ for model in models if hasattr(model, "run_")]
-
-
-def _tables(run: Path, models: Sequence[Any]) -> tuple[list[SiteTable], dict[str, str]]:
-    """Return the study's rows, where they are still to be had, for the map; and what to say of them."""
-    copy = run / "study.toml"
-    if not copy.is_file() or not models or "data" not in parsed(copy)[1]:  # the rows of others are at their sites
-        return [], {}
-    try:
-        plan = read_data_plan(copy, run.resolve().parent)
-        return list(read_tables(plan, text=models[0].takes_text)), {}
-    except InputError as error:
-        return [], {"rows": f"not read ({error}), so that there is no map of them"}

@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 from sklearn.base import clone
 
 from fedspan.base import FedEstimator
-from fedspan.cli.report_plan import judged_rows, wanted
-from fedspan.cli.study_file import Study
+from fedspan.cli.console import print_line, print_table
+from fedspan.cli.run_folder import judged_rows, make_folder, write_run_report
+from fedspan.cli.study_file import ReportPlan, Study, read_study
 from fedspan.cli.study_tables import SiteTable, read_tables
+from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.record import strict_json
 from fedspan.progress import ProgressBar
-from fedspan.report import Scatter, write_report
-from fedspan.report.models.map_pictures import MOST_POINTS, map_of
 
 
-def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], Federation] | None = None) -> Path:
+def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: float, resume: bool) -> int:
+    """Run a study here, or at the sites of a kit's federation: from here, or detached at its coordinator."""
+    if detach and kit is None:
+        raise InputError("--detach needs --kit: a detached study runs at a real federation's coordinator")
+    if detach and (out is not None or resume):
+        raise InputError("--detach goes without --out and --resume: 'fedspan fetch' brings the results")
+    plan = read_study(study, out, at_sites=kit is not None)
+    if kit is None:
+        run_study(plan, resume=resume)
+    elif detach:
+        _submit(plan, kit, hours)
+    else:
+        from fedspan.engines.nvflare.client.connect import connect
+
+        def opened() -> Federation:
+            return connect(kit, seed=plan.seed, policy=plan.policy, run_dir=plan.output)
+
+        run_study(plan, resume=resume, connect=opened)
+    return 0
+
+
+def _submit(study: Study, kit: Path, hours: float) -> None:
+    from fedspan.engines.nvflare.client.study_client import submit_study
+
+    if study.report.judge is not None:
+        raise InputError(
+            "--detach goes without [report] judge, whose rows are here: put it into the study.toml that 'fedspan "
+            "fetch' brings, and write the report again with 'fedspan report'"
+        )
+    name = submit_study(kit, study.path.stem, study.text, hours)
+    print(f"study {name} is submitted: 'fedspan status {kit}' shows its state,")
+    print(f"'fedspan fetch {kit} {name} --out FOLDER' fetches its results")
+
+
+def run_study(study: Study, *, resume: bool = False, connect: Callable[[], Federation] | None = None) -> Path:
     """Run `study` and return its report. Nothing is written before everything is read and checked.
 
     With `connect` it runs at the sites of the federation that this returns, on their data.
@@ -40,9 +67,9 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], 
     if used and not (resume and output.is_dir()):
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     models = (*study.preprocess, study.model)
-    tables: list[SiteTable] = [] if connect else list(read_tables(study.data, text=models[0].takes_text))
-    judged_rows(study.report, list(tables[0].frame.columns) if tables else None)  # better said before the run
-    fed = connect(study) if connect else _embedded(study, tables)
+    tables = [] if connect else read_tables(study.data, text=models[0].takes_text)
+    judged_rows(study.report, list(tables[0].frame.columns) if tables else None)  # a mistake shows before the run
+    fed = connect() if connect else _embedded(study, tables)
     make_folder(output)
     if not used:
         _write(output / "study.toml", study.text)
@@ -50,16 +77,12 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[Study], 
         with fed:
             fitted = fit_all(models, fed)
     except (ValueError, TypeError) as error:
-        # The user corrects the study and runs it again: leave no folder behind.
-        if not used:
-            for left in output.iterdir():
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            output.rmdir()
+        if not used:  # the study has a mistake: its next run needs an unused folder
+            shutil.rmtree(output)
         raise error if isinstance(error, InputError) else InputError(f"{study.path}: {error}") from None
     _write(output / "study.toml", study.text)
     settings = {"study": str(study.path), "seed": str(study.seed)}
-    more = wanted(study.report, fitted, settings)
-    return finish(output, study.path.stem, fitted, tables, settings, study=study.text, **more)
+    return finish(output, study.path.stem, fitted, tables, settings, study.report, study.text)
 
 
 def _embedded(study: Study, tables: Sequence[SiteTable]) -> Federation:
@@ -71,14 +94,6 @@ def _embedded(study: Study, tables: Sequence[SiteTable]) -> Federation:
         policy=study.policy,
         run_dir=study.output,
     )
-
-
-def make_folder(folder: Path) -> None:
-    """Make an output folder, or say in a sentence why not."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
 
 
 def fit_all(models: Sequence[FedEstimator], fed: Federation) -> list[Any]:
@@ -93,66 +108,26 @@ def fit_all(models: Sequence[FedEstimator], fed: Federation) -> list[Any]:
 
 
 def finish(
-    output: Path, title: str, models: Sequence[Any], tables: Sequence[SiteTable], settings: dict[str, str], **more: Any
+    output: Path,
+    title: str,
+    models: Sequence[Any],
+    tables: Sequence[SiteTable],
+    settings: dict[str, str],
+    plan: ReportPlan | None = None,
+    study: str | None = None,
 ) -> Path:
-    """Save the models, write summary and report, and print a table of what was done; `more` is for the report.
-
-    Without `tables`, whose rows are at sites of others, the report has no map but one that a model itself has.
-    """
+    """Save the models, write summary and report, print a table of the runs, and return the report."""
     for number, model in enumerate(models[:-1]):
         model.save(output / f"preprocess-{number}-{type(model).__name__}.fedspan")
     models[-1].save(output / "model.fedspan")
     records = [model.run_ for model in models]
     _write(output / "summary.json", json.dumps([_summary(record) for record in records], indent=2))
-    sites = {table.name: {"rows": len(table.frame), "columns": table.frame.shape[1]} for table in tables}
-    report = write_report(
-        output / "report.html",
-        title=title,
-        records=records,
-        models=models,
-        sites=sites or None,
-        scatter=scatter_of(models, tables) if tables else None,
-        settings=settings,
-        **more,
-    )
-    _print_summary(title, records, report)
+    plan = plan or ReportPlan()
+    report = write_run_report(output / "report.html", title, records, models, tables, settings, plan, study)
+    columns = ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped")
+    print_table(columns, map(_line, records), columns[1:-1], title)
+    print_line(f"report: {report}")
     return report
-
-
-def scatter_of(models: Sequence[Any], tables: Sequence[SiteTable]) -> Scatter | None:
-    """Return the map that the last model has, or the rows' first two coordinates where it gives any."""
-    labelled = all(table.labels is not None for table in tables)
-    if hasattr(models[-1], "row_sites_"):
-        posted = np.bincount(models[-1].row_sites_, minlength=len(tables)) > 0  # the others are on no map
-        labels = [_labels(table) for table, there in zip(tables, posted, strict=True) if there]
-        return map_of(models[-1], np.concatenate(labels) if labelled else None)
-    if not hasattr(models[-1], "transform"):
-        return None
-    total = sum(len(table.frame) for table in tables)
-    step = -(-total // MOST_POINTS)
-    points, names, rows, labels = [], [], [], []
-    for table in tables:
-        coordinates: Any = table.frame.iloc[::step]
-        for model in models:
-            coordinates = model.transform(coordinates)
-        if coordinates.shape[1] < 2:
-            return None
-        points.append(coordinates[:, :2])
-        names.append(np.full(len(coordinates), table.name))
-        rows.append(np.arange(0, len(table.frame), step))
-        labels.append(_labels(table)[::step])
-    return Scatter(
-        np.concatenate(points),
-        np.concatenate(names),
-        np.concatenate(rows),
-        labels=np.concatenate(labels) if labelled else None,
-        x_label="component 1",
-        y_label="component 2",
-    )
-
-
-def _labels(table: SiteTable) -> NDArray[Any]:
-    return table.labels if table.labels is not None else np.full(len(table.frame), "")
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:
@@ -172,20 +147,10 @@ def _summary(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _print_summary(title: str, records: Sequence[RunRecord], report: Path) -> None:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
-    for column in ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped"):
-        table.add_column(column, justify="left" if column in ("run", "stopped") else "right", no_wrap=column == "run")
-    for record in records:
-        numbers = (len(record.sites), len(record.calls), record.bytes_up, record.bytes_down, len(record.failures))
-        table.add_row(record.what, *(f"{number:,}" for number in numbers), record.stopped)
-    console = Console(file=sys.stdout)
-    console.print(table)
-    console.print(f"report: {report}", soft_wrap=True, highlight=False)
+def _line(record: RunRecord) -> list[str]:
+    numbers = (len(record.sites), len(record.calls), record.bytes_up, record.bytes_down, len(record.failures))
+    return [record.what, *(f"{number:,}" for number in numbers), record.stopped]
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_whole(path, text.encode("utf-8"))

@@ -1,4 +1,4 @@
-"""A study: what a TOML file asks for, checked before anything is read or written."""
+"""A study: a TOML file, checked before anything is read or written."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import fedspan
 from fedspan import privacy
 from fedspan.anomaly.detector import FedDetector
 from fedspan.base import FedEstimator
-from fedspan.cli.report_plan import ReportPlan, report_plan
-from fedspan.datasets import toml_file
-from fedspan.datasets.toml_file import check_keys, existing, parsed, table, typed
+from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Policy
 
@@ -35,6 +33,19 @@ class DataPlan:
 
 
 @dataclass(frozen=True)
+class ReportPlan:
+    """What the report shows besides: how a detector judges labelled rows, and columns as pixels of an image.
+
+    The rows are in the table `judge`. Its column `label` is `normal` for normal ones. An `image` has height and width.
+    """
+
+    judge: Path | None = None
+    label: str = ""
+    normal: str = ""
+    image: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
 class Study:
     """A checked study file."""
 
@@ -52,16 +63,16 @@ class Study:
 
 
 def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False) -> Study:
-    """Read and check a study file; `output` takes the place of the folder that it names.
+    """Read and check a study file; `output` replaces the folder that it names.
 
-    A study `at_sites` of a real federation names no data: their owners do.
+    A study `at_sites` of a real federation names no data: the sites' owners do.
     """
     text, raw = parsed(path)
     check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation", "report"}, path, "")
     federation = table(raw, "federation", path)
     check_keys(federation, {*_POLICY} if at_sites else {"n_jobs", "wire", *_POLICY}, path, "[federation] ")
     if at_sites and "data" in raw:
-        raise InputError(f"{path}: with --kit the data are where the sites have them: take the [data] table out")
+        raise InputError(f"{path}: with --kit the data are at the sites: remove the [data] table")
     preprocess = raw.get("preprocess", [])
     if not isinstance(preprocess, list) or not all(isinstance(entry, dict) for entry in preprocess):
         raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
@@ -70,7 +81,7 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
     model = _estimator(table(raw, "model", path), path, "[model]", "fit")
     report = report_plan(raw, path)
     if report.judge is not None and not isinstance(model, FedDetector):
-        raise InputError(f"{path}: [report] judge goes with a detector, and {type(model).__name__} is none")
+        raise InputError(f"{path}: [report] judge needs a detector, and {type(model).__name__} is not one")
     return Study(
         path=path,
         text=text,
@@ -91,6 +102,26 @@ def read_data_plan(copy: Path, folder: Path) -> DataPlan:
     return _data_plan(table(parsed(copy)[1], "data", copy), folder / copy.name)
 
 
+def report_plan(study: Mapping[str, Any], path: Path) -> ReportPlan:
+    """Read the ``[report]`` table of a study; its paths are relative to the folder of `path`."""
+    raw, where, keys = table(study, "report", path), "[report] ", ("judge", "label", "normal")
+    check_keys(raw, {*keys, "image"}, path, where)
+    image = raw.get("image")
+    if image is not None and not (isinstance(image, list) and len(image) == 2 and all(type(n) is int for n in image)):
+        raise InputError(f"{path}: [report] image = {image!r} must be a height and a width in pixels, such as [28, 28]")
+    pixels = None if image is None else (image[0], image[1])
+    given = [key for key in keys if key in raw]
+    if not given:
+        return ReportPlan(image=pixels)
+    if len(given) < len(keys):
+        raise InputError(
+            f"{path}: in [report] judge (a table of labelled rows), label (its column of labels) and normal (the label "
+            "of normal rows) go together"
+        )
+    file = existing(path.parent / typed(raw, "judge", str, "", path, where), path)
+    return ReportPlan(file, typed(raw, "label", str, "", path, where), str(raw["normal"]), pixels)
+
+
 def _data_plan(raw: Mapping[str, Any], path: Path) -> DataPlan:
     if not raw:
         raise InputError(f"{path}: a [data] table with 'file' and 'site_column', or with 'sites', is missing")
@@ -102,16 +133,16 @@ def _data_plan(raw: Mapping[str, Any], path: Path) -> DataPlan:
         raise InputError(f'{path}: [data] sites must be a table of files, such as {{ north = "north.csv" }}')
     if ("file" in raw) != ("site_column" in raw):
         raise InputError(f"{path}: [data] 'site_column' names the sites of the rows of 'file', and goes with it")
-    features, drop = _names(raw, "features", path), _names(raw, "drop", path) or ()
+    features, drop = (names(raw, key, path, "[data] ", "column names") for key in ("features", "drop"))
     for column in features or ():
-        if column in drop or (features or ()).count(column) > 1:
+        if column in (drop or ()) or (features or ()).count(column) > 1:
             raise InputError(f"{path}: [data] names the column {column!r} twice, in 'features' or in 'drop'")
     return DataPlan(
         files={name: existing(path.parent / file, path) for name, file in sites.items()},
         file=existing(path.parent / typed(raw, "file", str, "", path), path) if "file" in raw else None,
         site_column=typed(raw, "site_column", str, None, path),
         features=features,
-        drop=drop,
+        drop=drop or (),
         label=typed(raw, "label", str, None, path),
     )
 
@@ -154,7 +185,3 @@ def _policy(raw: Mapping[str, Any], path: Path) -> Policy:
         return Policy(**{key: raw[key] for key in _POLICY if key in raw})
     except PolicyError as error:
         raise InputError(f"{path}: [federation] {error}") from None
-
-
-def _names(raw: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...] | None:
-    return toml_file.names(raw, key, path, "[data] ", "column names")

@@ -36,16 +36,10 @@ def read_tables(plan: DataPlan, *, text: bool = False) -> list[SiteTable]:
         parts = _split(read_table(plan.file), plan)
     else:
         parts = {name: (read_table(file), str(file)) for name, file in sorted(plan.files.items())}
-    columns: list[str] | None = None
-    tables = []
-    for name, (frame, where) in parts.items():
-        table = _site_table(name, frame, where, plan)
-        if not text:
-            _check_numbers(table, where)
-        if columns is None:
-            columns, first = list(table.frame.columns), name
-        _check_columns(table, columns, first, where)
-        tables.append(table)
+    tables: list[SiteTable] = []
+    for name, (frame, file) in parts.items():
+        tables.append(_site_table(name, frame, f"site {name!r} ({file})", plan, text))
+        _check_columns(tables[-1], tables[0], file)
     if not tables:
         raise InputError("the study has no sites")
     return tables
@@ -53,7 +47,9 @@ def read_tables(plan: DataPlan, *, text: bool = False) -> list[SiteTable]:
 
 def _split(frame: pd.DataFrame, plan: DataPlan) -> dict[str, tuple[pd.DataFrame, str]]:
     if plan.site_column not in frame.columns:
-        raise InputError(f"{plan.file} has no column {plan.site_column!r} to tell its sites by")
+        raise InputError(
+            f"{plan.file} has no site column {plan.site_column!r}; it has {', '.join(map(repr, frame.columns))}"
+        )
     labels = frame[plan.site_column]
     if labels.isna().any():
         raise InputError(f"{plan.file}: {int(labels.isna().sum())} rows have no value in {plan.site_column!r}")
@@ -62,39 +58,33 @@ def _split(frame: pd.DataFrame, plan: DataPlan) -> dict[str, tuple[pd.DataFrame,
     return {name: (frame.iloc[index], str(plan.file)) for name, index in rows.items()}
 
 
-def _site_table(name: str, frame: pd.DataFrame, where: str, plan: DataPlan) -> SiteTable:
+def _site_table(name: str, frame: pd.DataFrame, where: str, plan: DataPlan, text: bool) -> SiteTable:
     labels = None
     if plan.label is not None:
         if plan.label not in frame.columns:
-            raise InputError(f"site {name!r} ({where}) has no column {plan.label!r} for the label")
+            raise InputError(f"{where} has no column {plan.label!r} for the label")
         labels = frame[plan.label].astype(str).to_numpy()
         frame = frame.drop(columns=[plan.label])
-    missing = [column for column in (*plan.drop, *(plan.features or ())) if column not in frame.columns]
-    if missing:
-        raise InputError(f"site {name!r} ({where}) has no column {missing[0]!r}")
-    frame = frame.drop(columns=list(plan.drop))
-    if plan.features is not None:
-        frame = frame[list(plan.features)]
+    for column in (*plan.drop, *(plan.features or ())):
+        if column not in frame.columns:
+            raise InputError(f"{where} has no column {column!r}")
+    frame = frame.drop(columns=list(plan.drop)) if plan.features is None else frame[list(plan.features)]
     if not len(frame):
-        raise InputError(f"site {name!r} ({where}) has no rows")
+        raise InputError(f"{where} has no rows")
+    for kept, dtype in frame.dtypes.items():
+        if not text and dtype.kind not in "buif":
+            raise InputError(
+                f"{where}: column {str(kept)!r} holds {dtype}, not numbers; leave it out with 'drop', name the "
+                "columns to use with 'features', or let FedTabularEncoder be the first step"
+            )
     return SiteTable(name, frame, labels)
 
 
-def _check_numbers(table: SiteTable, where: str) -> None:
-    for column, dtype in table.frame.dtypes.items():
-        if dtype.kind not in "buif":
-            raise InputError(
-                f"site {table.name!r} ({where}): column {str(column)!r} holds {dtype}, not numbers; leave it out with "
-                "'drop', name the columns to use with 'features', or let FedTabularEncoder be the first step"
-            )
-
-
-def _check_columns(table: SiteTable, columns: list[str], first: str, where: str) -> None:
-    own = list(table.frame.columns)
-    if own == columns:
-        return
-    lacking, extra = [c for c in columns if c not in own], [c for c in own if c not in columns]
+def _check_columns(table: SiteTable, first: SiteTable, file: str) -> None:
+    own, columns = list(table.frame.columns), list(first.frame.columns)
+    lacking, extra = [name for name in columns if name not in own], [name for name in own if name not in columns]
     if lacking or extra:
         what = f"lacks {lacking[0]!r}" if lacking else f"also has {extra[0]!r}"
-        raise InputError(f"site {table.name!r} ({where}) has other columns than site {first!r}: it {what}")
-    raise InputError(f"site {table.name!r} ({where}) has the columns of site {first!r} in another order")
+        raise InputError(f"site {table.name!r} ({file}) has other columns than site {first.name!r}: it {what}")
+    if own != columns:
+        raise InputError(f"site {table.name!r} ({file}) has the columns of site {first.name!r} in another order")

@@ -80,12 +80,10 @@ class Representation:
 def local_gradient(
     site: Site, U: Matrix, intercept: bool = False, fit_part: Index = 0, descend_part: Index = 0, parts: Count = 1
 ) -> dict[str, Any]:
-    """Minimise over every ``b_k`` on one part of the rows; return the gradient with respect to U on another.
+    """Leaves the site: the gradient (n, r), sums of ``b_k b_k'`` (r, r) and squared residuals, n, degrees of freedom.
 
-    A task with no more rows than unknowns is fitted exactly, whatever U is: it is left out.
-
-    Leaves the site, as sums over its rows: the gradient ``sum_k X_k' (X_k U b_k - y_k) b_k'`` (n, r), the second moment
-    ``sum_k m_k b_k b_k'`` (r, r), the squared residuals, the number of rows, and the residuals' degrees of freedom.
+    Every ``b_k`` is fitted on one part of the rows; the gradient ``sum_k X_k' (X_k U b_k - y_k) b_k'`` is that of
+    another part. A task with no more rows than unknowns is fitted exactly, whatever U is: it is left out.
     """
     tasks, fit, descend = TaskRows.of(site), slice(fit_part, None, parts), slice(descend_part, None, parts)
     n, r = U.shape

@@ -62,7 +62,7 @@ def local_change(
 ) -> dict[str, Any]:
     """Lines 6, 7. Leaves the site: its part in each cluster (k,), its model's change (d,) or all (k, d), n, its loss.
 
-    With soft assignment, the change of each model leaves the site.
+    All changes with soft assignment, one change without it.
     """
     rows, nZ = rows_of(site), local_operator(site, update, rate, local_steps)
     E, losses = rows.losses(models)

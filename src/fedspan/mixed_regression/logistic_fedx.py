@@ -50,7 +50,7 @@ def local_logistic_change(
 ) -> dict[str, Any]:
     """Leaves the site: its part in each cluster (k,), its model's change (d,) or each one's (k, d), n and its loss.
 
-    With soft assignment, the change of each model leaves the site.
+    All changes with soft assignment, one change without it.
     """
     belongs, losses, change, n = _logistic_steps(site, models, rate, local_steps, part, shares, variance)
     if variance is None:

@@ -186,12 +186,12 @@ class _Section:
         return InputError(f"{self.path}: {self._where}{text}")
 
     @contextmanager
-    def naming(self, what: str = "") -> Iterator[None]:
-        """Name this section, and `what`, in the errors of other modules."""
+    def naming(self) -> Iterator[None]:
+        """Name this section in the errors of other modules."""
         try:
             yield
         except InputError as error:
-            raise self.error(f"{what}{error}") from None
+            raise self.error(str(error)) from None
 
 
 def _site(section: _Section) -> str:
@@ -213,7 +213,7 @@ def _data(section: _Section) -> RowsPlan:
         raise section.error(f"names the column {doubled[0]!r} twice, in 'columns', 'drop', 'label' or 'task'")
     if columns is not None and not columns:
         raise section.error("columns must name at least one column")
-    with section.naming("where: "):
+    with section.naming():
         row_filter = None if where is None else RowFilter(where)
     return RowsPlan(_source(section, missing), columns, drop, label, task, row_filter)
 

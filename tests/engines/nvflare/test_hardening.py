@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import time
+from multiprocessing.connection import Client
 
 import numpy as np
 import pytest
@@ -25,7 +26,6 @@ from fedspan.engines.nvflare.client.user_session import (
 )
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
-from fedspan.engines.nvflare.setup.payload_packing import read_frame, write_frame
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.envelope import open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Identity
@@ -239,23 +239,23 @@ def test_a_component_outside_the_allow_list_is_not_made(deployment, alice, tmp_p
 def test_nonsense_to_the_workers_socket_is_refused(deployment):
     path = str(deployment.kit("north") / "worker.sock")
 
-    def linked():
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.settimeout(20.0)
-        link.connect(path)
-        return link
-
     authority = Authority.from_kit(deployment.kit("alice"))
     rng = np.random.default_rng(0)
-    with linked() as link:
+    with Client(path) as link:
         for size in (0, 1, 1000, 100_000):
-            write_frame(link, rng.bytes(size))
-            answer = open_sealed(read_frame(link), authority, "response", "north", 2**20)
+            link.send_bytes(rng.bytes(size))
+            assert link.poll(20.0)
+            answer = open_sealed(link.recv_bytes(), authority, "response", "north", 2**20)
             assert (answer.sender.name, answer.head["kind"]) == ("north", "refused")
-    with linked() as link:  # no frame at all: the connection ends, and the worker lives on
+    with socket.socket(
+        socket.AF_UNIX
+    ) as link:  # a message too long to be one: the connection ends, the worker lives on
+        link.settimeout(20.0)
+        link.connect(path)
         link.sendall(b"\xff" * 64)
         with contextlib.suppress(ConnectionResetError):
             assert link.recv(1) == b""
-    with linked() as link:
-        write_frame(link, b"once more")
-        assert read_frame(link)
+    with Client(path) as link:
+        link.send_bytes(b"once more")
+        assert link.poll(20.0)
+        assert link.recv_bytes()

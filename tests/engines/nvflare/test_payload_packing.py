@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-
 import numpy as np
 import pytest
 
 from fedspan.engines.nvflare.setup import payload_packing
-from fedspan.engines.nvflare.setup.payload_packing import INLINE_LIMIT, pack, read_frame, unpack, write_frame
+from fedspan.engines.nvflare.setup.payload_packing import INLINE_LIMIT, pack, unpack
 
 
 @pytest.mark.parametrize("size", [0, 10, INLINE_LIMIT + 1])
@@ -23,26 +21,6 @@ def test_a_packed_message_comes_out_as_it_went_in(size):
 def test_only_bytes_are_unpacked(packed):
     with pytest.raises(TypeError, match="must be bytes"):
         unpack(packed)
-
-
-def test_frames_survive_the_socket_and_its_end():
-    one, other = socket.socketpair()
-    with one, other:
-        write_frame(one, b"")
-        write_frame(one, b"text" * 1000)
-        assert read_frame(other) == b""
-        assert read_frame(other) == b"text" * 1000
-        one.sendall((5).to_bytes(8, "big") + b"ab")
-        one.close()
-        assert read_frame(other) is None
-
-
-def test_a_frame_that_is_too_long_is_refused_before_memory_is_taken():
-    one, other = socket.socketpair()
-    with one, other:
-        one.sendall((2**60).to_bytes(8, "big"))
-        with pytest.raises(ValueError, match="is longer than"):
-            read_frame(other)
 
 
 def test_the_socket_of_a_deep_kit_has_a_relative_path(tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ def test_a_study_runs_at_the_sites_and_gives_the_embedded_bytes(deployment, tmp_
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('[data]\nfile = "x.csv"\n', "the data are where the sites have them"),
+        ('[data]\nfile = "x.csv"\n', "the data are at the sites"),
         ("[federation]\nn_jobs = 2\n", "'n_jobs' is not a known key"),
     ],
 )

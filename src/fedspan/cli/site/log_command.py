@@ -9,10 +9,10 @@ from fedspan.errors import PolicyError
 from fedspan.owner.audit_log import OUTCOMES, read_lines
 
 
-def show_log(path: Path, *, refused: bool = False, last: str | None = None) -> int:
+def log(file: Path, refused: bool, last: str | None) -> int:
     """Print each user's calls by outcome, and the bytes that left; return 1 if the log was altered."""
     try:
-        lines = read_lines(path)
+        lines = read_lines(file)
     except PolicyError as error:
         print(f"problem: {error}")
         return 1
@@ -26,7 +26,7 @@ def show_log(path: Path, *, refused: bool = False, last: str | None = None) -> i
             what = entry["step"] or entry["how"]
             print(_printable(f"{entry['when']}  {user}  {entry['outcome']} {what}: {entry['why']}"))
     span = _printable(f", from {lines[0][0]['when']} to {lines[-1][0]['when']}") if lines else ""
-    print(f"{path}: {len(lines):,} lines{span}")
+    print(f"{file}: {len(lines):,} lines{span}")
     for user in sorted(calls):
         counts = ", ".join(f"{calls[user][outcome]:,} {outcome}" for outcome in OUTCOMES)
         print(_printable(f"  {user}: {counts}; {sent[user]:,} bytes left the site"))

@@ -44,7 +44,7 @@ class FileSource:
     dialect: Dialect = field(default_factory=Dialect)
 
     def __post_init__(self) -> None:
-        if self.dialect != Dialect() and self.ending not in _CSV:
+        if self.ending not in _CSV and self.dialect != Dialect():
             raise InputError(f"{self.file}: separator, decimal, encoding and missing are for {_CSV[0]} files")
 
     @property
@@ -77,7 +77,8 @@ class FileSource:
             missing = [name for name in tested if name not in names]
             if missing:
                 raise InputError(f"{self.file} has no column {missing[0]!r}, which 'where' is about")
-            return read_batches(batches([*wanted, *(set(tested) - set(wanted))]), wanted, where, self.label)
+            frame = read_batches(batches([*wanted, *(set(tested) - set(wanted))]), wanted, where, self.label)
+            return _by_rows(frame) if self.ending == ".npz" else frame
         except InputError:
             raise
         except Exception as error:  # what a reader makes of bytes from outside
@@ -288,6 +289,22 @@ def _open_npz(file: Path) -> Opened:
         yield pa.RecordBatch.from_arrays(columns, names=wanted)
 
     return [*names, *more], batches
+
+
+def _by_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose first columns of one type lie in memory as in an array: row by row.
+
+    The last bits of products depend on it, and a site has those of an array in memory.
+    """
+    import pandas as pd
+
+    kinds = list(frame.dtypes)
+    same = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), len(kinds))
+    values = np.ascontiguousarray(frame.iloc[:, :same].to_numpy())
+    block = pd.DataFrame(values, columns=frame.columns[:same], copy=False)  # a copy would lie column by column
+    for name in frame.columns[same:]:
+        block[name] = frame[name]
+    return block
 
 
 def _open_excel(file: Path) -> Opened:

@@ -20,8 +20,9 @@ from typing import Any
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 
+from fedspan.durable.whole_file import write_whole
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, write_private
+from fedspan.engines.nvflare.setup.kit import COORDINATOR, write_json
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
 from fedspan.errors import FedspanError, InputError
@@ -123,10 +124,10 @@ class StudyQueue:
         folder = self._folder / name
         folder.mkdir(mode=0o700)
         (folder / "delegation").write_bytes(delegation)
-        write_private(folder / "study.toml", bytes(opened.parts["study"]).decode("utf-8"))
+        write_whole(folder / "study.toml", bytes(opened.parts["study"]))
         title = str(opened.head["title"])[:100]
         about = {"study": name, "title": title, "who": user.name, "since": time.time(), "state": "waiting", "why": ""}
-        write_private(folder / "about.json", json.dumps(about))
+        write_json(folder / "about.json", about)
         return name
 
     def _cancel(self, name: str) -> dict[str, Any]:
@@ -170,4 +171,4 @@ class StudyQueue:
         return about
 
     def _set(self, name: str, **changes: Any) -> None:
-        write_private(self._folder / name / "about.json", json.dumps(self._about(name) | changes))
+        write_json(self._folder / name / "about.json", self._about(name) | changes)

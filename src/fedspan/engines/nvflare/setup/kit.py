@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedspan.datasets.toml_file import parsed
+from fedspan.durable.whole_file import write_whole
 from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.owner.admission import ANALYST
@@ -161,7 +162,7 @@ def read_kit(path: str | os.PathLike[str]) -> Kit:
 def write_kit(kit: Kit) -> None:
     """Write ``fedspan.json`` into the kit's folder, whole or not at all."""
     raw = {key: value for key, value in asdict(kit).items() if key != "path"}
-    write_private(kit.path / "fedspan.json", json.dumps(raw, indent=2))
+    write_json(kit.path / "fedspan.json", raw)
 
 
 def new_kit(path: Path, plan: FederationPlan, kind: str, name: str) -> Kit:
@@ -170,11 +171,6 @@ def new_kit(path: Path, plan: FederationPlan, kind: str, name: str) -> Kit:
     return Kit(path, plan.name, kind, name, plan.server, tuple(plan.sites), users, fedspan_version(), plan.schema)
 
 
-def write_private(path: Path, text: str) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a file that only its owner can read, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    write_whole(path, json.dumps(content, indent=2).encode())

@@ -1,10 +1,8 @@
-"""How bytes travel between processes: by NVIDIA FLARE between server and site, and over a socket within a site."""
+"""How bytes travel: packed by NVIDIA FLARE between server and site, and over a socket within a site."""
 
 from __future__ import annotations
 
 import os
-import socket
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ import numpy as np
 #: A message of more bytes travels as an array, which NVIDIA FLARE's receiver downloads in pieces.
 INLINE_LIMIT = 4_000_000
 
-#: The longest message between a site's own processes.
-LONGEST_FRAME = 2**33
-_LENGTH = struct.Struct(">Q")
+#: Bytes of the longest message between a site's own processes.
+LONGEST = 2**33
 
 
 def pack(message: bytes) -> Any:
@@ -30,34 +27,6 @@ def unpack(packed: Any) -> bytes:
     if isinstance(packed, np.ndarray) and packed.dtype == np.uint8 and packed.ndim == 1:
         return packed.tobytes()
     raise TypeError(f"a message must be bytes, not {type(packed).__name__}")
-
-
-def write_frame(link: socket.socket, message: bytes) -> None:
-    """Send one message over a socket: its length, then its bytes."""
-    link.sendall(_LENGTH.pack(len(message)))
-    link.sendall(message)
-
-
-def read_frame(link: socket.socket) -> bytes | None:
-    """Return the next message, or ``None`` if the other side has closed the socket."""
-    head = _read(link, _LENGTH.size)
-    if head is None:
-        return None
-    (size,) = _LENGTH.unpack(head)
-    if size > LONGEST_FRAME:
-        raise ValueError(f"a message of {size} bytes is longer than {LONGEST_FRAME}")
-    return _read(link, size)
-
-
-def _read(link: socket.socket, size: int) -> bytes | None:
-    whole = bytearray(size)
-    view = memoryview(whole)
-    while view:
-        came = link.recv_into(view)
-        if not came:
-            return None
-        view = view[came:]
-    return bytes(whole)
 
 
 def socket_path(kit: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import runpy
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from fedspan.engines.nvflare.setup.console_events import NewEvents, report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
-from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_private
+from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_json
 from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start
 from fedspan.engines.nvflare.site.worker_process import Supervisor
 from fedspan.engines.remote.messages.identity import Authority, Identity
@@ -36,7 +35,7 @@ def start_coordinator(path: Path) -> int:
 
     for folder in (kit.path / "store" / "jobs", kit.path / "store" / "snapshots"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(kit.path / "local" / "resources.json", json.dumps(server_resources(kit.path), indent=2))
+    write_json(kit.path / "local" / "resources.json", server_resources(kit.path))
     study_queue.home = kit.path
     _prepare(kit)
     report(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
@@ -48,7 +47,7 @@ def start_site(path: Path, config: Path) -> int:
     kit, config = _opened(path, "site"), config.resolve()
     if not config.is_file():
         raise InputError(f"{config} does not exist: it is the owner's site.toml")
-    write_private(kit.path / "local" / "resources.json", json.dumps(site_resources(), indent=2))
+    write_json(kit.path / "local" / "resources.json", site_resources())
     _prepare(kit)
     report(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
     worker = Supervisor(kit.path, config)

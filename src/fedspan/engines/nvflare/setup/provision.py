@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from fedspan.durable.whole_file import write_whole
 from fedspan.engines.nvflare.setup.hardening import (
     RUNNER,
     authorization,
@@ -28,8 +29,8 @@ from fedspan.engines.nvflare.setup.kit import (
     needs_nvflare,
     new_kit,
     read_kit,
+    write_json,
     write_kit,
-    write_private,
 )
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError
@@ -147,7 +148,7 @@ def _keep_authority(fresh: Path, state: Path) -> None:
     known = json.loads(fresh.read_text(encoding="utf-8"))
     root = {key: value for key, value in known.items() if key.startswith("root_")}
     state.mkdir(mode=0o700)
-    write_private(state / "cert.json", json.dumps(root))
+    write_json(state / "cert.json", root)
 
 
 def _place(produced: Path, kit: Kit) -> None:
@@ -158,7 +159,7 @@ def _place(produced: Path, kit: Kit) -> None:
     (temporary / "local").mkdir()
     for file in (produced / "startup").iterdir():
         if file.suffix in (".crt", ".key", ".pem") or file.name in _SETTINGS:
-            write_private(temporary / "startup" / file.name, file.read_text(encoding="utf-8"))
+            write_whole(temporary / "startup" / file.name, file.read_bytes())
     settings: dict[str, dict[str, Any]] = {}
     if kit.kind == "user":
         admin = {"idle_timeout": 900.0, "login_timeout": 10.0, "with_debug": False, "authenticate_msg_timeout": 2.0}
@@ -168,7 +169,7 @@ def _place(produced: Path, kit: Kit) -> None:
         settings["log_config.json"] = logging_settings()
         settings["resources.json"] = site_resources() if kit.kind == "site" else server_resources(kit.path)
     for name, content in settings.items():
-        write_private(temporary / "local" / name, json.dumps(content, indent=2))
+        write_json(temporary / "local" / name, content)
     for folder in (temporary, temporary / "startup", temporary / "local"):
         folder.chmod(0o700)
     write_kit(Kit(**{**vars(kit), "path": temporary}))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
 from nvflare.collab import collab
 
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent, no_tensors, quiet_logs
-from fedspan.engines.nvflare.setup.payload_packing import pack, read_frame, socket_path, unpack, write_frame
+from fedspan.engines.nvflare.setup.payload_packing import LONGEST, pack, socket_path, unpack
 
 #: Seconds to wait for the worker when a relay begins. Later the coordinator repeats its request.
 START_TIMEOUT = 20.0
@@ -25,7 +25,7 @@ class SiteApp:
         no_tensors()
         self._path = ""
         self._lock = threading.Lock()
-        self._free: list[socket.socket] = []
+        self._free: list[Connection[bytes, bytes]] = []
 
     @collab.init  # type: ignore[untyped-decorator]
     def setup(self) -> None:
@@ -44,44 +44,26 @@ class SiteApp:
     def _answer_of_worker(self, request: bytes) -> bytes:
         with self._lock:
             link = self._free.pop() if self._free else None
-        if link is not None and _broken(link):
+        if link is not None and link.poll():  # a worker sends nothing without a request: this one has ended
             link.close()
             link = None
         link = link or self._connect(0.0)
         try:
-            write_frame(link, request)
-            answer = read_frame(link)
-        except OSError:
-            answer = None
-        if answer is None:
+            link.send_bytes(request)
+            answer = link.recv_bytes(LONGEST)
+        except (EOFError, OSError):
             link.close()
-            raise ConnectionError("the site's worker died during this request; it is restarting")
+            raise ConnectionError("the site's worker died during this request; it is restarting") from None
         with self._lock:
             self._free.append(link)
         return answer
 
-    def _connect(self, timeout: float) -> socket.socket:
+    def _connect(self, timeout: float) -> Connection[bytes, bytes]:
         until = time.monotonic() + timeout
         while True:
-            link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                link.connect(self._path)
-                return link
+                return Client(self._path, "AF_UNIX")
             except OSError:
-                link.close()
                 if time.monotonic() > until:
                     raise ConnectionError("the site's worker is restarting") from None
                 time.sleep(0.1)
-
-
-def _broken(link: socket.socket) -> bool:
-    """Return whether the worker at the other end has ended: it sends nothing without a request."""
-    link.setblocking(False)
-    try:
-        return link.recv(1, socket.MSG_PEEK) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    finally:
-        link.setblocking(True)

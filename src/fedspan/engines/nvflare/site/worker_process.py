@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
 from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
-from fedspan.engines.nvflare.setup.payload_packing import read_frame, socket_path, write_frame
+from fedspan.engines.nvflare.setup.payload_packing import LONGEST, socket_path
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
 from fedspan.errors import FedspanError, InputError
 
@@ -83,29 +83,25 @@ class WorkerServer:
         self.worker = OwnedWorker(kit, config, notify)
         self._lock = threading.Lock()
         self._links = 0
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = socket_path(kit)
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-        self._listening.bind(path)
+        Path(path).unlink(missing_ok=True)
+        self._listener = Listener(path, "AF_UNIX", backlog=64)
         os.chmod(path, 0o600)
-        self._listening.listen(64)
 
     def serve(self) -> None:
         """Answer until the process ends."""
         while True:
-            link, _ = self._listening.accept()
-            threading.Thread(target=self._serve_one, args=(link,), daemon=True).start()
+            threading.Thread(target=self._serve_one, args=(self._listener.accept(),), daemon=True).start()
 
-    def _serve_one(self, link: socket.socket) -> None:
+    def _serve_one(self, link: Connection[bytes, bytes]) -> None:
         with self._lock:
             if self._links == 0:
                 self.worker.refresh()  # a run may begin, and no other is in progress
             self._links += 1
         try:
-            with suppress(OSError, ValueError), link:
-                while (request := read_frame(link)) is not None:
-                    write_frame(link, self.worker.answer(request))
+            with suppress(EOFError, OSError), link:
+                while True:
+                    link.send_bytes(self.worker.answer(link.recv_bytes(LONGEST)))
         finally:
             with self._lock:
                 self._links -= 1

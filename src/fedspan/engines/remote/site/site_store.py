@@ -9,6 +9,7 @@ import time
 from hashlib import blake2b
 from pathlib import Path
 
+from fedspan.durable.whole_file import write_whole
 from fedspan.engines.remote.site.refusals import StaleError
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.errors import InputError, MessageError
@@ -64,10 +65,7 @@ class SiteStore:
         """Return the site's secret (32 bytes), made when it is first needed."""
         path = self.folder / "secret"
         if not path.exists():
-            beside = path.with_suffix(".new")
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(32))
-            os.replace(beside, path)
+            write_whole(path, secrets.token_bytes(32))
         return path.read_bytes()
 
     def remove_old(self) -> None:

@@ -1,55 +1,20 @@
-"""``fedspan site check`` and ``fedspan site log``: output and exit code."""
+"""``fedspan site check``: output and exit code."""
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from fedspan.cli import main
 from fedspan.federation.site.noise_query import NoiseQuery
 from fedspan.owner import read_owned_site
-from fedspan.owner.admission import OwnerRequest
 from fedspan.privacy import Ledger
 
-SITE = """
-[site]
-name = "clinic"
-
-[data]
-file = "rows.csv"
-drop = ["id"]
-label = "outcome"
-where = "age > 20"
-
-[schema]
-age = "number"
-"[bold]dose" = "number"
-ward = "text"
-
-[rules]
-users = ["alice"]
-largest_reply = 1000000
-
-[privacy]
-ledger = "clinic.ledger"
-epsilon = 2.0
-delta = 1e-5
-"""
+from .example_site import SITE, request, write_example
 
 
 @pytest.fixture
 def site(tmp_path):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"id": range(50), "age": rng.normal(50, 5, 50), "[bold]dose": rng.normal(size=50)})
-    frame["ward"] = "Secretward"
-    frame["outcome"] = np.arange(50) % 2
-    frame.loc[:6, "[bold]dose"] = np.nan
-    frame.loc[3, "age"] = 19.0
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    path = tmp_path / "site.toml"
-    path.write_text(SITE)
-    return path
+    return write_example(tmp_path)
 
 
 def check(path, capsys):
@@ -162,44 +127,3 @@ def test_allowed_steps_follow_the_rules(site, capsys):
     shown = check(site, capsys)[1]
     assert "  maps: all\n" in shown
     assert "with sums_only, only by secure sums" in shown
-
-
-def request(number=0, user="alice", step="sums.sums"):
-    return OwnerRequest(user, "analyst", "call", "r", number, 0, step, (), "ask")
-
-
-def logged(site, count=3):
-    admission = read_owned_site(site).admission
-    for number in range(count):
-        admission.release(request(number), 100)
-    admission.refused(request(0, "bob", "ourlab.step"), "refused", "no [bold]step")
-    return site.parent / "audit.jsonl"
-
-
-def test_a_log_is_summed_up(site, capsys):
-    log = logged(site)
-    assert main(["site", "log", str(log), "--refused"]) == 0
-    shown = capsys.readouterr().out
-    assert "4 lines, from 20" in shown
-    assert "alice: 3 answered, 0 refused, 0 failed; 300 bytes left the site" in shown
-    assert "bob: 0 answered, 1 refused, 0 failed; 0 bytes" in shown
-    assert "bob  refused ourlab.step: no [bold]step" in shown
-    assert main(["site", "log", str(log)]) == 0
-    assert "ourlab.step" not in capsys.readouterr().out
-    assert check(site, capsys)[0] == 0
-
-
-def test_an_altered_log_is_reported(site, capsys):
-    log = logged(site)
-    assert main(["site", "log", str(log)]) == 0
-    last = capsys.readouterr().out.split()[-1]
-    assert main(["site", "log", str(log), "--last", last]) == 0
-    whole = log.read_text().splitlines(keepends=True)
-    log.write_text("".join(whole[:-1]))
-    assert main(["site", "log", str(log)]) == 0  # not noticed ...
-    assert main(["site", "log", str(log), "--last", last]) == 1  # ... without an earlier last digest
-    log.write_text("".join([whole[0], *whole[2:]]))
-    capsys.readouterr()
-    assert main(["site", "log", str(log)]) == 1
-    assert "altered at entry 1" in capsys.readouterr().out
-    assert main(["site", "log", str(site.parent / "gone")]) == 1

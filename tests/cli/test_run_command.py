@@ -182,7 +182,7 @@ BAD = {
     "unknown model": (lambda text: text.replace("FedPCA", "FedMagic"), "name = 'FedMagic' must be one of Fed"),
     "not a transformer": (lambda text: text.replace('"FedStandardScaler"', "3"), "[[preprocess]] name = 3"),
     "missing file": (lambda text: text.replace("all.csv", "none.csv"), "none.csv does not exist"),
-    "missing site column": (lambda text: text.replace('"hospital"', '"clinic"'), "no column 'clinic'"),
+    "missing site column": (lambda text: text.replace('"hospital"', '"clinic"'), "no site column 'clinic'"),
     "missing label": (lambda text: text.replace('"outcome"', '"result"'), "no column 'result' for the label"),
     "missing feature": (lambda text: text.replace("drop", 'features = ["height"]\ndrop'), "no column 'height'"),
     "text column": (lambda text: text.replace('drop = ["id"]', ""), "column 'id' holds"),
@@ -301,9 +301,9 @@ def test_help_is_there(arguments, capsys):
 
 def test_the_study_of_the_help_text_is_a_study(tmp_path, table, capsys):
     """Whoever copies the example out of ``fedspan run --help`` gets a run."""
-    from fedspan.cli.main import RUN_HELP
+    from fedspan.cli.help_texts import RUN
 
-    example = "\n".join(line[4:] for line in RUN_HELP.splitlines() if line.startswith("    "))
+    example = "\n".join(line[4:] for line in RUN.splitlines() if line.startswith("    "))
     (tmp_path / "study.toml").write_text(example.replace("n_components = 5", "n_components = 2"))
     table.to_csv(tmp_path / "all.csv", index=False)
     assert main(["run", str(tmp_path / "study.toml")]) == 0

@@ -121,7 +121,7 @@ def test_a_run_at_sites_of_others_has_a_report_anew_with_what_its_owner_adds(stu
         ('"test.csv"', '"gone.csv"', "gone.csv does not exist"),
         ('label = "attack"', 'label = "kind"', "test.csv has no column 'kind'"),
         ("normal = 0", "normal = 17", "both kinds of rows"),
-        ('"FedPCADetector"', '"FedPCA"', "[report] judge goes with a detector, and FedPCA is none"),
+        ('"FedPCADetector"', '"FedPCA"', "[report] judge needs a detector, and FedPCA is not one"),
         ("normal = 0", "normal = 0\nimage = 28", "must be a height and a width in pixels"),
     ],
 )

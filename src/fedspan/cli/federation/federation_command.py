@@ -1,0 +1,82 @@
+"""``fedspan federation init | status`` and ``fedspan status | cancel | fetch``: real federations."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedspan.cli.console import print_line, print_table
+from fedspan.engines.nvflare.client.status import federation_status
+from fedspan.engines.nvflare.client.study_client import cancel_study, fetch_study, list_studies
+from fedspan.engines.nvflare.setup.kit import read_plan
+from fedspan.engines.nvflare.setup.provision import AUTHORITY, provision
+from fedspan.engines.remote.coordinator.site_directory import SiteReport
+from fedspan.errors import InputError
+from fedspan.owner.admission import ANALYST
+
+
+def init(plan: Path, out: Path) -> int:
+    """Make the kits of all participants that have none."""
+    done = provision(read_plan(plan), out)
+    if not done.made and not done.renewed:
+        raise InputError(f"{out} has the kits of all participants already; none was overwritten")
+    for name in done.made:
+        print(out / name)
+    if done.kept:
+        print(f"kept as they are: {', '.join(done.kept)}")
+    if done.renewed:
+        print(f"but for a new fedspan.json, to be handed to its owner: {', '.join(done.renewed)}")
+    days = (done.ends - datetime.now(UTC)).days
+    print(f"all certificates end on {done.ends:%Y-%m-%d}, in {days} days: make new kits before then")
+    print(f"keep {out / AUTHORITY} to yourself: its key makes participants")
+    return 0
+
+
+def status(kit: Path, steps: bool) -> int:
+    """Print which sites are online, and what they report."""
+    found = federation_status(kit)
+    lines = []
+    for site in found.kit.sites:
+        report = found.reports.get(site, SiteReport())
+        numbers = (report.rows, len(report.columns), len(report.allowed)) if report.rows is not None else ()
+        state = "online" if site in found.online else "offline"
+        lines.append([site, state, report.version, *(f"{number:,}" for number in numbers)])
+    columns = ("site", "", "fedspan", "rows", "columns", "steps")
+    print_table(columns, lines, columns[3:], f"{found.kit.federation} at {found.kit.server}")
+    for site in found.kit.sites:
+        allowed = found.reports[site].allowed if steps and site in found.reports else ()
+        for line in (*found.remarks.get(site, ()), *allowed):
+            print_line(f"{site}: {line}")
+    if found.role != ANALYST:
+        print_line(f"({found.role}s see which sites are online; analysts also see their reports)")
+    return 0
+
+
+def studies(kit: Path, study: str | None) -> int:
+    """Print the state of the user's detached studies, or of one."""
+    found = [about for about in list_studies(kit) if study in (None, about["study"])]
+    if study is not None and not found:
+        raise InputError(f"there is no study {study!r} of yours at the coordinator")
+    for about in found:
+        since = datetime.fromtimestamp(about["since"]).strftime("%Y-%m-%d %H:%M")
+        why = f": {about['why']}" if about["why"] else ""
+        print(f"{about['study']}  {since}  {about['title']}  {about['state']}{why}")
+    if not found:
+        print("no detached studies of yours")
+    return 0
+
+
+def cancel(kit: Path, study: str) -> int:
+    """Cancel a detached study and revoke its authorisation."""
+    state = cancel_study(kit, study)
+    if state != "cancelled":
+        raise InputError(f"study {study} is {state} already, and its authorisation is deleted")
+    print(f"study {study} is cancelled, and the coordinator has deleted its authorisation")
+    return 0
+
+
+def fetch(kit: Path, study: str, out: Path) -> int:
+    """Fetch the results of a detached study."""
+    fetch_study(kit, study, out)
+    print(f"report: {out / 'report.html'}")
+    return 0

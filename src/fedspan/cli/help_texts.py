@@ -1,0 +1,105 @@
+"""What ``fedspan COMMAND --help`` explains."""
+
+from __future__ import annotations
+
+DEMO = (
+    "Split scikit-learn's digits and breast cancer tables over sites, scale them, learn an exact federated PCA, "
+    "compare it with PCA on the pooled rows, and leave a report. Needs no files and no network."
+)
+
+RUN = """\
+Run the study that a TOML file describes, on an embedded federation: one site per file, or per value of a site column.
+
+A study:
+
+    seed = 0                          # optional, default 0
+    output = "results"                # optional, default: the study's name without .toml
+
+    [data]                            # paths are relative to the study file
+    file = "all.csv"                  # one table (CSV, Parquet or NPZ) with ...
+    site_column = "hospital"          # ... a column that names each row's site
+    # or one table per site:
+    # sites = { north = "north.csv", south = "south.parquet" }
+    features = ["age", "dose"]        # optional, default: all columns but the named ones below
+    drop = ["id"]                     # optional: columns to leave out
+    label = "outcome"                 # optional: shown as colour in the report, not learned from
+
+    [[preprocess]]                    # optional, any number, in order
+    name = "FedStandardScaler"        # or "FedTabularEncoder", if some columns are text
+
+    [model]
+    name = "FedPCA"                   # any estimator; the other keys are its parameters
+    n_components = 5
+
+    [federation]                      # optional
+    n_jobs = 1
+    wire = false
+    deadline = 60.0
+    run_deadline = 86400.0            # seconds for a whole run
+    quorum = "majority"               # or "all", a count, a fraction
+
+    [report]                          # optional
+    # judge = "test.csv"              # of a detector: labelled rows that it has not seen, for its ROC curve
+    # label = "attack"                # the column of their labels ...
+    # normal = "no"                   # ... and its value for normal rows
+    # image = [28, 28]                # height and width, where a row is an image: components are drawn as images
+
+With --kit there is no [data], n_jobs or wire: the data are where the sites of the federation have them.
+
+An NPZ file holds X (rows x columns) and optionally feature_names, label and, in a file for all sites, site.
+
+Written to the output folder: model.fedspan (and one file for each preprocessing step), report.html, summary.json,
+and for each run its record (record.jsonl) and journal. A run that was interrupted continues with --resume.
+"""
+
+REPORT = (
+    "Write the report of a run again: from its folder (settings, sites, failures and their reasons, rounds and bytes, "
+    "the models' pictures, privacy, versions, how to run it again), also of a run that was stopped or fetched; or from "
+    "a saved model. It has what [report] in its study.toml asks for."
+)
+
+AUDIT = """\
+Attack what the coordinator of a run received, and report what an attacker can rebuild of the rows.
+
+Distances to landmarks, which sites post for maps and clusterings, are turned back into rows (trilateration, with and
+without public rows of the same kind, and as if the sites had turned their rows by a secret rotation). Rebuilt rows are
+measured against the true ones: those of the study if its files still exist, or those of --truth.
+
+Written to the output folder, for its owner alone: leaks.html, with rebuilt rows beside true ones, and leaks.json.
+They are as private as the rows.
+"""
+
+INIT = """\
+Make one kit for each participant of a federation: the coordinator, every site, every user.
+
+fed.toml:
+
+    name = "hospitals"
+    server = "fl.example.org:8002"      # where the coordinator listens: the one port of the federation
+    sites = ["north", "south", "west"]
+
+    [users]                             # the role of each user
+    alice = "analyst"                   # runs studies
+    bob = "viewer"                      # sees which sites are online
+
+    [schema]                            # optional: the columns that every site's table must have, in this order
+    age = "integer"                     # boolean, integer, number, text, time or duration
+
+Each kit is a folder with a private key: hand it to its owner in a safe way. Keep 'authority' to yourself: its key makes
+participants. To add sites or users, or to change the schema, edit fed.toml and run this again.
+"""
+
+CHECK = """\
+Check a site's file and its data, without joining a federation.
+
+Prints the columns with their kinds and their numbers of missing cells (no values), differences from the schema (with
+--kit, also from the federation's), the rules in words, the budget, the log, and the steps that the rules allow. Writes
+nothing. Ends with one sentence for each problem and exit code 1, or with exit code 0.
+"""
+
+LOG = """\
+Verify a site's audit log, and sum it up: by user, the calls that were answered, refused and failed, and the bytes that
+left the site. Ends with exit code 1 if a line was altered or removed.
+
+The last line's digest is printed. Keep it elsewhere: with --last, it shows whether lines were removed from the end.
+"""

@@ -17,7 +17,7 @@ from fedspan.federation.view import Root, View
 
 import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
-from fedspan.engines.remote.messages.transport import Transport
+from fedspan.engines.remote.coordinator.signed_requests import Transport
 from fedspan.federation import Federation, Policy
 from fedspan.federation.calls.call import Engine
 from fedspan.privacy.ledger import SimulatedLedger

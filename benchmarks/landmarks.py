@@ -20,8 +20,7 @@ from fedspan.errors import DataMissingError
 from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances
 from fedspan.linalg import kernel_matrix, mmd2, nearest
-from fedspan.linalg.kernels import landmark_form
-from fedspan.linalg.kernels.landmark_form import METHODS
+from fedspan.linalg.kernels.landmark_form import METHODS, landmark_form
 
 Set = tuple[str, np.ndarray, np.ndarray, int]
 

@@ -23,8 +23,8 @@ from fedspan.datasets import load_mnist
 from fedspan.errors import DataMissingError
 from fedspan.linalg import nearest
 from fedspan.linalg.layout.map_quality import map_neighbors, plain_distances, shared_neighbors
-from fedspan.papers.fed_tsne.layouts_paper import FACES, Pooled, laid_out
-from fedspan.papers.fed_tsne.map_measures_paper import vote_accuracy
+from fedspan.papers.fed_tsne.learned_paper import FACES, Pooled, laid_out
+from fedspan.papers.fed_tsne.map_tables_paper import vote_accuracy
 
 ROWS = int(os.environ.get("FEDSPAN_MAP_ROWS", "5000"))
 CHOSEN = os.environ.get("FEDSPAN_MAP_FACES", "t-SNE,UMAP").split(",")

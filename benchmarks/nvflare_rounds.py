@@ -16,12 +16,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from fedspan.engines.nvflare.client.relay_job import write_relay_job
 
 import fedspan as fs
-from fedspan.engines.nvflare.client.user_session import Session
+from fedspan.engines.nvflare.client.user_session import UserSession, write_relay_job
 from fedspan.engines.nvflare.setup.kit import read_kit
-from fedspan.engines.nvflare.setup.local_deployment import FederationHere
+from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
 
 SITES, ROUNDS, WANTED = ("north", "south", "west"), 100, 60.0
 STEPS = """
@@ -85,7 +84,7 @@ def _with_fedspan(folder: Path) -> float:
             '[rules]\nsteps = ["bench_steps.echo"]\n'
         )
     times = []
-    with FederationHere(folder / "fedspan", "bench", tomls) as here:
+    with LocalDeployment(folder / "fedspan", "bench", tomls) as here:
         here.start()
         from bench_steps import echo
 
@@ -104,7 +103,7 @@ def _bare(folder: Path) -> float:
     """Run NVIDIA FLARE's own processes and a job of two classes, arrays inline, as fast as it goes."""
     out = folder / "times.json"
     (folder / "bench_bare.py").write_text(f"ROUNDS, OUT = {ROUNDS}, {str(out)!r}\n{BARE}")
-    here = FederationHere(folder / "bare", "bench", dict.fromkeys(SITES, folder))
+    here = LocalDeployment(folder / "bare", "bench", dict.fromkeys(SITES, folder))
     processes = []
     try:
         for name in ("coordinator", *SITES):
@@ -140,11 +139,11 @@ def _bare(folder: Path) -> float:
         shutil.rmtree(folder / "bare", ignore_errors=True)
 
 
-def _logged_in(here: FederationHere) -> Session:
+def _logged_in(here: LocalDeployment) -> UserSession:
     until = time.monotonic() + 60.0
     while True:
         try:
-            session = Session(read_kit(here.kit("alice")), 5.0)
+            session = UserSession(read_kit(here.kit("alice")), 5.0)
             if set(session.registered()) == set(SITES):
                 return session
             session.close()

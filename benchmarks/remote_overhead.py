@@ -107,8 +107,7 @@ def main() -> dict[str, float]:
         result[f"embedded{', wire' * wire}"] = median_ms(lambda fed=fed: fed.ask(shifted, x=x))
     with tempfile.TemporaryDirectory() as folder:
         workers = {
-            site.name: SiteWorker(site, Path(folder) / site.name, root.identity(site.name), authority, steps=())
-            for site in sites
+            site.name: SiteWorker(site, Path(folder) / site.name, root.identity(site.name), authority) for site in sites
         }
         transport = Direct(workers)
         with RemoteFederation(transport, user, authority) as fed:

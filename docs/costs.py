@@ -51,18 +51,17 @@ def line(name: str) -> str:
         max((sum(getattr(call, way).get(site, 0) for call in calls) for site in run.sites), default=0)
         for way in ("bytes_up", "bytes_down")
     )
-    steps = dict.fromkeys(call.step.rsplit(".", 1)[1] for call in calls)
-    function = name.split(".")[1]
-    sheet = sheet_of(function)
+    steps = dict.fromkeys(call.step for call in calls)
+    sheet = sheet_of(name)
     return (
-        f"| `{function}` | {len(calls)} | {up:,} | {down:,} | [{sheet}]({sheet}.md) | "
+        f"| `{name}` | {len(calls)} | {up:,} | {down:,} | [{sheet}]({sheet}.md) | "
         f"{', '.join(f'`{step}`' for step in steps)} |"
     )
 
 
 def page() -> str:
     """Return the page."""
-    return LEAD + "\n".join(line(name) for name in sorted(EXAMPLES, key=lambda name: name.split(".")[1])) + "\n"
+    return LEAD + "\n".join(line(name) for name in sorted(EXAMPLES)) + "\n"
 
 
 if __name__ == "__main__":

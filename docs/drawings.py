@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/inside.md: ``python docs/drawings.py``. The folders are those of the import contract."""
+"""Draws the pictures of docs/inside.md: ``python docs/drawings.py``. The import contract gives the folders."""
 
 from __future__ import annotations
 
@@ -9,72 +9,95 @@ from pathlib import Path
 HERE = Path(__file__).parent
 WIDTH = 440  # narrow, so that it can be read on a phone
 INK, SOFT, PAPER, LINE = "#1b2733", "#4a5a6a", "#f5f7fa", "#9fb0c0"
-COORDINATOR, SITE = "#dbeafe", "#d9f2e3"
+COORDINATOR, SITE, CAPABILITY = "#dbeafe", "#d9f2e3", "#fdf0d5"
 
+#: What each room holds.
 WORDS = {
     "__main__": "python -m fedspan",
     "cli": "the command line",
-    "reproduce": "the papers' tables, ours beside them",
+    "papers": "the papers' tables, ours beside them",
     "report": "one HTML page for every run",
-    "estimators": "the scikit-learn faces",
-    "protocols": "one algorithm a file, both sides of it",
-    "engines": "what carries calls to sites",
-    "datasets": "loaders, splitters, generators",
-    "attacks": "what liars send",
-    "aggregation": "means, medians, whom they trust",
-    "privacy": "noise, ledgers, audits",
+    "audit": "attacks on what a coordinator received",
+    "protocols": "an index of all published algorithms",
+    "maps": "t-SNE and UMAP",
+    "anomaly": "detectors, thresholds",
+    "clustering": "k-means, spectral",
+    "few_shot": "AltGDmin",
+    "landmarks": "FedDL",
+    "mixed_regression": "mixtures of models",
+    "pca": "eleven solvers",
+    "tables": "scaling, encoding",
+    "base": "the base of all estimators",
+    "persistence": "save and load",
+    "progress": "progress bars",
+    "engines": "carry calls to sites",
+    "sums": "moments, quantiles",
+    "owner": "a site owner's rules, schema and audit log",
+    "attacks": "what to rehearse with",
+    "datasets": "loaders, splitters",
+    "secure_sum": "totals without parts",
+    "aggregation": "means, medians, filters",
+    "privacy": "noise, accounting, ledgers",
     "linalg": "pure functions on arrays",
-    "federation": "site, step, replies, policy, journal",
+    "federation": "site, step, call, replies, policy, journal, record",
+    "durable": "append-only files",
     "wire": "the message format",
-    "checks": "numbers and names that may be",
-    "errors": "one base for all",
+    "checks": "checks of numbers and names",
+    "errors": "one base class for all errors",
 }
+CAPABILITIES = {
+    *("maps", "anomaly", "clustering", "few_shot", "landmarks", "mixed_regression", "pca", "tables", "sums"),
+}
+CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "federation", "durable", "wire"}
 
-#: One call's way: where it happens, what happens there, and the file.
+#: The way of one call: where each part runs, what happens, and the file.
 WAY = (
-    ("coordinator", "the protocol asks: fed.sum(step, U=U)", "protocols/*.py"),
+    ("coordinator", "the protocol calls fed.sum(step, U=U)", "pca/fedpg.py"),
     ("coordinator", "the payload is checked, the call numbered", "federation/federation.py"),
-    ("coordinator", "in the journal? then nobody is asked", "federation/journal.py"),
-    ("coordinator", "the engine carries it to each site", "engines/"),
-    ("site", "asked before? then the same reply", "federation/host.py"),
-    ("site", "state goes back to the last accepted call", "federation/state.py"),
-    ("site", "the step runs next to the data", "protocols/*.py"),
-    ("site", "a noisy one first charges the site's ledger", "privacy/ledger.py"),
+    ("coordinator", "a recorded call is answered by the journal", "federation/journal.py"),
+    ("coordinator", "the engine carries it to each site", "engines/local/embedded.py"),
+    ("site", "the owner's rules admit or refuse it", "owner/admission.py"),
+    ("site", "a repeated call gets the same reply", "federation/site/site_host.py"),
+    ("site", "state goes back to the last accepted call", "federation/site/state.py"),
+    ("site", "declared types and ranges are checked", "federation/site/parameters.py"),
+    ("site", "the step runs next to the data", "pca/fedpg.py"),
+    ("site", "a noisy step first charges the site's ledger", "privacy/ledger.py"),
     ("site", "only the reply leaves: names and arrays", "wire.py"),
-    ("coordinator", "rehearsed attacks and faults, if any", "federation/attack.py, faults.py"),
-    ("coordinator", "late, misshapen, not finite: a failed site", "federation/judge.py"),
+    ("coordinator", "rehearsed attacks and faults, if any", "federation/calls/corruption.py, faults.py"),
+    ("coordinator", "late, misshapen, not finite: a failed site", "federation/calls/reply_checks.py"),
     ("coordinator", "quorum? total or replies to the journal", "federation/journal.py"),
-    ("coordinator", "who, what, bytes: to the record", "federation/record.py"),
-    ("coordinator", "the protocol goes on with what came", "protocols/*.py"),
+    ("coordinator", "sites, failures, bytes: to the record", "federation/record.py"),
+    ("coordinator", "the protocol continues with the total", "pca/fedpg.py"),
 )
 
 
 def layers() -> list[list[str]]:
-    """Return the folders as the import contract has them, the highest first."""
+    """Return the layers of the import contract, the highest first."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
     contract = next(c for c in project["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
     return [[name.strip(" ()") for name in layer.split("|")] for layer in contract["layers"]]
 
 
 def folders() -> str:
-    """Draw the folders: what stands on what."""
+    """Draw the folders: each imports only from those below it."""
     shapes, y = [], 16
     for layer in layers():
         width = (WIDTH - 32 - 10 * (len(layer) - 1)) / len(layer)
+        name_size, word_size = {1: (13.5, 11), 2: (13.5, 10), 3: (11.5, 9.5)}[len(layer)]
         for i, name in enumerate(layer):
-            shapes.append(box(16 + i * (width + 10), y, width, 46, PAPER if name in _PLAIN else COORDINATOR))
-            shapes.append(text(26 + i * (width + 10), y + 20, name, bold=True))
-            shapes.append(
-                text(26 + i * (width + 10), y + 37, WORDS[name], size=11 if len(layer) == 1 else 9.5, colour=SOFT)
-            )
-        y += 54
+            x, fill = 16 + i * (width + 10), CAPABILITY if name in CAPABILITIES else PAPER
+            shapes.append(box(x, y, width, 42, COORDINATOR if name in CORE else fill))
+            shapes.append(text(x + 10, y + 18, name, size=name_size, bold=True))
+            shapes.append(text(x + 10, y + 34, WORDS[name], size=word_size, colour=SOFT))
+        y += 48
+    for x, colour, what in ((16, CAPABILITY, "capabilities"), (130, COORDINATOR, "core"), (200, PAPER, "the rest")):
+        shapes.append(box(x, y + 4, 16, 16, colour))
+        shapes.append(text(x + 24, y + 17, what, size=12, colour=SOFT))
+    y += 26
     shapes.append(
         text(WIDTH / 2, y + 12, "a folder imports only from those below it", size=12, colour=SOFT, anchor="middle")
     )
     return picture("The folders of fedspan, each standing on those below", shapes, y + 26)
-
-
-_PLAIN = {"__main__", "cli", "reproduce", "report", "wire", "checks", "errors"}
 
 
 def one_call() -> str:
@@ -109,7 +132,7 @@ def text(
 
 
 def picture(title: str, shapes: list[str], height: float) -> str:
-    """Return an SVG on paper of its own, so that it is read in light and dark."""
+    """Return an SVG with its own white background, to be read in light and dark."""
     inside = "\n".join(shapes)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" '

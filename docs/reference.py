@@ -1,119 +1,235 @@
-"""Writes the pages of the API reference from the package itself: a new public name is there without being listed."""
+"""Writes the pages of the API reference, grouped by topic, from the package itself: no name is listed by hand."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import inspect
+import os
 import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
-from fedspan import protocols
-
-MODULES = (
-    "fedspan",
-    "fedspan.linalg",
-    "fedspan.aggregation",
-    "fedspan.attacks",
-    "fedspan.privacy",
-    "fedspan.audit",
-    "fedspan.datasets",
-    "fedspan.report",
-    "fedspan.errors",
-    "fedspan.wire",
-)
+import fedspan
+from fedspan.cli.main import _parser
+from fedspan.federation.site.discovery import ROOMS, install_steps
+from fedspan.federation.site.steps import Step
 
 
-def public_names(module: ModuleType) -> list[str]:
-    """Return ``__all__``, or else what the module itself defines; no modules, which have pages of their own."""
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+@dataclass(frozen=True)
+class Topic:
+    """A page of the reference: its title, and the rooms of ``src/fedspan`` that it covers."""
+
+    title: str
+    rooms: tuple[str, ...]
+
+    @property
+    def modules(self) -> list[ModuleType]:
+        """The rooms, imported."""
+        return [importlib.import_module(f"fedspan.{room}") for room in self.rooms]
+
+
+#: The topics by group; a page has the name of its topic's first room.
+GROUPS = {
+    "Capabilities": (
+        Topic("PCA", ("pca",)),
+        Topic("Tables", ("tables", "sums")),
+        Topic("Anomaly detection", ("anomaly",)),
+        Topic("Landmarks", ("landmarks",)),
+        Topic("Clustering", ("clustering",)),
+        Topic("Maps", ("maps",)),
+        Topic("Few-shot regression", ("few_shot",)),
+        Topic("Mixed regression", ("mixed_regression",)),
+        Topic("Index of protocols", ("protocols",)),
+    ),
+    "Federation": (
+        Topic("Federation", ("federation",)),
+        Topic("Engines", ("engines",)),
+        Topic("Site owners", ("owner",)),
+        Topic("Models, messages and errors", ("base", "persistence", "wire", "errors")),
+    ),
+    "Protection": (
+        Topic("Privacy", ("privacy",)),
+        Topic("Secure sums", ("secure_sum",)),
+        Topic("Audit", ("audit",)),
+        Topic("Attacks", ("attacks",)),
+        Topic("Aggregation", ("aggregation",)),
+    ),
+    "Numbers, data and reports": (
+        Topic("Linear algebra", ("linalg",)),
+        Topic("Datasets", ("datasets",)),
+        Topic("Reports", ("report",)),
+        Topic("Command line", ("cli", "papers")),
+    ),
+}
+TOPICS = {topic.rooms[0]: topic for topics in GROUPS.values() for topic in topics}
+#: Rooms whose names are for fedspan's own modules only.
+INTERNAL = {"__main__", "checks", "durable", "progress"}
+
+
+def public_names(module: ModuleType) -> dict[str, list[str]]:
+    """Return the names that a room's page lists, by module: ``fedspan`` where it has them, else the room."""
+    room = module.__name__
+    if room == "fedspan.protocols":
+        return {}  # its page has links to the algorithms
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == room]
     names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
-    return sorted(name for name in names if not inspect.ismodule(getattr(module, name)))
+    top = [name for name in fedspan.__all__ if is_in(getattr(fedspan, name).__module__, room)]
+    rest = [name for name in names if name not in top and not inspect.ismodule(getattr(module, name))]
+    return {where: sorted(names) for where, names in (("fedspan", top), (room, rest)) if names}
 
 
-def protocol_modules() -> list[ModuleType]:
-    """Return the files of `fedspan.protocols` that hold a protocol: a function whose first argument is ``fed``."""
-    files = (
-        importlib.import_module(f"fedspan.protocols.{found.name}") for found in pkgutil.iter_modules(protocols.__path__)
-    )
-    return [module for module in files if protocol_names(module)]
+def is_in(module: str, room: str) -> bool:
+    """Return whether a module is a room, or stands below it."""
+    return f"{module}.".startswith(f"{room}.")
+
+
+@cache
+def steps() -> dict[str, Step]:
+    """Return the installed steps of fedspan by id."""
+    return {id: step for id, step in install_steps().items() if is_in(step.function.__module__, "fedspan")}
+
+
+def steps_in(room: str) -> dict[str, Step]:
+    """Return the steps that a room or module defines, by id."""
+    return {id: step for id, step in steps().items() if is_in(step.function.__module__, room)}
+
+
+def algorithms(module: ModuleType) -> list[ModuleType]:
+    """Return the modules of a room that define a protocol or a step."""
+    if module.__name__ not in ROOMS:
+        return []
+    found = pkgutil.walk_packages(module.__path__, f"{module.__name__}.")
+    names = (entry.name for entry in found if not entry.ispkg)
+    return [found for found in map(importlib.import_module, names) if protocol_names(found) or steps_in(found.__name__)]
 
 
 def protocol_names(module: ModuleType) -> list[str]:
-    """Return the protocols that a file defines."""
-    return [name for name in own_functions(module) if next(iter(parameters(module, name)), None) == "fed"]
-
-
-def step_names(module: ModuleType) -> list[str]:
-    """Return the steps that a file defines: what runs at a site says what leaves it."""
-    return [name for name in own_functions(module) if "leaves the site" in summary(module, name).lower()]
-
-
-def own_functions(module: ModuleType) -> list[str]:
-    """Return the public functions of a file, in its order."""
+    """Return the protocols that a module defines: the public functions whose first parameter is called ``fed``."""
     found = inspect.getmembers(module, inspect.isfunction)
     own = [(name, value) for name, value in found if value.__module__ == module.__name__ and not name.startswith("_")]
-    return [name for name, value in sorted(own, key=lambda pair: inspect.unwrap(pair[1]).__code__.co_firstlineno)]
+    own.sort(key=lambda pair: inspect.unwrap(pair[1]).__code__.co_firstlineno)
+    return [name for name, value in own if next(iter(inspect.signature(value).parameters), None) == "fed"]
 
 
-def parameters(module: ModuleType, name: str) -> list[str]:
-    """Return the names of a function's arguments."""
-    return list(inspect.signature(getattr(module, name)).parameters)
-
-
-def summary(module: ModuleType, name: str) -> str:
+def first_paragraph(thing: object) -> str:
     """Return the first paragraph of a docstring, as one line."""
-    return " ".join((inspect.getdoc(getattr(module, name)) or "").split("\n\n")[0].split())
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def page_of(module: str) -> str:
+    """Return the address of the page of a module that holds a protocol or a step, inside of the reference."""
+    _, room, *rest = module.split(".")
+    topic = next(name for name, topic in TOPICS.items() if room in topic.rooms)
+    return f"{topic}/{rest[-1]}"
+
+
+def topic_page(name: str, topic: Topic) -> str:
+    """Return a topic's page: what its rooms hold, their public names, their algorithms and steps."""
+    text = heading(topic.title)
+    for module in topic.modules:
+        text += f".. automodule:: {module.__name__}\n\n"
+        for where, names in public_names(module).items():
+            listed = "".join(f"   {name}\n" for name in names)
+            text += f".. currentmodule:: {where}\n\n.. autosummary::\n   :toctree: names\n\n{listed}\n"
+    if name == "protocols":
+        rows = [(f":doc:`{protocol} </api/{page_of(f'fedspan.{where}')}>`",) for protocol, where in index()]
+        return text + table("Published algorithms", rows, "100")
+    if name == "cli":
+        return text + "".join(f"{heading(command, '-')}{literal(help)}\n" for command, help in commands())
+    found = [module for room in topic.modules for module in algorithms(room)]
+    rows = [(f":doc:`/api/{page_of(module.__name__)}`", first_paragraph(module)) for module in found]
+    text += table("Algorithms and their parts", rows, "25 75")
+    text += steps_table({id: step for room in topic.modules for id, step in steps_in(room.__name__).items()})
+    if found:
+        pages = "".join(f"   {page_of(module.__name__)}\n" for module in found)
+        text += f".. toctree::\n   :hidden:\n   :maxdepth: 1\n\n{pages}"
+    return text
+
+
+def algorithm_page(module: ModuleType) -> str:
+    """Return the page of one module: its docstring, what leaves a site, its protocols and steps."""
+    name = module.__name__
+    own = steps_in(name)
+    functions = [*protocol_names(module), *(step.function.__name__ for step in own.values())]
+    described = "".join(f".. autofunction:: {name}.{function}\n\n" for function in functions)
+    path = f"src/{name.replace('.', '/')}.py"
+    return f"{heading(name.split('.')[-1])}.. automodule:: {name}\n\nFile: ``{path}``\n\n{steps_table(own)}{described}"
+
+
+def steps_table(found: dict[str, Step]) -> str:
+    """Return a table of steps: id, what the reply reveals, what leaves a site."""
+    rows = []
+    for id, step in found.items():
+        where = step.function.__module__
+        link = f":doc:`{id} </api/{page_of(where)}>`"
+        paragraphs = (inspect.getdoc(step.function) or "").split("\n\n")
+        leaves = [" ".join(text.split()) for text in paragraphs if "eaves the site" in text]
+        rows.append((link, step.reveals, " ".join(leaves)))
+    return table("What leaves a site", [("step", "reveals", "reply"), *rows] if rows else [], "25 12 63", header=1)
+
+
+def index() -> list[tuple[str, str]]:
+    """Return the published algorithms with their modules."""
+    return sorted(fedspan.protocols.INDEX.items())
+
+
+def commands(parser: argparse.ArgumentParser | None = None) -> Iterator[tuple[str, str]]:
+    """Yield every command of the command line with its help."""
+    parser = parser or _parser()
+    with patch.dict(os.environ, COLUMNS="100"):
+        yield parser.prog, parser.format_help()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from commands(command)
+
+
+def table(title: str, rows: list[tuple[str, ...]], widths: str, header: int = 0) -> str:
+    """Return a titled table, or nothing where it has no rows."""
+    lines = "".join(f"   * - {first}\n" + "".join(f"     - {cell}\n" for cell in rest) for first, *rest in rows)
+    options = f"   :widths: {widths}\n   :header-rows: {header}\n"
+    return f"**{title}**\n\n.. list-table::\n{options}\n{lines}\n" if rows else ""
+
+
+def literal(text: str) -> str:
+    """Return a block that is shown as it is."""
+    return ".. code-block:: text\n\n" + "".join(f"   {line}\n" if line else "\n" for line in text.splitlines())
+
+
+def heading(text: str, line: str = "=") -> str:
+    """Return a title."""
+    return f"{text}\n{line * len(text)}\n\n"
+
+
+def index_page() -> str:
+    """Return the first page: the topics by group, each with a sentence."""
+    text = heading("API reference")
+    for group, topics in GROUPS.items():
+        text += heading(group, "-")
+        for topic in topics:
+            text += f"- :doc:`{topic.title} <{topic.rooms[0]}>`: {first_sentence(topic.modules[0])}\n"
+        listed = "".join(f"   {topic.rooms[0]}\n" for topic in topics)
+        text += f"\n.. toctree::\n   :hidden:\n   :maxdepth: 1\n\n{listed}\n"
+    return text
 
 
 def first_sentence(module: ModuleType) -> str:
-    """Return how a module's docstring begins, as one line."""
-    lines = " ".join((inspect.getdoc(module) or "").split("\n\n")[0].split())
-    return lines.split(". ")[0].rstrip(".") + "."
-
-
-def module_page(module: ModuleType) -> str:
-    """Return a page with the module's own words and a table of its names, each of which gets a page."""
-    names = "".join(f"   {name}\n" for name in public_names(module))
-    return (
-        f"{heading(module.__name__)}.. automodule:: {module.__name__}\n\n"
-        f".. currentmodule:: {module.__name__}\n\n.. autosummary::\n   :toctree: names\n\n{names}"
-    )
-
-
-def protocol_page(module: ModuleType) -> str:
-    """Return a page of one file of protocols: its words, what leaves a site, its functions."""
-    name = module.__name__
-    steps = "".join(f"   * - `{s} <#{name}.{s}>`__\n     - {summary(module, s)}\n" for s in step_names(module))
-    table = f"**What leaves a site**\n\n.. list-table::\n   :widths: 25 75\n\n{steps}\n" if steps else ""
-    functions = "".join(f".. autofunction:: {name}.{f}\n\n" for f in [*protocol_names(module), *step_names(module)])
-    path = f"src/{name.replace('.', '/')}.py"
-    return f"{heading(name.split('.')[-1])}.. automodule:: {name}\n\nFile: ``{path}``\n\n{table}{functions}"
-
-
-def heading(text: str) -> str:
-    """Return a title of the first rank."""
-    return f"{text}\n{'=' * len(text)}\n\n"
+    """Return how a module's docstring begins."""
+    return first_paragraph(module).split(". ")[0].rstrip(".:") + "."
 
 
 def write_reference(folder: Path) -> None:
     """Write all pages, each only if it has changed, so that an unchanged one is not built again."""
-    found = protocol_modules()
-    table = "".join(f"   {module.__name__.split('.')[-1]}\n" for module in found)
-    pages = {f"{name}.rst": module_page(importlib.import_module(name)) for name in MODULES}
-    pages |= {f"protocols/{module.__name__.split('.')[-1]}.rst": protocol_page(module) for module in found}
-    pages["protocols/index.rst"] = (
-        f"{heading('fedspan.protocols')}One algorithm a file, both sides of it. Each page says what leaves a site; "
-        "the main ones have :doc:`sheets </protocols/index>` with costs and figures.\n\n"
-        f".. toctree::\n   :maxdepth: 1\n\n{table}"
-    )
-    listed = "".join(f"   {name}\n" for name in MODULES)
-    words = "".join(f"- :doc:`{name}`: {first_sentence(importlib.import_module(name))}\n" for name in MODULES)
-    words += "- :doc:`fedspan.protocols <protocols/index>`: One algorithm a file, both sides of it.\n"
-    hidden = f".. toctree::\n   :hidden:\n   :maxdepth: 1\n\n{listed}   protocols/index\n"
-    pages["index.rst"] = f"{heading('API reference')}{words}\n{hidden}"
+    pages = {"index": index_page()} | {name: topic_page(name, topic) for name, topic in TOPICS.items()}
+    for module in (module for topic in TOPICS.values() for room in topic.modules for module in algorithms(room)):
+        pages[page_of(module.__name__)] = algorithm_page(module)
     for path, text in pages.items():
-        target = folder / path
+        target = folder / f"{path}.rst"
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file() or target.read_text(encoding="utf-8") != text:
             target.write_text(text, encoding="utf-8")

@@ -3,7 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fedspan.checks import one_of, real_number, whole_number
+from fedspan.checks import json_value, one_of, real_number, whole_number
 from fedspan.errors import InputError
 
 
@@ -47,3 +47,13 @@ def test_words_are_compared_as_words():
     for value in ("First", None, 1, ["first"], np.array(["first"])):
         with pytest.raises(InputError, match="must be one of 'first', 'last'"):
             one_of("order", value, ("first", "last"))
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000, "x", "[1] [2]", b"\xff"]
+)
+def test_json_from_outside_is_a_value_or_a_value_error(text):
+    with pytest.raises(ValueError, match=r".+"):
+        json_value(text)
+    with pytest.raises(ValueError, match="more than 10 bytes"):
+        json_value("[1, 2, 3, 4]", 10)

@@ -1,4 +1,4 @@
-"""The tool that tests the tests: a change is seen by those who run it, and the file on disk stays as it is."""
+"""The tool that tests the tests: tests that run a change notice it, and the file on disk stays as it is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.mutation.rooms import IGNORED, LAWS, ROOMS, room_tests
 from tools.mutation.sampling import sample
 
 ROOT = Path(__file__).parents[1]
@@ -58,8 +59,8 @@ for name, work in works.items():
     try:
         print(name, "|", work())
     except ChildError as error:
-        told = [word for word in ("no_such_test", "no_such_file", "before", "ZeroDivisionError") if word in str(error)]
-        print(name, "|", type(error).__name__, *told)
+        shown = [word for word in ("no_such_test", "no_such_file", "before", "ZeroDivisionError") if word in str(error)]
+        print(name, "|", type(error).__name__, *shown)
 """
 
 
@@ -73,6 +74,21 @@ def test_a_child_that_dies_for_a_reason_of_its_own_is_an_error_and_no_kill():
     ]
 
 
+def test_the_rooms_that_are_changed_are_those_of_the_package(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    package = {path.parent.name for path in (ROOT / "src" / "fedspan").glob("*/__init__.py")}
+    assert package - set(ROOMS) == {"attacks", "audit", "cli", "datasets", "papers", "report"}
+    assert set(LAWS) <= set(ROOMS) <= package
+    named = [*IGNORED, *(law for laws in LAWS.values() for law in laws)]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert room_tests("pca") == ["tests/pca", "tests/laws/test_protocols.py", "src/fedspan/pca"]
+
+
+def test_the_page_lists_the_rooms():
+    page = (ROOT / "docs" / "mutation.md").read_text(encoding="utf-8")
+    assert [room for room in ROOMS if f"`{room}`" not in page] == []
+
+
 def test_the_statement_of_a_line():
     from tools.mutation.covering import statement_at
 
@@ -82,11 +98,11 @@ def test_the_statement_of_a_line():
 
 class Change(NamedTuple):
     place: tuple
-    told: str
+    name: str
 
 
 def changes(path, source):
-    """Three changes of every digit and operator of a file, told by their line and column."""
+    """Three changes of every digit and operator of a file, named by their line and column."""
     path.write_text(source)
     for number, line in enumerate(source.splitlines(), 1):
         indent = len(line) - len(line.lstrip())
@@ -97,7 +113,7 @@ def changes(path, source):
 
 def test_an_edit_exchanges_only_what_it_touches_of_a_sample(tmp_path):
     def drawn(source: str, count: int | None = 8, seed: int = 0) -> list[str]:
-        return [change.told for change in sample(changes(tmp_path / "code.py", source), count, seed)]
+        return [change.name for change in sample(changes(tmp_path / "code.py", source), count, seed)]
 
     lines = [f"    a{k} = {k} + b" for k in range(6)]
     source = "\n".join(["def f(b):", *lines, "    return b < 1", "def g(b):", *lines[:2]]) + "\n"
@@ -108,5 +124,5 @@ def test_an_edit_exchanges_only_what_it_touches_of_a_sample(tmp_path):
     assert drawn('"""Lines above."""\n\n' + source + "def h():\n    pass\n") == before
     assert drawn("if True:\n" + "\n".join("    " + line for line in source.splitlines()), 100) == drawn(source, 100)
     everything, edited = drawn(source, 100), drawn(source.replace("b < 1", "b > 1"), 100)
-    assert [told for told in everything if "return" not in told] == [told for told in edited if "return" not in told]
+    assert [name for name in everything if "return" not in name] == [name for name in edited if "return" not in name]
     assert len(drawn(source, None)) == 3 * len(everything)

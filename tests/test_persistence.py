@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -107,7 +108,7 @@ def forged_record(path, data, **more):
 
 
 def test_records_that_unpack_without_end_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_LARGEST_RECORD", 10_000)
+    monkeypatch.setattr(files, "_LARGEST_TEXT", 10_000)
     forged_record(tmp_path / "model", lzma.compress(b" " * 20_000))
     with pytest.raises(InputError, match="more than 10000 bytes"):
         fs.load(tmp_path / "model")
@@ -135,3 +136,25 @@ def test_set_output_is_kept(tmp_path):
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(InputError, match="there is no model file"):
         fs.load(tmp_path / "none")
+
+
+def test_a_small_file_does_not_unfold_to_gigabytes(tmp_path):
+    fs.FedStandardScaler().fit([[1.0], [3.0]]).save(tmp_path / "model")
+    packed = np.frombuffer(lzma.compress(b'{"kind":"run","x":[' + b"[]," * 2**26 + b"0]}"), np.uint8)
+    with zipfile.ZipFile(tmp_path / "model") as archive:
+        described = json.loads(archive.read("model.json"))
+        arrays = [archive.read(name) for name in archive.namelist()[1:]]
+    number = described["estimator"]["fitted"]["run_"]["packed record"]
+    npy = io.BytesIO()
+    np.lib.format.write_array(npy, packed, allow_pickle=False)
+    arrays[number] = npy.getvalue()
+    with zipfile.ZipFile(tmp_path / "bomb", "w") as archive:
+        archive.writestr("model.json", json.dumps(described))
+        for place, data in enumerate(arrays):
+            archive.writestr(f"{place}.npy", data)
+    assert (tmp_path / "bomb").stat().st_size < 100_000
+    tracemalloc.start()
+    with pytest.raises(InputError, match="has more than"):
+        fs.load(tmp_path / "bomb")
+    assert tracemalloc.get_traced_memory()[1] < 2**28
+    tracemalloc.stop()

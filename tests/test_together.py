@@ -13,5 +13,5 @@ def test_the_files_of_the_groups_exist():
 
 def test_a_test_is_in_the_group_of_its_file():
     assert group_of("tests/engines/nvflare/test_hardening.py::test_a") == ORDER[0]
-    assert group_of("tests/estimators/test_maps.py::test_a[FedUMAP]") == ORDER[1]
+    assert group_of("tests/maps/test_map_estimator.py::test_a[FedUMAP]") == ORDER[1]
     assert group_of("tests/test_wire.py::test_a[1]") == "tests/test_wire.py"

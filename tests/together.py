@@ -10,24 +10,26 @@ from __future__ import annotations
 GROUPS = {
     "one federation over NVIDIA FLARE": (
         "tests/engines/nvflare/test_hardening.py",
-        "tests/engines/nvflare/test_study_client.py",
-        "tests/engines/nvflare/test_relay_monitor.py",
         "tests/engines/nvflare/test_nvflare_transport.py",
+        "tests/engines/nvflare/test_relay_monitor.py",
+        "tests/engines/nvflare/test_study_client.py",
     ),
     "MNIST, the models of reports, and UMAP, which is compiled when it is first used": (
-        "tests/estimators/test_maps_real.py",
-        "tests/privacy/test_audit.py",
-        "tests/privacy/test_paper_noise_real.py",
-        "tests/privacy/test_private_map_real.py",
-        "tests/report/test_report_browser.py",
-        "tests/report/test_report_estimators.py",
+        "tests/audit/test_audit_run.py",
+        "tests/clustering/test_spectral_real.py",
+        "tests/landmarks/test_landmark_distances_real.py",
+        "tests/landmarks/test_private_feddl_real.py",
+        "tests/maps/test_by_centers_real.py",
+        "tests/maps/test_map_estimator_real.py",
+        "tests/report/test_page_browser.py",
+        "tests/report/test_page_estimators.py",
     ),
     "tables of network traffic": (
+        "tests/anomaly/test_pca_detector_real.py",
         "tests/datasets/test_loaders_real.py",
-        "tests/estimators/test_detectors_real.py",
-        "tests/estimators/test_tabular_real.py",
-        "tests/protocols/test_fedpg_unsw.py",
-        "tests/secure/test_secure_real.py",
+        "tests/pca/test_fedpg_unsw.py",
+        "tests/secure_sum/test_sum_real.py",
+        "tests/tables/test_encoder_real.py",
     ),
 }
 ORDER = list(GROUPS)

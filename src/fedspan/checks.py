@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -87,6 +89,24 @@ def true_or_false(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}={value!r} must be True or False")
     return bool(value)
+
+
+def json_value(text: str | bytes | bytearray, most_bytes: int = 2**20) -> Any:
+    """Return the value of JSON from outside. Every fault is a `ValueError`: no JSON, too deep, or too long.
+
+    A parsed value takes some thirty times the memory of its text: `most_bytes` bounds that.
+
+    Examples
+    --------
+    >>> json_value('{"a": [1, 2]}')
+    {'a': [1, 2]}
+    """
+    if len(text) > most_bytes:
+        raise ValueError(f"JSON of more than {most_bytes} bytes")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON with too many brackets inside one another") from None
 
 
 def frames_inside() -> int:

@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import json_value
 from fedspan.errors import InputError
 from fedspan.federation import RunRecord
 
 FORMAT = 1
 _OUTPUT = "_sklearn_output_config"  # where scikit-learn keeps the choice of ``set_output``
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a model's bytes depend on the model alone
-_LARGEST_RECORD = 2**28  # bytes, unpacked
+_LARGEST_TEXT = 2**24  # bytes of JSON, and of a record once it is unpacked
 _UNPACKING_MEMORY = 2**26
 
 Arrays = list[NDArray[Any]]
@@ -46,7 +47,9 @@ def save(estimator: Any, path: str | os.PathLike[str], *, record: bool = True) -
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(zipfile.ZipInfo("model.json", _LONG_AGO), json.dumps(described, allow_nan=False))
+            archive.writestr(
+                zipfile.ZipInfo("model.json", _LONG_AGO), json.dumps(described, allow_nan=False, separators=(",", ":"))
+            )
             for number, array in enumerate(arrays):
                 npy = io.BytesIO()
                 np.lib.format.write_array(npy, array, allow_pickle=False)
@@ -72,7 +75,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         with zipfile.ZipFile(path) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise InputError(f"{path} is not a fedspan model: its members are compressed")
-            described = json.loads(archive.read("model.json"))
+            described = json_value(archive.read("model.json"), _LARGEST_TEXT)
             if described.get("format") != FORMAT:
                 raise InputError(f"{path} has model format {described.get('format')!r}, this fedspan reads {FORMAT}")
             files = [io.BytesIO(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
@@ -90,9 +93,9 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def _unpacked(array: NDArray[Any]) -> RunRecord:
     unpacker = lzma.LZMADecompressor(memlimit=_UNPACKING_MEMORY)
-    text = unpacker.decompress(array.tobytes(), max_length=_LARGEST_RECORD)
+    text = unpacker.decompress(array.tobytes(), max_length=_LARGEST_TEXT)
     if not unpacker.eof:
-        raise InputError(f"the model file's record is cut off, or has more than {_LARGEST_RECORD} bytes")
+        raise InputError(f"the model file's record is cut off, or has more than {_LARGEST_TEXT} bytes")
     return RunRecord.from_lines(text.decode().split("\n"))
 
 
@@ -107,7 +110,10 @@ def _described(value: Any, where: str, arrays: Arrays) -> Any:
     if isinstance(value, np.ndarray) and value.dtype == object and all(isinstance(item, str) for item in value.flat):
         return {"names": value.tolist()}
     if isinstance(value, RunRecord):
-        arrays.append(np.frombuffer(lzma.compress("\n".join(value.lines()).encode()), dtype=np.uint8))
+        text = "\n".join(value.lines()).encode()
+        if len(text) > _LARGEST_TEXT:
+            raise InputError(f"the record of the run has {len(text):,} bytes, too many for a model: save(record=False)")
+        arrays.append(np.frombuffer(lzma.compress(text), dtype=np.uint8))
         return {"packed record": len(arrays) - 1}
     if isinstance(value, np.ndarray) and value.dtype != object:
         arrays.append(value)

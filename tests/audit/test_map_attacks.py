@@ -14,7 +14,7 @@ GRID = Grid(np.zeros(2), 1.0, 20)
 
 
 def toy(n=80, positions=True, seed=0):
-    """A map that tells the first two of three columns exactly, with a centre for each of four groups."""
+    """A map that shows the first two of three columns exactly, with a centre for each of four groups."""
     rng = np.random.default_rng(seed)
     groups = np.array([[0, 0, 0], [9, 0, 1], [0, 9, 2], [9, 9, 3.0]])
     truth, public = (groups[rng.integers(0, 4, n)] + 0.5 * rng.normal(size=(n, 3)) for _ in range(2))
@@ -149,7 +149,7 @@ def test_a_journal_alone_has_histograms_and_sums(run):
     card = audit(folder, truth=truth, public=public)
     assert [entry.attack for entry in card.entries] == ["histograms: rows alone in a cell", "k-means sums: differences"]
     assert any("The centres are sums in the journal over their numbers" in remark for remark in card.remarks)
-    assert not card.entries[1].measures  # along axes that the journal alone does not say
+    assert not card.entries[1].measures  # along axes that the journal alone does not have
 
 
 def test_positions_that_a_journal_keeps_are_attacked_and_it_is_said(run, tmp_path):

@@ -136,8 +136,8 @@ def test_fit_warns_of_totals_that_give_away_the_rows(n, landmarks, rounds, warne
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         fs.FedLandmarks(landmarks, rounds=rounds, random_state=0).fit(rows(n))
-    said = [str(one.message) for one in found if "totals hold" in str(one.message)]
-    assert [one.split(":")[0] for one in said] == [
+    texts = [str(one.message) for one in found if "totals hold" in str(one.message)]
+    assert [one.split(":")[0] for one in texts] == [
         "FedDL's totals hold 1280 numbers about 60 rows, which have 960"
     ] * warned
     with warnings.catch_warnings():

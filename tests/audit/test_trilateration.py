@@ -114,7 +114,7 @@ def test_columns_in_which_landmarks_do_not_extend_are_not_divided_by():
     found = trilaterate(distances(X, Y), Y)
     assert found.directions == 2
     np.testing.assert_allclose(found.rows, X, atol=1e-9)
-    same = trilaterate(np.ones((3, 4)), np.ones((4, 2)))  # landmarks that are all one point say nothing
+    same = trilaterate(np.ones((3, 4)), np.ones((4, 2)))  # landmarks that are all one point reveal nothing
     assert same.directions == 0
     np.testing.assert_allclose(same.rows, np.ones((3, 2)))
 

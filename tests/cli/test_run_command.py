@@ -80,6 +80,8 @@ def test_a_study_runs_and_leaves_everything(study, table, capsys):
     summary = json.loads((results / "summary.json").read_text())
     assert [run["what"] for run in summary] == ["FedStandardScaler", "FedPCA"]
     assert [run["privacy"] for run in summary] == [None, None]
+    assert [run["stopped"]["how"] for run in summary] == ["finished", "finished"]
+    assert summary[1]["settings"]["n_components"] == 2
     shown = capsys.readouterr().out
     assert "FedPCA" in shown
     assert str(results / "report.html") in shown
@@ -92,8 +94,10 @@ def test_the_summary_says_what_was_spent_of_privacy(study):
     model = f'name = "FedLandmarks"\nn_landmarks = 5\nrounds = 1\nprivacy = {private}\n'
     study.write_text(STUDY.replace('name = "FedPCA"\nn_components = 2\n', model))
     assert main(["run", str(study)]) == 0
-    plain, spent = (run["privacy"] for run in json.loads((study.parent / "results" / "summary.json").read_text()))
+    runs = json.loads((study.parent / "results" / "summary.json").read_text())
+    plain, spent = (run["privacy"] for run in runs)
     assert plain is None
+    assert runs[1]["settings"]["privacy"]["fields"]["clip"] == 2
     assert spent["epsilon"] == pytest.approx({"east": 8.0, "north": 8.0, "south": 8.0})
     assert spent["simulated"] == ["east", "north", "south"]
     assert any("transforms in front" in what for what in spent["leaves_out"])

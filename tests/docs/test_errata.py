@@ -131,8 +131,8 @@ def test_algorithm_2_takes_the_last_iterates_of_all_batches():
     ours = fed.run(byz_altgdmin, rank=r, n_columns=n, iterations=0, truncation=1e9, **start_by_medians).basis
     assert fs.linalg.subspace_distance(ours, output(theta)) < 1e-6
     assert fs.linalg.subspace_distance(start, output(theta, last=False)) < 1e-9  # (U)_0: no data in it at all
-    liar = q_factor(np.random.default_rng(2).normal(size=(n, r))) @ np.random.default_rng(3).normal(size=(r, q))
-    theta[[0, rho]] += 1e6 * liar  # one site each in the first two of six batches: fewer than 0.4 of them
+    attack = q_factor(np.random.default_rng(2).normal(size=(n, r))) @ np.random.default_rng(3).normal(size=(r, q))
+    theta[[0, rho]] += 1e6 * attack  # one site each in the first two of six batches: fewer than 0.4 of them
     assert fs.linalg.subspace_distance(data.basis, output(theta)) < 0.5
     assert fs.linalg.subspace_distance(data.basis, output(theta, batches=rho)) > 1.0  # [rho]: bad ones alone
 

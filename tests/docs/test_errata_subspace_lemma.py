@@ -1,4 +1,4 @@
-"""How far from the truth the subspace median can be led: the constant of the subspace lemma, and how near liars get."""
+"""The constant of the subspace lemma: how far malicious sites can lead the subspace median from the truth."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fedspan.linalg import q_factor
 
 #: Sites: the lemma asks for 60 % of honest ones.
 HONEST, BAD = 6, 4
-#: How far from the truth the median may be: (1 - a) / sqrt(1 - 2 a) for a share a of liars in a Hilbert space, which
-#: matrices are (S. Minsker, "Geometric median and robust estimation in Banach spaces", Bernoulli 2015). Seen from a
-#: median at distance D of the truth, what is within 1 of the truth lies within arcsin(1 / D) of one direction, and the
-#: unit vectors to all points sum to zero: HONEST sqrt(1 - 1 / D^2) <= BAD.
+#: How far from the truth the median may be: (1 - a) / sqrt(1 - 2 a) for a share a of malicious sites in a Hilbert
+#: space, which matrices are (S. Minsker, "Geometric median and robust estimation in Banach spaces", Bernoulli 2015).
+#: Seen from a median at distance D of the truth, what is within 1 of the truth lies within arcsin(1 / D) of one
+#: direction, and the unit vectors to all points sum to zero: HONEST sqrt(1 - 1 / D^2) <= BAD.
 MEDIAN = HONEST / np.sqrt(HONEST**2 - BAD**2)
 #: The nearest honest node is within MEDIAN + 1 of the median, and so is any that is nearer.
 NODE = 2 * MEDIAN + 1
@@ -37,7 +37,7 @@ def errors_of_the_median(points, unit):
 
 
 def worst_positions():
-    """Lines in space: honest ones where tangents from the median touch their disk, liars as near to it as those."""
+    """Place lines in space: honest ones where tangents from the median touch their disk, others as near to it."""
     x = 1.0 / MEDIAN
     honest = [[x, sign * np.sqrt(1.0 - x**2)] for sign in (1.0, -1.0) * (HONEST // 2)]
     return np.array(honest + [[MEDIAN + 0.999 * np.sqrt(MEDIAN**2 - 1.0), 0.0]] * BAD)[:, :, None]
@@ -61,7 +61,7 @@ def test_the_constant_of_the_subspace_lemma_is_between_2_and_4():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 5), st.sampled_from([1e-3, 0.1, 1.0]))
-def test_the_bound_of_the_median_holds_wherever_liars_are(seed, r, m, unit):
+def test_the_bound_of_the_median_holds_wherever_malicious_sites_are(seed, r, m, unit):
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(HONEST + BAD, m, r))
     points[:HONEST] /= np.linalg.norm(points[:HONEST], axis=(1, 2), keepdims=True)

@@ -20,15 +20,15 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
 def alike(printed, shown):
-    """Say whether two texts are the same but for numbers that differ by little, as those of other processors may."""
+    """Return whether two texts are the same but for numbers that differ by little, as those of other processors may."""
     if NUMBER.sub("#", printed).split() != NUMBER.sub("#", shown).split():
         return False
-    found, told = (np.array(NUMBER.findall(text), dtype=float) for text in (printed, shown))
-    return bool(np.allclose(found, told, rtol=0.05, atol=0.0051))
+    found, expected = (np.array(NUMBER.findall(text), dtype=float) for text in (printed, shown))
+    return bool(np.allclose(found, expected, rtol=0.05, atol=0.0051))
 
 
 def follow(kind, code, before, names):
-    """Do what a block says: run Python, write the file that was named just `before`, or run commands."""
+    """Follow a block: run Python, write the file that was named just `before`, or run commands."""
     if kind == "toml":
         Path(re.findall(r"`([\w-]+\.toml)`:\s*$", before)[-1]).write_text(code, encoding="utf-8")
     elif kind == "console":
@@ -57,7 +57,7 @@ def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch, capsys):
     assert not missing
 
 
-def test_texts_that_differ_are_told_apart():
+def test_texts_that_differ_are_distinguished():
     assert alike("alarms: 11% of rows", "alarms: 11% of\nrows")
     assert not alike("alarms: 11% of rows", "alarms: 19% of rows")
     assert not alike("alarms: 11% of rows", "alarm: 11% of rows")

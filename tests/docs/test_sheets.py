@@ -1,4 +1,4 @@
-"""The protocol sheets know every protocol, and count right: so many numbers leave a site, and little beside them."""
+"""The protocol sheets name every protocol, and their numbers of bytes are right."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedspan.pca.stack import stack_pca
 from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.pca.subspace_median import subspace_median
 
-from ..laws.protocol_examples import discovered
+from ..laws.protocol_examples import EXAMPLES
 from .test_guides import alike
 
 SPEC = importlib.util.spec_from_file_location("costs", Path(__file__).parents[2] / "docs" / "costs.py")
@@ -33,7 +33,7 @@ D, K, ROWS = 30, 4, 50
 X = np.random.default_rng(0).normal(size=(5 * ROWS, D)) * np.r_[[5.0] * K, [1.0] * (D - K)]
 
 EXAMPLE = "**bytes up / down, [example](costs.md)**"
-#: What the table at the top of every sheet tells of each protocol, in this order; a sheet may have more.
+#: What the table at the top of every sheet states of each protocol, in this order; a sheet may have more.
 FACTS = (
     "**leaves a site**",
     "**bytes up**",
@@ -48,26 +48,26 @@ FACTS = (
 #: What the other tables of the sheet of parts have of each.
 PART_FACTS = ("leaves a site", "numbers up, calls", "memory, site", "privacy", "trust")
 
-#: Protocol, settings, the step that is counted, and the numbers that a reply of it has by the sheet.
+#: Protocol, settings, the id of the counted step, and how many numbers its reply has by the sheet.
 SHEETS = [
-    (covariance_pca, {"rank": K}, "local_gram", D * (D + 1) // 2),
-    (subspace_iteration, {"rank": K, "n_columns": D, "oversampling": 8}, "local_product", D * (K + 8)),
-    (stack_pca, {"rank": K}, "local_axes", D * K),
-    (power, {"rank": K, "n_columns": D}, "local_product", D * K),
-    (fedpg, {"rank": K, "n_columns": D, "max_rounds": 3}, "local_update", D * K),
-    (subspace_median, {"rank": K}, "local_basis", D * K),
-    (median_of_means, {"rank": K, "n_columns": D, "groups": 3}, "local_phi_product", D * K),
-    (resilient_covariance, {"rank": K}, "local_phi", D * (D + 1) // 2),
-    (local_detectors, {"rank": K, "level": 0.9}, "local_detector", K * D + 2 * D + 2),
-    (feddl, {"n_landmarks": 20, "rounds": 2, "precision": "double"}, "local_pull", 20 * D),
+    (covariance_pca, {"rank": K}, "pca.gram", D * (D + 1) // 2),
+    (subspace_iteration, {"rank": K, "n_columns": D, "oversampling": 8}, "pca.product", D * (K + 8)),
+    (stack_pca, {"rank": K}, "pca.axes", D * K),
+    (power, {"rank": K, "n_columns": D}, "pca.product", D * K),
+    (fedpg, {"rank": K, "n_columns": D, "max_rounds": 3}, "pca.fedpg_update", D * K),
+    (subspace_median, {"rank": K}, "pca.basis", D * K),
+    (median_of_means, {"rank": K, "n_columns": D, "groups": 3}, "pca.mean_product", D * K),
+    (resilient_covariance, {"rank": K}, "pca.mean_gram", D * (D + 1) // 2),
+    (local_detectors, {"rank": K, "level": 0.9}, "anomaly.detector", K * D + 2 * D + 2),
+    (feddl, {"n_landmarks": 20, "rounds": 2, "precision": "double"}, "landmarks.pull", 20 * D),
 ]
 
 
 def replies(protocol, settings):
-    """Return the bytes of one reply for each step that was asked."""
+    """Return the largest reply of each step in bytes, and the result."""
     with fs.federate(X, sites=np.arange(len(X)) % 5).begin("test") as run:
         found = protocol(run, **settings)
-    return {call.step.rsplit(".", 1)[1]: max(call.bytes_up.values()) for call in run.record.calls}, found
+    return {call.step: max(call.bytes_up.values()) for call in run.record.calls}, found
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_numbers_up(protocol, settings, step, numbers):
 
 def test_posted_distances_are_single_precision():
     landmarks = replies(feddl, {"n_landmarks": 20, "rounds": 2})[1]
-    up = replies(landmark_distances, {"landmarks": landmarks})[0]["local_distances"]
+    up = replies(landmark_distances, {"landmarks": landmarks})[0]["landmarks.distances"]
     assert 4 * ROWS * 20 <= up <= 4 * ROWS * 20 + 200
 
 
 def test_every_protocol_is_on_a_sheet():
-    missing = [name for name in discovered() if costs.sheet_of(name.split(".")[1]) is None]
+    missing = [name for name in EXAMPLES if costs.sheet_of(name) is None]
     assert not missing, "write on one of docs/protocols/*.md what leaves a site, and what it costs"
 
 
@@ -113,12 +113,12 @@ def test_a_sheet_has_every_fact_of_every_protocol_and_the_paper_beside_what_was_
 
 
 def test_every_protocol_has_its_column_or_is_a_part_with_every_fact():
-    told = [function for name in costs.sheets() for column in facts(name)[0] for function in column]
+    listed = [function for name in costs.sheets() for column in facts(name)[0] for function in column]
     for header, *rows in tables(costs.sheets()["parts"])[1:]:
         assert header == ["", *PART_FACTS]
         assert all(len(row) == len(header) and all(row) for row in rows)
-        told += [function for row in rows for function in re.findall(r"`(\w+)`", row[0])]
-    assert not {name.split(".")[1] for name in discovered()} - set(told)
+        listed += [function for row in rows for function in re.findall(r"`(\w+)`", row[0])]
+    assert not set(EXAMPLES) - set(listed)
 
 
 @pytest.mark.parametrize("name", sorted(set(costs.sheets()) - {"parts"}))
@@ -136,8 +136,8 @@ def test_the_bytes_of_the_example_are_those_of_the_page_of_costs(name):
 
 def test_the_costs_are_those_of_now():
     stored = dict(re.findall(r"^(\| `\w+` \|)(.*)$", costs.PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
-    assert sorted(stored) == sorted(f"| `{name.split('.')[1]}` |" for name in discovered())
-    for name in costs.EXAMPLES:
+    assert sorted(stored) == sorted(f"| `{name}` |" for name in EXAMPLES)
+    for name in EXAMPLES:
         found = costs.line(name)
         first = found[: found.index("|", 2) + 1]
         assert alike(found, first + stored[first]), f"run: python docs/costs.py ({found})"

@@ -44,7 +44,7 @@ def test_notebook_prints_what_it_has_stored(path, tmp_path, monkeypatch, plots):
     stored = read(path)
     for now, then in zip(notebooks.printed(notebooks.run(stored)), notebooks.printed(stored), strict=True):
         assert alike(now, then), (
-            f"stored is\n{then}\nand now it prints\n{now}\n(python docs/notebooks.py stores it anew)"
+            f"stored is\n{then}\nand now it prints\n{now}\n(python docs/notebooks.py stores it again)"
         )
 
 

@@ -52,7 +52,7 @@ def test_a_rank_that_small_tasks_limit_gives_a_warning():
     """Tasks of three rows allow one direction; the truth has three. With one task there can be no other."""
     made = make_few_shot_tasks(50, 300, 3, 3, 1, seed=0)
     fed = fs.federate(made.X, made.y, sites=made.task % 5, task=made.task)
-    with pytest.warns(UserWarning, match="all 1 directions that were looked for are in use"):
+    with pytest.warns(UserWarning, match="all 1 directions that were tried are in use"):
         learn(fed, altgdmin, rank=None, n_columns=50, iterations=0)
     one = fs.LocalFederation([fs.Site("a", made.X, made.X @ made.basis[:, 0])])
     with warnings.catch_warnings():

@@ -32,7 +32,7 @@ def test_labels_of_tasks():
             task_labels(missing, "task")
     with pytest.raises(InputError, match="one label for each row"):
         task_labels(np.zeros((2, 2)), "task")
-    with pytest.raises(InputError, match="whole numbers or text"):
+    with pytest.raises(InputError, match=r"labels of type \|S1"):
         task_labels(np.array([b"a"]), "task")
     at, known = positions(np.array([3, 7]), np.array([1, 3]))
     assert (at[0], known.tolist()) == (1, [True, False])

@@ -140,7 +140,7 @@ def test_a_report_with_a_missing_key_fails_its_site_with_one_sentence(data, spli
     attack = rewriting("few_shot.tasks", lambda reply: {k: v for k, v in reply.items() if k != key})
     fed = split(data)
     with fed.corrupt(attack, sites=[fed.sites[2]]).begin("test") as run:
-        with pytest.warns(UserWarning, match="1 of 8 sites did not report their tasks"):
+        with pytest.warns(UserWarning, match="1 of 8 sites .* did not report their tasks: "):
             tasks = agree_on_tasks(run, resilient=True)
         assert fed.sites[2] not in tasks.held
         reason = run.record.calls[0].failed[fed.sites[2]]
@@ -162,7 +162,7 @@ def test_a_site_without_rows_is_a_failed_site(data):
     sites = [fs.Site(str(i), *(column[data.task % 7 == i] for column in (data.X, data.y, data.task))) for i in range(7)]
     fed = fs.LocalFederation([*sites, fs.Site("empty", data.X[:0], data.y[:0], data.task[:0])])
     for protocol in (altgdmin, byz_altgdmin):
-        with fed.begin("test") as run, pytest.warns(UserWarning, match="or have no rows.*: empty"):
+        with fed.begin("test") as run, pytest.warns(UserWarning, match="sites have no rows.*: empty"):
             assert error(protocol(run, rank=R, n_columns=N, iterations=40), data) < 1e-6
         assert "this site has no rows" in run.record.calls[0].failed["empty"]
 

@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from fedspan.federation.view import Root, View
-
 import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.coordinator.signed_requests import Transport
 from fedspan.federation import Federation, Policy
 from fedspan.federation.calls.call import Engine
+from fedspan.federation.federation import Root, View
 from fedspan.privacy.ledger import SimulatedLedger
 from tests.engines.remote.network import Network
 from tests.engines.remote.people import authority, user

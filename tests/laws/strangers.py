@@ -155,13 +155,17 @@ class Duck(BaseEstimator):
         self.mean_ = fed.run(moments).mean
         return self
 
-class Goose(Duck):
+class Goose(BaseEstimator):
     count = 0
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
 
     def fit(self, fed, y=None):
         Goose.count += 1
         self.count_ = Goose.count
-        return super().fit(fed)
+        self.mean_ = fed.run(moments).mean
+        return self
 
 def feed():
     return 1

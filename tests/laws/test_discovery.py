@@ -140,9 +140,7 @@ def test_a_protocol_is_found_and_its_faults_are(package):
 def test_an_engine_or_transport_is_found_and_its_faults_are(package, tmp_path, source, right, wrong):
     ways = engine_examples.ways_of(package("more_ways", source))
     assert set(ways) == {right, wrong}
-    examples = [
-        protocol_examples.EXAMPLES[name] for name in ("covariance_pca.covariance_pca", "noisy_centres.noisy_centres")
-    ]
+    examples = [protocol_examples.EXAMPLES[name] for name in ("covariance_pca", "noisy_centres")]
     for number, example in enumerate(examples):
         engines.check_same_bytes(ways[right], example, tmp_path / f"right-{number}")
         with pytest.raises((AssertionError, FedspanError)):
@@ -182,7 +180,7 @@ def test_an_estimator_is_found_and_must_be_exported_and_made(package):
 
 
 def test_an_estimator_of_no_known_kind_is_found_and_its_faults_are(package):
-    found = estimator_examples.exported_by(package("ducks", DUCKS, "Duck", "Goose", "feed"))
+    found = estimator_examples.estimators_of(package("ducks", DUCKS, "Duck", "Goose", "feed"))
     assert set(found) == {"Duck", "Goose"}
     estimators.test_threads_wire_and_site_order_change_nothing(found["Duck"])
     with pytest.raises(AssertionError):

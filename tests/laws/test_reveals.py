@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.engines.local.embedded import LocalEngine
-from fedspan.federation.calls.call import Delivery
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.steps import installed_steps
 
-from .protocol_examples import EXAMPLES, VARIANTS
+from .captured_calls import captured_calls
 
 #: Numbers with fewer digits occur by chance: counts, zeros, ones, halves.
 FEWEST_DIGITS = 6
@@ -41,27 +39,7 @@ def test_every_step_declares_an_id_and_what_it_reveals():
 @pytest.fixture(scope="module")
 def replies():
     """All replies of all examples: by step, a list of (site, reply)."""
-    found = defaultdict(list)
-    original = LocalEngine.call
-
-    def listening(self, call, to, accepted, policy):
-        outcomes = original(self, call, to, accepted, policy)
-        for name, outcome in outcomes.items():
-            if isinstance(outcome, Delivery):
-                found[call.step.id].append((self._hosts[name].site, outcome.reply))
-        return outcomes
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalEngine, "call", listening)
-        for example in [*EXAMPLES.values(), *VARIANTS]:
-            example.run()
-        fed = fs.federate(table(), sites=np.arange(60) % 4, policy=fs.Policy(secure_sum=True))
-        fs.FedStandardScaler().fit(fed)
-    return found
-
-
-def table():
-    return np.random.default_rng(0).normal(size=(60, 5))
+    return defaultdict(list, {id: [(one.site, one.reply) for one in calls] for id, calls in captured_calls().items()})
 
 
 @pytest.mark.parametrize("id", [id for id, step in own_steps().items() if step.reveals != "rows"])

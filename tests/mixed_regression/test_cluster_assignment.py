@@ -70,13 +70,13 @@ def test_without_any_noise_probabilities_are_still_numbers():
     assert (found.noise > 0.0).all()
 
 
-def test_the_noise_is_a_median_where_sites_may_lie():
+def test_the_noise_is_a_median_where_sites_may_be_malicious():
     made = mixture(5, sizes=(3,) * 200, noise=0.3)
     fed = federation(made).corrupt(RandomNoise(1e6), sites=[f"{i:04d}" for i in range(40)])
     spoilt = fed.run(cluster_assignment, models=made[4])
     with fed.begin("negative") as run:
         cluster_assignment(run, models=made[4])
-    assert any("at least 0" in why for _, _, why in run.record.failures)
+    assert any("losses must hold numbers from 0" in why for _, _, why in run.record.failures)
     found = fed.run(cluster_assignment, models=made[4], aggregator=GeometricMedian())
     assert spoilt.noise.max() > 100.0
     np.testing.assert_allclose(found.noise, 0.3, rtol=0.3)

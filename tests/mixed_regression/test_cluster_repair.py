@@ -19,7 +19,7 @@ from fedspan.aggregation import (
 )
 from fedspan.datasets import make_mixed_regression
 from fedspan.linalg import matched_share
-from fedspan.mixed_regression.parts.cluster_repair import refined, settled
+from fedspan.mixed_regression.parts.cluster_repair import Fitting
 
 from .mixtures import federation, mixture
 
@@ -77,7 +77,8 @@ def test_two_halves_of_a_cluster_are_one_and_the_other_is_put_to_use(seed, merge
         fed = federation(made).corrupt(random_losses, sites=bad) if bad else federation(made)
         with warnings.catch_warnings(), fed.begin("repair") as run:
             warnings.simplefilter("ignore")
-            _, who = settled(run, refined(run, wrong, options), options)
+            fitting = Fitting(run, options)
+            _, who = fitting.settled(fitting.refined(wrong))
             assert run.record.metric("repaired")[-1:] == [1]
         assert matched_share(who.labels[5:], labels[5:]) > 0.95
 
@@ -140,5 +141,8 @@ def test_a_cluster_that_a_rule_refuses_is_named():
     options |= {"acceleration": 0, "origin": None}
     models = np.vstack([made[4], made[4] + [5.1, 0.0, 0.0]])
     fed = fs.federate(made[0], y, sites=made[2])
-    with pytest.warns(UserWarning, match=r"Krum\(f=1\) refused cluster 1, which"), fed.begin("refused") as run:
-        settled(run, refined(run, models, options), options)
+    with fed.begin("refused") as run:
+        fitting = Fitting(run, options)
+        found = fitting.refined(models)
+        with pytest.warns(UserWarning, match=r"Krum\(f=1\) refused cluster 1, which"):
+            fitting.settled(found)

@@ -12,8 +12,8 @@ from fedspan.aggregation import SpectralFilter
 from fedspan.errors import FedspanError, InputError
 from fedspan.linalg import bottleneck_distance, matched_share
 from fedspan.mixed_regression.fedx import fedx
-from fedspan.mixed_regression.parts.count_clusters import count_clusters
-from fedspan.mixed_regression.parts.feature_scaling import target_moments
+from fedspan.mixed_regression.parts.feature_preparation import target_moments
+from fedspan.mixed_regression.parts.moment_products import count_clusters
 from fedspan.mixed_regression.spectral_start import spectral_start
 
 from .attacks import only

@@ -60,7 +60,7 @@ def test_a_charge_is_what_the_reply_costs(tmp_path):
 
 def test_a_refused_query_costs_nothing(tmp_path):
     ledger = ledger_at(tmp_path)
-    with pytest.raises(QuorumError, match="landmarks beyond"):
+    with pytest.raises(QuorumError, match="landmarks must be within"):
         reply(fs.Site("a", rows(), ledger=ledger), Y + 100.0)
     assert not ledger.charges
 
@@ -394,7 +394,7 @@ def test_a_strict_site_takes_part_where_all_is_covered(tmp_path):
     assert fs.FedLandmarks(5, rounds=2, privacy=covered).fit(fed).privacy_.leaves_out == ()
     with pytest.raises(QuorumError, match=r"'sums\.sums'"):  # moments
         fs.FedLandmarks(5, rounds=2, privacy=fs.privacy.GaussianGradient(20.0, 1e-5)).fit(fed)
-    with pytest.raises(InputError, match="a, b, c let nothing out that carries no noise"):
+    with pytest.raises(InputError, match="a, b, c send nothing without noise"):
         fs.FedSpectralClustering(2, n_landmarks=5, rounds=2, privacy=covered).fit(fed)
 
 

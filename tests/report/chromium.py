@@ -1,4 +1,4 @@
-"""A real browser for tests: headless Chromium, spoken to over a pipe by the DevTools protocol. Needs no package.
+"""A real browser for tests: headless Chromium, driven over a pipe by the DevTools protocol. Needs no package.
 
 ``--remote-debugging-pipe`` reads JSON messages, each ended by a NUL, from file descriptor 3, and writes them to 4. When
 the pipe closes, as it does when this process dies, the browser ends.
@@ -48,7 +48,7 @@ def find_chromium() -> str | None:
 
 
 class Chromium:
-    """One browser with one page, and what that page complained of and asked the network for."""
+    """One browser with one page, and what that page complained of and requested from the network."""
 
     def __init__(self, profile: Path) -> None:
         path = find_chromium()
@@ -110,9 +110,9 @@ class Chromium:
 
     def run(self, script: str) -> Any:
         """Return the value of a JavaScript expression, or of the promise that it is."""
-        told = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in told, f"{script}: {told['exceptionDetails']}"
-        return told["result"].get("value")
+        reply = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, f"{script}: {reply['exceptionDetails']}"
+        return reply["result"].get("value")
 
     def until(self, script: str) -> Any:
         """Wait until a JavaScript expression is true, as the page draws frame after frame, and return its value."""
@@ -129,8 +129,8 @@ class Chromium:
 
     def screenshot(self, path: Path) -> None:
         """Save a picture of the whole page."""
-        told = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(told["data"]))
+        reply = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(reply["data"]))
 
     # ---- The pipe.
 
@@ -143,29 +143,29 @@ class Chromium:
         os.write(self._write, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + 2 * PATIENCE
         while True:
-            told = self._next(deadline)
-            if told.get("id") == self._number:
-                assert "error" not in told, f"{method}: {told['error']}"
-                return told["result"]
-            self._take(told)
+            reply = self._next(deadline)
+            if reply.get("id") == self._number:
+                assert "error" not in reply, f"{method}: {reply['error']}"
+                return reply["result"]
+            self._take(reply)
 
     def wait_for(self, event: str) -> None:
         """Wait for an event, unless it has come already."""
         deadline = time.monotonic() + PATIENCE
-        while not any(told.get("method") == event for told in self._events):
+        while not any(reply.get("method") == event for reply in self._events):
             self._take(self._next(deadline))
 
     def _take(self, event: dict[str, Any]) -> None:
-        method, told = event.get("method", ""), event.get("params", {})
+        method, reply = event.get("method", ""), event.get("params", {})
         self._events.append(event)
         if method == "Runtime.exceptionThrown":
-            self.complaints.append(str(told["exceptionDetails"]))
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-            self.complaints.append(str(told["args"]))
+            self.complaints.append(str(reply["exceptionDetails"]))
+        elif method == "Runtime.consoleAPICalled" and reply["type"] in ("error", "warning", "assert"):
+            self.complaints.append(str(reply["args"]))
         elif method == "Log.entryAdded":
-            self.complaints.append(str(told["entry"]))
+            self.complaints.append(str(reply["entry"]))
         elif method == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+            self.requests.append(reply["request"]["url"])
 
     def _next(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:

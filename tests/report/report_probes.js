@@ -68,7 +68,7 @@ function choose(way) {
   el("map-colour").dispatchEvent(new Event("change"));
 }
 const legend = () => [...document.querySelectorAll("#map-legend .what")].map((name) => name.textContent).join();
-const told = () => !el("map-tip").hidden && !el("map-ring").hidden && el("map-tip").textContent;
+const shown_text = () => !el("map-tip").hidden && !el("map-ring").hidden && el("map-tip").textContent;
 
 // Where the last dot of the ROC curve lies between the ends of the line by chance: shares to the right and up.
 function rocDot() {

@@ -65,14 +65,14 @@ def of_sites(names, labels, rows):
 
 def test_rows_of_clusters_are_rounded_and_add_up():
     names = [f"s{i}" for i in range(4)]
-    for rows, told in (
+    for rows, words in (
         ([204.9999999, 1795.0000001], ["0: s0, s1 2 205 –", "1: s2, s3 2 1 795 –"]),
         ([204.4, 1795.6], ["0: s0, s1 2 204 –", "1: s2, s3 2 1 796 –"]),
         ([np.nan, 3.0], ["0: s0, s1 2 – –", "1: s2, s3 2 – –"]),
     ):
         picture = sites_by_cluster(of_sites(names, [0, 0, 1, 1], rows))
-        for words in told:
-            assert words in Page(picture.body).text
+        for text in words:
+            assert text in Page(picture.body).text
         assert ("shared out by these probabilities" in picture.remark) is (rows[0] == 204.4)
 
 

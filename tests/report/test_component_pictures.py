@@ -94,11 +94,11 @@ def test_pixels_are_drawn_as_images_where_the_columns_are_pixels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("image", "said"), [((3, 3), "has 9 pixels"), ((3,), "height and a width"), ("28x28", "such as")]
+    ("image", "message"), [((3, 3), "has 9 pixels"), ((3,), "height and a width"), ("28x28", "such as")]
 )
-def test_an_image_of_another_size_is_refused(tmp_path, image, said):
+def test_an_image_of_another_size_is_refused(tmp_path, image, message):
     pca = fs.FedPCA(1).fit(np.random.default_rng(0).normal(size=(9, 12)))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         write_report(tmp_path / "r.html", title="t", records=a_record(), models=[pca], image=image)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         write_report(tmp_path / "r.html", title="t", records=a_record(), image=image)

@@ -51,7 +51,7 @@ def test_rows_pass_through_the_models_before_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (([[0.0], [1.0]], [0, 1, 1]), r"outlier has the shape \(3,\)"),
         (([[0.0], [1.0]], [0, 2]), "must be True or False"),
@@ -60,8 +60,8 @@ def test_rows_pass_through_the_models_before_it(tmp_path):
         (([[0.0], [1.0]], [0, 0]), "both kinds of rows"),
     ],
 )
-def test_labels_that_judge_nothing_are_refused(given, said):
-    with pytest.raises(InputError, match=said):
+def test_labels_that_judge_nothing_are_refused(given, message):
+    with pytest.raises(InputError, match=message):
         Judged(*given)
 
 

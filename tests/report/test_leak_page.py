@@ -32,7 +32,7 @@ def test_every_measure_and_fact_of_an_entry_is_on_the_page(tmp_path):
     measures = {"relative_error": 0.25, "psnr": np.inf, "reidentified": 0.5, "auc": 0.75}
     found = LeakEntry("guess", "sums", "nothing", "Half.", measures, facts={"determined": True, "averaged_rows": 3})
     page = Page(write_leak_page(tmp_path / "a.html", LeakCard("X", "y", (found,), ("Noted.",))).read_text())
-    for words in ("least relative error 0.25", "best PSNR exact", "re-identified 50 %", "membership AUC 0.750"):
+    for words in ("least relative error 0.25", "best PSNR exact", "re-identified 50.0%", "membership AUC 0.750"):
         assert words in page.text
     for words in ("determined yes", "averaged rows 3", "Attacked: sums.", "Known to the attacker: nothing.", "Noted."):
         assert words in page.text

@@ -96,11 +96,11 @@ def test_every_loop_of_a_run_is_a_curve_of_its_own():
         ([None, 0, 1, None], [[0, 1, 2], [5, 6], [9, 10, 11, 12]]),  # rounds of loops that log nothing count too
     ):
         page = Page(metrics_section([of_loops(losses, between)]))
-        told = [words for words in page.words if words.startswith("FedPCA at ")]
+        titles = [words for words in page.words if words.startswith("FedPCA at ")]
         each = [
             f"FedPCA at {i}: {y:g}" for some, ys in zip(x, losses, strict=True) for i, y in zip(some, ys, strict=True)
         ]
-        assert told == each
+        assert titles == each
         assert [len(line) for line in polylines(page)] == [3, 2, 4]
         right = [place for line in polylines(page) for place, _ in line]
         assert right == sorted(right)  # no line runs back

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from fedspan.federation import Failure, PrivacySpent
 from fedspan.federation.outcomes import FailureKind
 from fedspan.report import Judged, write_report
 
-from .chromium import Chromium, find_chromium
+from .chromium import PATIENCE, Chromium, find_chromium
 from .report_examples import COLUMNS, NAMES, fitted, table
 from .report_reading import FINISHED, a_call, a_record
 
@@ -130,7 +131,7 @@ def test_pointing_at_a_dot_shows_its_site_and_row(browser, on_map, width, dark):
     for row in (0, 100, 239):
         right, up = (model.embedding_[row] - (low + upper) / 2) * scale
         browser.mouse("mouseMoved", left + wide / 2 + right, top + high / 2 - up)
-        site, number = browser.until("told()").split("\n")
+        site, number = browser.until("shown_text()").split("\n")
         # Dots may lie on top of one another: it is one of those within two pixels.
         near = np.linalg.norm((model.embedding_ - model.embedding_[row]) * scale, axis=1) < 2
         assert (site, number) in {(model.sites_[model.row_sites_[i]], f"row {rows[i]}") for i in np.flatnonzero(near)}
@@ -174,6 +175,9 @@ def test_the_browser_ends_with_all_of_its_processes(tmp_path):
     assert browser.run("1 + 1") == 2
     assert processes_with(str(tmp_path / "profile"))
     browser.close()
+    deadline = time.monotonic() + PATIENCE  # the kernel needs a moment to end them
+    while processes_with(str(tmp_path / "profile")) and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert not processes_with(str(tmp_path / "profile"))
 
 

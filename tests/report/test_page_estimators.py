@@ -11,7 +11,7 @@ import fedspan as fs
 from fedspan.report import write_report
 from fedspan.report.models.map_pictures import map_of
 from fedspan.report.models.picture import pictures_of
-from fedspan.report.sections.privacy_section import leaves
+from fedspan.report.sections.privacy_section import leaves_and_reveals
 from fedspan.report.sections.rerun import python_lines
 
 from .report_examples import NAMES, fitted, table
@@ -44,7 +44,7 @@ def test_its_page_has_what_it_must_have(name, tmp_path):
     for words in (f"numpy {np.__version__}", "fedspan 0.1.0", "python 3.", "scikit-learn", "No noise was added"):
         assert words in page.text
     for call in model.run_.calls:
-        assert leaves(call.step) != "–", f"{call.step} does not state what leaves the site"
+        assert leaves_and_reveals(call.step)[0] != "–", f"{call.step} does not state what leaves the site"
 
 
 @every_estimator

@@ -14,10 +14,9 @@ from fedspan.report.sections.privacy_section import (
     NOISE,
     PLAIN,
     SECURE,
-    leaves,
+    leaves_and_reveals,
     privacy_section,
     reported_budgets,
-    reveals,
 )
 
 from .report_reading import Page, a_call, a_record
@@ -80,14 +79,14 @@ def test_what_left_the_sites_is_in_the_words_of_the_steps():
     page = Page(privacy_section([model.run_]))
     assert "No noise was added" in page.text
     for call in model.run_.calls:
-        assert leaves(call.step) in page.text
+        assert leaves_and_reveals(call.step)[0] in page.text
     assert f"the total {max(model.run_.calls[-1].bytes_up.values())} B" in page.text
-    assert leaves("of.another.package") == "–"
+    assert leaves_and_reveals("of.another.package") == ("–", "–")
 
 
 def test_a_record_alone_finds_the_steps_of_fedspan():
     record = a_record(calls=[a_call(0, "sums.sums", ["a"], how="sum"), a_call(1, "of.another.package", ["a"])])
     text = Page(privacy_section([record])).text
-    assert f"sums.sums {leaves('sums.sums')} sums the total" in text
+    assert f"sums.sums {leaves_and_reveals('sums.sums')[0]} sums the total" in text
     assert "of.another.package – – each reply" in text
-    assert (reveals("landmarks.distances"), reveals("unknown")) == ("rows", "–")
+    assert leaves_and_reveals("landmarks.distances")[1] == "rows"

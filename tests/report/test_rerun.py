@@ -119,6 +119,7 @@ def test_lines_of_whatever_a_record_holds_are_python():
 
 def test_settings_by_hand():
     krum = {"class": "fedspan.aggregation.krum.Krum", "fields": {"f": 1}}
+    namesake = {"class": "mine.Krum", "fields": {"f": 1}}  # a class of the user's own
     array = {"class": "array", "shape": [3, 2], "dtype": "float64", "digest": "0a"}
     assert [as_python(value) for value in (krum, [8, None], {"float": "inf"}, {"a": "b"})] == [
         "fs.aggregation.Krum(f=1)",
@@ -126,7 +127,7 @@ def test_settings_by_hand():
         "float('inf')",
         "{'a': 'b'}",
     ]
-    assert as_python(array) is as_python([array]) is as_python({"name": "my.function"}) is None
+    assert as_python(array) is as_python([array]) is as_python({"name": "my.function"}) is as_python(namesake) is None
     assert [described(value) for value in ("auto", krum, array, {"name": "my.function"}, {"class": "my.Thing"})] == [
         "'auto'",
         "fs.aggregation.Krum(f=1)",

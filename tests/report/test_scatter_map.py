@@ -113,7 +113,7 @@ def test_quantity_with_gaps_has_a_step_for_them():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (([[1, 2, 3]], ["a"], [0]), r"points has the shape \(1, 3\)"),
         (([["x", "y"]], ["a"], [0]), "must be real numbers"),
@@ -124,8 +124,8 @@ def test_quantity_with_gaps_has_a_step_for_them():
         (([[1, 2]], ["a"], [0.5]), "rows must be whole numbers from 0"),
     ],
 )
-def test_a_bad_scatter_is_refused(given, said):
-    with pytest.raises(InputError, match=said):
+def test_a_bad_scatter_is_refused(given, message):
+    with pytest.raises(InputError, match=message):
         Scatter(*given)
 
 

@@ -10,10 +10,10 @@ from .report_reading import Page
 
 def test_figure_has_title_key_and_remark():
     page = Page(
-        figure("Title", line_chart([], label="none", x_label="x"), over="Model", remark="said", key=[(3, "third")])
+        figure("Title", line_chart([], label="none", x_label="x"), over="Model", remark="a remark", key=[(3, "third")])
     )
     assert page.text.startswith("Model Title third")
-    assert page.text.endswith("said")
+    assert page.text.endswith("a remark")
     assert page.all("li", "s3")
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fedspan.maps.parts.noisy_sums import local_noisy_scatter
 
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
@@ -15,6 +14,7 @@ from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.steps import find_step
 from fedspan.federation.site.transforms import Transform
 from fedspan.maps.parts.map_centres import along_axes
+from fedspan.maps.parts.noisy_centres import local_noisy_scatter
 from fedspan.sums.moments import local_sums
 
 from .players import NUMBERS, Players, numbers_of, sites_of

@@ -280,6 +280,7 @@ def test_fixed_names_are_not_requested():
     encoded = fixed.fit_transform(frame, sites=[0, 1, 0, 1])
     assert fixed.categories_ == {"proto": ("udp", "tcp", "gre"), "port": ("80", "443")}
     assert requested(fixed) == [
+        "sums.columns",
         "tables.cell_counts",
         "tables.power_sums",
         "tables.category_counts",

@@ -1,4 +1,4 @@
-"""Run with ``python -m tools.mutation``: the score of the tests, and the list of what they did not notice."""
+"""Run with ``python -m tools.mutation``: the score of the tests, and the list of changes that they did not notice."""
 
 from __future__ import annotations
 
@@ -13,35 +13,10 @@ from pathlib import Path
 
 from tools.mutation.covering import Covering, covering
 from tools.mutation.mutants import Mutant, mutants_of
+from tools.mutation.rooms import IGNORED, ROOMS, UNCHANGED, room_tests
 from tools.mutation.sampling import sample
 from tools.mutation.trial import forked, noticed
 
-#: The packages that are changed, each with the tests that are asked.
-TESTS = {
-    "linalg": ("tests/linalg", "src/fedspan/linalg"),
-    "aggregation": ("tests/aggregation", "tests/laws/test_aggregators.py", "src/fedspan/aggregation"),
-    "federation": (
-        "tests/federation",
-        "tests/secure",
-        "tests/engines/test_threads.py",
-        "tests/privacy/test_site_ledger.py",
-        "src/fedspan/federation",
-    ),
-    "protocols": ("tests/protocols", "tests/laws/test_protocols.py", "tests/estimators", "src/fedspan/protocols"),
-    "engines": ("tests/engines", "tests/laws/test_engines.py", "src/fedspan/engines"),
-}
-#: Not these, which import all protocols, or take long.
-IGNORED = (
-    "tests/secure/test_protocols.py",
-    "tests/secure/test_secure_real.py",
-    "tests/secure/test_resume.py",
-    "tests/engines/nvflare",
-    "tests/engines/owner/test_postgres.py",
-    "tests/engines/remote/test_killed_processes.py",
-    "tests/estimators/test_sklearn_conventions.py",
-)
-#: Not changed: its tests start processes, which read their code from the disk.
-UNCHANGED = "src/fedspan/engines/nvflare/"
 #: Imported once, before anything forks. Never the project itself: each child imports it with its own change.
 LIBRARIES = ("numpy", "scipy.linalg", "scipy.optimize", "scipy.special", "sklearn.base", "pandas", "hypothesis", "rich")
 QUICK = 20  # the first tests that a mutant meets
@@ -72,10 +47,10 @@ def main() -> None:
     parser.add_argument("--sample", default="400", help="how many places are changed, or 'all' (default: 400)")
     parser.add_argument("--seed", type=int, default=0, help="which ones (default: 0)")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
-    parser.add_argument("--packages", nargs="+", default=list(TESTS), choices=list(TESTS), help="of the same sample")
+    parser.add_argument("--packages", nargs="+", default=list(ROOMS), choices=ROOMS, help="of the same sample")
     parser.add_argument("--out", type=Path, default=Path("build/mutation"), help="folder of the results")
     parser.add_argument("--again", action="store_true", help="go on with an earlier run of the same code and tests")
-    parser.add_argument("--survivors", action="store_true", help="ask, of an earlier run, only about what survived")
+    parser.add_argument("--survivors", action="store_true", help="try only the survivors of an earlier run again")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy, as the tests want it
@@ -84,7 +59,7 @@ def main() -> None:
 
     files = [
         path
-        for package in TESTS
+        for package in ROOMS
         for path in sorted(Path("src/fedspan", package).rglob("*.py"))
         if not str(path).startswith(UNCHANGED)
     ]
@@ -96,24 +71,24 @@ def main() -> None:
 
     map_file = given.out / "covering.json"
     if not (given.again and map_file.exists()):
-        asked = [test for package in given.packages for test in TESTS[package]]
-        asked += [f"--ignore={path}" for path in IGNORED]
-        map_file.write_text(json.dumps(forked(lambda: covering(asked, files), seconds=3600.0)))
+        tests = list(dict.fromkeys(test for package in given.packages for test in room_tests(package)))
+        tests += ["-m", "not slow", *(f"--ignore={path}" for path in IGNORED)]
+        map_file.write_text(json.dumps(forked(lambda: covering(tests, files), seconds=3600.0)))
     known = Covering(**json.loads(map_file.read_text()))
     if known.failed or not known.seconds:
-        raise SystemExit(f"tests fail without any change, mend that first: {', '.join(known.failed) or 'none ran'}")
+        raise SystemExit(f"tests fail without any change, repair them first: {', '.join(known.failed) or 'none ran'}")
     print(f"{len(known.seconds)} tests, {sum(known.seconds.values()):.0f} s under the tracer", flush=True)
 
-    told = given.out / "verdicts.json"
-    kept = (given.again or given.survivors) and told.exists()
-    verdicts: dict[str, str] = json.loads(told.read_text()) if kept else {}
-    if given.survivors:  # new tests take nothing back of what others have noticed
+    verdict_file = given.out / "verdicts.json"
+    kept = (given.again or given.survivors) and verdict_file.exists()
+    verdicts: dict[str, str] = json.loads(verdict_file.read_text()) if kept else {}
+    if given.survivors:  # what a test has noticed stays noticed when tests are added
         verdicts = {mutant: verdict for mutant, verdict in verdicts.items() if verdict in ("killed", "hangs")}
     began, left = time.monotonic(), [mutant for mutant in chosen if str(mutant) not in verdicts]
     with ThreadPoolExecutor(given.jobs) as pool:
         for done, (mutant, verdict) in enumerate(zip(left, pool.map(lambda m: judged(m, known), left), strict=True), 1):
             verdicts[str(mutant)] = verdict
-            told.write_text(json.dumps(verdicts, indent=1))
+            verdict_file.write_text(json.dumps(verdicts, indent=1))
             if done % 10 == 0:
                 print(f"{done} of {len(left)}, {time.monotonic() - began:.0f} s", flush=True)
     write(given.out, {mutant: verdicts[str(mutant)] for mutant in chosen})
@@ -124,7 +99,7 @@ def main() -> None:
 def write(folder: Path, verdicts: dict[Mutant, str]) -> None:
     """Write the score by package, and every survivor with its change."""
     lines = []
-    for package in (*TESTS, "all"):
+    for package in (*ROOMS, "all"):
         counts = Counter(v for mutant, v in verdicts.items() if package in ("all", mutant.package))
         if total := counts.total():
             killed = counts["killed"] + counts["hangs"]
@@ -132,7 +107,7 @@ def write(folder: Path, verdicts: dict[Mutant, str]) -> None:
             share = (
                 f"{killed} of {total} noticed ({100 * killed / total:.1f} %), {counts['hangs']} by the time they take"
             )
-            lines.append(f"{package:12} {share}; {rest}")
+            lines.append(f"{package:16} {share}; {rest}")
     (folder / "score.txt").write_text("\n".join(lines) + "\n")
     left = [m for m, verdict in verdicts.items() if verdict in ("survived", "no test")]
     left.sort(key=lambda mutant: mutant.place)

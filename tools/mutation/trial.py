@@ -27,7 +27,7 @@ from tools.mutation.covering import QUIET
 
 SLOWER_THAN_EXPECTED = 10.0  # times: then it hangs
 BUSY_MACHINE = 8.0  # seconds on the clock for a second of work, at most
-HEARD = 4000  # bytes of what a child said that are told where it dies
+HEARD = 4000  # bytes of a child's output that an error shows where it dies
 _FORKING = Lock()  # a child must not inherit the pipe of another: it would keep it open
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fedspan.audit.attack_case import Case
 from fedspan.audit.audit_run import ATTACKS, audit
+from fedspan.audit.distance_attacks import fill, unrotate
 from fedspan.audit.leak_card import LeakCard, LeakEntry
-from fedspan.audit.public_rows_attack import fill, unrotate
 from fedspan.audit.received import Received, ReceivedMap, from_model, from_run
 from fedspan.audit.row_measures import psnr, reidentified, relative_error
 from fedspan.audit.sums_attack import Sums, rows_from_sums

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.audit.attack_case import Case, case_of
-from fedspan.audit.distance_attacks import DISTANCE_ATTACKS
-from fedspan.audit.k_means_attack import k_means_differences
+from fedspan.audit.distance_attacks import on_distances, on_site_sums, on_totals
+from fedspan.audit.k_means_attack import on_k_means_sums
 from fedspan.audit.leak_card import LeakCard
-from fedspan.audit.map_attacks import MAP_ATTACKS
+from fedspan.audit.map_attacks import on_centres, on_histograms, on_positions
 from fedspan.audit.received import Received, from_model, from_run
 from fedspan.audit.row_measures import Bounds
 from fedspan.audit.sums_attack import MOST_UNKNOWNS, small_enough
 
 Array = NDArray[Any]
 
-#: All attacks, in the order of the card: functions of a `Case` that return a `LeakEntry`, or None without a target.
-ATTACKS = (*DISTANCE_ATTACKS, *MAP_ATTACKS, k_means_differences)
+#: All attacks, in the order of the card: functions of a `Case` that yield a `LeakEntry` for each way that has a target.
+ATTACKS = (on_distances, on_totals, on_site_sums, on_positions, on_centres, on_histograms, on_k_means_sums)
 
 
 def audit(
@@ -82,7 +82,7 @@ def audit(
     else:
         received = from_model(source)
     case = case_of(received, truth, public, bounds, image_shape, preprocess)
-    entries = tuple(entry for attack in ATTACKS if (entry := attack(case)) is not None)
+    entries = tuple(entry for attack in ATTACKS for entry in attack(case))
     remarks = [*_on_messages(case), *_on_totals(received), *_on_measures(case, given_bounds=bounds is not None)]
     return LeakCard(received.what, received.where, entries, tuple(remarks), order=case.order)
 

@@ -8,7 +8,7 @@ two centres, before and after, which is no row: half of what is found twice may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from scipy.spatial import cKDTree
 from fedspan.audit.leak_card import LeakEntry
 from fedspan.audit.row_measures import nearest_rows, psnr
 from fedspan.federation.calls.call import Collected
+from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.linalg.kernels.nearest_centres import rounded_mean
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ Array = NDArray[Any]
 _COMPARED = 8
 #: What counts as equal, as a part of the length of a typical difference.
 _SAME = 1e-6
-_BLOCK = 512
 #: Guesses whose nearest rows are searched for, at most.
 _MEASURED = 5000
 
@@ -48,17 +48,12 @@ class KMeansSums:
         """Return the differences (c, d) of sums whose numbers of rows differ by one: each might be a row."""
         sums, counts = self._distinct()
         means = sums / counts[:, None]
-        lengths = np.vecdot(means, means)
         found = [sums[counts == 1]]
-        m = min(_COMPARED, len(means) - 1)
-        for start in range(0, len(means) if m else 0, _BLOCK):
-            some = np.arange(start, min(start + _BLOCK, len(means)))
-            apart = lengths - 2.0 * means[some] @ means.T
-            apart[counts != (counts[some] + 1)[:, None]] = np.inf  # only sums of one row more are of use
-            near = np.argpartition(apart, m, axis=1)[:, :m]
-            use = np.isfinite(np.take_along_axis(apart, near, axis=1))
-            left = np.repeat(some, use.sum(axis=1))
-            found.append(sums[near[use]] - sums[left])
+        for count in np.unique(counts):
+            less, more = np.flatnonzero(counts == count), np.flatnonzero(counts == count + 1)
+            if len(more):
+                near = np.argsort(squared_distances(means[less], means[more]), axis=1)[:, :_COMPARED]
+                found.append((sums[more[near]] - sums[less, None]).reshape(-1, sums.shape[1]))
         return np.concatenate(found)
 
     def _distinct(self) -> tuple[Array, Array]:
@@ -91,11 +86,11 @@ def k_means_sums(calls: Iterable[Collected]) -> KMeansSums | None:
     return KMeansSums(np.concatenate(sums), np.concatenate(counts), shift, len(sums))
 
 
-def k_means_differences(case: Case) -> LeakEntry | None:
+def on_k_means_sums(case: Case) -> Iterator[LeakEntry]:
     """Take differences of sums for rows, and trust those that are found twice."""
     given = case.received.k_means_sums
     if given is None:
-        return None
+        return
     H = given.candidates()
     typical = _typical(H) if len(H) else 1.0
     twice = np.zeros(len(H), dtype=np.bool_)
@@ -126,7 +121,7 @@ def k_means_differences(case: Case) -> LeakEntry | None:
         if case.bounds is not None and len(used):
             true = case.truth[nearest_rows(H[used], Z)[0]]
             measures["psnr"] = psnr(rebuilt, case.raw(true), case.bounds)
-    return LeakEntry(
+    yield LeakEntry(
         "k-means sums: differences",
         f"{len(given.sums)} sums of rows, of {given.rounds} replies",
         "the totals of all sites, of every round",

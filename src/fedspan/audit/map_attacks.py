@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ Array = NDArray[Any]
 
 #: The numbers of neighbours to average that are tried, on public rows that are left out.
 _NEIGHBOURS = (1, 2, 5, 10, 20, 50)
+#: The fewest public rows from which the way back from positions can be learned.
+_FEWEST_TO_LEARN = 20
 #: Principal components of public rows that a network learns: positions hold no more about the others.
 _COMPONENTS = 50
 #: Rounds for which a row must be alone in its cell to count as followed.
@@ -35,89 +37,70 @@ _REACH = 2.0
 _ALONE = 1e-6
 
 
-def positions_by_public_rows(case: Case) -> LeakEntry | None:
-    """Guess a row by the public rows that lie nearest to it on the map."""
+def on_positions(case: Case) -> Iterator[LeakEntry]:
+    """Guess each row by centres, by public rows, by a learned inverse of the map, and by centres and public rows."""
     found, public = case.received.map, case.public
-    if found is None or found.positions is None or public is None or len(public) < 2:
-        return None
-    near = _nearest_public(found, public)
-    knows = f"the map, and {len(public)} public rows, which it places as the sites place theirs"
-    return _of_positions(case, near.guess(found.positions), "nearest public rows", knows, averaged_rows=near.k)
-
-
-def positions_by_learned_inverse(case: Case) -> LeakEntry | None:
-    """Guess a row by a network that has learned the way back from positions, on public rows."""
-    found, public = case.received.map, case.public
-    if found is None or found.positions is None or public is None or len(public) < 20:
-        return None
-    rows = _learned(found.place(public), public, found.positions)
-    knows = f"the map, and {len(public)} public rows, which it places as the sites place theirs"
-    return _of_positions(case, rows, "learned inverse", knows)
-
-
-def positions_by_centres(case: Case) -> LeakEntry | None:
-    """Guess a row by the centres that lie nearest to it on the map."""
-    found = case.received.map
     if found is None or found.positions is None:
-        return None
-    near = _nearest_centres(found, case.public)
-    knows = f"the map with its {len(found.centres)} centres"
-    return _of_positions(case, near.guess(found.positions), "nearest centres", knows, averaged_centres=near.k)
+        return
+    positions = found.positions
+    known = f"the map with its {len(found.centres)} centres"
 
+    def entry(rows: Array, attack: str, knows: str, **facts: Any) -> LeakEntry:
+        return case.entry(rows, f"positions: {attack}", f"positions of {len(rows)} rows", knows, **facts)
 
-def positions_by_both(case: Case) -> LeakEntry | None:
-    """Guess a row by the nearest public rows and the nearest centres, weighed as is best for public rows."""
-    found, public = case.received.map, case.public
-    if found is None or found.positions is None or public is None or len(public) < 20:
-        return None
-    rows, centres = _nearest_public(found, public), _nearest_centres(found, public)
+    by_centres = _nearest_centres(found, public)
+    centres = by_centres.guess(positions)
+    yield entry(centres, "nearest centres", known, averaged_centres=by_centres.k)
+    if public is None or len(public) < 2:
+        return
+    knows = f"the map, and {len(public)} public rows, which it places as the sites place theirs"
+    by_rows = _nearest_public(found, public)
+    rows = by_rows.guess(positions)
+    yield entry(rows, "nearest public rows", knows, averaged_rows=by_rows.k)
+    if len(public) < _FEWEST_TO_LEARN:
+        return
+    yield entry(_learned(found.place(public), public, positions), "learned inverse", knows)
+    # Both together, weighed as is best for the public rows.
     middle = public.mean(axis=0)
-    A = np.stack([rows.of_public - middle, centres.of_public - middle]).reshape(2, -1)
+    A = np.stack([by_rows.of_public - middle, by_centres.of_public - middle]).reshape(2, -1)
     weights = np.linalg.lstsq(A @ A.T, A @ (public - middle).ravel(), rcond=None)[0]
-    guesses = np.stack([near.guess(found.positions) - middle for near in (rows, centres)])
-    knows = f"the map with its {len(found.centres)} centres, and {len(public)} public rows, which it places likewise"
-    averaged = {"averaged_rows": rows.k, "averaged_centres": centres.k}
-    guess = middle + np.tensordot(weights, guesses, 1)
-    return _of_positions(case, guess, "public rows and centres", knows, **averaged)
+    guess = middle + np.tensordot(weights, np.stack([rows - middle, centres - middle]), 1)
+    averaged = {"averaged_rows": by_rows.k, "averaged_centres": by_centres.k}
+    knows = f"{known}, and {len(public)} public rows, which it places likewise"
+    yield entry(guess, "public rows and centres", knows, **averaged)
 
 
-def rows_by_centres(case: Case) -> LeakEntry | None:
-    """Guess each row by its nearest centre, as if it were known which that is."""
-    found = case.received.map
-    if found is None or case.truth is None:
-        return None
-    _, which = _to_centres(found, case.truth)
-    return case.entry(
+def on_centres(case: Case) -> Iterator[LeakEntry]:
+    """Guess each row by its nearest centre, as if that were known; and distinguish rows that made the centres."""
+    found, truth, public = case.received.map, case.truth, case.public
+    if found is None or truth is None:
+        return
+    distances, which = _to_centres(found, truth)
+    yield case.entry(
         found.centres[which],
         "centres: the nearest one, given away",
         f"{len(found.centres)} centres, the smallest of {found.counts.min()} rows",
         "the centres, and of each row which is the nearest: no message contains that",
     )
-
-
-def membership(case: Case) -> LeakEntry | None:
-    """Distinguish rows that made the centres from rows that did not, by the distance to the nearest centre."""
-    found = case.received.map
-    if found is None or case.truth is None or case.public is None or not len(case.public):
-        return None
-    distances = [_to_centres(found, rows)[0] for rows in (case.truth, case.public)]
-    member = np.repeat([True, False], [len(case.truth), len(case.public)])
-    auc = float(roc_auc_score(member, -np.concatenate(distances)))
-    return LeakEntry(
+    if public is None or not len(public):
+        return
+    member = np.repeat([True, False], [len(truth), len(public)])
+    auc = float(roc_auc_score(member, -np.concatenate([distances, _to_centres(found, public)[0]])))
+    yield LeakEntry(
         "centres: membership",
         f"{len(found.centres)} centres",
-        f"the centres, the rows in question, and {len(case.public)} public rows to compare with",
+        f"the centres, the rows in question, and {len(public)} public rows to compare with",
         f"A row of the sites is nearer to its centre than a public row in {auc:.1%} of pairs; by chance it is 50 %.",
         {"auc": auc},
         {"auc": 0.5},
     )
 
 
-def rows_in_histograms(case: Case) -> LeakEntry | None:
+def on_histograms(case: Case) -> Iterator[LeakEntry]:
     """Follow rows that are alone in a cell from round to round."""
     histograms = case.received.histograms
     if len(histograms) < 2:
-        return None
+        return
     lengths = followed(histograms)
     n = max(float(histograms[-1].sum()), 1.0)
     long, longest = int((lengths >= _ROUNDS).sum()), int(lengths.max(initial=0))
@@ -128,7 +111,7 @@ def rows_in_histograms(case: Case) -> LeakEntry | None:
             f"rounds or more, one for {longest}: their positions are known, as if they were posted, but not whose "
             "they are."
         )
-    return LeakEntry(
+    yield LeakEntry(
         "histograms: rows alone in a cell",
         f"summed histograms of {len(histograms)} rounds",
         "the sums of all sites, of every round",
@@ -137,22 +120,6 @@ def rows_in_histograms(case: Case) -> LeakEntry | None:
         {"followed": 0.0},
         {"rounds": len(histograms), "alone_at_the_end": len(lengths), "followed": long, "longest": longest},
     )
-
-
-#: In the order of the card.
-MAP_ATTACKS = (
-    positions_by_public_rows,
-    positions_by_learned_inverse,
-    positions_by_centres,
-    positions_by_both,
-    rows_by_centres,
-    membership,
-    rows_in_histograms,
-)
-
-
-def _of_positions(case: Case, rows: Array, attack: str, knows: str, **facts: Any) -> LeakEntry:
-    return case.entry(rows, f"positions: {attack}", f"positions of {len(rows)} rows", knows, **facts)
 
 
 @dataclass(frozen=True)

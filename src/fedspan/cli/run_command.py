@@ -131,6 +131,8 @@ def finish(
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:
+    spent = {} if record.privacy is None else record.privacy.values()
+    spent.pop("mechanism", None)  # a text; the settings have its values
     return {
         "what": record.what,
         "settings": record.settings,
@@ -140,8 +142,8 @@ def _summary(record: RunRecord) -> dict[str, Any]:
         "bytes_up": record.bytes_up,
         "bytes_down": record.bytes_down,
         "failed_replies": len(record.failures),
-        "stopped": record.stopped,
-        "privacy": None if record.privacy is None else strict_json(record.privacy.values()),
+        "stopped": record.stopped.values(),
+        "privacy": strict_json(spent) or None,
     }
 
 

@@ -145,11 +145,12 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         return -float(np.vdot(D, D))
 
     def _keep_labels(self, fed: Federation, X: Any, sites: Any) -> None:
-        if isinstance(X, Federation):
-            if self.post_labels:
-                posted = centre_labels(fed, centres=self.cluster_centers_)
-                self._keep_row_sites(posted)
-                self.labels_ = np.concatenate(list(posted.values()))
+        if self.post_labels:
+            posted = centre_labels(fed, centres=self.cluster_centers_)
+            self._keep_row_sites(posted)
+            self.labels_ = np.concatenate(list(posted.values()))
+            self._in_table_order(X, sites, "labels_")
+        if self.post_labels or isinstance(X, Federation):
             return
         # The caller's own rows: no request is needed.
         self.labels_ = closest_labels(self._validated(X), self.cluster_centers_)

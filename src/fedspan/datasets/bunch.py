@@ -126,12 +126,12 @@ def dataset(
     Examples
     --------
     >>> import numpy as np
-    >>> here = Source("Toy", "nobody", "nowhere", "free")
+    >>> here = Source("Toy", "a test", "nowhere", "free")
     >>> names = np.array(["a", "b"])
     >>> toy = dataset(here, "Two rows.", data=np.eye(2), target=np.array([0, 1]), feature_names=names,
     ...               target_names=names)
     >>> toy.DESCR
-    'Toy: 2 rows x 2 columns. Two rows. Source: nobody. Terms: free'
+    'Toy: 2 rows x 2 columns. Two rows. Source: a test. Terms: free'
     """
     labels = target.astype(np.int64)
     if labels.size and not (labels.min() >= 0 and labels.max() < len(target_names)):

@@ -73,7 +73,7 @@ def damaged(path: Path, source: Source, reason: str) -> InputError:
     """Make the error for a file that is there but cannot be used."""
     return InputError(
         f"The file {path.name} in the folder {path.parent} cannot be used as {source.name} because {reason}: "
-        f"get the data set anew from {source.where}."
+        f"get the data set again from {source.where}."
     )
 
 

@@ -1,4 +1,4 @@
-"""TOML files that people write: a mistake is told in one sentence with the file, the key and what is allowed."""
+"""TOML files that people write: an error names the file, the key and what is allowed."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def _errors(path: Path) -> Iterator[None]:
         yield
     except AppendFileError as error:
         raise JournalError(f"{path} {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, MessageError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MessageError) as error:
         raise JournalError(f"{path} is damaged in one of its calls: {type(error).__name__}") from None
 
 

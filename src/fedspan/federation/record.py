@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedspan.checks import json_value
 from fedspan.errors import InputError
 from fedspan.federation.outcomes import Ending, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
@@ -197,7 +198,7 @@ class RunRecord:
     @classmethod
     def from_lines(cls, lines: list[str]) -> RunRecord:
         """Read a record back from JSON Lines, in whatever order calls and metrics were written."""
-        parsed = [json.loads(line) for line in lines if line.strip()]
+        parsed = [json_value(line, _LONGEST_LINE) for line in lines if line.strip()]
         head = next(entry for entry in parsed if entry["kind"] == "run")
         record = cls(**{name: head[name] for name in _HEAD})
         record.sites, record.transforms = tuple(record.sites), tuple(record.transforms)
@@ -221,6 +222,8 @@ class RunRecord:
         return record
 
 
+#: Most bytes of one line.
+_LONGEST_LINE = 2**24
 #: What the first line of a record's file holds.
 _HEAD = ("what", "settings", "number", "seed", "sites", "policy", "transforms", "conditions")
 

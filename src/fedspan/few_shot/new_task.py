@@ -96,7 +96,8 @@ def learned_task(X: Array, y: Array, known: TaskPrior, ridge: Any) -> NewTask:
     ridge = known.ridge if isinstance(ridge, str) else float(ridge)
     if m < unknowns and ridge == 0.0:
         raise InputError(
-            f"adapt: {m} rows do not decide {unknowns} unknowns: give twice as many rows, or a ridge above 0"
+            f"adapt: {m} rows do not decide {unknowns} unknowns: give at least {unknowns} rows (better twice as many), "
+            "or a ridge above 0"
         )
     T = X @ U
     centre, level = (T.mean(axis=0), float(y.mean())) if known.intercept else (np.zeros(r), 0.0)

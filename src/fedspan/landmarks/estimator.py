@@ -18,32 +18,32 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
     Parameters
     ----------
     n_landmarks : int, default=500
-        n_y, at least 2. Up and down per site and round: n_y d numbers.
+        n_y in the paper, at least 2. Each site receives and sends n_y d numbers per round.
     rounds : int, default=50
-        S in the paper.
+        Rounds of FedDL, S in the paper.
     gamma : float, default=1.0
-        Of the Gaussian kernel, in units of one over the mean squared distance between rows.
+        Parameter of the Gaussian kernel, in units of one over the mean squared distance between rows.
     momentum : float, optional
         0 is the paper's plain gradient descent. Default: 0.9, and 0 where `privacy` adds noise to gradients.
     step_size : float, optional
         In units of 1 / L; unstable from ``2 (1 + momentum)`` on. Default: 2, and 1 without momentum; less where
         `GaussianGradient` adds much noise.
     local_steps : int, default=1
-        Q in the paper: steps at a site between two messages. Above 1 the result depends on how rows are split.
+        Steps that a site takes between two messages, Q in the paper. Above 1 the result depends on how rows are split.
     upload : {"gradient", "landmarks"}, default="gradient"
         What sites send in each round. With more local steps the gradient is the mean of those on the way.
     precision : {"auto", "single", "double"}, default="auto"
-        Of the products at sites and of the messages: double, and single where n n_y d is above 2^32. In double
-        precision any split of the rows gives the same landmarks to 1e-10; in single to about 1e-5.
+        Precision of products at sites and of messages. ``"auto"``: double, and single where n n_y d is above 2^32.
+        In double precision any split of the rows gives the same landmarks to 1e-10; in single to about 1e-5.
     n_frequencies : int, optional
         Random directions by which MMD^2 is estimated in each round, to about ``sqrt(2 / n_frequencies)`` of its value;
         0: it is not followed. Default: 1024, and 0 with `GaussianGradient`, whose noise does not cover these sums.
     device : str, optional
-        Where sites that have it compute, as torch names it: ``"cuda"`` (extra ``gpu``). Default: numpy.
+        The device on which sites that have it compute, as torch names it: ``"cuda"`` (extra ``gpu``). Default: numpy.
     privacy : optional
         Noise that the sites add, `fedspan.privacy.GaussianGradient` or `GaussianData`, see ``docs/privacy.md``.
     random_state : int, optional
-        Seed of the run: of the start and the directions.
+        Seed of the start and of the random directions.
     verbose : int, default=0
         1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -51,7 +51,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
     ----------
     landmarks_ : array (n_landmarks, d)
     gamma_ : float
-        Of the kernel, in the units of the data.
+        Parameter of the kernel, in the units of the data.
     mmd2_ : float
         Estimated MMD^2 at the end (V-statistic), NaN if it was not followed; ``run_.metric("mmd2")`` has every round.
     centre_, scale_ : array (d,), float
@@ -68,6 +68,7 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> model = FedLandmarks(20, random_state=0).fit(X, sites=np.arange(200) % 4)
     >>> model.landmarks_.shape, model.mmd2_ < 0.01

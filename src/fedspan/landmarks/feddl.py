@@ -8,10 +8,10 @@ landmarks Y minimise the squared maximum mean discrepancy (MMD^2) between them a
 with ``A_p = sum_i k(x_i, y_j) (x_i - y_j)`` over the rows of site p. Only the *sum* of the sites' terms is needed
 (`fed.sum`). With one local step the result is that of gradient descent on the pooled rows, for any split of them.
 
-The paper leaves open what is fixed here, so that nothing needs tuning. Kernel width and start come from the mean and
+The paper leaves some choices open; here they follow from the data. Kernel width and start come from the mean and
 variance of the columns, the step is a multiple of 1 / L with ``L = 4 gamma kbar / n_y``, and heavy-ball momentum saves
-most of the rounds. No landmark moves further in a round than a quarter of the kernel's width: L belongs to a landmark
-with the mean kernel value, and a landmark that more rows pull at would overshoot to where no row pulls it back.
+most of the rounds. No landmark moves further in a step than a quarter of the kernel's width: L belongs to a landmark
+with the mean kernel value. Where more rows pull, a landmark could overshoot to where no row pulls it back.
 Sites compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of the data costs digits.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
 from fedspan.landmarks.parts.discrepancy import Discrepancy
 from fedspan.landmarks.parts.kernel_pull import (
+    MOST_STEPS,
     kept_within,
     local_descent,
     local_pull,
@@ -49,10 +50,9 @@ Move = tuple[Matrix, Total, dict[str, float]]
 
 #: The share of the rows' variance that noise alone may add to landmarks over all rounds; it limits the default step.
 _NOISY_PART = 0.1
-#: How far a landmark may move in a step, in widths (deviations) of the kernel.
-FARTHEST_STEP = 0.25
 #: Kernel evaluations times columns of one round, above which ``precision="auto"`` is single.
 SINGLE_ABOVE = 2**32
+_TYPES: dict[str, type[np.floating[Any]]] = {"single": np.float32, "double": np.float64}
 
 
 @dataclass(frozen=True)
@@ -93,46 +93,59 @@ class FedDLSettings:
     n_frequencies: int | None = None
     device: str | None = None
 
-    def check(self, noise: bool) -> None:
-        """Refuse settings that cannot work, before any site is contacted; `noise` on the sums changes defaults."""
-        whole_number("n_landmarks", self.n_landmarks, 2)
-        whole_number("rounds", self.rounds, 0)
-        real_number("gamma", self.gamma, above=0)
-        edge = 2 * (1 + real_number("momentum", self.inertia(noise), least=0, below=1))
+    def completed(self, momentum: float, n_frequencies: int) -> FedDLSettings:
+        """Return these settings with the defaults of a variant; refuse settings that cannot work."""
+        momentum = momentum if self.momentum is None else self.momentum
+        n_frequencies = n_frequencies if self.n_frequencies is None else self.n_frequencies
+        chosen = replace(self, momentum=momentum, n_frequencies=n_frequencies)
+        whole_number("n_landmarks", chosen.n_landmarks, 2)
+        whole_number("rounds", chosen.rounds, 0)
+        real_number("gamma", chosen.gamma, above=0)
+        edge = 2 * (1 + real_number("momentum", chosen.momentum, least=0, below=1))
         if self.step_size is not None:
             real_number("step_size", self.step_size, above=0, below=edge, why=", twice 1 + momentum: above is unstable")
-        whole_number("local_steps", self.local_steps, 1)
-        one_of("upload", self.upload, ("gradient", "landmarks"))
-        one_of("precision", self.precision, ("auto", "single", "double"))
-        if self.n_frequencies is not None:
-            whole_number("n_frequencies", self.n_frequencies, 0)
-        check_device(self.device)
+        whole_number("local_steps", chosen.local_steps, 1, MOST_STEPS)
+        one_of("upload", chosen.upload, ("gradient", "landmarks"))
+        one_of("precision", chosen.precision, ("auto", "single", "double"))
+        whole_number("n_frequencies", chosen.n_frequencies, 0)
+        check_device(chosen.device)
+        return chosen
 
-    def inertia(self, noise: bool) -> float:
-        """Return the momentum, or its default."""
-        return (0.0 if noise else 0.9) if self.momentum is None else self.momentum
+    def precision_for(self, numbers: int) -> str:
+        """Return the precision for this number of kernel evaluations times columns in a round."""
+        if self.precision == "auto":
+            return "single" if numbers > SINGLE_ABOVE else "double"
+        return self.precision
 
 
 @dataclass(frozen=True)
-class Noise:
-    """A variant of FedDL: its steps, what these need besides, and what is public (see `private_feddl`).
+class Variant:
+    """A variant of FedDL: its steps, the defaults of its settings, and its bounds (see `private_feddl`).
 
-    `pull` and `descent` replace `local_pull` and `local_descent`; `kernel` states whether their replies have the sum of
-    the kernel values. `moments` returns public ones. Landmarks stay `within` this multiple of the rows' spread.
-    `deviation` is that of the noise on one site's ``A_p``, if it is known: it limits the default step.
+    `pull` and `descent` replace `local_pull` and `local_descent`, with more `payload`; `kernel` states whether their
+    replies have the sum of the kernel values. `moments` returns those of the rows, or public ones. A landmark moves at
+    most `farthest` kernel widths in a step, and stays `within` this multiple of the rows' spread. ``deviation(n_y,
+    gamma)`` of the noise on one site's ``A_p`` limits the default step.
     """
 
     pull: Callable[..., dict[str, Any]]
     descent: Callable[..., dict[str, Any]]
     payload: dict[str, Any] = field(default_factory=dict)
     kernel: bool = True
-    moments: Callable[[Federation], Moments] | None = None
+    momentum: float = 0.0
+    n_frequencies: int = 1024
+    moments: Callable[[Federation, tuple[str, ...] | None], Moments] = moments
+    farthest: float = np.inf  # a limit would cut noise short
     within: float = np.inf
-    deviation: Callable[[int, float], float] | None = None
+    deviation: Callable[[int, float], float] = lambda n_landmarks, gamma: 0.0
+
+
+#: FedDL without noise. A landmark moves at most a quarter of the kernel's width in a step.
+PLAIN = Variant(local_pull, local_descent, momentum=0.9, farthest=0.25)
 
 
 def feddl(
-    fed: Federation, *, names: tuple[str, ...] | None = None, noise: Noise | None = None, **settings: Any
+    fed: Federation, *, names: tuple[str, ...] | None = None, variant: Variant = PLAIN, **settings: Any
 ) -> Landmarks:
     """Return landmarks for all rows.
 
@@ -140,48 +153,41 @@ def feddl(
     ----------
     names : tuple of str, optional
         Names of the columns, for errors about values that are not finite.
-    noise : Noise, optional
+    variant : Variant, optional
         The variant that `private_feddl` runs.
     **settings
         Of `FedDLSettings`, as `FedLandmarks` documents them.
     """
-    chosen = FedDLSettings(**settings)
-    chosen.check(noise is not None)
-    momentum = chosen.inertia(noise is not None)
-    variant = noise or Noise(local_pull, local_descent)
-    found = moments(fed, names) if variant.moments is None else variant.moments(fed)
+    chosen = FedDLSettings(**settings).completed(variant.momentum, variant.n_frequencies)
+    found = variant.moments(fed, names)
+    scale, n_y, m = _spread(found), chosen.n_landmarks, len(found.mean)
+    precision = chosen.precision_for(found.n * n_y * m)
+    prepared = fed.apply(reduced, centre=found.mean, scale=scale, precision=precision)
+    width = 0.5 * chosen.gamma  # of the reduced rows, whose mean squared distance is 2
+    start = fed.rng.standard_normal((n_y, m)) * (np.sqrt(found.variance) / scale)
+    rows = CountedRows(found.n, found.sites)
+    discrepancy = Discrepancy(prepared, chosen.n_frequencies or 0, m, width, rows)
+    fed.log(precision=precision, gamma=width / scale**2)
+    longest = _quiet_step(fed, chosen, variant.deviation(n_y, width), found)
+    moves = _Moves(prepared, chosen, variant, _TYPES[precision], width, longest, rows)
+    farthest = variant.farthest * chosen.local_steps / np.sqrt(2 * width)
+    ball = _heavy_ball(chosen.momentum or 0.0, farthest)
+    Y = _descended(fed, start, chosen.rounds, moves.of_round, ball, discrepancy, variant.within)
+    last = discrepancy.at_the_end(Y)
+    fed.log(**last)
+    mmd2 = last.get("mmd2", float("nan"))
+    return Landmarks(found.mean + scale * Y, width / scale**2, mmd2, found.mean, scale, precision, rows.n, rows.sites)
+
+
+def _spread(found: Moments) -> float:
+    """Return the root of the summed variances, by which sites divide their rows."""
     scale = float(np.sqrt(found.variance.sum()))
     if not 0 < scale < np.inf:
         raise InputError(
             f"the rows' variances add up to {scale**2:g}, beside means of up to {np.abs(found.mean).max():.2g}: "
             "landmarks need rows that differ, by amounts whose squares are finite, and sites whose sums are true"
         )
-    n_y, m = chosen.n_landmarks, len(found.mean)
-    precision = chosen.precision
-    if precision == "auto":
-        precision = "single" if found.n * n_y * m > SINGLE_ABOVE else "double"
-    prepared = fed.apply(reduced, centre=found.mean, scale=scale, precision=precision)
-    width = 0.5 * chosen.gamma  # of the reduced rows, whose mean squared distance is 2
-    rows = CountedRows(found.n, found.sites) if found.sites else CountedRows()
-    start = fed.rng.standard_normal((n_y, m)) * (np.sqrt(found.variance) / scale)
-    n_frequencies = (1024 if variant.kernel else 0) if chosen.n_frequencies is None else chosen.n_frequencies
-    discrepancy = Discrepancy(prepared, n_frequencies, m, width, rows)
-    fed.log(precision=precision, gamma=width / scale**2)
-    step_size = (2.0 if momentum else 1.0) if chosen.step_size is None else chosen.step_size
-    longest = np.inf
-    if chosen.step_size is None and variant.deviation is not None:
-        longest = _quiet_step(chosen, variant.deviation(n_y, width), found, len(fed.sites))
-    dtype = np.float32 if precision == "single" else np.float64
-    moves = _Moves(prepared, chosen, variant, dtype, width, step_size, longest, rows)
-    # A limit would cut noise short; noisy landmarks have bounds of their own.
-    farthest = FARTHEST_STEP * chosen.local_steps / np.sqrt(2 * width) if noise is None else np.inf
-    move_of = moves.by_pull if chosen.local_steps == 1 and chosen.upload == "gradient" else moves.by_local_steps
-    ball, start = _heavy_ball(momentum, farthest), kept_within(start, variant.within)
-    Y = _descended(fed, start, chosen.rounds, move_of, ball, discrepancy, variant.within)
-    last = discrepancy.at_the_end(Y)
-    fed.log(**last)
-    mmd2 = last.get("mmd2", float("nan"))
-    return Landmarks(found.mean + scale * Y, width / scale**2, mmd2, found.mean, scale, precision, rows.n, rows.sites)
+    return scale
 
 
 def _descended(
@@ -195,6 +201,7 @@ def _descended(
 ) -> Matrix:
     """Return the landmarks after all rounds: `move_of` requests sums, `accelerated` makes a velocity of each move."""
     absent: Counter[str] = Counter()
+    Y = kept_within(Y, within)
     for _ in fed.rounds(rounds):
         by, total, metrics = move_of(Y)
         absent.update(list(total.failed))
@@ -222,29 +229,38 @@ def _heavy_ball(momentum: float, farthest: float) -> Callable[[Matrix], Matrix]:
     return accelerated
 
 
-def _quiet_step(chosen: FedDLSettings, deviation: float, found: Moments, sites: int) -> float:
-    """Return the longest step at which noise of this deviation per site adds little variance to the landmarks."""
-    noise_of_gradient = 2 * chosen.gamma / (max(1, found.n) * chosen.n_landmarks) * (deviation * np.sqrt(sites))
+def _quiet_step(fed: Federation, chosen: FedDLSettings, deviation: float, found: Moments) -> float:
+    """Return the longest step at which noise of this deviation per site adds little variance to the landmarks.
+
+    A given step size has no such limit.
+    """
+    if chosen.step_size is not None or not deviation:
+        return np.inf
+    noise_of_gradient = (
+        2 * chosen.gamma / (max(1, found.n) * chosen.n_landmarks) * (deviation * np.sqrt(len(fed.sites)))
+    )
     steps = max(1, chosen.rounds * chosen.local_steps) * len(found.mean)
     return float(np.sqrt(_NOISY_PART / steps) / noise_of_gradient)
 
 
 @dataclass
 class _Moves:
-    """The round functions: each requests one sum and returns the landmarks' move.
-
-    A step is `size` over L, and at most `longest`.
-    """
+    """The round functions: each requests one sum and returns the landmarks' move, in steps of at most `longest`."""
 
     prepared: Federation
     chosen: FedDLSettings
-    variant: Noise
-    dtype: type
+    variant: Variant
+    dtype: type[np.floating[Any]]
     gamma: float
-    size: float
     longest: float
     rows: CountedRows
     lipschitz: float = 0.0
+
+    @property
+    def of_round(self) -> Callable[[Matrix], Move]:
+        """The round function for the settings."""
+        plain = self.chosen.local_steps == 1 and self.chosen.upload == "gradient"
+        return self.by_pull if plain else self.by_local_steps
 
     def by_pull(self, Y: Matrix) -> Move:
         """Move down the gradient, by one step at the coordinator."""
@@ -268,7 +284,8 @@ class _Moves:
 
     @property
     def _stride(self) -> float:
-        return min(self.size / self.lipschitz, self.longest)
+        size = self.chosen.step_size or (2.0 if self.chosen.momentum else 1.0)
+        return min(size / self.lipschitz, self.longest)
 
     def _sum(self, run: Callable[..., Any], what: str, Y: Matrix, **more: object) -> Total:
         device = {} if self.chosen.device is None else {"device": self.chosen.device}

@@ -14,7 +14,7 @@ import numpy as np
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.site.steps import find_step
-from fedspan.landmarks.feddl import FedDLSettings, Landmarks, Noise, feddl
+from fedspan.landmarks.feddl import FedDLSettings, Landmarks, Variant, feddl
 from fedspan.landmarks.parts.noisy_pull import (
     LANDMARKS_WITHIN,
     local_noisy_descent,
@@ -31,7 +31,7 @@ from fedspan.privacy.gaussian import epsilon_of
 from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, PaperNoise, check_mechanism, per_column
 from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.sums.columns import agree_on_columns
-from fedspan.sums.moments import Moments
+from fedspan.sums.moments import Moments, moments
 
 MOMENTS = "the sums and squares of the columns, which kernel width and start are made of"
 POSTED = "the posted distances of every row to every landmark, from which rows can be rebuilt"
@@ -83,29 +83,30 @@ def _with_noisy_gradients(fed: Federation, privacy: GaussianGradient, settings: 
     spent = gaussian_spent(privacy, fed, {multiplier: rounds * steps}, _COVERED, () if public else (MOMENTS,))
     noisy = [find_step(step).id for step in (local_noisy_pull, local_noisy_descent)]
 
-    def moments(fed: Federation) -> Moments:
+    def public_moments(fed: Federation, _: object = None) -> Moments:
         columns, fed = agree_on_columns(fed)
         center, scale = (per_column(name, getattr(privacy, name), columns.count) for name in ("center", "scale"))
         return Moments(int(fed.sum(local_rows)["n"]), center, scale**2)
 
-    noise = Noise(
+    variant = Variant(
         local_noisy_pull,
         local_noisy_descent,
         {"multiplier": multiplier},
         kernel=False,
-        moments=moments if public else None,
+        n_frequencies=0,
+        moments=public_moments if public else moments,
         within=LANDMARKS_WITHIN,
         deviation=lambda n_landmarks, gamma: multiplier * pull_sensitivity(n_landmarks, gamma),
     )
     with spending(spent, fed, lambda answered: {multiplier: steps * sum(answered[name] for name in noisy)}):
-        return feddl(fed, **settings, noise=noise)
+        return feddl(fed, **settings, variant=variant)
 
 
 def _with_paper_noise(fed: Federation, privacy: PaperNoise, settings: dict[str, Any]) -> Landmarks:
     """Sites add noise of the size of their own gradients, and report at the end what it was worth."""
     fed.need_single_replies("PaperNoise, whose worth each site reports for itself,")
-    noise = Noise(local_paper_pull, local_paper_descent, {"beta": float(privacy.beta)})
-    found = feddl(fed, **settings, noise=noise)
+    variant = Variant(local_paper_pull, local_paper_descent, {"beta": float(privacy.beta)})
+    found = feddl(fed, **settings, variant=variant)
     replies = fed.ask(local_paper_cost).ok
     worth = {site: _reported_mu2(replies.get(site, {}).get("mu2")) for site in fed.sites}
     accountant: dict[str, float] = {}

@@ -47,13 +47,15 @@ _FARTHEST = 5.0
 _LEAST_ROOM, _MOST_ROOM = 1.06, 1.5
 #: Exaggeration ends where it has made the map smaller than this part of its first width.
 _SMALLEST = 0.05
+#: The fewest and most nodes of the histogram in each direction.
+_GRID_SIZES = (8, 4096)
 _GRAPH = tuple(field.name for field in fields(MapGraph))
 Perplexity = Annotated[float, Real(least=1.0)]
 
 
 @dataclass(frozen=True)
 class PrivateMap:
-    """The result at the coordinator.
+    """A map as the coordinator knows it.
 
     Attributes
     ----------
@@ -98,7 +100,7 @@ def local_ties(
 
 @step("maps.view", reveals="sums")
 def local_view(
-    site: Site, positions: Matrix, low: Vector, cell: Positive, size: Annotated[int, Whole(8, 4096)]
+    site: Site, positions: Matrix, low: Vector, cell: Positive, size: Annotated[int, Whole(*_GRID_SIZES)]
 ) -> dict[str, Any]:
     """Leaves the site: the histogram of its positions, for each centre the sums of w y and w (L, 3), a kernel sum.
 
@@ -169,8 +171,9 @@ class Layout:
     own_share: float = 0.25
 
     def __post_init__(self) -> None:
-        for name, least in {"rounds": 1, "grid": 8, "neighbours": 1, "own_neighbours": 1}.items():
-            whole_number(name, getattr(self, name), least)
+        for name in ("rounds", "neighbours", "own_neighbours"):
+            whole_number(name, getattr(self, name), 1)
+        whole_number("grid", self.grid, *_GRID_SIZES)
         whole_number("exaggeration_rounds", self.early, 0, self.rounds, why=", the number of rounds")
         real_number("perplexity", self.perplexity, least=1)
         real_number("own_perplexity", self.own_perplexity, least=1)

@@ -42,9 +42,9 @@ class FedTSNE(FedMap):
     Parameters
     ----------
     n_landmarks : int, default=500
-        Fewer give a rougher map, and leak less of a row: its projection on their span.
+        Fewer landmarks give a rougher map, and reveal less of a row: its projection on their span.
     rounds : int, default=50
-        Of FedDL, which learns the landmarks; 0: random ones with the mean and variances of the rows.
+        Rounds of FedDL, which learns the landmarks; 0: random ones with the mean and variances of the rows.
     method : {"coordinates", "squared", "paper"}, default="coordinates"
         How distances between rows follow from those to landmarks: by landmark coordinates and residuals, by the
         Nystrom form of squared distances, or by that of distances, as in the paper.

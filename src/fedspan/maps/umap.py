@@ -30,8 +30,10 @@ class FedUMAP(FedMap):
 
     Parameters
     ----------
-    n_landmarks, rounds, method, share, n_components, neighbors, landmark_settings, privacy, device, random_state,
-        As in `FedTSNE`; `share` is ``"distances"``.
+    n_landmarks, rounds, method, n_components, neighbors, landmark_settings, privacy, device, random_state, verbose
+        As in `FedTSNE`.
+    share : {"distances"}, default="distances"
+        What sites post.
     n_neighbors : int, default=15
         Of each row, itself included; at most the number of rows.
     min_dist, spread : float, default=0.1, 1.0

@@ -24,10 +24,9 @@ from fedspan.mixed_regression.parts.cluster_assignment import (
     assigned,
     gaussian_likelihood,
 )
-from fedspan.mixed_regression.parts.cluster_repair import refined, settled, started
-from fedspan.mixed_regression.parts.count_clusters import count_clusters
-from fedspan.mixed_regression.parts.feature_maps import FeatureMap, whitened
-from fedspan.mixed_regression.parts.feature_scaling import feature_scaling, target_moments
+from fedspan.mixed_regression.parts.cluster_repair import Fitting
+from fedspan.mixed_regression.parts.feature_preparation import FeatureMap, feature_scaling, target_moments, whitened
+from fedspan.mixed_regression.parts.moment_products import count_clusters
 from fedspan.mixed_regression.parts.parameter_checks import check_parameters
 from fedspan.mixed_regression.parts.refinement import Refinement
 from fedspan.sums.moments import moments
@@ -200,10 +199,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if not isinstance(X, Federation):
             y = self._checked_target(y)
             check_consistent_length(X, y)
-            if self.loss == "logistic" and not np.isin(y, (0.0, 1.0)).all():
-                raise InputError(_CLASSES)
         with self._fitting(X, y, sites) as fed:
-            mapping = FeatureMap(self.features, self.degree, self.n_features_in_)
+            mapping = self._map()
             if not mapping.is_identity:
                 moments(fed, self._names(), self.aggregator)  # refuses NaN and infinity by the name of the column
             with mapping.applied(fed) as mapped:
@@ -262,8 +259,6 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             raise InputError(f"X_new and y_new must hold numbers below {_LARGEST:g}")
         features = self._map().transform(X)
         if self.loss == "logistic":
-            if not np.isin(y, (0.0, 1.0)).all():
-                raise InputError("y_new must hold the classes 0 and 1 for the logistic loss")
             models = np.column_stack([self.intercept_, self.coef_])
             losses = logistic_losses(np.hstack([np.ones((len(X), 1)), features]), y, models)
             return assigned(self.cluster_weights_, -losses)
@@ -281,8 +276,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if 0.0 < max(abs(centre), deviation) < _SMALLEST:
             raise InputError(f"the targets are smaller than {_SMALLEST:g}, and their squares vanish: multiply y first")
         intercept = bool(self.fit_intercept)
-        found = feature_scaling(fed, scaling=self.scaling, center=intercept, names=names, aggregator=self.aggregator)
-        self.mean_, self.whitening_ = found.mean, found.matrix
+        self.mean_, self.whitening_ = feature_scaling(
+            fed, scaling=self.scaling, center=intercept, names=names, aggregator=self.aggregator
+        )
         prepared = fed
         if self.scaling != "none" or intercept:
             matrix = np.atleast_2d(self.whitening_)
@@ -294,15 +290,13 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         most = min(self.max_clusters, len(fed.sites))
         k = count_clusters(prepared, start=theta0, most=most) if automatic else int(self.n_clusters)
         scale = deviation if deviation > 0.0 else 1.0
-        options = self._options(scale, theta0)
-        if self.loss == "squared":
-            models = started(prepared, k, theta0, scale, options).models
-        elif self.start == "random":
-            models = started(prepared, k, np.zeros_like(theta0), _LOGITS, options).models
+        fitting = Fitting(prepared, self._options(scale, theta0))
+        if self.loss == "logistic" and self.start == "random":
+            models = fitting.start(k, np.zeros_like(theta0), _LOGITS).models
         else:
-            models = self._in_logits(started(prepared, k, theta0, scale, options).models, centre)
-        first = refined(prepared, models, options)
-        self._keep(*settled(prepared, first, options, grow_to=most if automatic else 0))
+            models = fitting.start(k, theta0, scale).models
+            models = models if self.loss == "squared" else self._in_logits(models, centre)
+        self._keep(*fitting.settled(fitting.refined(models), grow_to=most if automatic else 0))
 
     def _options(self, scale: float, origin: Array) -> dict[str, Any]:
         options: dict[str, Any] = self.get_params(deep=False)
@@ -381,4 +375,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if y is None:
             raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         checked = check_array(y, ensure_2d=False, input_name="y", dtype="numeric", ensure_min_samples=0)
-        return np.asarray(column_or_1d(checked, warn=True), dtype=np.float64)
+        values = np.asarray(column_or_1d(checked, warn=True), dtype=np.float64)
+        if self.loss == "logistic" and not np.isin(values, (0.0, 1.0)).all():
+            raise InputError(_CLASSES)
+        return values

@@ -18,7 +18,7 @@ from fedspan.aggregation.aggregator import believed
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Index, Matrix, Vector
+from fedspan.federation.site.parameters import Index, Matrix, Vector, Whole
 from fedspan.mixed_regression.parts.cluster_rounds import (
     Belief,
     Moved,
@@ -66,9 +66,9 @@ def local_normal_equations(
 
 def exact_round(
     fed: Federation,
-    *,
     models: Matrix,
     belief: Belief,
+    *,
     aggregator: Aggregator | None = None,
     solved: dict[int, tuple[str, ...]] | None = None,
 ) -> Moved:
@@ -128,7 +128,11 @@ def _labelled(
 ) -> tuple[dict[int, tuple[str, ...]], Moved]:
     """Return the sites of every cluster, by the model that fits them best, and a round without a change. One call."""
     k = len(models)
-    replies = federation.accept(federation.ask(local_label, models=models), lambda reply: _checked_label(reply, k))
+
+    def check(reply: Message) -> Message:
+        return {**reply, "label": Whole(0, k - 1).check("label", reply.get("label"))}
+
+    replies = federation.accept(federation.ask(local_label, models=models), check)
     labels, counts = replies.stack("label"), replies.stack("n").astype(np.float64)
     losses = replies.stack("loss")
     if aggregator is None or believed(aggregator, counts) is not None:
@@ -181,13 +185,6 @@ def _solution(gram: Matrix, moment: Vector, floor: float = 0.0) -> Vector:
     values = np.maximum(values, floor * max(float(values.mean()), 0.0))
     seen = values > _FLAT * max(float(values[-1]), _TINY)
     return np.asarray(V[:, seen] @ ((V[:, seen].T @ moment) / values[seen]))
-
-
-def _checked_label(reply: Message, k: int) -> Message:
-    label = reply.get("label")
-    if isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < k:
-        raise InputError(f"a label must be a whole number from 0 to {k - 1}")
-    return reply
 
 
 def _check_shapes(reply: Mapping[str, Any], d: int) -> None:

@@ -8,6 +8,7 @@ aggregator needs single replies. The cost of a site's step does not depend on th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,15 +18,7 @@ from fedspan.checks import one_of, real_number, whole_number
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, OneOf, Positive
 from fedspan.mixed_regression.exact import exact_round
-from fedspan.mixed_regression.parts.cluster_rounds import (
-    Belief,
-    Moved,
-    Shares,
-    Steps,
-    Variance,
-    local_round,
-    responsibilities,
-)
+from fedspan.mixed_regression.parts.cluster_rounds import Shares, Steps, Variance, local_rounds, responsibilities
 from fedspan.mixed_regression.parts.refinement import Refinement, refine_accelerated
 from fedspan.mixed_regression.parts.regression_rows import local_operator, rows_of
 
@@ -116,14 +109,10 @@ def fedx(
     check_steps(local_steps, rate)
     step_size = 1.0 if update == "exact" else rate or default_rate(fed, update, local_steps, aggregator)
     steps = {"update": update, "rate": float(step_size), "local_steps": int(local_steps)}
-    solved: dict[int, tuple[str, ...]] | None = None if options.get("weights") == "total" else {}
-
-    def one_round(models: Matrix, belief: Belief) -> Moved:
-        if update == "exact":
-            return exact_round(fed, models=models, belief=belief, aggregator=aggregator, solved=solved)
-        payload = {"models": models, **steps, **belief.payload()}
-        return local_round(fed, local_refinement, local_change, payload, aggregator)
-
+    one_round = local_rounds(fed, local_refinement, local_change, steps, aggregator)
+    if update == "exact":
+        solved: dict[int, tuple[str, ...]] | None = None if options.get("weights") == "total" else {}
+        one_round = partial(exact_round, fed, aggregator=aggregator, solved=solved)
     return refine_accelerated(one_round, fed, models, aggregator, **options)
 
 

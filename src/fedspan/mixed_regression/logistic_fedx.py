@@ -18,15 +18,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Vector
 from fedspan.mixed_regression.fedx import check_steps, default_rate
-from fedspan.mixed_regression.parts.cluster_rounds import (
-    Belief,
-    Moved,
-    Shares,
-    Steps,
-    Variance,
-    local_round,
-    responsibilities,
-)
+from fedspan.mixed_regression.parts.cluster_rounds import Shares, Steps, Variance, local_rounds, responsibilities
 from fedspan.mixed_regression.parts.refinement import Refinement, refine_accelerated
 from fedspan.mixed_regression.parts.regression_rows import target
 
@@ -108,11 +100,7 @@ def logistic_fedx(
     one_of("part", part, PARTS)
     step_size = rate or 4.0 * default_rate(fed, "fedavg", local_steps, aggregator)
     steps = {"rate": float(step_size), "local_steps": int(local_steps), "part": part}
-
-    def one_round(models: Matrix, belief: Belief) -> Moved:
-        payload = {"models": models, **steps, **belief.payload()}
-        return local_round(fed, local_logistic_refinement, local_logistic_change, payload, aggregator)
-
+    one_round = local_rounds(fed, local_logistic_refinement, local_logistic_change, steps, aggregator)
     return refine_accelerated(one_round, fed, models, aggregator, variance=_LIKELIHOOD, **options)
 
 

@@ -112,6 +112,7 @@ def moment_descent(
     share = check_share(p_min, n_clusters)
     if n_clusters == 1:
         return Start(theta0[None])
+    fed.need_single_replies("moment descent")
     options = (theta0, n_clusters, iterations, subspace_iterations, perturbation, aggregator)
     batch = int(np.ceil(np.log(n_clusters / miss) / share))
     pool = _candidates(fed, n_clusters, aggregator)

@@ -64,6 +64,7 @@ def moment_descent_paper(
     """
     start = checked_start(fed.sites, n_clusters, len(start), start)
     real_number("separation", separation, above=0)
+    fed.need_single_replies("moment descent")
     k, d = n_clusters, len(start)
     sizes = {name: int(reply["n"]) for name, reply in fed.ask(local_size).ok.items()}
     eligible = [name for name in sizes if sizes[name] >= 4 * k] or list(sizes)

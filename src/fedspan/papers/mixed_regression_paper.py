@@ -1,7 +1,7 @@
-"""Mixed regression: the experiments of L. Su, J. Xu and P. Yang, NeurIPS 2022, ours beside theirs, and what is behind.
+"""Mixed regression: the experiments of L. Su, J. Xu and P. Yang, NeurIPS 2022, ours beside theirs.
 
 Setting (their appendix C): k = 3, d = 100, x ~ N(0, I), noise 0.2, N = 10,000 rows ("N = 1000" there is a slip: the
-numbers of clients and points they give make 10,000). Where the text is silent: theta_j ~ N(0, I / d), which fits the
+numbers of clients and points they give make 10,000). The text leaves open: theta_j ~ N(0, I / d), which fits the
 errors that their figures show; the step of Phase 2 is ``min(0.9 / max_i lambda_max(X_i'X_i / n_i), 1 / s)``. Errors are
 ``min over permutations of max_j |theta_j - theta_j*|``. Success: a final error of at most 1.1 times that of the same
 refinement started at the truth.
@@ -9,7 +9,10 @@ refinement started at the truth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from rich.progress import track
@@ -23,28 +26,101 @@ from fedspan.papers.mixed_extras_paper import (
     perturbation_table,
     traffic_table,
 )
-from fedspan.papers.mixed_runs_paper import ROUNDS, Setting, Update, rounds_to
-from fedspan.papers.results_paper import Chart, Results, Table, counted, spread
-from fedspan.report.markup import plural
+from fedspan.papers.mixed_runs_paper import ROUNDS, Matrix, Setting, Update, rounds_to
+from fedspan.papers.results_paper import Chart, Results, Table, counted, published, spread
 
 SEEDS = range(1000, 1020)
-CONFIGURATIONS = ("C1", "C2", "C3")
-WHAT = {
-    "C1": "200 sites of 50 rows",
-    "C2": "900 sites of 10 rows, 20 of 50",
-    "C3": "as C2, clusters 0.2, 0.3, 0.5",
-}
-#: What Figures 1 to 3 show, in words: the text has no numbers.
-PAPER: dict[str, str | dict[str, str]] = {
-    "two-phase, s = 5, n_i / N": "reaches the oracle's error",
-    "IFCA, s = 5, n_i / N": {"C1": "stuck", "C2": "late", "C3": "late"},
-    "one-shot": {"C1": "well", "C2": "worse", "C3": "poorly"},
-    "vanilla FedAvg": "does not converge to small errors",
+#: What the configurations are, and the rounds that charts of methods show: as in the paper, or all where IFCA is late.
+CONFIGURATIONS = {
+    "C1": ("200 sites of 50 rows", range(0, 101, 5)),
+    "C2": ("900 sites of 10 rows, 20 of 50", range(0, 401, 20)),
+    "C3": ("as C2, clusters 0.2, 0.3, 0.5", range(0, 401, 20)),
 }
 UPDATES = {"s = 1": Update(1), "s = 5": Update(5), "s = 10": Update(10), "FedProx": Update(0)}
-#: The rounds that charts show: as in the paper's figures, or all where IFCA is late.
-STEPS_SHOWN = list(range(0, 251, 10))
-METHODS_SHOWN = {"C1": list(range(0, 101, 5)), "C2": list(range(0, 401, 20)), "C3": list(range(0, 401, 20))}
+ROUND_KB = 8 * 3 * 103 / 1e3
+VANILLA = "vanilla FedAvg"
+
+
+class Outcome(NamedTuple):
+    """Outcome of one method and seed; `rounds` are those to get to the target and stay there, `kb` those of a site."""
+
+    error: float
+    success: bool
+    rounds: float
+    accuracy: float
+    to_ols: float
+    kb: float
+
+
+class StartOutcome(NamedTuple):
+    """Outcome of one start and seed."""
+
+    error: float
+    accuracy: float
+    gap: float
+    anchors: int
+    kb: float
+
+
+@dataclass
+class Found:
+    """Outcomes of all methods and starts in one configuration, and the errors by round, one for each seed."""
+
+    methods: dict[str, list[Outcome]] = field(default_factory=lambda: defaultdict(list))
+    starts: dict[str, list[StartOutcome]] = field(default_factory=lambda: defaultdict(list))
+    curves: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
+
+    def run(self, setting: Setting) -> None:
+        """Run all methods of one configuration and seed."""
+        truth = setting.made.coef
+        for name in ("moment descent", "spectral"):
+            start = setting.start(name)
+            accuracy, kb = setting.accuracy(start.models), setting.starts[name][1]
+            found = StartOutcome(setting.error(start.models), accuracy, start.gap, len(start.anchors), kb)
+            self.starts[name].append(found)
+        descent, spectral = (setting.start(name).models for name in self.starts)
+        start_kb = setting.starts["moment descent"][1]
+        fits = setting.stack.fitted(setting.made.labels, truth)
+        self._add(setting, "OLS with true labels", fits, [setting.ols], setting.ols)
+        for name, update in UPDATES.items():
+            self._refine(setting, f"{name}, n_i / N", update, {"two-phase": (descent, start_kb)})
+        ways = {"two-phase": (descent, start_kb), "IFCA": (setting.random, 0.0)}
+        self._refine(setting, "s = 5, n_i / N_j", Update(5, "cluster"), ways)
+        target = self.methods["oracle, s = 5, n_i / N"][-1].error
+        models, errors = setting.refined(setting.random, UPDATES["s = 5"])
+        self._add(setting, "IFCA, s = 5, n_i / N", models, errors, target, ROUND_KB * ROUNDS)
+        for name, begin in (("two-phase", descent), ("spectral", spectral), ("IFCA", setting.random)):
+            models, count = setting.exact(begin)
+            self._add(setting, f"{name}, exact", models, [setting.error(models)], setting.ols, within=1.02)
+            self.methods[f"{name}, exact"][-1] = self.methods[f"{name}, exact"][-1]._replace(rounds=float(count))
+        models, errors, share = setting.one_shot()
+        self._add(setting, "one-shot", models, errors, target)
+        self.methods["one-shot"][-1] = self.methods["one-shot"][-1]._replace(accuracy=share)
+        self._add(setting, VANILLA, np.zeros_like(truth), setting.vanilla(), target)
+
+    def _refine(self, setting: Setting, name: str, update: Update, ways: dict[str, tuple[Matrix, float]]) -> None:
+        """Add the refinement from the truth, and from each start with its kB."""
+        best, errors = setting.refined(setting.made.coef, update)
+        self._add(setting, f"oracle, {name}", best, errors, errors[-1])
+        for way, (start, kb) in ways.items():
+            models, reached = setting.refined(start, update)
+            self._add(setting, f"{way}, {name}", models, reached, errors[-1], kb + ROUND_KB * ROUNDS)
+
+    def _add(
+        self,
+        setting: Setting,
+        name: str,
+        models: Matrix,
+        errors: list[float],
+        target: float,
+        kb: float = np.nan,
+        within: float = 1.1,
+    ) -> None:
+        end, most = errors[-1], within * target
+        outcome = Outcome(end, end <= most, rounds_to(errors, most), setting.accuracy(models), end / setting.ols, kb)
+        self.methods[name].append(outcome)
+        if len(errors) == ROUNDS + 1:
+            self.curves[name].append(errors)
 
 
 def run(quick: bool = False) -> Results:
@@ -53,17 +129,16 @@ def run(quick: bool = False) -> Results:
     results = Results(
         "Federated mixed regression with global convergence",
         "Configurations C.1, C.2 and C.3 of Su, Xu and Yang (NeurIPS 2022), the gap between their method and IFCA "
-        "explained, and what goes beyond: new clients, missed clusters, lying sites, a real table.",
+        "explained, and what goes beyond: new clients, missed clusters, Byzantine sites, a real table.",
     )
     for configuration in CONFIGURATIONS:
-        found: dict[str, list[dict[str, float]]] = {}
-        curves: dict[str, list[list[float]]] = {}
+        found = Found()
         for seed in track(seeds, description=configuration, transient=True):
-            _run_methods(Setting(configuration, seed), found, curves)
-        results.parts.append(_main_table(configuration, found, len(seeds)))
-        results.parts += _charts(configuration, curves, len(seeds))
-        results.parts.append(_starts_table(configuration, found, len(seeds)))
-    results.parts.append(_gap_table(seeds[:1] if quick else seeds[:10]))
+            found.run(Setting(configuration, seed))
+        results.parts.append(_main_table(configuration, found, seeds))
+        results.parts += _charts(configuration, found, seeds)
+        results.parts.append(_starts_table(configuration, found, seeds))
+    results.parts.append(_gap_table(seeds[:10]))
     results.parts.append(missed_clusters(range(1200, 1204) if quick else range(1200, 1280)))
     results.parts.append(new_clients(seeds, 500))
     results.parts.append(traffic_table("C1" if quick else "C2"))
@@ -76,161 +151,80 @@ def run(quick: bool = False) -> Results:
     return results
 
 
-def _run_methods(
-    setting: Setting, found: dict[str, list[dict[str, float]]], curves: dict[str, list[list[float]]]
-) -> None:
-    """Run all methods of one configuration and seed."""
-
-    def note(
-        name: str,
-        models: np.ndarray,
-        errors: Sequence[float],
-        target: float,
-        kb: float = np.nan,
-        within: float = 1.1,
-    ) -> None:
-        errors = list(errors)
-        entry = {
-            "error": errors[-1],
-            "success": float(errors[-1] <= within * target),
-            "rounds": rounds_to(errors, within * target),
-            "accuracy": setting.accuracy(models),
-            "to ols": errors[-1] / setting.ols,
-            "kb": kb,
-        }
-        found.setdefault(name, []).append(entry)
-        if len(errors) == ROUNDS + 1:
-            curves.setdefault(name, []).append(errors)
-
-    truth = setting.made.coef
-    descent, spectral = setting.start("moment descent"), setting.start("spectral")
-    for name, kind in (("moment descent", descent), ("spectral start", spectral)):
-        key = name.replace(" start", "")
-        entry = {"error": setting.error(kind.models), "accuracy": setting.accuracy(kind.models), "gap": kind.gap}
-        entry |= {"anchors": float(len(kind.anchors)), "kb": setting.starts[key][1]}
-        found.setdefault(f"start: {name}", []).append(entry)
-    fits = setting.stack.fitted(setting.made.labels, truth)
-    note("OLS with true labels", fits, [setting.ols], setting.ols)
-    round_kb = 8 * 3 * 103 / 1e3
-    for name, update in UPDATES.items():
-        best, errors = setting.refined(truth, update)
-        note(f"oracle, {name}, n_i / N", best, errors, errors[-1])
-        models, reached = setting.refined(descent.models, update)
-        kb = setting.starts["moment descent"][1] + round_kb * ROUNDS
-        note(f"two-phase, {name}, n_i / N", models, reached, errors[-1], kb)
-    quick = Update(5, "cluster")
-    best, errors = setting.refined(truth, quick)
-    note("oracle, s = 5, n_i / N_j", best, errors, errors[-1])
-    for name, start in (("two-phase", descent.models), ("IFCA", setting.random)):
-        models, reached = setting.refined(start, quick)
-        kb = round_kb * ROUNDS + (setting.starts["moment descent"][1] if name == "two-phase" else 0.0)
-        note(f"{name}, s = 5, n_i / N_j", models, reached, errors[-1], kb)
-    models, reached = setting.refined(setting.random, UPDATES["s = 5"])
-    target = found["oracle, s = 5, n_i / N"][-1]["error"]
-    note("IFCA, s = 5, n_i / N", models, reached, target, round_kb * ROUNDS)
-    for name, start in (("two-phase", descent.models), ("spectral", spectral.models), ("IFCA", setting.random)):
-        models, count = setting.exact(start)
-        note(f"{name}, exact", models, [setting.error(models)], setting.ols, within=1.02)
-        found[f"{name}, exact"][-1]["rounds"] = float(count)
-    models, reached, share = setting.one_shot()
-    note("one-shot", models, reached, target)
-    found["one-shot"][-1]["accuracy"] = share
-    alone = setting.vanilla()
-    note("vanilla FedAvg", np.zeros_like(truth), alone, target)
-
-
-def _main_table(configuration: str, found: Mapping[str, list[dict[str, float]]], seeds: int) -> Table:
+def _main_table(configuration: str, found: Found, seeds: Sequence[int]) -> Table:
+    theirs = published("mixed-regression")["words"][configuration]
     rows = []
-    for name, entries in found.items():
-        if name.startswith("start:"):
-            continue
-        said = PAPER.get(name, "")
-        said = said.get(configuration, "") if isinstance(said, dict) else said
-        rounds = float(np.median([entry["rounds"] for entry in entries]))
-        accuracy = np.mean([entry["accuracy"] for entry in entries])
-        kb = entries[0]["kb"]
+    for name, outcomes in found.methods.items():
+        error, success, rounds, accuracy, to_ols, kb = np.array(outcomes, dtype=np.float64).T
+        took = float(np.median(rounds))
         rows.append(
             [
                 name,
-                spread([entry["error"] for entry in entries], 4),
-                f"{np.median([entry['error'] for entry in entries]):.4f}",
-                f"{sum(entry['success'] for entry in entries):.0f} of {seeds}",
-                "never" if np.isinf(rounds) else f"{rounds:.0f}",
-                f"{np.median([entry['to ols'] for entry in entries]):.3f}",
-                "" if name == "vanilla FedAvg" else f"{accuracy:.4f}",
-                "" if np.isnan(kb) else f"{kb:.0f}",
-                said,
+                spread(error.tolist(), 4),
+                f"{np.median(error):.4f}",
+                f"{success.sum():.0f} of {len(seeds)}",
+                "never" if np.isinf(took) else f"{took:.0f}",
+                f"{np.median(to_ols):.3f}",
+                "" if name == VANILLA else f"{accuracy.mean():.4f}",
+                "" if np.isnan(kb[0]) else f"{kb[0]:.0f}",
+                theirs.get(name, ""),
             ]
         )
     return Table(
-        f"{configuration}: {WHAT[configuration]}",
+        f"{configuration}: {CONFIGURATIONS[configuration][0]}",
         ["method", "error", "median", "success", "rounds", "/ OLS", "labels", "kB up", "the paper"],
         rows,
-        f"{plural(seeds, 'seed')} ({SEEDS[0]} on), {ROUNDS} rounds of refinement. Success: at most 1.1 times the "
-        "oracle of the same update and weights (one-shot: of s = 5); exact ones: 1.02 times least squares with true "
-        "labels. Rounds: median to get there and stay. / OLS: median ratio to least squares with true labels. kB up: "
-        "per site, start and all rounds.",
+        f"{counted(seeds)} ({SEEDS[0]} on), {ROUNDS} rounds of refinement. Success: at most 1.1 times the oracle of "
+        "the same update and weights (one-shot: of s = 5); exact ones: 1.02 times least squares with true labels. "
+        "Rounds: median to get there and stay. / OLS: median ratio to least squares with true labels. kB up: per site, "
+        "start and all rounds.",
     )
 
 
-def _charts(configuration: str, curves: Mapping[str, list[list[float]]], seeds: int) -> list[Chart]:
+def _charts(configuration: str, found: Found, seeds: Sequence[int]) -> list[Chart]:
     left = [f"two-phase, {name}, n_i / N" for name in UPDATES]
-    right = ["two-phase, s = 5, n_i / N", "two-phase, s = 5, n_i / N_j", "IFCA, s = 5, n_i / N"]
-    right += ["IFCA, s = 5, n_i / N_j", "one-shot", "vanilla FedAvg"]
-    charts = []
-    for title, names, shown in (("local steps", left, STEPS_SHOWN), ("methods", right, METHODS_SHOWN[configuration])):
-        lines: dict[str, Sequence[float]] = {
-            name: [float(np.mean([errors[t] for errors in curves[name]])) for t in shown] for name in names
-        }
-        # The oracle begins at the truth, so that only its end can be drawn.
-        end = float(np.mean([errors[-1] for errors in curves["oracle, s = 5, n_i / N"]]))
-        lines["oracle, s = 5, after all rounds"] = [end] * len(shown)
-        charts.append(
-            Chart(
-                f"{configuration}: error against rounds, {title}",
-                "round of refinement",
-                shown,
-                lines,
-                f"Mean over {plural(seeds, 'seed')}. Rounds of Phase 2; round 0 is the start.",
-                log=True,
-            )
+    right = [f"{method}, s = 5, {weights}" for method in ("two-phase", "IFCA") for weights in ("n_i / N", "n_i / N_j")]
+    both = [("local steps", left, range(0, 251, 10))]
+    both.append(("methods", [*right, "one-shot", VANILLA], CONFIGURATIONS[configuration][1]))
+    mean = {name: np.mean(errors, axis=0) for name, errors in found.curves.items()}
+    # The oracle begins at the truth, so that only its end can be drawn.
+    end = float(mean["oracle, s = 5, n_i / N"][-1])
+    return [
+        Chart(
+            f"{configuration}: error against rounds, {title}",
+            "round of refinement",
+            list(shown),
+            {
+                **{name: mean[name][list(shown)].tolist() for name in names},
+                "oracle, s = 5, after all rounds": [end] * len(shown),
+            },
+            f"Mean over {counted(seeds)}. Rounds of Phase 2; round 0 is the start.",
+            log=True,
         )
-    return charts
+        for title, names, shown in both
+    ]
 
 
-def _starts_table(configuration: str, found: Mapping[str, list[dict[str, float]]], seeds: int) -> Table:
+def _starts_table(configuration: str, found: Found, seeds: Sequence[int]) -> Table:
     rows = []
-    for name, entries in found.items():
-        if name.startswith("start:"):
-            gaps = [entry["gap"] for entry in entries]
-            rows.append(
-                [
-                    name.removeprefix("start: "),
-                    f"{np.median([entry['error'] for entry in entries]):.3f}",
-                    f"{np.mean([entry['accuracy'] for entry in entries]):.4f}",
-                    "" if np.isnan(gaps).all() else f"{min(gaps):.1f}",
-                    f"{np.mean([entry['anchors'] for entry in entries]):.0f}",
-                    f"{entries[0]['kb']:.0f}",
-                ]
-            )
+    for name, outcomes in found.starts.items():
+        error, accuracy, gap, anchors, kb = np.array(outcomes, dtype=np.float64).T
+        measured = [f"{np.median(error):.3f}", f"{accuracy.mean():.4f}"]
+        smallest = "" if np.isnan(gap).all() else f"{gap.min():.1f}"
+        rows.append([name, *measured, smallest, f"{anchors.mean():.0f}", f"{kb[0]:.0f}"])
     return Table(
         f"{configuration}: starts",
         ["start", "median error", "labels", "smallest gap", "anchors", "kB up per site"],
         rows,
-        f"{plural(seeds, 'seed')}. Labels: share of sites that the start's models put into the right cluster.",
+        f"{counted(seeds)}. Labels: share of sites that the start's models put into the right cluster.",
     )
 
 
 def _gap_table(seeds: Sequence[int]) -> Table:
-    """IFCA in C1 from one and the same random start: what the weights do."""
-    rows = []
-    cases = {
-        "n_i / N, s = 5": Update(5),
-        "n_i / N_j, s = 5": Update(5, "cluster"),
-        "n_i / N, s = 1": Update(1),
-        "n_i / N_j, s = 1": Update(1, "cluster"),
-    }
-    outcome: dict[str, list[tuple[float, float, float]]] = {name: [] for name in cases}
+    """Return IFCA in C1 from one and the same random start: the effect of the weights."""
+    weights = {"n_i / N": "total", "n_i / N_j": "cluster"}
+    cases = {f"{name}, s = {steps}": Update(steps, kind) for steps in (5, 1) for name, kind in weights.items()}
+    outcome: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for seed in track(seeds, description="weights", transient=True):
         setting = Setting("C1", seed)
         for name, update in cases.items():
@@ -238,11 +232,11 @@ def _gap_table(seeds: Sequence[int]) -> Table:
             models, errors = setting.refined(setting.random, update)
             rows_of = np.bincount(setting.stack.labels(models), weights=setting.stack.sizes, minlength=3)
             outcome[name].append((errors[-1], float(errors[-1] <= 1.1 * target), float(rows_of.min())))
+    rows = []
     for name, found in outcome.items():
-        errors, success, smallest = np.array(found).T
-        rows.append(
-            [name, f"{np.median(errors):.3f}", f"{success.sum():.0f} of {len(seeds)}", f"{np.median(smallest):.0f}"]
-        )
+        error, success, smallest = np.array(found).T
+        counts = [f"{success.sum():.0f} of {len(seeds)}", f"{np.median(smallest):.0f}"]
+        rows.append([name, f"{np.median(error):.3f}", *counts])
     return Table(
         "Why IFCA fails in C1: the weights",
         ["IFCA from one random start", "median error", "success", "rows of the smallest cluster, median"],

@@ -26,7 +26,7 @@ Matrix = NDArray[np.float64]
 K, D, ROUNDS = 3, 100, 400
 #: Features as they are: the paper's are isotropic, and its models have no intercept.
 RAW: dict[str, Any] = {"scaling": "none", "fit_intercept": False}
-_STABLE, _CHECK = 5, 10  # rounds of unchanged labels before they are fixed, and how often they are looked at then
+_STABLE, _CHECK = 5, 10  # rounds of unchanged labels before they are fixed, and between two checks then
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,12 @@ class Update:
 
 @dataclass
 class Setting:
-    """One configuration, one seed, and what was run in it."""
+    """One configuration and seed, its data, and what was run in it."""
 
     configuration: str
     seed: int
     starts: dict[str, tuple[Start, float]] = field(default_factory=dict)  # with kB up per site
+    operators: dict[int, Matrix] = field(default_factory=dict)  # by the number of local steps
 
     @cached_property
     def made(self) -> Any:
@@ -72,11 +73,6 @@ class Setting:
         return self.error(self.stack.fitted(self.made.labels, self.made.coef))
 
     @cached_property
-    def operators(self) -> dict[int, Matrix]:
-        """The stacked operators by the number of local steps."""
-        return {}
-
-    @cached_property
     def random(self) -> Matrix:
         """A random start with entries N(0, 1 / d): that of IFCA."""
         return np.asarray(np.random.default_rng(10_000 + self.seed).standard_normal((K, D)) / np.sqrt(D))
@@ -90,10 +86,10 @@ class Setting:
         return matched_share(self.stack.labels(models), self.made.labels)
 
     def start(self, name: str, **options: Any) -> Start:
-        """Return what a federated start finds; ``"moment descent"`` or ``"spectral"``. Kept."""
+        """Return what a federated start finds: ``"moment descent"`` or ``"spectral"``. It runs once."""
         key = f"{name} {options}" if options else name
         if key not in self.starts:
-            protocol: Callable[..., Start] = moment_descent if name.startswith("moment") else spectral_start
+            protocol: Callable[..., Start] = {"moment descent": moment_descent, "spectral": spectral_start}[name]
             with self.federation.begin(name) as run:
                 found = protocol(run, n_clusters=K, n_columns=D, **options)
             self.starts[key] = found, run.record.bytes_up / len(run.sites) / 1e3
@@ -101,9 +97,13 @@ class Setting:
 
     def refined(self, models: Matrix, update: Update, rounds: int = ROUNDS) -> tuple[Matrix, list[float]]:
         """Return the models after all rounds, and the error before each of them and after the last."""
+        return trajectory(self.stack, self.operator(update), models, update.weights, rounds, self.error)
+
+    def operator(self, update: Update) -> Matrix:
+        """Return the stacked operators of an update, computed once."""
         if update.steps not in self.operators:
             self.operators[update.steps] = update.operator(self.stack)
-        return trajectory(self.stack, self.operators[update.steps], models, update.weights, rounds, self.error)
+        return self.operators[update.steps]
 
     def exact(self, models: Matrix) -> tuple[Matrix, int]:
         """Return the models that alternating least squares ends at, and its number of rounds."""
@@ -117,30 +117,28 @@ class Setting:
 
     def one_shot(self) -> tuple[Matrix, list[float], float]:
         """Return models of groups of local fits, their errors by round, and the share of sites in the right group."""
-        local = np.stack([_shortest_fit(self.stack, i) for i in range(len(self.stack.sizes))])
+        stack = self.stack
+        rows = [stack.rows(i) for i in range(len(stack.sizes))]
+        local = np.stack([np.linalg.lstsq(stack.X[some], stack.y[some], rcond=None)[0] for some in rows])
         labels = k_means(local, K, np.random.default_rng(self.seed), starts=5).labels
         models, errors = self._with_labels(labels, np.zeros((K, D)), "cluster", self.error)
         return models, errors, matched_share(labels, self.made.labels)
 
     def vanilla(self) -> list[float]:
         """Return the errors by round of one model for all sites."""
-        everybody = np.zeros(len(self.stack.sizes), dtype=np.intp)
-        return self._with_labels(
-            everybody, self.random[:1], "total", lambda models: self.error(np.repeat(models, K, axis=0))
-        )[1]
+        labels = np.zeros(len(self.stack.sizes), dtype=np.intp)
+        return self._with_labels(labels, self.random[:1], "total", lambda one: self.error(np.repeat(one, K, axis=0)))[1]
 
     def _with_labels(
         self, labels: NDArray[np.intp], models: Matrix, weights: str, measure: Callable[[Matrix], float]
     ) -> tuple[Matrix, list[float]]:
         """Run rounds of s = 5 in which no site changes its cluster."""
-        if 5 not in self.operators:
-            self.operators[5] = Update(5).operator(self.stack)
-        slopes, offsets = _affine(self.stack, self.operators[5], labels, len(models), weights)
-        errors = []
+        slopes, offsets = _affine(self.stack, self.operator(Update(5)), labels, len(models), weights)
+        errors = [measure(models)]
         for _ in range(ROUNDS):
-            errors.append(measure(models))
             models = _round(models, slopes, offsets)
-        return models, [*errors, measure(models)]
+            errors.append(measure(models))
+        return models, errors
 
 
 def trajectory(
@@ -148,8 +146,8 @@ def trajectory(
 ) -> tuple[Matrix, list[float]]:
     """Run rounds of refinement and measure each.
 
-    Once labels have stayed for some rounds a round is an affine map of each model, which is computed once; labels are
-    looked at again every few rounds, and where they changed those rounds are done over.
+    Once labels have stayed for some rounds a round is an affine map of each model, which is computed once. Labels are
+    checked every few rounds; where they changed, those rounds run again.
     """
     errors: list[float] = []
     labels, calm = np.full(len(stack.sizes), -1), 0
@@ -200,8 +198,3 @@ def _affine(
             weighted = Z[rows] * (size[rows] / total)[:, None]
             slopes[j], offsets[j] = weighted.T @ stack.X[rows], weighted.T @ stack.y[rows]
     return slopes, offsets
-
-
-def _shortest_fit(stack: SiteStack, site: int) -> Matrix:
-    rows = stack.rows(site)
-    return np.asarray(np.linalg.lstsq(stack.X[rows], stack.y[rows], rcond=None)[0])

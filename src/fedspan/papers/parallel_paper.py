@@ -1,79 +1,28 @@
-"""Independent parts of a reproduction side by side, each in a process of one thread: the same bits on any machine."""
+"""Independent jobs side by side, each in a process of one thread: the same bits on any machine."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from fedspan.engines.local.blas_threads import PinnedThreads
-
-T = TypeVar("T")
+from rich.progress import track
+from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import threadpool_limits
 
 #: More would need more memory than a laptop has.
 MOST_PROCESSES = 4
+#: A function of a module, and its arguments.
+Job = tuple[Callable[..., Any], *tuple[Any, ...]]
 
 
-class Jobs:
-    """Takes jobs and hands out their results.
-
-    Parameters
-    ----------
-    pool : executor or None
-        ``None``: every job is done at once, in this process.
-    progress : Progress
-        Shows how many are done.
-    """
-
-    def __init__(self, pool: ProcessPoolExecutor | None, progress: Progress, description: str) -> None:
-        self._pool = pool
-        self._progress = progress
-        self._task = progress.add_task(description, total=0)
-        self._taken = 0
-
-    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Take a job: a function of a module, and arguments that can be sent to another process."""
-        self._taken += 1
-        self._progress.update(self._task, total=self._taken)
-        if self._pool is not None:
-            future = self._pool.submit(function, *arguments)
-        else:
-            future = Future()
-            future.set_result(function(*arguments))
-        future.add_done_callback(lambda _: self._progress.advance(self._task))
-        return future
-
-    def each(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[Future[T]]:
-        """Take a job for each of the arguments."""
-        return [self.submit(function, *some) for some in arguments]
-
-
-@contextmanager
-def jobs(description: str, processes: int | None = None) -> Iterator[Jobs]:
-    """Do jobs on `processes` (default: as many as there are free cores, up to 4), and show how many are done."""
+def side_by_side(jobs: Sequence[Job], description: str, processes: int | None = None) -> list[Any]:
+    """Do jobs on `processes` (default: one for each free core, up to 4), and return their results in order."""
     count = min(len(os.sched_getaffinity(0)), MOST_PROCESSES) if processes is None else processes
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        if count == 1:
-            yield Jobs(None, progress, description)
-            return
-        # Forking a process whose BLAS has threads is not safe.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(count, context, initializer=_one_thread) as pool:
-            try:
-                yield Jobs(pool, progress, description)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+    results = Parallel(n_jobs=count, return_as="generator")(delayed(_on_one_thread)(*job) for job in jobs)
+    return list(track(results, description=description, total=len(jobs), transient=True))
 
 
-_pinned: list[PinnedThreads] = []
-
-
-def _one_thread() -> None:
-    _pinned.append(PinnedThreads(1))
+def _on_one_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    with threadpool_limits(1):
+        return function(*arguments)

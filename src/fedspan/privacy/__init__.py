@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon, zcdp_rho
+from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon
 from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
 from fedspan.privacy.ledger import Charge, Ledger, SimulatedLedger
 from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGradient, Mechanism, PaperNoise
@@ -24,5 +24,4 @@ __all__ = [
     "normal",
     "sigma_of",
     "zcdp_epsilon",
-    "zcdp_rho",
 ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 
 from fedspan.errors import MissingPackageError
 from fedspan.privacy.gaussian import check_budget, epsilon_of, mu_of
@@ -78,19 +78,6 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     best = math.log(max(math.sqrt(math.log(1 / delta) / rho), 1e-12))
     found = minimize_scalar(at, bounds=(best - 6, best + 6), method="bounded", options={"xatol": 1e-10})
     return max(0.0, float(found.fun))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho for which zero-concentrated privacy is (epsilon, delta)-private.
-
-    Examples
-    --------
-    >>> round(zcdp_epsilon(zcdp_rho(2.0, 1e-6), 1e-6), 6)
-    2.0
-    """
-    epsilon, delta = check_budget(epsilon, delta)
-    logs = (math.log(1e-30), math.log(2 * epsilon + 1e-6))
-    return math.exp(float(brentq(lambda t: zcdp_epsilon(math.exp(t), delta) - epsilon, *logs, xtol=1e-13)))
 
 
 def accountant_epsilon(events: Mapping[float, int], delta: float) -> float:

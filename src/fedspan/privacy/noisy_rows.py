@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
-from fedspan.federation.site.parameters import ArrayOf, Positive
+from fedspan.federation.site.parameters import ArrayOf, Positive, Real
 from fedspan.privacy.mechanisms import GaussianData
 from fedspan.privacy.noise import normal
 
@@ -17,11 +17,13 @@ Array = NDArray[Any]
 
 
 class _OneOrPerColumn:
-    """A finite number (an array without axes), or one for each column."""
+    """A finite number (an array of double precision without axes), or one for each column."""
 
     @staticmethod
-    def check(name: str, value: object) -> Array:
-        return ArrayOf("float", min(np.ndim(value), 1)).check(name, value)  # type: ignore[arg-type]
+    def check(name: str, value: object) -> Array | float:
+        if isinstance(value, np.ndarray) and value.shape == () and value.dtype == np.float64:
+            return Real().check(name, float(value))
+        return ArrayOf("float", 1).check(name, value)
 
 
 def _mu2(clip: float, sigma: float, **_: object) -> float:
@@ -31,7 +33,7 @@ def _mu2(clip: float, sigma: float, **_: object) -> float:
 
 @transform("privacy.noisy_rows", mu2=_mu2)
 def noisy_rows(
-    X: Array, key: bytes, center: Annotated[Array, _OneOrPerColumn()], clip: Positive, sigma: Positive
+    X: Array, key: bytes, center: Annotated[Array | float, _OneOrPerColumn()], clip: Positive, sigma: Positive
 ) -> Array:
     """Return rows drawn in to a ball, plus noise.
 

@@ -78,7 +78,7 @@ const Points = (() => {
   // bottom}, which reach `pad` beyond what is shown, so that no stamp has to be cut. Point i lies at (x * ax + bx,
   // y * ay + by) and has the colour colours[codes[i]] and the stamp stamps[codes[i]], or none where that is null. A stamp is
   // places relative to the middle, and opacities of seven bits: then two colour channels at once fit into 31 bits. Of every
-  // so many places in `order` one is drawn, the same ones wherever a stretch begins, so that nothing flickers on the move.
+  // that many places in `order` one is drawn, the same ones wherever a stretch begins, so that nothing flickers on the move.
   function paint(target, points, order, [start, end], codes, { ax, bx, ay, by }, colours, stamps, every = 1) {
     const { data, stride, pad, right, bottom } = target;
     for (let m = Math.ceil(start / every) * every; m < end; m += every) {

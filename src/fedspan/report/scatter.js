@@ -162,7 +162,7 @@
 
   // ---- What is under the pointer.
   function hide() { looked = -1; ring.hidden = tip.hidden = true; }
-  function tell(px, py, reach) {
+  function describe(px, py, reach) {
     const inside = px >= LEFT && px <= LEFT + wide && py >= TOP && py <= TOP + tall;
     const seen = (i) => alone < 0 || way.codes[i] === alone;
     const i = inside ? nearest(fromX(px), fromY(py), reach / view.kx, reach / view.ky, seen) : -1;
@@ -193,13 +193,13 @@
   };
   canvas.addEventListener("pointerdown", (event) => {
     held.set(event.pointerId, at(event));
-    if (event.pointerType !== "mouse") return tell(...at(event), 20);
+    if (event.pointerType !== "mouse") return describe(...at(event), 20);
     canvas.setPointerCapture(event.pointerId);
     canvas.classList.add("moving");
   });
   canvas.addEventListener("pointermove", (event) => {
     const now = at(event), before = held.get(event.pointerId), mouse = event.pointerType === "mouse";
-    if (!before) return mouse && tell(...now, 10);
+    if (!before) return mouse && describe(...now, 10);
     const old = held.size === 2 ? spread() : null;
     held.set(event.pointerId, now);
     if (old) {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -12,6 +11,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import json_value
 from fedspan.errors import FedspanError, MessageError
 from fedspan.federation.policy import MOST_SITES
 from fedspan.federation.site.noise_query import message_digest
@@ -54,7 +54,7 @@ def group_of(
         "fraction_bits": numbers.fraction_bits,
     }
     try:
-        listed = tuple(json.loads(names))
+        listed = tuple(json_value(names))
     except (ValueError, TypeError):
         raise MessageError(_NO_SET) from None
     return Group(listed, tuple(row.tobytes() for row in keys), threshold, form, message_digest(seen))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import json_value
 from fedspan.errors import FedspanError, InputError, MessageError
 from fedspan.secure_sum.sum_fixed_point import LARGEST_WHOLE, FixedPoint, Words, encoded_whole
 from fedspan.wire import Message, Value
@@ -84,7 +85,7 @@ def as_text(layout: Layout) -> str:
 def from_text(text: object) -> Layout:
     """Read a layout from outside, or refuse it."""
     try:
-        layout = tuple(Summand(key, kind, array, tuple(shape)) for key, kind, array, shape in json.loads(str(text)))
+        layout = tuple(Summand(key, kind, array, tuple(shape)) for key, kind, array, shape in json_value(str(text)))
         sound = all(one.is_sound for one in layout) and len({one.key for one in layout}) == len(layout)
     except (ValueError, TypeError):
         sound = False

@@ -1,4 +1,4 @@
-"""Sums of sets of rows, no two of which may differ by few rows: their difference would be these rows.
+"""Sums of sets of rows, no two of which differ by few rows: the difference of two sums would reveal these rows.
 
 Centres move as in Lloyd's algorithm, but a sum is requested only where it is safe. Sites remember which of their rows
 were in the sums that they sent. Before a round's sums each site reports how many rows each set has, and how many of
@@ -7,7 +7,7 @@ whose means are nearest. A set's sum is requested if
 
     it has at least `least_rows` rows,
     it differs from each of these by none (then its sum is known) or by at least `least_rows` rows,
-    and the rows of its codebook that are in no sum, whose sum is the rest of that of all rows, are none or as many.
+    and the rows of its codebook that are in no sum, which is the rest of the sum of all rows, are 0 or as many.
 
 Other centres stay where they are. The rule is for two sums at a time: it does not cover sums and differences of more
 of them, or sums with and without a site that failed to answer.
@@ -31,7 +31,7 @@ from fedspan.clustering.parts.rows_by_centre import (
 )
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import ArrayOf, Index, Stack
+from fedspan.federation.site.parameters import ArrayOf, Stack, Whole
 from fedspan.sums.plausible_totals import whole
 
 Matrix = NDArray[np.float64]
@@ -41,11 +41,13 @@ Counts = NDArray[np.int64]
 _COMPARED = 20
 _NUMBERS = 2**16
 _BLOCK_BYTES = 2**25
+#: The number of codebooks whose sums were sent before.
+Given = Annotated[int, Whole(0, 2**20)]
 
 
 @step("clustering.overlaps", reveals="sums", fewest=of_centres, fewest_in_sums=False)
 def local_overlaps(
-    site: Site, centres: Stack, others: Annotated[Counts, ArrayOf("whole", 4, least=0)], given: Index
+    site: Site, centres: Stack, others: Annotated[Counts, ArrayOf("whole", 4, least=0)], given: Given
 ) -> dict[str, Any]:
     """Leaves the site: counts of rows closest to each centre, and of these in some other sets; squared distances.
 
@@ -69,7 +71,7 @@ def local_overlaps(
 
 
 @step("clustering.guarded_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
-def local_guarded_means(site: Site, centres: Stack, wanted: Wanted, given: Index) -> dict[str, Any]:
+def local_guarded_means(site: Site, centres: Stack, wanted: Wanted, given: Given) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances.
 
     It remembers which rows these are, and sends no sums of sets that it did not count and compare just before.

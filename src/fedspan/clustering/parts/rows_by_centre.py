@@ -1,4 +1,4 @@
-"""What known centres tell about rows: the closest centre of each, and counts, sums and squared distances by centre."""
+"""Rows by their closest centre: labels, and counts, sums and squared distances of the rows of each centre."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def local_means(site: Site, centres: Stack, wanted: Wanted) -> dict[str, Any]:
         sums += csr_array((np.ones(len(cells)), (cells, rows)), shape=(b * k, len(X))) @ X
         counts += np.bincount(cells, minlength=b * k)
         spread += np.bincount(cells, squared_apart(X, centres, labels).ravel(), minlength=b * k)
-    asked = wanted.ravel()
-    return {"sums": sums[asked], "counts": counts[asked], "spread": spread[asked]}
+    chosen = wanted.ravel()
+    return {"sums": sums[chosen], "counts": counts[chosen], "spread": spread[chosen]}
 
 
 def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], Labels]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,8 @@ def _open_csv(file: Path, dialect: Dialect, separator: str) -> Opened:
     bad_rows: list[Any] = []
 
     def refuse(row: Any) -> str:
+        if not row.text.strip():
+            return "skip"
         bad_rows.append(row)
         return "error"
 
@@ -147,6 +150,8 @@ def _open_csv(file: Path, dialect: Dialect, separator: str) -> Opened:
             "convert_options": csv.ConvertOptions(
                 decimal_point=dialect.decimal,
                 null_values=["", *_MISSING_NUMBERS, *dialect.missing],
+                true_values=_TRUE,
+                false_values=_FALSE,
                 strings_can_be_null=False,
                 **more,
             ),
@@ -188,6 +193,7 @@ def _open_csv(file: Path, dialect: Dialect, separator: str) -> Opened:
     return names, batches
 
 
+_TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
 #: Words for a missing number.
 _MISSING_NUMBERS = (
     *("NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None", "none"),
@@ -213,12 +219,10 @@ def _settled(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
     gaps = pc.is_in(column, value_set=pa.array(["", *_MISSING_NUMBERS]))
     cells = pc.utf8_trim_whitespace(pc.if_else(gaps, pa.scalar(None, pa.string()), column))
     numbers = pc.replace_substring(cells, ",", ".") if decimal == "," else cells
-    for kind, texts in ((pa.int64(), cells), (pa.float64(), numbers), (pa.bool_(), cells)):
-        try:
+    for kind, texts in ((pa.int64(), cells), (pa.float64(), numbers)):
+        with suppress(pa.ArrowInvalid):
             return texts.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return column
+    return cells.cast(pa.bool_()) if {*cells.unique().to_pylist()} <= {None, *_TRUE, *_FALSE} else column
 
 
 def _with_missing_text(table: pa.Table, missing: Sequence[str]) -> pa.Table:
@@ -237,9 +241,11 @@ def _with_missing_text(table: pa.Table, missing: Sequence[str]) -> pa.Table:
 
 
 def _refuse_unnamed(table: pa.Table, file: Path) -> None:
-    """Refuse columns without a name, unless they are empty."""
+    """Refuse columns without a name, unless they are empty or, in the first place, number the rows."""
     for place, name in enumerate(table.column_names):
-        if not name and any(cell not in (None, "") for cell in table.column(place).unique().to_pylist()):
+        if name or (place == 0 and table.column(0).to_pylist() == [str(row) for row in range(len(table))]):
+            continue
+        if any(cell not in (None, "") for cell in table.column(place).unique().to_pylist()):
             raise InputError(f"{file} has values in column {place + 1}, which has no name: name it, or leave it out")
 
 

@@ -50,10 +50,10 @@ class RowFilter:
         tree = json.loads(parsed)
         if tree.get("error"):
             raise InputError(f"where = {self.text!r} is no SQL condition: {tree.get('error_message', '')}")
-        (statement,) = tree["statements"]
-        found = list(_nodes(statement["node"]["where_clause"]))
-        if any(node.get("class") == "SUBQUERY" for node in found):
-            raise InputError(f"where = {self.text!r} holds another SELECT, and must be about the columns of one row")
+        nodes = [statement["node"] for statement in tree["statements"]]
+        found = list(_nodes(nodes[0].get("where_clause")))
+        if len(nodes) > 1 or not found or any(node.get("class") == "SUBQUERY" for node in found):
+            raise InputError(f"where = {self.text!r} must be one condition on the columns of a row, without a SELECT")
         names = [node["column_names"][-1] for node in found if node.get("class") == "COLUMN_REF"]
         if not names:
             raise InputError(f"where = {self.text!r} names no column")
@@ -67,10 +67,10 @@ class RowFilter:
         connection.register("rows", table)
         try:
             return connection.sql(self._query).to_arrow_table()
-        except duckdb.ConversionException:  # whose text may hold a cell
-            reason = "it compares a column with a value of another kind"
-        except duckdb.Error as error:
+        except (duckdb.BinderException, duckdb.CatalogException) as error:  # about names and types
             reason = str(error).partition("\n")[0]
+        except duckdb.Error:  # whose text may hold a cell
+            reason = "it compares a column with a value of another kind"
         raise InputError(f"where = {self.text!r} can't be used for {label}: {reason}")
 
     @property

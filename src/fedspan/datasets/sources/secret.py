@@ -1,4 +1,4 @@
-"""Passwords: where they come from, and that nobody sees them by accident."""
+"""Passwords: where they come from, and how they stay out of logs and error messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedspan.errors import InputError
 
 
 class Secret:
-    """Text that shows itself to nobody who does not ask for it.
+    """Text that is shown only by an explicit call of `reveal`.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Secret:
 def secret_of(env: Secret | None, file: Secret | None, folder: Path = Path()) -> Secret | None:
     """Return the password from the environment variable `env`, or from a `file` that only its owner can read.
 
-    What they name is shown in no sentence: somebody may have put the password itself there.
+    Errors do not show the two names: a user may have put the password itself there.
     """
     if env is not None and file is not None:
         raise InputError("password_env and password_file both name a password: leave one of them out")

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from fedspan.errors import MessageError
 
-#: No axis of an array in a payload may be longer.
-LONGEST_AXIS = 2**40
+#: No axis of an array without entries may be longer: a step may make an array of that length. Others have their bytes.
+LONGEST_EMPTY_AXIS = 2**20
 #: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.
 RESERVED = ("step", "to", "site")
 
@@ -116,8 +116,8 @@ class ArrayOf:
         """Return the array in the declared type, or refuse the value."""
         if not isinstance(value, np.ndarray) or value.ndim != self.ndim:
             raise MessageError(f"{name} must be an array with {self.ndim} axes")
-        if max(value.shape, default=0) > LONGEST_AXIS:
-            raise MessageError(f"{name} has an axis of more than {LONGEST_AXIS} entries")
+        if not value.size and max(value.shape, default=0) > LONGEST_EMPTY_AXIS:
+            raise MessageError(f"{name} has no entries, and an axis longer than {LONGEST_EMPTY_AXIS}")
         array = _converted(value, self.kind)
         if array is None:
             raise MessageError(f"{name} must hold {_KINDS[self.kind][1]}")

@@ -55,11 +55,14 @@ def check_parameters(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
     one_of("init", given["init"], ("auto", "subspace_median", "median_of_means", "random"))
     one_of("output", given["output"], ("eigenspace", "node", "trimmed"))
     if given["init"] == "random" and given["rank"] == "auto":
-        raise InputError("rank='auto' needs a spectral start, and init='random' is none: give a rank")
-    unused = [*_UNUSED]
-    if given["rank"] != "auto":
-        unused.append(("rank", given["rank"], ("max_rank",)))
-    for choice, value, names in unused:
+        raise InputError("rank='auto' needs a spectral start, which init='random' is not: give a rank")
+    _refuse_unused(given, defaults)
+
+
+def _refuse_unused(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse parameters that were set and have no effect."""
+    rank = [("rank", given["rank"], ("max_rank",))] if given["rank"] != "auto" else []
+    for choice, value, names in (*_UNUSED, *rank):
         for name in names:
             if given[choice] == value and given[name] != defaults[name]:
                 raise InputError(f"{name}={given[name]!r} does nothing with {choice}={value!r}: leave it out")

@@ -73,10 +73,11 @@ class DistinctLabels:
 
     def check(self, name: str, value: object) -> Labels:
         """Return the labels, or refuse them."""
-        with suppress(InputError):
-            labels = task_labels(value, name)
-            if labels.size and np.asarray(value).dtype.kind in "iuU" and len(np.unique(labels)) == len(labels):
-                return labels
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iuU":
+            with suppress(InputError):
+                labels = task_labels(value, name)
+                if labels.size and len(np.unique(labels)) == len(labels):
+                    return labels
         raise MessageError(f"{name} must hold distinct whole numbers or texts of up to {LONGEST_LABEL} characters")
 
 

@@ -22,7 +22,9 @@ from fedspan.sums.row_blocks import n_columns
 Array = NDArray[Any]
 Device = Annotated[str, Text(20)]
 Precision = Annotated[str, OneOf(("single", "double"))]
-Steps = Annotated[int, Whole(1, 10_000)]
+#: Local steps of a round.
+MOST_STEPS = 10_000
+Steps = Annotated[int, Whole(1, MOST_STEPS)]
 Upload = Annotated[str, OneOf(("gradient", "landmarks"))]
 
 #: Sites keep rows that were prepared for the products up to this size; they prepare larger ones in every round.

@@ -1,4 +1,4 @@
-"""What estimators with landmarks share: settings, FedDL with or without noise, and rows known by posted distances."""
+"""Bases of estimators with landmarks: settings, FedDL with or without noise, and rows known by posted distances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedspan.checks import frames_inside, one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.site_labels import site_rows
-from fedspan.landmarks.feddl import FedDLSettings, Landmarks, feddl
+from fedspan.landmarks.feddl import PLAIN, FedDLSettings, Landmarks, feddl
 from fedspan.landmarks.landmark_distances import landmark_distances, neighbor_hits, spread_out
 from fedspan.landmarks.parts.neighbor_search import check_search
 from fedspan.landmarks.parts.run_privacy import refuse_strict
@@ -62,7 +62,8 @@ class LandmarkEstimator(FedEstimator):
                 raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
         settings = {**{name: getattr(self, name) for name in own}, **more}
         check_mechanism(self.privacy)
-        FedDLSettings(**settings).check(self.privacy is not None and not isinstance(self.privacy, GaussianData))
+        noisy_sums = self.privacy is not None and not isinstance(self.privacy, GaussianData)
+        FedDLSettings(**settings).completed(0.0 if noisy_sums else PLAIN.momentum, 0)
         check_frequencies(self.privacy, settings.get("n_frequencies"))
         return settings
 

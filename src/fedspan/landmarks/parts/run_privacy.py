@@ -1,4 +1,4 @@
-"""What a run with Gaussian noise spends, for its record; and which sites have ledgers of their own."""
+"""Account for Gaussian noise in a run's record, and find the sites that have ledgers of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGr
 
 #: What no noise covers where transforms were fitted before the run.
 FRONT = "what was learned before from the rows as they are (the transforms in front)"
-#: Gaussian replies: how many there are for each ratio of noise to sensitivity.
+#: The number of Gaussian replies for each ratio of noise to sensitivity.
 Events = Mapping[float, int]
 
 
@@ -56,10 +56,10 @@ def spending(spent: PrivacySpent, seen: Federation, events: Callable[[Counter[st
     Parameters
     ----------
     spent : PrivacySpent
-        By every site that answers all calls.
+        What every site spends that answers all calls.
     events : callable
-        Takes how often a site did not refuse each step, and returns the Gaussian replies that it was charged for,
-        including those that were lost on the way.
+        Takes the number of calls of each step that a site did not refuse. Returns the Gaussian replies that it was
+        charged for, including lost ones.
     """
     before, first = seen.record.privacy, len(seen.record.calls)
     seen.spent(spent)

@@ -1,4 +1,4 @@
-"""What the maps of posted distances share: landmarks, neighbours, the order of rows, and places for new rows."""
+"""Base of the maps from posted distances: landmarks, neighbours, the order of rows, and places for new rows."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Centres for a map under differential privacy: principal axes and k-means from sums with noise, and nothing else.
 
-Rows are drawn in to a public ball: ``u = (x - center) / clip``, ``||u|| <= 1``. Two kinds of sums leave the sites, each
-of terms of one row alone, so that adding or removing a row moves them by one such term:
+Sites move their rows into a public ball: ``u = (x - center) / clip``, ``||u|| <= 1``. Two kinds of sums leave the
+sites. Each term depends on one row only, so that adding or removing a row moves a sum by one term:
 
     once:         u u' (each pair once, times sqrt 2 off the diagonal), u / 2 and 1 / 2    at most sqrt(1 + 1/4 + 1/4)
     each round:   in the cell of the closest centre z and 1 / 2, z = axes u, ||z|| <= 1    at most sqrt(1 + 1/4)
 
-The bounds hold for any rows and any request: the site itself draws rows in, even along axes that are not orthonormal.
+The bounds hold for any rows and any request: the site itself shortens rows, even along axes that are not orthonormal.
 
 A quarter of the budget is for the first, and the rounds have equal parts of the rest. The start is drawn around the
 mean, with the noisy variances; a centre with too few rows moves beside one that has more. All of this is made of noisy
@@ -22,7 +22,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, SecureSum, Site, step
 from fedspan.federation.privacy_spent import ROW_ADDED
-from fedspan.federation.site.parameters import Count, Index, Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, Positive, Vector, Whole
 from fedspan.federation.site.steps import find_step
 from fedspan.landmarks.parts.run_privacy import gaussian_spent, spending
 from fedspan.linalg.kernels.nearest_centres import closest
@@ -53,13 +53,17 @@ MOST_COLUMNS = 4096
 _CLEAR, _START, _NUDGE = 2.0, 0.5, 0.2
 _BLOCK_ROWS = 1024
 POSITIONS = "the posted positions of the rows on the map"
-UNPOSTED = "positions of rows on the map, which were not posted, should they be"
+UNPOSTED = "positions of rows on the map, if they are posted later"
 HEAD = "the numbers of rows that sites report of their tables, which the head of a journal keeps"
+#: No secure sum has more sites.
+_MOST_SITES = 2**20
+Sharers = Annotated[int, Whole(1, _MOST_SITES)]
+Colluding = Annotated[int, Whole(0, _MOST_SITES)]
 
 
 @step("maps.noisy_scatter", reveals="sums")
 def local_noisy_scatter(
-    site: Site, center: Vector, clip: Positive, multiplier: Positive, sharers: Count, colluding: Index
+    site: Site, center: Vector, clip: Positive, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
     key = _noise_key(site, multiplier, sharers, colluding, SCATTER_SENSITIVITY)
@@ -84,8 +88,8 @@ def local_noisy_cells(
     axes: Matrix,
     centres: Matrix,
     multiplier: Positive,
-    sharers: Count,
-    colluding: Index,
+    sharers: Sharers,
+    colluding: Colluding,
 ) -> dict[str, Any]:
     """Leaves the site: for each centre the sums of z and 1 / 2 over the rows closest to it, with noise; charged."""
     key = _noise_key(site, multiplier, sharers, colluding, CELLS_SENSITIVITY)
@@ -117,7 +121,7 @@ def share_of(multiplier: float, sharers: int) -> float:
 
 
 def _in_ball(site: Site, center: Vector, clip: float) -> Iterator[NDArray[np.float64]]:
-    """Yield blocks of rows drawn in to the unit ball; rows that are not finite are at its centre, unreported."""
+    """Yield blocks of rows within the unit ball; rows that are not finite count as its centre, without a report."""
     if center.shape != (site.X.shape[1],):
         raise InputError(f"center has the shape {center.shape}, and must be {site.X.shape[1]} numbers, one per column")
     for batch in site.batches(_BLOCK_ROWS):
@@ -126,7 +130,7 @@ def _in_ball(site: Site, center: Vector, clip: float) -> Iterator[NDArray[np.flo
 
 
 def in_unit_ball(U: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return rows drawn in to the unit ball, with room for rounding."""
+    """Return rows, shortened to the unit ball with room for rounding."""
     U = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0.0)
     largest = np.maximum(np.abs(U).max(axis=1, keepdims=True, initial=0.0), 1e-300)  # no square overflows
     norms = largest * np.linalg.norm(U / largest, axis=1, keepdims=True)

@@ -6,19 +6,20 @@ With an aggregator, where sites may be malicious, every site has one vote: media
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from fedspan.aggregation import Aggregator
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import QuorumError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Matrix, Vector
-from fedspan.mixed_regression.parts.cluster_assignment import ClusterAssignment, cluster_assignment
-from fedspan.mixed_regression.parts.count_clusters import spread_over_noise
+from fedspan.mixed_regression.parts.cluster_assignment import ClusterAssignment
+from fedspan.mixed_regression.parts.moment_products import spread_over_noise
 
 _SAME = 3.0  # squared distance of two models, in units of the noise of their estimates
 _GAIN = 3.0  # in units of the noise: two halves of one cluster save their median site about 1 by chance
@@ -28,11 +29,6 @@ _UNFIT = 0.999  # quantile of an honest site's loss
 _MANY_UNFIT = 0.05  # of the sites
 
 
-def assignment_of(federation: Federation, models: Matrix, options: Mapping[str, Any]) -> ClusterAssignment:
-    """Return the clusters of all sites."""
-    return cluster_assignment(federation, models=models, loss=options["loss"], aggregator=options["aggregator"])
-
-
 def criterion(models: Matrix, who: ClusterAssignment) -> float:
     """Return the Bayesian information criterion: the smaller the better."""
     k, d = models.shape
@@ -40,12 +36,13 @@ def criterion(models: Matrix, who: ClusterAssignment) -> float:
 
 
 def spare_cluster(
-    federation: Federation, models: Matrix, who: ClusterAssignment, options: Mapping[str, Any]
+    models: Matrix, who: ClusterAssignment, assign: Callable[[Matrix], ClusterAssignment], *, robust: bool
 ) -> int | None:
     """Return a cluster without sites, or the smaller of the two nearest ones, if one model for both is as good.
 
     That is: they differ by less than the noise of their estimates, or the Bayesian information criterion prefers one.
-    With an aggregator, instead of the latter: their median site gains no more by two models than by chance.
+    Instead of the latter, if `robust`: their median site gains no more by two models than by chance. `assign` finds the
+    clusters of all sites under other models.
     """
     k, d = models.shape
     empty = np.flatnonzero(who.rows < 0.5)
@@ -66,8 +63,8 @@ def spare_cluster(
     fewer[large] = (who.rows[i] * models[i] + who.rows[j] * models[j]) / (who.rows[i] + who.rows[j])
     one = fewer[large]
     fewer = np.delete(fewer, small, axis=0)
-    then = assignment_of(federation, fewer, options)
-    if options["aggregator"] is None:
+    then = assign(fewer)
+    if not robust:
         return small if criterion(fewer, then) < criterion(models, who) else None
     column = int(np.flatnonzero((fewer == one).all(axis=1))[0])
     there = np.isin(who.nearest, (i, j)) & (then.labels >= 0)
@@ -80,10 +77,10 @@ def widest(who: ClusterAssignment) -> int:
     return int(np.argmax(np.where(who.rows > 0.5, who.noise, 0.0)))
 
 
-def crowded_cluster(who: ClusterAssignment, options: Mapping[str, Any]) -> int | None:
-    """Return a cluster that may hold two: a noisy one or, with an aggregator, the one of most misfits."""
+def crowded_cluster(who: ClusterAssignment, *, robust: bool) -> int | None:
+    """Return a cluster that may hold two: a noisy one or, if `robust`, the one of most misfits."""
     noisy = _noisy_cluster(who)
-    if noisy is not None or options["aggregator"] is None:
+    if noisy is not None or not robust:
         return noisy
     unfit = _misfits(who, who.noise)
     if unfit.mean() < _MANY_UNFIT:
@@ -91,12 +88,12 @@ def crowded_cluster(who: ClusterAssignment, options: Mapping[str, Any]) -> int |
     return int(np.bincount(who.nearest[unfit], minlength=len(who.rows)).argmax())
 
 
-def fits_better(new: ClusterAssignment, old: ClusterAssignment, options: Mapping[str, Any]) -> bool:
-    """Return whether new models are likelier; with an aggregator, whether clearly more sites fit one of them.
+def fits_better(new: ClusterAssignment, old: ClusterAssignment, *, robust: bool) -> bool:
+    """Return whether new models are likelier; if `robust`, whether clearly more sites fit one of them.
 
     Malicious sites decide a likelihood. Clearly more, because some misfits are chance, or attacks that vary.
     """
-    if options["aggregator"] is None:
+    if not robust:
         return new.log_likelihood > old.log_likelihood
     noise = np.full(len(new.noise), min(_least_noise(new), _least_noise(old)))
     before, after = (int(_misfits(who, noise).sum()) for who in (old, new))
@@ -170,9 +167,8 @@ def _too_few(
     return []
 
 
-def warn_of_rule(who: ClusterAssignment, refused: tuple[int, ...], options: Mapping[str, Any]) -> None:
+def warn_of_rule(who: ClusterAssignment, refused: tuple[int, ...], rule: Aggregator | None) -> None:
     """Warn of clusters that are too small for the aggregator, or for its number of malicious sites."""
-    rule = options["aggregator"]
     if rule is None:
         return
     sizes = {j: len(who.sites_of(j)) for j in range(len(who.rows)) if j not in refused}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -77,16 +77,21 @@ def responsibilities(losses: Vector, shares: Vector, variance: float | None) -> 
     return np.asarray(odds / odds.sum())
 
 
-def local_round(
-    federation: Federation, summed: Any, single: Any, payload: Mapping[str, Any], aggregator: Aggregator | None
-) -> Moved:
-    """Return one round of local steps: sums of the step `summed`, or with an aggregator the replies of `single`."""
-    if aggregator is None:
-        return moved_by(federation.sum(summed, **payload))
-    return combined_changes(federation, federation.ask(single, **payload), payload["models"].shape, aggregator)
+def local_rounds(
+    federation: Federation, summed: Any, single: Any, steps: Mapping[str, Any], aggregator: Aggregator | None
+) -> Callable[[Matrix, Belief], Moved]:
+    """Return the function of one round: sums of the step `summed`, or with an aggregator the replies of `single`."""
+
+    def one_round(models: Matrix, belief: Belief) -> Moved:
+        payload = {"models": models, **steps, **belief.payload()}
+        if aggregator is None:
+            return _summed_changes(federation.sum(summed, **payload))
+        return _combined_changes(federation, federation.ask(single, **payload), models.shape, aggregator)
+
+    return one_round
 
 
-def moved_by(total: Total) -> Moved:
+def _summed_changes(total: Total) -> Moved:
     """Return the round of summed replies (k, d + 3): n times the change, n, 1 and the loss of each site."""
     sums = total["sums"]
     rows, members, losses = sums[:, -3:].T
@@ -103,7 +108,9 @@ def check_counts(*counts: Vector) -> None:
         raise InputError("sites sent negative numbers of rows: use an aggregator if some may be malicious")
 
 
-def combined_changes(federation: Federation, replies: Replies, shape: tuple[int, ...], aggregator: Aggregator) -> Moved:
+def _combined_changes(
+    federation: Federation, replies: Replies, shape: tuple[int, ...], aggregator: Aggregator
+) -> Moved:
     """Combine the `change` of every cluster's sites; a site counts in a cluster by its reported `part`.
 
     The parts of a site are at most 1 in all, so that a malicious site counts no more than an honest one. A rule for
@@ -143,8 +150,7 @@ def combined_changes(federation: Federation, replies: Replies, shape: tuple[int,
 
 
 def _checked(reply: Message, k: int) -> Message:
-    part = np.asarray(reply.get("part"))
-    numbers = part.shape == (k,) and part.dtype.kind in "iuf"
-    if not numbers or not ((part >= 0.0).all() and (part <= 1.0).all() and part.sum() <= 1.0 + 1e-9):
+    part = ArrayOf("float", 1, least=0.0, most=1.0).check("part", reply.get("part"))
+    if len(part) != k or part.sum() > 1.0 + 1e-9:
         raise InputError(f"part must be a share of each of {k} clusters, in all at most 1")
     return reply

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.federation.site.parameters import ArrayOf, Matrix, Vector, Whole
 from fedspan.linalg import k_medoids
 from fedspan.mixed_regression.parts.regression_rows import rows_of
 from fedspan.wire import Message
@@ -102,9 +102,7 @@ def ask_losses(fed: Federation, *, models: Matrix) -> tuple[tuple[str, ...], Mat
 
 def checked_losses(reply: Message, n_models: int) -> Message:
     """Refuse losses that no rows can have under this number of models."""
-    losses, n = np.asarray(reply.get("losses")), reply.get("n")
-    if losses.shape != (n_models,) or losses.dtype.kind not in "iuf" or not (losses >= 0.0).all():
-        raise InputError(f"losses must be one number of at least 0 for each of {n_models} models")
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise InputError("n must be a whole number")
-    return reply
+    losses = ArrayOf("float", 1, finite=False, least=0.0).check("losses", reply.get("losses"))
+    if len(losses) != n_models:
+        raise InputError(f"losses must be one number for each of {n_models} models")
+    return {"losses": losses, "n": Whole(-(2**53)).check("n", reply.get("n"))}

@@ -11,7 +11,7 @@ from fedspan.errors import InputError
 from fedspan.mixed_regression.fedx import UPDATES
 from fedspan.mixed_regression.moment_descent import check_share
 from fedspan.mixed_regression.parts.cluster_repair import STARTS
-from fedspan.mixed_regression.parts.feature_scaling import SCALINGS
+from fedspan.mixed_regression.parts.feature_preparation import SCALINGS
 from fedspan.mixed_regression.parts.refinement import ASSIGNMENTS, WEIGHTS
 from fedspan.mixed_regression.random_start import LOSSES
 

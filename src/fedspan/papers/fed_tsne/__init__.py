@@ -10,63 +10,70 @@ by landmark coordinates; landmarks are learned in the same way for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
-from fedspan.papers.fed_tsne.clusters_paper import clusters_table
-from fedspan.papers.fed_tsne.landmarks_paper import convergence
-from fedspan.papers.fed_tsne.layouts_paper import Pooled
+from fedspan.papers.fed_tsne.learned_paper import GUARANTEED, PAPER_NOISE
 from fedspan.papers.fed_tsne.map_tables_paper import (
-    NOISY,
-    NOISY_IID,
-    PLAIN,
-    PLAIN_IID,
-    PRIVATE,
     Found,
     Setting,
     centralised,
     federated,
     map_pictures,
     map_tables,
+    words,
 )
-from fedspan.papers.fed_tsne.map_words_paper import words
-from fedspan.papers.fed_tsne.rows_paper import LOADERS
-from fedspan.papers.fed_tsne.sweeps_paper import by_landmarks, by_noise, by_sites
-from fedspan.papers.parallel_paper import jobs
+from fedspan.papers.fed_tsne.rows_paper import LOADERS, Rows
+from fedspan.papers.fed_tsne.sweeps_paper import by_landmarks, by_noise, by_sites, clusters_table, convergence
+from fedspan.papers.parallel_paper import side_by_side
 from fedspan.papers.results_paper import Part, Results
+
+#: Without noise and with one local step any split has the same landmarks, and so the same maps.
+PLAIN, PLAIN_IID = Setting("one class"), Setting("IID")
+NOISY, NOISY_IID = Setting("one class", PAPER_NOISE), Setting("IID", PAPER_NOISE)
+PRIVATE = Setting("one class", GUARANTEED, ("coordinates",))
+PRIVATE_TSNE = Setting("one class", GUARANTEED, ("coordinates",), ("t-SNE",))
+#: What is shown of large sets: without noise all, with noise the paper's form.
+LARGE = (PLAIN, Setting("IID", PAPER_NOISE, ("paper",), ("t-SNE",)), Setting("one class", PAPER_NOISE, ("paper",)))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is run: rows by data set, and the settings that are compared."""
+    """How much is run: rows by data set, and the settings that are compared.
+
+    Numbers of sites, noises and rounds are compared with `few_landmarks`: noise for 100 sites and 500 landmarks takes
+    long.
+    """
 
     maps: Mapping[str, tuple[int, Sequence[Setting]]]
     clusters: Mapping[str, int]
-    convergence: tuple[str, int]
     swept: tuple[str, int]
     sites: Mapping[str, Sequence[int]]
     landmarks: Sequence[int]
     betas: Sequence[float]
-    #: Landmarks where numbers of sites and noises are compared: noise for 100 sites and 500 landmarks takes long.
-    landmarks_of_noise: int = 100
+    few_landmarks: int = 100
     rounds: int = 50
-    faces: Sequence[str] = field(default=("t-SNE", "UMAP"))
+    faces: Sequence[str] = ("t-SNE", "UMAP")
+
+    def rows(self) -> Rows:
+        """Load the rows of the sweeps."""
+        return LOADERS[self.swept[0]](self.swept[1])
+
+    def rows_of_few(self) -> Rows:
+        """Load the same rows, for few landmarks."""
+        return self.rows().with_landmarks(self.few_landmarks)
 
 
 FULL = Plan(
     maps={
-        "MNIST": (40_000, (PLAIN, NOISY_IID.only("paper").by("t-SNE"), NOISY.only("paper"))),
-        "Fashion-MNIST": (
-            40_000,
-            (PLAIN, NOISY_IID.only("paper").by("t-SNE"), NOISY.only("paper"), PRIVATE.by("t-SNE")),
-        ),
+        "MNIST": (40_000, LARGE),
+        "Fashion-MNIST": (40_000, (*LARGE, PRIVATE_TSNE)),
         "COIL-20": (1440, (PLAIN,)),
         "mice": (1080, (PLAIN_IID, PLAIN, NOISY_IID, NOISY, PRIVATE)),
     },
     clusters={"MNIST": 2500, "COIL-20": 1440, "mice": 1080},
-    convergence=("MNIST", 3000),
     swept=("MNIST", 3000),
     sites={"by class": (5, 10), "IID": (5, 10, 20, 50, 100)},
     landmarks=(20, 50, 100, 200, 500),
@@ -75,10 +82,9 @@ FULL = Plan(
 QUICK = Plan(
     maps={
         "MNIST": (5000, (PLAIN,)),
-        "mice": (1080, (PLAIN, NOISY.by("t-SNE"), PRIVATE.by("t-SNE"))),
+        "mice": (1080, (PLAIN, Setting("one class", PAPER_NOISE, faces=("t-SNE",)), PRIVATE_TSNE)),
     },
     clusters={"mice": 1080},
-    convergence=("mice", 1080),
     swept=("mice", 1080),
     sites={"by class": (8,), "IID": (20,)},
     landmarks=(20, 100),
@@ -92,31 +98,30 @@ def run(quick: bool = False) -> Results:
 
 
 def run_plan(plan: Plan, processes: int | None = None) -> Results:
-    """Run what a plan says, independent parts side by side on so many processes (default: one for each core)."""
-    results = Results(
+    """Run a plan, independent jobs side by side on `processes` (default: one for each core)."""
+    pooled = [(_centralised, data, n, plan.faces) for data, (n, _) in plan.maps.items()]
+    others = [(_other, name, plan) for name in OTHERS]
+    done = side_by_side([*pooled, *others], "pooled maps, sweeps and clusters", processes)
+    truth = dict(zip(plan.maps, done, strict=False))
+    settings = [(data, n, setting) for data, (n, several) in plan.maps.items() for setting in several]
+    maps = side_by_side(
+        [(_federated, data, n, truth[data][0], setting, plan) for data, n, setting in settings],
+        "federated maps",
+        processes,
+    )
+    parts: list[Part] = []
+    found: dict[str, Found] = {}
+    for data, (n, _) in plan.maps.items():
+        several = [truth[data][1], *(lines for (of, *_), lines in zip(settings, maps, strict=True) if of == data)]
+        found[data] = {face: [line for one in several for line in one.get(face, [])] for face in plan.faces}
+        rows = LOADERS[data](n)
+        parts += [*map_tables(data, rows, found[data], plan.rounds), map_pictures(rows, found[data])]
+    return Results(
         "Federated t-SNE, UMAP and spectral clustering",
         "FedDL, Fed-tSNE, Fed-UMAP and Fed-SpeClust (Qiao, Ding and Fan, 2025) beside centralised maps, with the "
         "epsilon that each noisy row really has, and what the coordinator can rebuild of the rows.",
+        [*parts, *done[len(pooled) :], words(found)],
     )
-    with jobs("maps and clusters", processes) as todo:
-        pooled = {data: todo.submit(_centralised, data, n, plan.faces) for data, (n, _) in plan.maps.items()}
-        others = todo.each(_other, [(part, plan) for part in OTHERS])
-        lines = {}
-        for data, (n, settings) in plan.maps.items():
-            truth = pooled[data].result()[0]
-            lines[data] = todo.each(
-                _federated, [(data, n, truth, setting, plan.faces, plan.rounds) for setting in settings]
-            )
-        found: dict[str, Found] = {}
-        for data, futures in lines.items():
-            several = [pooled[data].result()[1], *(future.result() for future in futures)]
-            found[data] = {face: [line for one in several for line in one.get(face, [])] for face in plan.faces}
-            rows = LOADERS[data](plan.maps[data][0])
-            results.parts.extend(map_tables(data, rows, found[data], plan.rounds))
-            results.parts.append(map_pictures(rows, found[data]))
-        results.parts.extend(future.result() for future in others)
-    results.parts.append(words(found))
-    return results
 
 
 # The jobs: each loads its own rows, which are more to send than to read.
@@ -126,43 +131,19 @@ def _centralised(data: str, n: int, faces: Sequence[str]) -> tuple[NDArray[Any],
     return centralised(LOADERS[data](n), faces)
 
 
-def _federated(data: str, n: int, truth: NDArray[Any], setting: Setting, faces: Sequence[str], rounds: int) -> Found:
-    return federated(LOADERS[data](n), truth, setting, faces, rounds)
+def _federated(data: str, n: int, truth: NDArray[Any], setting: Setting, plan: Plan) -> Found:
+    return federated(LOADERS[data](n), truth, setting, plan.faces, plan.rounds)
 
 
-def _other(part: str, plan: Plan) -> Part:
-    return OTHERS[part](plan)
-
-
-def _by_sites(plan: Plan) -> Part:
-    swept = LOADERS[plan.swept[0]](plan.swept[1]).with_landmarks(plan.landmarks_of_noise)
-    return by_sites(swept, Pooled(swept.X), plan.sites, plan.rounds)
-
-
-def _by_noise(plan: Plan) -> Part:
-    swept = LOADERS[plan.swept[0]](plan.swept[1]).with_landmarks(plan.landmarks_of_noise)
-    return by_noise(swept, Pooled(swept.X), plan.betas, plan.rounds)
-
-
-def _by_landmarks(plan: Plan) -> Part:
-    swept = LOADERS[plan.swept[0]](plan.swept[1])
-    return by_landmarks(swept, Pooled(swept.X), plan.landmarks, plan.rounds)
-
-
-def _convergence(plan: Plan) -> Part:
-    rows = LOADERS[plan.convergence[0]](plan.convergence[1]).with_landmarks(plan.landmarks_of_noise)
-    return convergence(rows, plan.rounds)
-
-
-def _clusters(plan: Plan) -> Part:
-    return clusters_table({name: LOADERS[name](n) for name, n in plan.clusters.items()}, plan.rounds)
+def _other(name: str, plan: Plan) -> Part:
+    return OTHERS[name](plan)
 
 
 #: Tables and figures that need no maps of whole sets, in the order of the page.
 OTHERS: dict[str, Callable[[Plan], Part]] = {
-    "sites": _by_sites,
-    "noise": _by_noise,
-    "landmarks": _by_landmarks,
-    "convergence": _convergence,
-    "clusters": _clusters,
+    "sites": lambda plan: by_sites(plan.rows_of_few(), plan.sites, plan.rounds),
+    "noise": lambda plan: by_noise(plan.rows_of_few(), plan.betas, plan.rounds),
+    "landmarks": lambda plan: by_landmarks(plan.rows(), plan.landmarks, plan.rounds),
+    "convergence": lambda plan: convergence(plan.rows_of_few(), plan.rounds),
+    "clusters": lambda plan: clusters_table({name: LOADERS[name](n) for name, n in plan.clusters.items()}, plan.rounds),
 }

@@ -2,21 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score, silhouette_score
 
-from fedspan.papers.fed_tsne.fed_tsne_numbers_paper import MAPS, beside
-from fedspan.papers.fed_tsne.layouts_paper import Pooled
-from fedspan.papers.fed_tsne.leak_paper import HEADS, Leak, leak
-from fedspan.papers.fed_tsne.map_measures_paper import NAMES, NEIGHBORS, Quality, quality
+from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
+from fedspan.papers.fed_tsne.learned_paper import (
+    DELTA,
+    LEAK_HEADS,
+    Leak,
+    Pooled,
+    beside,
+    epsilon_words,
+    learned,
+    noise_words,
+    paper_way,
+)
 from fedspan.papers.fed_tsne.rows_paper import Rows
-from fedspan.papers.fed_tsne.variants_paper import DELTA, GUARANTEED, PAPER_NOISE, epsilon_words, learned, noise_words
-from fedspan.papers.parts_paper import Maps, Table
+from fedspan.papers.results_paper import Maps, Table, Words, published
+from fedspan.privacy import PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
+
+Array = NDArray[Any]
+
+#: Neighbours by which accuracy and preservation are measured.
+NEIGHBORS = (1, 10, 50)
+#: Rows of which the silhouette coefficient is taken (it needs all distances between them), and rows that are drawn.
+SILHOUETTE_ROWS, MOST_DRAWN = 4000, 2500
+_WAYS = {"paper": "paper's form", "coordinates": "ours"}
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Measures of a map; `accuracy` (CA) and `preserved` (NPA) by 1, 10 and 50 neighbours.
+
+    CA is the accuracy of leave-one-out votes of the nearest rows on the map, NPA the share of a row's true neighbours
+    that are its neighbours on the map; NMI and SC are those of k-means on the map, with as many clusters as classes.
+    """
+
+    accuracy: tuple[float, ...]
+    preserved: tuple[float, ...]
+    nmi: float
+    silhouette: float
+
+    def values(self) -> tuple[float, ...]:
+        """Return all in the order of the paper's tables."""
+        return *self.accuracy, *self.preserved, self.nmi, self.silhouette
+
+
+#: The names of `Quality.values`.
+NAMES = (*(f"CA{k}" for k in NEIGHBORS), *(f"NPA{k}" for k in NEIGHBORS), "NMI", "SC")
+
+
+def quality(Z: Array, y: Array, truth: Array) -> Quality:
+    """Measure a map Z (n, 2) of rows with classes y and true neighbours (n, 50 or more)."""
+    found = map_neighbors(Z, max(NEIGHBORS))
+    clusters = KMeans(int(y.max()) + 1, n_init=10, random_state=0).fit(Z).labels_
+    size = min(len(Z), SILHOUETTE_ROWS)
+    return Quality(
+        tuple(vote_accuracy(found[:, :k], y) for k in NEIGHBORS),
+        tuple(shared_neighbors(found[:, :k], truth[:, :k]) for k in NEIGHBORS),
+        float(normalized_mutual_info_score(y, clusters)),
+        float(silhouette_score(Z, clusters, sample_size=size, random_state=0)),
+    )
+
+
+def vote_accuracy(found: Array, y: Array) -> float:
+    """Return how often most of a row's neighbours (n, k) have its class.
+
+    Examples
+    --------
+    >>> vote_accuracy(np.array([[1, 2], [0, 2], [0, 1]]), np.array([0, 0, 1]))
+    0.6666666666666666
+    """
+    votes = np.zeros((len(y), int(y.max()) + 1), dtype=np.int32)
+    np.add.at(votes, (np.arange(len(y))[:, None], y[found]), 1)
+    return float(np.mean(votes.argmax(axis=1) == y))
 
 
 @dataclass(frozen=True)
@@ -24,68 +90,49 @@ class Setting:
     """One way of learning landmarks (`split` and `privacy`), and the forms of distance that are made of it."""
 
     split: str
-    privacy: Mechanism | None
-    methods: Sequence[str]
+    privacy: Mechanism | None = None
+    methods: Sequence[str] = ("paper", "coordinates")
     faces: Sequence[str] = ("t-SNE", "UMAP")
-
-    def only(self, *methods: str) -> Setting:
-        """Return this with some forms of distance alone."""
-        return replace(self, methods=methods)
-
-    def by(self, *faces: str) -> Setting:
-        """Return this with some faces alone."""
-        return replace(self, faces=faces)
-
-
-#: Without noise and with one local step any split has the same landmarks, and so the same maps.
-PLAIN = Setting("one class", None, ("paper", "coordinates"))
-PLAIN_IID = Setting("IID", None, ("paper", "coordinates"))
-NOISY_IID = Setting("IID", PAPER_NOISE, ("paper", "coordinates"))
-NOISY = Setting("one class", PAPER_NOISE, ("paper", "coordinates"))
-PRIVATE = Setting("one class", GUARANTEED, ("coordinates",))
-
-#: Rows of a map that are drawn.
-MOST_DRAWN = 2500
-_WAYS = {"paper": "paper's form", "coordinates": "ours"}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a table: how the map was made, and how good it is."""
+    """One line of a table: how the map was made (``setting=None``: centralised), and how good it is."""
 
     setting: Setting | None
     method: str
     quality: Quality
-    places: NDArray[Any]
+    places: Array
     epsilon: float = np.inf
     leak: Leak | None = None
 
+    @property
     def name(self) -> str:
-        """Say how the map was made."""
+        """How the map was made, in words."""
         if self.setting is None:
             return "centralised"
         return f"{_WAYS[self.method]}, {self.setting.split}{noise_words(self.setting.privacy)}"
 
-    def cells(self, theirs: Sequence[float] | None) -> list[str]:
-        """Return the line as text, the paper's numbers in brackets."""
-        values = self.quality.values()
-        shown = [beside(v, None if theirs is None else theirs[i]) for i, v in enumerate(values)]
-        epsilon = "" if self.setting is None else epsilon_words(self.epsilon)
-        return [self.name(), *shown, epsilon, *(["", ""] if self.leak is None else self.leak.cells())]
+    @property
+    def plain(self) -> bool:
+        """Whether there was no noise."""
+        return self.setting is None or self.setting.privacy is None
 
-    def theirs(self, data: str, face: str) -> tuple[float, ...] | None:
-        """Return the paper's numbers for the same thing, which it has for its own form of distance."""
-        if self.setting is None:
-            return MAPS.get((data, face), {}).get((None, False))
-        if self.method != "paper":
-            return None
-        return MAPS.get((data, face), {}).get((self.setting.split, self.setting.privacy is not None))
+    def cells(self, paper: Mapping[str, Sequence[float]]) -> list[str]:
+        """Return the line as text, the paper's numbers for its own form of distance in brackets."""
+        epsilon, way = "", "centralised"
+        if self.setting is not None:
+            epsilon = epsilon_words(self.epsilon)
+            way = paper_way(self.setting.split, self.setting.privacy) if self.method == "paper" else ""
+        values = self.quality.values()
+        shown = [beside(*both) for both in zip(values, paper.get(way, [None] * len(values)), strict=True)]
+        return [self.name, *shown, epsilon, *(["", ""] if self.leak is None else self.leak.cells())]
 
 
 Found = dict[str, list[Line]]
 
 
-def centralised(rows: Rows, faces: Sequence[str]) -> tuple[NDArray[Any], Found]:
+def centralised(rows: Rows, faces: Sequence[str]) -> tuple[Array, Found]:
     """Return the true neighbours (n, 50) of all rows, and maps of the pooled rows: a line for each face."""
     pooled = Pooled(rows.X)
     maps = pooled.maps(faces).items()
@@ -93,63 +140,74 @@ def centralised(rows: Rows, faces: Sequence[str]) -> tuple[NDArray[Any], Found]:
     return pooled.indices[:, : max(NEIGHBORS)], lines
 
 
-def federated(rows: Rows, truth: NDArray[Any], setting: Setting, faces: Sequence[str], rounds: int = 50) -> Found:
+def federated(rows: Rows, truth: Array, setting: Setting, faces: Sequence[str], rounds: int) -> Found:
     """Return maps of a setting, measured against true neighbours: lines by face."""
     found: Found = {face: [] for face in faces if face in setting.faces}
-    sites = rows.iid() if setting.split == "IID" else rows.by_class()
-    fitted = learned(rows, sites, setting.privacy, rounds=rounds)
-    leaked = leak(fitted)
+    fitted = learned(rows, rows.sites(setting.split), setting.privacy, rounds=rounds)
+    leak = fitted.leak()
     for method in setting.methods:
         for face, Z in fitted.maps(method, found).items():
-            found[face].append(Line(setting, method, quality(Z, rows.y, truth), Z, fitted.epsilon, leaked))
+            found[face].append(Line(setting, method, quality(Z, rows.y, truth), Z, fitted.epsilon, leak))
     return found
 
 
-def map_tables(data: str, rows: Rows, found: Found, rounds: int = 50) -> list[Table]:
+def map_tables(data: str, rows: Rows, found: Found, rounds: int) -> list[Table]:
     """Return a table for each face."""
-    columns = ["", *NAMES, "epsilon", *HEADS]
-    return [
-        Table(
-            f"{rows.name}, {len(rows.X):,} rows: {face}",
-            columns,
-            [line.cells(line.theirs(data, face)) for line in lines],
-            _remark(rows, rounds, bool(MAPS.get((data, face)))),
-        )
-        for face, lines in found.items()
-    ]
-
-
-def map_pictures(rows: Rows, found: Found) -> Maps:
-    """Return the maps themselves, those with noise left out: every so many rows of a large set."""
-    some = slice(None, None, -(-len(rows.X) // MOST_DRAWN))
-    shown = {
-        f"{face}, {line.name()}": np.round(line.places[some], 3)
-        for face, lines in found.items()
-        for line in lines
-        if line.setting is None or line.setting.privacy is None
-    }
-    return Maps(
-        f"{rows.name}: the maps",
-        rows.y[some],
-        shown,
-        "Coloured by class, which no map was told; turned as the layout left them. Without noise.",
-    )
-
-
-def _remark(rows: Rows, rounds: int, compared: bool) -> str:
-    theirs = " In brackets: the paper's values, of 40,000 rows and over its runs." if compared else ""
-    return (
+    paper = {face: published("fed-tsne")["maps"].get(f"{data}, {face}", {}) for face in found}
+    theirs = " In brackets: the paper's values, of 40,000 rows and over its runs." if any(paper.values()) else ""
+    remark = (
         f"{rows.n_landmarks} landmarks, {rounds} rounds, ten sites where rows are split at random (IID) and one for "
         f"each class otherwise (without noise the landmarks are those of the pooled rows whatever the split, so that "
         f"one split stands for all); one run, seed 0.{theirs} CA: leave-one-out accuracy on the map; NPA: share of the "
         "true neighbours kept; NMI, SC: of k-means on the map (SC of at most 4,000 rows). Epsilon: of the landmarks "
         f"alone, worst site, delta {DELTA:g}; it does not cover the posted distances. Leak: rows rebuilt from these."
     )
+    title, columns = f"{rows.name}, {len(rows.X):,} rows", ["", *NAMES, "epsilon", *LEAK_HEADS]
+    return [
+        Table(f"{title}: {face}", columns, [line.cells(paper[face]) for line in lines], remark)
+        for face, lines in found.items()
+    ]
 
 
-def differences(found: Found, face: str, method: str) -> tuple[float, float]:
-    """Return by how much CA10 and NPA10 of a form without noise are below the centralised map's."""
-    lines = found[face]
-    ours: Any = next(line for line in lines if line.setting and line.method == method and line.setting.privacy is None)
-    top = lines[0].quality
-    return top.accuracy[1] - ours.quality.accuracy[1], top.preserved[1] - ours.quality.preserved[1]
+def map_pictures(rows: Rows, found: Found) -> Maps:
+    """Return the maps themselves without those with noise: of a large set, evenly spaced rows."""
+    some = slice(None, None, -(-len(rows.X) // MOST_DRAWN))
+    shown: dict[str, Array] = {
+        f"{face}, {line.name}": np.round(line.places[some], 3)
+        for face, lines in found.items()
+        for line in lines
+        if line.plain
+    }
+    remark = "Coloured by class, which no layout has seen; turned as the layout left them. Without noise."
+    return Maps(f"{rows.name}: the maps", rows.y[some], shown, remark)
+
+
+def words(found: Mapping[str, Found]) -> Words:
+    """Return the conclusions from the numbers of this very run."""
+    said = []
+    for data, faces in found.items():
+        for face, lines in faces.items():
+            below = []
+            for method in ("coordinates", "paper"):
+                ours = next(line.quality for line in lines if line.setting and line.method == method and line.plain)
+                top = lines[0].quality
+                below += [top.accuracy[1] - ours.accuracy[1], top.preserved[1] - ours.preserved[1]]
+            said.append(
+                f"{data}, {face}: below the centralised map by {below[0]:.3f} (CA10) and {below[1]:.3f} (NPA10) with "
+                f"landmark coordinates, by {below[2]:.3f} and {below[3]:.3f} with the paper's form."
+            )
+    lines = [line for faces in found.values() for several in faces.values() for line in several]
+    noisy = [line.epsilon for line in lines if line.setting and isinstance(line.setting.privacy, PaperNoise)]
+    range_ = " to ".join(dict.fromkeys(epsilon_words(value) for value in (min(noisy), max(noisy)))) if noisy else ""
+    noise = (
+        "Noise. The paper's Fed-tSNE+ and Fed-UMAP+ add noise as large as the gradient's own spread. In these tables "
+        f"its epsilon is {range_}, where 1 is strong protection and 100 none; and the size of the noise is taken from "
+        "the rows, so strictly there is no guarantee at all."
+    )
+    leaks = [line.leak.relative_error for line in lines if line.leak is not None]
+    leak = (
+        "The leak. Noise on gradients covers the landmarks alone. The distances that are posted next come from the "
+        f"rows as they are: rebuilt rows have a relative error of {min(leaks):.2g} to {max(leaks):.2g} (1: nothing is "
+        "known). A map by posted distances is not private against the coordinator."
+    )
+    return Words("Conclusions", [*said, noise if noisy else "No map here has the paper's noise.", leak])

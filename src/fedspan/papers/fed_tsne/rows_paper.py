@@ -1,4 +1,4 @@
-"""The rows that are mapped and clustered, and which site has which."""
+"""The rows that are mapped and clustered, and how they are split among sites."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fedspan.errors import DataMissingError
 
 Array = NDArray[Any]
 
-#: Sites where nothing else is said: one for each class of MNIST, as in the paper.
+#: Sites by default: one for each class of MNIST, as in the paper.
 SITES = 10
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table (n, m) with classes from 0, its number of landmarks, and the bounds of its values where there are any."""
+    """A table (n, m) with classes from 0, its number of landmarks, and the bounds of its values if there are any."""
 
     name: str
     X: Array
@@ -37,48 +37,33 @@ class Rows:
         """Return the same rows for another number of landmarks."""
         return replace(self, n_landmarks=n_landmarks)
 
-    def iid(self, n_sites: int = SITES) -> Array:
-        """Return a site for each row, at random."""
-        return datasets.split_iid(len(self.X), n_sites, seed=0)
-
-    def by_class(self, n_sites: int | None = None) -> Array:
-        """Return a site for each row such that no two sites have a class in common: one class each, or a few."""
+    def sites(self, split: str, n_sites: int | None = None) -> Array:
+        """Return a site for each row: at random (``"IID"``), or such that no two sites have a class in common."""
+        if split == "IID":
+            return datasets.split_iid(len(self.X), n_sites or SITES, seed=0)
         return datasets.split_by_label(self.y, n_sites)
 
 
-def mnist(n: int) -> Rows:
-    """Return n rows of MNIST's training set, pixels from 0 to 1."""
-    return _images("MNIST", datasets.load_mnist(), n, 500)
-
-
-def fashion(n: int) -> Rows:
-    """Return up to n rows of Fashion-MNIST, pixels from 0 to 1: of the test file where the others are missing."""
+def _fashion(n: int) -> Rows:
     try:
-        return _images("Fashion-MNIST", datasets.load_fashion_mnist(part="all"), n, 500)
+        return _drawn("Fashion-MNIST", datasets.load_fashion_mnist(part="all"), n, 500)
     except DataMissingError:
-        return _images("Fashion-MNIST (10k file)", datasets.load_fashion_mnist(), n, 500)
+        return _drawn("Fashion-MNIST (10k file)", datasets.load_fashion_mnist(), n, 500)
 
 
-def coil20(n: int = 1440) -> Rows:
-    """Return the 20 objects of COIL-20 at 32 x 32 pixels, from 0 to 1."""
-    return _images("COIL-20", datasets.load_coil20(), n, 300)
-
-
-def mice(n: int = 1080) -> Rows:
-    """Return the mice's protein expressions, gaps filled by means, standardised; eight classes."""
-    data = datasets.load_mice_protein(missing="mean")
-    X = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
-    return _shuffled("mice protein", X, data.target, n, 100, None)
-
-
-LOADERS: dict[str, Callable[[int], Rows]] = {"MNIST": mnist, "Fashion-MNIST": fashion, "COIL-20": coil20, "mice": mice}
-
-
-def _images(name: str, data: Any, n: int, n_landmarks: int) -> Rows:
-    return _shuffled(name, data.data, data.target, n, n_landmarks, (0.0, 1.0))
-
-
-def _shuffled(name: str, X: Array, target: Array, n: int, n_landmarks: int, bounds: tuple[float, float] | None) -> Rows:
+def _drawn(name: str, made: Any, n: int, n_landmarks: int, images: bool = True) -> Rows:
+    """Draw n rows; pixels become numbers from 0 to 1, other columns are standardised."""
+    X = made.data if images else (made.data - made.data.mean(axis=0)) / made.data.std(axis=0)
     chosen = np.random.default_rng(0).permutation(len(X))[:n]
-    rows = X[chosen] / np.float32(255) if bounds else X[chosen]
-    return Rows(name, rows, np.unique(target, return_inverse=True)[1][chosen], n_landmarks, bounds)
+    y = np.unique(made.target, return_inverse=True)[1][chosen]
+    rows = X[chosen] / np.float32(255) if images else X[chosen]
+    return Rows(name, rows, y, n_landmarks, (0.0, 1.0) if images else None)
+
+
+#: Up to n rows of each data set, at random; gaps of the mice's proteins are filled by means.
+LOADERS: dict[str, Callable[[int], Rows]] = {
+    "MNIST": lambda n: _drawn("MNIST", datasets.load_mnist(), n, 500),
+    "Fashion-MNIST": _fashion,
+    "COIL-20": lambda n: _drawn("COIL-20", datasets.load_coil20(), n, 300),
+    "mice": lambda n: _drawn("mice protein", datasets.load_mice_protein(missing="mean"), n, 100, images=False),
+}

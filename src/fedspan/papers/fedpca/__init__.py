@@ -11,26 +11,34 @@ attacks). Rows are drawn at random unless a table says otherwise; sites are 100 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from fedspan.papers.fedpca.convergence_paper import FEDPG, by_round, effect
 from fedspan.papers.fedpca.costs_paper import cost_table, views
-from fedspan.papers.fedpca.detection_tables_paper import class_distribution, curves, detection_table, find
-from fedspan.papers.fedpca.detection_words_paper import words
-from fedspan.papers.fedpca.encoded_paper import encoded_table
+from fedspan.papers.fedpca.detection_tables_paper import (
+    class_distribution,
+    curves,
+    detection_table,
+    encoded_table,
+    find,
+    words,
+)
 from fedspan.papers.fedpca.methods_paper import BASELINES, BEYOND, Method, deep, principal
-from fedspan.papers.fedpca.traffic_paper import Order, Traffic, held_out_hosts, traffic
+from fedspan.papers.fedpca.traffic_paper import SOURCES, Traffic, held_out_hosts, traffic
 from fedspan.papers.results_paper import Part, Results, Table, counted
 
-DATA = ("UNSW-NB15", "TON-IoT")
-#: Whose curves are drawn.
+#: Methods whose curves are drawn, that are shown on shifted splits, and whose reconstructions are shown.
 DRAWN = (
-    *("pooled PCA", "random subspace", "self-learning PCA", "FedPG, corrected", "FedAE, 2 layers"),
+    "pooled PCA",
+    "random subspace",
+    "self-learning PCA",
+    "FedPG, corrected",
+    "FedAE, 2 layers",
     "exact, Mahalanobis",
 )
-#: Shown on shifted splits.
 SHIFTED = ("flag everything", "random subspace", "pooled PCA", "exact (covariance)", *BEYOND)
+VIEWED = ("FedPG, corrected", "self-learning PCA", "FedAE, 2 layers")
 
 
 def run(quick: bool = False) -> Results:
@@ -38,33 +46,29 @@ def run(quick: bool = False) -> Results:
     results = Results(
         "Federated PCA for anomaly detection",
         "FedPE and FedPG (Nguyen et al., 2024), as written and corrected, with their baselines, on network traffic. "
-        "The paper's rows are not public and its thresholds have seen the test labels: it is said where it matters.",
+        "The paper's rows are not public and its thresholds have seen the test labels: the parts state where it "
+        "matters.",
     )
     seeds = range(1) if quick else range(3)
     found = {}
-    for name in DATA:
+    for name in SOURCES:
         results.parts.append(class_distribution(traffic(name)))
-        for log in (False, True):
-            scale = "signed log, z-scored" if log else "z-scored"
-
-            def split(seed: int, name: str = name, log: bool = log) -> Traffic:
-                return traffic(name, seed=seed, log=log)
-
-            found[name, log] = find(split, _methods(quick, log), seeds)
-            title = f"{name}: detection, {scale}"
-            results.parts.append(detection_table(found[name, log], title, f"Mean over {counted(seeds)}, random split."))
+        for log, scale in ((False, "z-scored"), (True, "signed log, z-scored")):
+            found[name, log] = find(partial(traffic, name, log=log), _methods(quick, log), seeds)
+            remark = f"Mean over {counted(seeds)}, random split."
+            results.parts.append(detection_table(found[name, log], f"{name}: detection, {scale}", remark))
         results.parts.extend(curves(found[name, False], DRAWN, "z-scored, the last seed; self-learning: one site."))
         results.parts.append(cost_table(found[name, False]))
-    results.parts.extend(_shifted(quick))
+    results.parts.extend(_shifted(seeds))
     results.parts.append(encoded_table(seeds))
-    results.parts.append(views(found["UNSW-NB15", False], ["FedPG, corrected", "self-learning PCA", "FedAE, 2 layers"]))
-    results.parts.extend(_convergence(quick))
+    results.parts.append(views(found["UNSW-NB15", False], VIEWED))
+    results.parts.extend(_convergence(quick, seeds))
     results.parts.append(words(found, cut_short=quick))
     return results
 
 
 def _methods(quick: bool, log: bool) -> dict[str, Method]:
-    """Return what a table has: all methods on z-scored rows, as in the paper; quickly one deep method, cut short."""
+    """Return the methods of a table: all on z-scored rows, as in the paper; quickly one deep method, cut short."""
     if log:
         some = {} if quick else {name: principal()[name] for name in ("exact (covariance)", "FedPG, corrected")}
         return {**BASELINES, **some, **BEYOND}
@@ -74,46 +78,38 @@ def _methods(quick: bool, log: bool) -> dict[str, Method]:
     return {**BASELINES, **few, **principal(rounds=200), **BEYOND}
 
 
-def _shifted(quick: bool) -> list[Table]:
+def _shifted(seeds: range) -> list[Table]:
     """Return detection where the training rows are not drawn like the test rows."""
     methods = {name: {**BASELINES, **principal(), **BEYOND}[name] for name in SHIFTED}
-    splits: dict[str, Callable[[int], Traffic]] = {"TON-IoT: trained on some hosts": _hosts}
-    for name in DATA:
-        for order in ("first", "last"):
-            splits[f"{name}: trained on the {order} rows"] = partial(_ordered, name, order)
-    seeds = range(1) if quick else range(3)
+    splits: dict[str, tuple[Callable[[int], Traffic], range]] = {
+        "TON-IoT: trained on some hosts": (held_out_hosts, seeds),
+        **{
+            f"{name}: trained on the {order} rows": (partial(traffic, name, log=True, order=order), range(1))
+            for name in SOURCES
+            for order in ("first", "last")
+        },
+    }
     parts = []
-    for title, split in splits.items():
-        drawn = seeds if "hosts" in title else range(1)
+    for title, (split, drawn) in splits.items():
         remark = f"Signed log, z-scored. The test is not drawn like the training rows. {counted(drawn)}."
         parts.append(detection_table(find(split, methods, drawn), f"{title}, tested on others", remark, beside=False))
     return parts
 
 
-def _hosts(seed: int) -> Traffic:
-    return held_out_hosts(seed=seed)
-
-
-def _ordered(name: str, order: Order, seed: int) -> Traffic:
-    return traffic(name, seed=seed, log=True, order=order)
-
-
-def _convergence(quick: bool) -> list[Part]:
+def _convergence(quick: bool, seeds: range) -> list[Part]:
     """Return the figures on UNSW-NB15, z-scored."""
-    name = DATA[0]
-    seeds, rounds = (range(1), 100) if quick else (range(3), 300)
     grid = (1, 3, 10, 30, 100) if quick else (1, 3, 10, 30, 100, 300)
     parts: list[Part] = [
-        *by_round(name, seeds, grid, participation=1.0),
-        by_round(name, range(1) if quick else seeds, (10, 30, 100, 300), participation=1.0, rho=0.35, methods=FEDPG)[0],
-        *by_round(name, seeds, grid if quick else (*grid, 1000), participation=0.1),
+        *by_round(seeds, grid, participation=1.0),
+        by_round(seeds, (10, 30, 100, 300), participation=1.0, rho=0.35, methods=FEDPG)[0],
+        *by_round(seeds, grid if quick else (*grid, 1000), participation=0.1),
     ]
-    settings: dict[str, tuple[str, Sequence[float]]] = {
+    settings = {
         "rho": ("rho over the largest local eigenvalue", (0.1, 0.35, 2.0) if quick else (0.01, 0.1, 0.35, 1, 3)),
         "rank": ("rank k", (2, 10) if quick else (2, 5, 10, 20)),
         "local_steps": ("local steps", (1, 10) if quick else (1, 3, 10, 30)),
         "n_sites": ("number of sites", (20, 100) if quick else (20, 100, 200)),
     }
     for what, (label, values) in settings.items():
-        parts.extend(effect(name, what, label, values, seeds, rounds))
+        parts.extend(effect(what, label, values, seeds, 100 if quick else 300))
     return parts

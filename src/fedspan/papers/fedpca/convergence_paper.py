@@ -26,22 +26,21 @@ PROTOCOLS: dict[str, tuple[Callable[..., tuple[Matrix, Any]], Variant]] = {
     "FedPE, corrected": (fedpe, "corrected"),
     "FedPE, paper": (fedpe, "paper"),
 }
-FEDPG = ("FedPG, corrected", "FedPG, paper")
-RANK = 2
+METHODS = tuple(PROTOCOLS)
+FEDPG = METHODS[:2]
+DATA, RANK = "UNSW-NB15", 2
 
 
 class Problem:
     """z-scored traffic at its sites, and the loss that an optimal subspace of it has."""
 
-    def __init__(self, name: str, seed: int, n_sites: int = 100) -> None:
-        self.traffic = traffic(name, seed=seed, n_sites=n_sites)
+    def __init__(self, seed: int, n_sites: int = 100) -> None:
+        self.traffic = traffic(DATA, seed, n_sites=n_sites)
         raw = self.traffic.federation(seed)
         found = raw.run(moments)
-        self.scale = np.where(found.variance > 0, np.sqrt(found.variance), 1.0)
-        self.mean = found.mean
+        self.mean, self.scale = found.mean, np.where(found.variance > 0, np.sqrt(found.variance), 1.0)
         self.fed: Federation = raw.apply(standardize, mean=self.mean, scale=self.scale, double=True)
         Z = (self.traffic.X_train - self.mean) / self.scale
-        self.total = float(np.vdot(Z, Z)) / len(Z)
         self.covariance = Z.T @ Z / len(Z)
 
     def gap(self, U: Matrix) -> float:
@@ -57,7 +56,7 @@ class Problem:
         return float(roc_auc_score(self.traffic.y_test, np.vecdot(R, R)))
 
     def solve(self, method: str, rounds: int, **options: Any) -> tuple[Matrix, float]:
-        """Return the basis that a method has after so many rounds, and the seconds it took."""
+        """Return the basis of a method after some rounds, and the seconds it took."""
         protocol, variant = PROTOCOLS[method]
         settings = {"rank": RANK, "participation": 0.1, "local_steps": 10, **options}
         with self.fed.begin(method) as run:
@@ -66,38 +65,34 @@ class Problem:
 
 
 def by_round(
-    name: str,
     seeds: Sequence[int],
     grid: Sequence[int],
     participation: float,
     rho: float | None = None,
-    methods: Sequence[str] = tuple(PROTOCOLS),
+    methods: Sequence[str] = METHODS,
 ) -> list[Part]:
     """Return the gap against rounds and against seconds."""
-    gaps: dict[str, list[list[float]]] = {method: [] for method in methods}
-    seconds: dict[str, list[list[float]]] = {method: [] for method in methods}
+    runs: dict[str, list[list[tuple[float, float]]]] = {method: [] for method in methods}
     for seed in track(seeds, description="by round", transient=True):
-        problem = Problem(name, seed)
+        problem = Problem(seed)
         for method in methods:
-            runs = [problem.solve(method, rounds, participation=participation, rho=rho) for rounds in grid]
-            gaps[method].append([problem.gap(U) for U, _ in runs])
-            seconds[method].append([spent for _, spent in runs])
+            ends = [problem.solve(method, rounds, participation=participation, rho=rho) for rounds in grid]
+            runs[method].append([(problem.gap(U), seconds) for U, seconds in ends])
+    gaps, seconds = ({method: np.mean(found, axis=0)[:, i] for method, found in runs.items()} for i in (0, 1))
     who = "all sites" if participation == 1 else f"{participation:.0%} of the sites"
     unit = "each variant's own default of rho" if rho is None else f"rho {rho:g} times the largest local eigenvalue"
     remark = (
-        f"{name}, z-scored, k = {RANK}, {who} a round, 10 local steps, {unit}. "
+        f"{DATA}, z-scored, k = {RANK}, {who} a round, 10 local steps, {unit}. "
         f"Gap: mean squared residual of a row above that of the best subspace; mean over {counted(seeds)}."
     )
-    mean = {method: np.mean(gaps[method], axis=0) for method in methods}
-    spent = {method: np.mean(seconds[method], axis=0) for method in methods}
     title = f"Loss gap of FedPE and FedPG, {who} a round" + ("" if rho is None else f", rho {rho:g}")
-    slowest = max(float(times[-1]) for times in spent.values())
+    slowest = max(float(times[-1]) for times in seconds.values())
     return [
-        Chart(f"{title}: by round", "round", list(grid), mean, remark, log=True, log_x=True),
+        Chart(f"{title}: by round", "round", list(grid), gaps, remark, log=True, log_x=True),
         Curves(
             f"{title}: by second",
             "seconds",
-            {method: (spent[method], mean[method]) for method in methods},
+            {method: (seconds[method], gaps[method]) for method in methods},
             remark + " All sites' work one after the other on one thread.",
             [float(f"{slowest * share:.2g}") for share in (0.05, 0.1, 0.3, 0.6)],
             log=True,
@@ -105,40 +100,25 @@ def by_round(
     ]
 
 
-def effect(
-    name: str,
-    what: str,
-    label: str,
-    values: Sequence[float],
-    seeds: Sequence[int],
-    rounds: int,
-    methods: Sequence[str] = ("FedPG, corrected", "FedPG, paper", "FedPE, corrected"),
-) -> list[Chart]:
+def effect(what: str, label: str, values: Sequence[float], seeds: Sequence[int], rounds: int) -> list[Chart]:
     """Return gap and AUC against one setting: ``rho``, ``rank``, ``local_steps`` or ``n_sites``."""
-    gaps: dict[str, list[list[float]]] = {method: [[] for _ in values] for method in methods}
-    areas: dict[str, list[list[float]]] = {method: [[] for _ in values] for method in methods}
+    gaps: dict[str, list[list[float]]] = {method: [[] for _ in values] for method in METHODS[:3]}
+    areas: dict[str, list[list[float]]] = {method: [[] for _ in values] for method in METHODS[:3]}
     for seed in track(seeds, description=what, transient=True):
-        common = Problem(name, seed)
+        common = Problem(seed)
         for i, value in enumerate(values):
-            problem = Problem(name, seed, int(value)) if what == "n_sites" else common
+            problem = Problem(seed, int(value)) if what == "n_sites" else common
             options = {} if what == "n_sites" else {what: value}
-            for method in methods:
+            for method in gaps:
                 U, _ = problem.solve(method, rounds, **options)
                 gaps[method][i].append(problem.gap(U))
                 areas[method][i].append(problem.auc(U))
-    base = f"{name}, z-scored, {rounds} rounds with 10 % of the sites; mean and deviation over {counted(seeds)}."
     fixed = "" if what == "rank" else f" k = {RANK}."
-
-    def chart(title: str, found: dict[str, list[list[float]]], log: bool) -> Chart:
-        return Chart(
-            title,
-            label,
-            list(values),
-            {method: [float(np.mean(cell)) for cell in cells] for method, cells in found.items()},
-            base + fixed,
-            log=log,
-            log_x=what in ("rho", "n_sites"),
-            deviations={method: [float(np.std(cell)) for cell in cells] for method, cells in found.items()},
-        )
-
-    return [chart(f"Loss gap against {label}", gaps, True), chart(f"AUC against {label}", areas, False)]
+    remark = (
+        f"{DATA}, z-scored, {rounds} rounds with 10 % of the sites; mean and deviation over {counted(seeds)}.{fixed}"
+    )
+    log_x = what in ("rho", "n_sites")
+    return [
+        Chart.over_seeds(f"Loss gap against {label}", label, values, gaps, remark, log=True, log_x=log_x),
+        Chart.over_seeds(f"AUC against {label}", label, values, areas, remark, log=False, log_x=log_x),
+    ]

@@ -20,7 +20,7 @@ AXES = ("dur", "stcpb", "sinpkt")
 
 
 def cost_table(found: Found, repeats: int = 5) -> Table:
-    """Return bytes per round and in all, seconds to fit, and what scoring costs."""
+    """Return bytes per round and in all, seconds to fit, and the cost of scoring."""
     X = found.traffic.X_test[:50_000]
     rows = []
     for name, fitted in found.fitted.items():
@@ -28,19 +28,11 @@ def cost_table(found: Found, repeats: int = 5) -> Table:
         if record is None:
             continue
         step, per_round = bytes_per_round(record)
-        spent = [_seconds(fitted, X) for _ in range(repeats)]
-        rows.append(
-            [
-                name,
-                step,
-                f"{per_round:,.0f}",
-                f"{(record.bytes_up + record.bytes_down) / len(record.sites):,.0f}",
-                f"{fitted.seconds:.1f}",
-                f"{1e6 * float(np.median(spent)) / len(X):.2f}",
-                f"{_peak(fitted, X) / 2**20:.1f}",
-                f"{_file_size(fitted) / 1000:.1f}",
-            ]
-        )
+        in_all = (record.bytes_up + record.bytes_down) / len(record.sites)
+        score = float(np.median([_seconds(fitted, X) for _ in range(repeats)])) / len(X)
+        traffic = [step, f"{per_round:,.0f}", f"{in_all:,.0f}"]
+        times = [f"{fitted.seconds:.1f}", f"{1e6 * score:.2f}"]
+        rows.append([name, *traffic, *times, f"{_peak(fitted, X) / 2**20:.1f}", f"{_file_size(fitted) / 1000:.1f}"])
     return Table(
         f"{found.traffic.name}: what the methods cost",
         ["method", "step", "bytes/site/round", "bytes/site in all", "fit, s", "us/row", "peak MiB", "file kB"],
@@ -58,8 +50,8 @@ def views(found: Found, names: Sequence[str], rows: int = 400) -> Clouds:
     columns = [list(traffic.features).index(axis) for axis in AXES]
     rng = np.random.default_rng(0)
     groups = {
-        "normal": rng.choice(np.flatnonzero(traffic.y_test == 0), rows, replace=False),
-        "attack": rng.choice(np.flatnonzero(traffic.y_test == 1), rows, replace=False),
+        group: rng.choice(np.flatnonzero(traffic.y_test == label), rows, replace=False)
+        for label, group in enumerate(("normal", "attack"))
     }
     scaler = found.fitted["exact (covariance)"].model
     made = {"before": {group: (traffic.X_test[of] - scaler.mean_) / scaler.scale_ for group, of in groups.items()}}

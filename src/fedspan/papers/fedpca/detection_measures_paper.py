@@ -1,4 +1,4 @@
-"""How well scores tell attacks from normal traffic: with no threshold, an honest one, and the best on the test rows."""
+"""Measures of detection: without a threshold, at an honest one, and at the best one on the test rows."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -19,14 +18,13 @@ from fedspan import FedAutoencoderDetector, FedBiGANDetector, FedPCADetector, Lo
 from fedspan.federation import RunRecord
 from fedspan.linalg import orthonormalize
 from fedspan.papers.fedpca.detection_measures_paper import Scores
-from fedspan.papers.fedpca.traffic_paper import Traffic
+from fedspan.papers.fedpca.traffic_paper import Matrix, Traffic
 
 RANK, QUANTILE = 10, 0.95
-PARTICIPATION = 0.1
-#: Methods that take minutes.
-SLOW = ("FedAE, 2 layers", "FedAE, 4 layers", "FedBiGAN, 2 layers", "FedBiGAN, 4 layers")
-#: Rounds of FedPE and FedPG in the tables, with a tenth of the sites each.
-ROUNDS = 1000
+#: Share of the sites in a round of FedPE and FedPG, and their rounds in the tables.
+PARTICIPATION, ROUNDS = 0.1, 1000
+#: The steps that find the threshold.
+QUANTILE_STEPS = ("sums.counts_between", "sums.fractions_between")
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Fitted:
 
     @property
     def record(self) -> RunRecord | None:
-        """The record of the run, where there was one."""
+        """The record of the run, if there was one."""
         return getattr(self.model, "run_", None)
 
 
@@ -47,7 +45,10 @@ Method = Callable[[Traffic, int], Fitted]
 
 
 def federated(model: Callable[[int], Any]) -> Method:
-    """Return the method that fits what `model` makes of a seed on the federation of the training rows."""
+    """Return the method that fits what `model` makes of a seed on the federation of the training rows.
+
+    Where every site has a detector of its own, every tenth site scores the test rows.
+    """
 
     def method(traffic: Traffic, seed: int) -> Fitted:
         start = time.perf_counter()
@@ -55,70 +56,49 @@ def federated(model: Callable[[int], Any]) -> Method:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the rounds are given; their gaps have figures
             fitted = model(seed).fit(traffic.federation(seed))
         seconds = time.perf_counter() - start
-        return Fitted(((-fitted.score_samples(traffic.X_test), -fitted.offset_),), seconds, fitted)
+        own = isinstance(fitted, LocalPCADetector)
+        sites = [(site,) for site in fitted.sites_[:: max(1, len(fitted.sites_) // 10)]] if own else [()]
+        scores = tuple((-fitted.score_samples(traffic.X_test, *site), -fitted.offset_) for site in sites)
+        return Fitted(scores, seconds, fitted)
 
     return method
 
 
-def fedpca(rank: int = RANK, score: str = "residual", solver: str = "covariance", **options: Any) -> Method:
+def fedpca(score: str = "residual", solver: str = "covariance", **options: Any) -> Method:
     """Return FedPCADetector with a solver; `options` are those of the solver."""
-    return federated(
-        lambda seed: FedPCADetector(
-            rank, solver=solver, score=score, quantile=QUANTILE, solver_options=options, random_state=seed
-        )
-    )
+    settings: dict[str, Any] = {"solver": solver, "score": score, "quantile": QUANTILE, "solver_options": options}
+    return federated(lambda seed: FedPCADetector(RANK, random_state=seed, **settings))
 
 
-def admm(solver: str, rounds: int, **options: Any) -> Method:
-    """Return FedPE or FedPG with a tenth of the sites in each round."""
-    return fedpca(solver=solver, participation=PARTICIPATION, max_rounds=rounds, tol=1e-9, **options)
+def by_residual(basis_of: Callable[[Matrix, int], Matrix]) -> Method:
+    """Return the method that scores standardised rows by their residual from a basis (d, k), on pooled rows."""
+
+    def method(traffic: Traffic, seed: int) -> Fitted:
+        start = time.perf_counter()
+        scaler = StandardScaler().fit(traffic.X_train)
+        basis = basis_of(scaler.transform(traffic.X_train), seed)
+
+        def anomaly(X: Matrix) -> Scores:
+            Z = scaler.transform(X)
+            R = Z - (Z @ basis) @ basis.T
+            return np.asarray(np.vecdot(R, R))
+
+        threshold = float(np.quantile(anomaly(traffic.X_train), QUANTILE, method="inverted_cdf"))
+        return Fitted(((anomaly(traffic.X_test), threshold),), time.perf_counter() - start)
+
+    return method
 
 
-def self_learning(traffic: Traffic, seed: int) -> Fitted:
-    """Every tenth site alone: its own scaler, subspace and threshold."""
-    start = time.perf_counter()
-    model = LocalPCADetector(RANK, quantile=QUANTILE).fit(traffic.federation(seed))
-    seconds = time.perf_counter() - start
-    some = model.sites_[:: max(1, len(model.sites_) // 10)]
-    return Fitted(tuple((-model.score_samples(traffic.X_test, site), -model.offset_) for site in some), seconds, model)
+def _random_basis(Z: Matrix, seed: int) -> Matrix:
+    return orthonormalize(np.random.default_rng(seed).standard_normal((Z.shape[1], RANK)))
 
 
-def pooled(traffic: Traffic, seed: int) -> Fitted:
-    """scikit-learn on the pooled rows: the ceiling of anything that is federated."""
-    start = time.perf_counter()
-    scaler = StandardScaler().fit(traffic.X_train)
-    basis = PCA(RANK, svd_solver="covariance_eigh").fit(scaler.transform(traffic.X_train)).components_.T
-    return _by_residual(traffic, scaler, basis, start)
-
-
-def random_subspace(traffic: Traffic, seed: int) -> Fitted:
-    """Score by a subspace that has seen no data: what standardising alone is worth."""
-    start = time.perf_counter()
-    scaler = StandardScaler().fit(traffic.X_train)
-    basis = orthonormalize(np.random.default_rng(seed).standard_normal((traffic.X_train.shape[1], RANK)))
-    return _by_residual(traffic, scaler, basis, start)
-
-
-def flag_everything(traffic: Traffic, seed: int) -> Fitted:
-    """Every row is an alarm."""
-    return Fitted(((np.zeros(len(traffic.y_test)), -1.0),))
-
-
-def _by_residual(traffic: Traffic, scaler: StandardScaler, basis: NDArray[np.float64], start: float) -> Fitted:
-    def anomaly(X: NDArray[np.float64]) -> Scores:
-        Z = scaler.transform(X)
-        R = Z - (Z @ basis) @ basis.T
-        return np.asarray(np.vecdot(R, R))
-
-    threshold = float(np.quantile(anomaly(traffic.X_train), QUANTILE, method="inverted_cdf"))
-    return Fitted(((anomaly(traffic.X_test), threshold),), time.perf_counter() - start)
-
-
+#: Pooled PCA is the ceiling of anything federated; a random subspace shows what standardising alone is worth.
 BASELINES: dict[str, Method] = {
-    "flag everything": flag_everything,
-    "random subspace": random_subspace,
-    "pooled PCA": pooled,
-    "self-learning PCA": self_learning,
+    "flag everything": lambda traffic, seed: Fitted(((np.zeros(len(traffic.y_test)), -1.0),)),
+    "random subspace": by_residual(_random_basis),
+    "pooled PCA": by_residual(lambda Z, seed: PCA(RANK, svd_solver="covariance_eigh").fit(Z).components_.T),
+    "self-learning PCA": federated(lambda seed: LocalPCADetector(RANK, quantile=QUANTILE)),
 }
 BEYOND: dict[str, Method] = {
     "exact, Mahalanobis": fedpca(score="mahalanobis"),
@@ -127,24 +107,32 @@ BEYOND: dict[str, Method] = {
 
 
 def principal(rounds: int = ROUNDS) -> dict[str, Method]:
-    """Return the exact method, and FedPE and FedPG as written and corrected, after so many rounds."""
-    return {
-        "exact (covariance)": fedpca(),
-        "FedPE, paper": admm("fedpe", rounds, variant="paper"),
-        "FedPE, corrected": admm("fedpe", rounds),
-        "FedPG, paper": admm("fedpg", rounds, variant="paper"),
-        "FedPG, corrected": admm("fedpg", rounds),
-    }
+    """Return the exact method, and FedPE and FedPG as written and corrected, after some rounds."""
+    found = {"exact (covariance)": fedpca()}
+    for name in ("FedPE", "FedPG"):
+        for variant in ("paper", "corrected"):
+            options: dict[str, Any] = {
+                "participation": PARTICIPATION,
+                "max_rounds": rounds,
+                "tol": 1e-9,
+                "variant": variant,
+            }
+            found[f"{name}, {variant}"] = fedpca(solver=name.lower(), **options)
+    return found
 
 
 def deep(**options: Any) -> dict[str, Method]:
     """Return the deep baselines; `options` are those of both detectors."""
-    return {
-        "FedAE, 2 layers": federated(lambda s: FedAutoencoderDetector(layers=2, random_state=s, **options)),
-        "FedAE, 4 layers": federated(lambda s: FedAutoencoderDetector(layers=4, random_state=s, **options)),
-        "FedBiGAN, 2 layers": federated(lambda s: FedBiGANDetector(layers=2, random_state=s, **options)),
-        "FedBiGAN, 4 layers": federated(lambda s: FedBiGANDetector(layers=4, random_state=s, **options)),
-    }
+
+    def method(detector: Any, layers: int) -> Method:
+        return federated(lambda seed: detector(layers=layers, random_state=seed, **options))
+
+    kinds = {"FedAE": FedAutoencoderDetector, "FedBiGAN": FedBiGANDetector}
+    return {f"{name}, {n} layers": method(kind, n) for name, kind in kinds.items() for n in (2, 4)}
+
+
+#: Methods that take minutes.
+SLOW = tuple(deep())
 
 
 def bytes_per_round(record: RunRecord) -> tuple[str, float]:
@@ -152,7 +140,7 @@ def bytes_per_round(record: RunRecord) -> tuple[str, float]:
     up: dict[str, int] = defaultdict(int)
     both: dict[str, list[int]] = defaultdict(list)
     for call in record.calls:
-        if ".quantiles." not in call.step:  # the threshold's
+        if call.step not in QUANTILE_STEPS:
             up[call.step] += sum(call.bytes_up.values())
             both[call.step].extend(call.bytes_down[site] + call.bytes_up[site] for site in call.answered)
     name = max(up, key=lambda step: up[step])

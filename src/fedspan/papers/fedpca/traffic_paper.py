@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +17,23 @@ Matrix = NDArray[np.float64]
 Order = Literal["random", "first", "last"]
 
 SITES = 100
-#: By data set: the column that sites are cut by, and the sizes of the split.
-CUT_BY = {"UNSW-NB15": "ct_srv_src", "TON-IoT": "src_port"}
-SIZES: dict[str, dict[str, Any]] = {
-    "UNSW-NB15": {"train_normals": 17_000, "test_normals": 20_000},
-    "TON-IoT": {"train_normals": 40_000, "test_normals": 10_000, "attacks": 56_557},
+
+
+class Source(NamedTuple):
+    """A data set: its loader, the column that sites are cut by, the column of attack kinds, and the split's sizes."""
+
+    load: Any
+    cut_by: str
+    kinds: str
+    sizes: dict[str, Any]
+
+
+SOURCES = {
+    "UNSW-NB15": Source(load_unsw_nb15, "ct_srv_src", "attack_cat", {"train_normals": 17_000, "test_normals": 20_000}),
+    "TON-IoT": Source(
+        load_ton_iot, "src_port", "type", {"train_normals": 40_000, "test_normals": 10_000, "attacks": 56_557}
+    ),
 }
-LOADERS: dict[str, Callable[[], Any]] = {"UNSW-NB15": load_unsw_nb15, "TON-IoT": load_ton_iot}
-FAMILIES = {"UNSW-NB15": "attack_cat", "TON-IoT": "type"}
 
 
 @dataclass(frozen=True)
@@ -40,32 +48,31 @@ class Traffic:
     features: NDArray[np.str_]
     kinds: NDArray[np.str_]
 
+    @classmethod
+    def of(cls, name: str, train: Any, test: Any, *, log: bool, n_sites: int = SITES) -> Traffic:
+        """Return the traffic of rows by number; `log` takes the signed logarithm of every column."""
+        table, source = _loaded(name), SOURCES[name]
+        key = table.data[train, list(table.feature_names).index(source.cut_by)]
+        X_train, X_test = ((signed_log if log else np.asarray)(table.data[rows]) for rows in (train, test))
+        attack = (table.target[test] != 0).astype(np.int64)
+        sites, kinds = split_blocks(key, n_sites), table[source.kinds][test]
+        return cls(name + (", log" if log else ""), X_train, X_test, attack, sites, table.feature_names, kinds)
+
     def federation(self, seed: int = 0) -> Federation:
         """Return the embedded federation of the training rows."""
         return federate(self.X_train, sites=self.sites, seed=seed)
 
 
-def traffic(name: str, *, seed: int = 0, log: bool = False, order: Order = "random", n_sites: int = SITES) -> Traffic:
-    """Return a split of a data set; `log` takes the signed logarithm of every column first."""
-    table = _loaded(name)
-    split = anomaly_split(table, order=order, seed=seed, **SIZES[name])
-    key = split.X_train[:, list(table.feature_names).index(CUT_BY[name])]
-    change = signed_log if log else np.asarray
-    return Traffic(
-        name + (", log" if log else ""),
-        change(split.X_train),
-        change(split.X_test),
-        split.y_test,
-        split_blocks(key, n_sites),
-        table.feature_names,
-        table[FAMILIES[name]][split.test_rows],
-    )
+def traffic(name: str, seed: int = 0, *, log: bool = False, order: Order = "random", n_sites: int = SITES) -> Traffic:
+    """Return a split of a data set."""
+    split = anomaly_split(_loaded(name), order=order, seed=seed, **SOURCES[name].sizes)
+    return Traffic.of(name, split.train_rows, split.test_rows, log=log, n_sites=n_sites)
 
 
-def held_out_hosts(*, seed: int = 0, log: bool = True) -> Traffic:
-    """Return TON-IoT with the normal rows of a fifth of the source hosts kept for the test, and none of theirs trained.
+def held_out_hosts(seed: int = 0) -> Traffic:
+    """Return TON-IoT, logarithmic, tested with the normal rows of hosts of which no row trains.
 
-    Hosts are drawn until the test has at least 10,000 normal rows, of which so many are taken.
+    Source hosts are drawn until these have at least 10,000 normal rows, of which 10,000 are taken.
     """
     table = _loaded("TON-IoT")
     rng = np.random.default_rng(seed)
@@ -76,19 +83,9 @@ def held_out_hosts(*, seed: int = 0, log: bool = True) -> Traffic:
     while sum(map(len, test)) < 10_000:
         test.append(rows_of.pop(next(iter(rows_of))))
     train = np.concatenate(list(rows_of.values()))
-    attacks = rng.choice(np.flatnonzero(table.target != 0), SIZES["TON-IoT"]["attacks"], replace=False)
+    attacks = rng.choice(np.flatnonzero(table.target != 0), SOURCES["TON-IoT"].sizes["attacks"], replace=False)
     tested = np.concatenate([rng.permutation(np.concatenate(test))[:10_000], attacks])
-    change = signed_log if log else np.asarray
-    X_train = table.data[train]
-    return Traffic(
-        "TON-IoT, log" if log else "TON-IoT",
-        change(X_train),
-        change(table.data[tested]),
-        (table.target[tested] != 0).astype(np.int64),
-        split_blocks(X_train[:, list(table.feature_names).index("src_port")], SITES),
-        table.feature_names,
-        table.type[tested],
-    )
+    return Traffic.of("TON-IoT", train, tested, log=True)
 
 
 def signed_log(X: Matrix) -> Matrix:
@@ -98,4 +95,4 @@ def signed_log(X: Matrix) -> Matrix:
 
 @lru_cache(maxsize=2)
 def _loaded(name: str) -> Any:
-    return LOADERS[name]()
+    return SOURCES[name].load()

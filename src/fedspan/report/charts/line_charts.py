@@ -15,6 +15,8 @@ from fedspan.report.markup import Html, number, percent
 TOP, RIGHT, BOTTOM = 12, 14, 40
 FLOOR = HEIGHT - BOTTOM
 MOST_DOTS = 30
+#: Of a line, where it has more.
+POINTS = 240
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def histogram(
     return svg(body, label, x_label=x_label)
 
 
-def thinned(x: Sequence[float], y: Sequence[float], most: int) -> tuple[list[float], list[float]]:
+def thinned(x: Sequence[float], y: Sequence[float], most: int = POINTS) -> tuple[list[float], list[float]]:
     """Return at most `most` (at least 4) points of a line: the ends, and the lowest and highest of each stretch."""
     n = len(y)
     if n <= most:

@@ -11,7 +11,7 @@ from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.line_charts import bar_chart
 from fedspan.report.markup import MOST_SITES, Html, count, esc, few, note, number, percent, plural, table
 from fedspan.report.models.component_pictures import centres, signed_vectors
-from fedspan.report.models.picture import Matrix, Names, Picture, array_of, picture
+from fedspan.report.models.picture import Matrix, Names, Picture, array_of, more_sites, picture
 
 MOST_CLUSTERS = 30
 MOST_COLOURS = 10
@@ -56,14 +56,12 @@ def cluster_sizes(model: Any, names: Names, labels: Matrix, row_sites: Matrix) -
         model.sites_[:MOST_SITES], shown, label="rows by site and cluster", show=_whole, colours=range(len(key))
     )
     totals = [f"{name} ({count(int(rows))})" for name, rows in zip(key, sizes.sum(axis=0), strict=True)]
-    return Picture("Clusters by site", chart, _more_sites(model.sites_), list(enumerate(totals)))
+    return Picture("Clusters by site", chart, more_sites(model.sites_), list(enumerate(totals)))
 
 
-@picture(eigenvalues_=1)
-def eigenvalues(model: Any, names: Names, values: Matrix) -> Picture | None:
+@picture(eigenvalues_=1, labels_=1)
+def eigenvalues(model: Any, names: Names, values: Matrix, labels: Matrix) -> Picture:
     """Draw the leading eigenvalues of the affinity of a spectral clustering."""
-    if not hasattr(model, "labels_"):
-        return None
     shown = values[:MOST_CLUSTERS].tolist()
     numbers = [str(i + 1) for i in range(len(shown))]
     chart = bar_chart(shown, numbers, label="eigenvalues of the affinity", x_label="number")
@@ -115,7 +113,3 @@ def whole_numbers(shares: NDArray[np.float64]) -> list[int]:
 
 def _whole(value: float) -> str:
     return count(round(value))
-
-
-def _more_sites(sites: Any) -> str:
-    return f"{count(len(sites) - MOST_SITES)} more sites not shown." if len(sites) > MOST_SITES else ""

@@ -9,21 +9,17 @@ import numpy as np
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.line_charts import Line, histogram, line_chart, thinned
 from fedspan.report.markup import MOST_SITES, count, number, pairs, percent
-from fedspan.report.models.picture import Matrix, Names, Picture, picture
+from fedspan.report.models.picture import Matrix, Names, Picture, more_sites, picture
 
 #: Scores beyond this many thresholds are not drawn.
 FARTHEST = 8
-_POINTS = 200
 
 
-@picture(score_levels_=2)
-def training_scores(model: Any, names: Names, levels: Matrix) -> Picture | None:
-    """Draw the distribution of the training scores with the threshold (``score_levels_`` (m, 2), ``offset_``)."""
-    offset = getattr(model, "offset_", None)
-    if not isinstance(offset, float):
-        return None
+@picture(score_levels_=2, offset_=0)
+def training_scores(model: Any, names: Names, levels: Matrix, offset: Matrix) -> Picture | None:
+    """Draw the distribution of the training scores with the threshold (``score_levels_`` (m, 2))."""
     edges, shares = levels.T
-    cut = -offset
+    cut = -float(offset)
     near = edges <= FARTHEST * cut if cut > 0 else np.ones(len(edges), dtype=bool)
     if np.count_nonzero(near) < 2:
         return None
@@ -41,18 +37,15 @@ def training_scores(model: Any, names: Names, levels: Matrix) -> Picture | None:
     return Picture("Scores of the training rows", drawn, remark)
 
 
-@picture()
-def threshold(model: Any, names: Names) -> Picture | None:
-    """List what a detector calls an outlier (``offset_``, ``quantile``)."""
-    offset, quantile = getattr(model, "offset_", None), getattr(model, "quantile", None)
-    if not isinstance(offset, float) or not isinstance(quantile, int | float):
-        return None
+@picture(offset_=0, quantile=0)
+def threshold(model: Any, names: Names, offset: Matrix, quantile: Matrix) -> Picture:
+    """List what a detector calls an outlier."""
     score = getattr(model, "score", None)
     rows = [
         *([("score", score)] if isinstance(score, str) else []),
-        ("anomaly score above", number(-offset)),
+        ("anomaly score above", number(-float(offset))),
         ("quantile of the training scores", number(float(quantile))),
-        ("false alarms to expect among rows like those", percent(1.0 - quantile)),
+        ("false alarms to expect among rows like those", percent(1.0 - float(quantile))),
     ]
     return Picture("What is an outlier", pairs(rows))
 
@@ -69,8 +62,8 @@ def thresholds_by_site(model: Any, names: Names, found: Matrix, ranks: Matrix) -
         label="threshold of each site",
         show=lambda value: number(value, 3),
     )
-    rest = f" {count(len(sites) - MOST_SITES)} more sites not shown." if len(sites) > MOST_SITES else ""
-    return Picture("Threshold of each site", chart, f"Each site's own, in the units of its own score.{rest}")
+    remark = f"Each site's own, in the units of its own score. {more_sites(sites)}"
+    return Picture("Threshold of each site", chart, remark.strip())
 
 
 @picture(history_=2)
@@ -84,7 +77,7 @@ def training_history(model: Any, names: Names, history: Matrix) -> Picture | Non
     for colour, (name, values) in zip((0, 4, 6), curves.items(), strict=True):
         known = np.isfinite(values)
         if known.any():
-            lines.append(Line(name, *thinned(rounds[known].tolist(), values[known].tolist(), _POINTS), colour=colour))
+            lines.append(Line(name, *thinned(rounds[known].tolist(), values[known].tolist()), colour=colour))
     if not lines:
         return None
     widths = [getattr(model, "n_features_in_", 0), *np.atleast_1d(getattr(model, "hidden_", ())).tolist()]

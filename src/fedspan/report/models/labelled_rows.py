@@ -14,8 +14,6 @@ from fedspan.report.charts.line_charts import Line, line_chart, thinned
 from fedspan.report.markup import number, percent, plural
 from fedspan.report.models.picture import Picture
 
-_POINTS = 200
-
 
 @dataclass(frozen=True, eq=False)
 class Judged:
@@ -65,7 +63,7 @@ def roc(model: Any, judged: Judged) -> Picture:
     x, y, _ = roc_curve(judged.outlier, scores)
     lines = [
         Line("by chance", [0.0, 1.0], [0.0, 1.0], 3),
-        Line("every threshold", *thinned(x.tolist(), y.tolist(), _POINTS), colour=0),
+        Line("every threshold", *thinned(x.tolist(), y.tolist()), colour=0),
         Line("the learned threshold", [false], [true], 6),
     ]
     chart = line_chart(

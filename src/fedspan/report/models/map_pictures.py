@@ -13,12 +13,11 @@ from fedspan.report.charts.line_charts import Line, line_chart, thinned
 from fedspan.report.charts.still_map import density_map, still_map
 from fedspan.report.markup import count, number, pairs, percent, plural
 from fedspan.report.models.component_pictures import centres
-from fedspan.report.models.picture import Matrix, Names, Picture, array_of, image_shape, picture
+from fedspan.report.models.picture import Matrix, Names, Picture, image_shape, picture
 from fedspan.report.models.scatter_map import Scatter
 
 #: The most points of a map.
 MOST_POINTS = 100_000
-_POINTS_OF_A_LINE = 200
 _SEARCHES = {"exact": "exact, in blocks", "descent": "NN-descent"}
 
 
@@ -80,7 +79,7 @@ def landmark_mmd2(model: Any, names: Names, landmarks: Matrix) -> Picture | None
     if len(positive) < 2:
         return None
     x, y = (list(values) for values in zip(*positive, strict=True))
-    line = Line("MMD²", *thinned(x, y, _POINTS_OF_A_LINE))
+    line = Line("MMD²", *thinned(x, y))
     chart = line_chart([line], label="MMD squared by round", x_label="round", log=True)
     remark = (
         f"{number(y[-1], 2)} at the end, of {plural(len(landmarks), 'landmark')}: the difference between their "
@@ -145,11 +144,10 @@ def landmarks(model: Any, names: Names, points: Matrix) -> Picture | None:
     return Picture("Landmarks", drawn, remark)
 
 
-@picture(density_=2, center_positions_=2)
-def map_density(model: Any, names: Names, density: Matrix, positions: Matrix) -> Picture | None:
-    """Draw the density and the centres of a private map, which shows no row (``density_extent_``)."""
-    extent = array_of(model, "density_extent_", 1)
-    if extent is None or len(density) < 2:
+@picture(density_=2, center_positions_=2, density_extent_=1)
+def map_density(model: Any, names: Names, density: Matrix, positions: Matrix, extent: Matrix) -> Picture | None:
+    """Draw the density and the centres of a private map, which shows no row."""
+    if len(density) < 2:
         return None
     left, right, bottom, top = extent.tolist()
     remark = (

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.report.charts.svg import figure
-from fedspan.report.markup import Html
+from fedspan.report.markup import MOST_SITES, Html, count
 
 #: The names of a model's features, where these are known.
 Names = Sequence[str] | None
@@ -65,7 +65,8 @@ def picture(*, beside_map: bool = False, **attributes: int) -> Callable[[Callabl
     beside_map : bool, default=False
         Whether it stands in the map's own section, where the model has a map.
     **attributes : int
-        The attributes that a model must have, as arrays with this number of axes; `f` gets them in this order.
+        The attributes that a model must have, as arrays with this number of axes, 0 for a number; `f` gets them in
+        this order.
 
     Examples
     --------
@@ -138,6 +139,11 @@ def names_out(model: Any, names: Names) -> Names:
 def shown_names(names: Names, total: int) -> Sequence[str]:
     """Return the names of `total` features, or numbers in their place."""
     return names if names is not None and len(names) == total else [f"feature {j}" for j in range(total)]
+
+
+def more_sites(sites: Sequence[str]) -> str:
+    """Return the remark that not all sites are shown, where they are too many."""
+    return f"{count(len(sites) - MOST_SITES)} more sites not shown." if len(sites) > MOST_SITES else ""
 
 
 def pixel_names(shape: tuple[int, int]) -> list[str]:

@@ -44,18 +44,15 @@ def task_errors(model: Any, names: Names, errors: Matrix) -> Picture | None:
     return Picture("Error of each task", chart, remark)
 
 
-@picture(representation_=2)
-def for_a_new_task(model: Any, names: Names, basis: Matrix) -> Picture | None:
-    """List what is known before a row of a new task is seen (``noise_variance_``, ``representation_error_``)."""
-    noise, off = getattr(model, "noise_variance_", None), getattr(model, "representation_error_", None)
-    if not (isinstance(noise, float) and isinstance(off, float)):
-        return None
+@picture(representation_=2, noise_variance_=0, representation_error_=0)
+def for_a_new_task(model: Any, names: Names, basis: Matrix, noise: Matrix, left: Matrix) -> Picture:
+    """List what is known before a row of a new task is seen."""
     tasks = getattr(model, "tasks_", None)
     rows = [
         ("tasks", "their coefficients stayed at their sites" if tasks is None else count(len(tasks))),
         ("features, of which a task uses", f"{count(basis.shape[0])}, {count(basis.shape[1])} directions"),
         ("rows that a new task should have", count(2 * basis.shape[1])),
-        ("deviation of the noise", number(noise**0.5, 3)),
-        ("squared error that the representation leaves in a task", number(off, 3)),
+        ("deviation of the noise", number(float(noise) ** 0.5, 3)),
+        ("squared error that the representation leaves in a task", number(float(left), 3)),
     ]
     return Picture("For a new task", pairs(rows))

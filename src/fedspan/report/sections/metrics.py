@@ -11,7 +11,7 @@ from typing import Any
 
 from fedspan.federation.record import RunRecord
 from fedspan.report.charts.axes import drawable
-from fedspan.report.charts.line_charts import Line, line_chart, thinned
+from fedspan.report.charts.line_charts import POINTS, Line, line_chart, thinned
 from fedspan.report.charts.svg import SERIES, charts, figure
 from fedspan.report.markup import Html, Section, count, few, more, note, number, plural, section, table
 from fedspan.report.sections.call_totals import round_index, run_names
@@ -21,7 +21,6 @@ MOST_LINES = 8
 MOST_TEXTS = 30
 MOST_MARKS = 12
 MOST_LOOPS = 40
-POINTS = 240
 CALLS, ROUNDS, THROUGH = "call", "round", "round, counted through the run"
 
 

@@ -29,7 +29,7 @@ from fedspan.report.markup import (
 from fedspan.report.sections.call_totals import run_names
 
 MOST_STEPS = 40
-_LEAVES = "Leaves the site:"
+_LEAVES = "Leaves the site"
 _NEEDED = {"ask": "each reply", "sum": "the total", "mean": "the mean"}
 
 SECURE = (
@@ -92,8 +92,8 @@ def leaves_and_reveals(step: str) -> tuple[str, str]:
         found = _all_steps().get(step)
     if found is None:
         return "–", "–"
-    text = " ".join((found.function.__doc__ or "").split("\n\n")[0].split())
-    return text.partition(_LEAVES)[2].replace("`", "").strip() or "–", found.reveals
+    after = (found.function.__doc__ or "").partition(_LEAVES)[2].partition("\n\n")[0]
+    return " ".join(after.split()).lstrip(":, ").replace("`", "") or "–", found.reveals
 
 
 @cache

@@ -12,15 +12,21 @@ import fedspan
 from fedspan import aggregation, privacy
 from fedspan.federation import Policy
 from fedspan.federation.record import RunRecord, plain
+from fedspan.federation.site.steps import dotted_name
 from fedspan.federation.versions import versions
 from fedspan.report.markup import Html, Section, esc, few, join, note, pairs, panel, section
 from fedspan.report.sections.call_totals import run_names
 
 _LONGEST = 50_000
+#: The classes of fedspan that settings may hold, as Python calls them.
 _CALLS = {
-    **{name: f"fs.aggregation.{name}" for name in aggregation.__all__},
-    **{name: f"fs.privacy.{name}" for name in privacy.__all__},
-    "SecureSum": "fs.SecureSum",
+    dotted_name(getattr(room, name)): f"{prefix}.{name}"
+    for prefix, room, names in (
+        ("fs.aggregation", aggregation, aggregation.__all__),
+        ("fs.privacy", privacy, privacy.__all__),
+        ("fs", fedspan, ["SecureSum"]),
+    )
+    for name in names
 }
 
 
@@ -167,7 +173,7 @@ def as_python(value: Any) -> str | None:
         return None
     if "class" not in value:
         return f"{{{', '.join(f'{key!r}: {item}' for key, item in fields.items())}}}"
-    called = _CALLS.get(str(value["class"]).rpartition(".")[2])
+    called = _CALLS.get(value["class"])
     return None if called is None else f"{called}({', '.join(f'{key}={item}' for key, item in fields.items())})"
 
 

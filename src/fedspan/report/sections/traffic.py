@@ -27,7 +27,6 @@ from fedspan.report.sections.call_totals import Totals, by_step, round_index, ru
 
 MOST_LINES = 50
 MOST_BARS = 5
-POINTS = 240
 UP, DOWN, TIME = 0, 6, 4  # colours
 
 
@@ -48,7 +47,7 @@ def _bytes_so_far(records: Sequence[RunRecord]) -> Html:
     totals = [Totals.of(call) for record in records for call in record.calls]
     lines = []
     for name, colour, sizes in (("up", UP, [t.up for t in totals]), ("down", DOWN, [t.down for t in totals])):
-        lines.append(Line(name, *thinned(range(len(totals) + 1), [0, *accumulate(sizes)], POINTS), colour=colour))
+        lines.append(Line(name, *thinned(range(len(totals) + 1), [0, *accumulate(sizes)]), colour=colour))
     starts = [0, *accumulate(len(record.calls) for record in records)][:-1]
     marks = list(zip(map(float, starts), run_names(records), strict=True)) if 1 < len(records) <= 6 else []
     chart = line_chart(lines, label="bytes up and down so far", x_label="calls", zero=True, show=size, marks=marks)

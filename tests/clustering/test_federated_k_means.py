@@ -1,0 +1,112 @@
+"""Federated k-means: pooled Lloyd for any split, the start from sums, and sites that leave or attack."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_iris
+from sklearn.metrics import adjusted_rand_score
+
+import fedspan as fs
+from fedspan.clustering import federated_k_means as protocol
+from fedspan.errors import FedspanError
+from tests.clustering.cluster_examples import blobs
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), sites=st.integers(1, 9), shift=st.sampled_from([0.0, 1e4]))
+def test_any_split_is_the_pooled_lloyd_of_scikit_learn(seed, sites, shift):
+    rng = np.random.default_rng(seed)
+    X = blobs(120, seed=seed, apart=2.0)[0] + shift
+    init = X[rng.choice(120, 5, replace=False)]
+    pooled = KMeans(5, init=init, n_init=1, algorithm="lloyd").fit(X)
+    found = fs.FedKMeans(5, init=init).fit(X, sites=rng.integers(0, sites, 120))
+    np.testing.assert_allclose(found.cluster_centers_, pooled.cluster_centers_, atol=1e-9 * max(1.0, shift))
+    np.testing.assert_array_equal(found.labels_, pooled.labels_)
+    assert found.inertia_ == pytest.approx(pooled.inertia_, rel=1e-9)
+    assert found.n_iter_ == pooled.n_iter_
+    np.testing.assert_allclose(found.transform(X), pooled.transform(X), atol=1e-6)
+    assert found.score(X) == pytest.approx(pooled.score(X), rel=1e-9)
+
+
+def test_one_round_by_hand():
+    X = np.array([[0.0], [2.0], [10.0], [12.0], [14.0]])
+    model = fs.FedKMeans(2, init=[[1.0], [4.0]], max_iter=1, least_rows=1).fit(X, sites=list("abaab"))
+    np.testing.assert_allclose(model.cluster_centers_, [[1.0], [12.0]])
+    assert model.inertia_ == pytest.approx(1 + 1 + 4 + 0 + 4)
+    np.testing.assert_array_equal(model.cluster_sizes_, [2, 3])
+    np.testing.assert_array_equal(model.labels_, [0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(model.row_sites_, [0, 1, 0, 0, 1])
+    np.testing.assert_array_equal(model.labels_at("b"), [0, 1])
+
+
+def test_the_start_from_sums_is_as_good_as_k_means_plus_plus_and_the_same_for_any_split():
+    X, y = blobs(600, k=12, d=8)
+    one = fs.FedKMeans(12, random_state=0, n_init=3).fit(X)
+    many = fs.FedKMeans(12, random_state=0, n_init=3).fit(X, sites=np.arange(600) % 7)
+    np.testing.assert_allclose(many.cluster_centers_, one.cluster_centers_, atol=1e-9)
+    assert adjusted_rand_score(y, one.labels_) > 0.9
+    assert one.inertia_ < 1.1 * KMeans(12, n_init=3, random_state=0).fit(X).inertia_
+
+
+def test_more_starts_keep_the_best_of_them():
+    X, _ = blobs(400, k=15, d=2, apart=4.0)
+    runs = fs.federate(X, sites=np.arange(400) % 3, seed=1).run(
+        protocol.federated_k_means, n_clusters=15, n_init=5, max_iter=50
+    )
+    model = fs.FedKMeans(15, n_init=5, max_iter=50).fit(fs.federate(X, sites=np.arange(400) % 3, seed=1))
+    assert np.ptp(runs.inertia) > 0
+    assert model.inertia_ == runs.inertia.min()
+    np.testing.assert_array_equal(model.cluster_centers_, runs.centres[runs.inertia.argmin()])
+
+
+def lloyd(X, C, rounds):
+    """Pooled Lloyd; of centres that are equally far, to rounding, the first has the row."""
+    for _ in range(rounds):
+        D = np.square(X[:, None] - C).sum(axis=2)
+        labels = (D.min(axis=1, keepdims=True) + 1e-9 >= D).argmax(axis=1)
+        C = np.array([X[labels == j].mean(axis=0) if (labels == j).any() else C[j] for j in range(len(C))])
+    return C
+
+
+@pytest.mark.parametrize("table", ["iris", "digits 0-4", "tenths"])
+def test_ties_fall_alike_for_any_split_and_as_in_pooled_lloyd(table):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = {
+            "iris": load_iris().data,
+            "digits 0-4": rng.integers(0, 5, (150, 2)).astype(float),
+            "tenths": rng.integers(0, 9, (150, 3)) / 10 + 1e3,
+        }[table]
+        k = int(rng.integers(3, 20))
+        init = X[rng.choice(150, k, replace=False)]
+        expected = lloyd(X - X.mean(axis=0).round(), init - X.mean(axis=0).round(), 25) + X.mean(axis=0).round()
+        for sites in (np.zeros(150, int), np.arange(150) % 3, np.arange(150) % 10, rng.integers(0, 7, 150)):
+            found = fs.FedKMeans(k, init=init, max_iter=25, tol=0.0).fit(X, sites=sites)
+            np.testing.assert_allclose(found.cluster_centers_, expected, atol=1e-9)
+
+
+def test_a_site_that_drops_out_is_not_in_the_centres():
+    X, _ = blobs(200, k=4, apart=20.0)
+    labels = np.arange(200) % 5
+    fed = fs.federate(X, sites=labels, seed=1)
+
+    def offline(replies, bad, rng, call):
+        return {site: ({} if call.number > 6 else replies[site]) for site in bad}
+
+    with pytest.warns(UserWarning, match="no labels of the rows of these sites, which did not post them: 3"):
+        model = fs.FedKMeans(4, post_labels=True).fit(fed.corrupt(offline, ["3"]))
+    rest = X[labels != 3]
+    again = KMeans(4, init=model.cluster_centers_, n_init=1, max_iter=1).fit(rest)
+    np.testing.assert_allclose(model.cluster_centers_, again.cluster_centers_, atol=1e-9)
+    assert len(model.labels_) == 160
+
+
+def test_absurd_sums_are_refused():
+    X, _ = blobs(100)
+    fed = fs.federate(X, sites=np.arange(100) % 4).corrupt(fs.attacks.RandomNoise(1e200), ["2"])
+    with pytest.raises(FedspanError, match=r"numbers beyond|non-finite|overflow"):
+        fs.FedKMeans(3).fit(fed)

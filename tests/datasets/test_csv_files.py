@@ -1,0 +1,146 @@
+"""CSV files: a column is what all of its cells are, under the name that the header gives it, or the file is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedspan.datasets.sources import Dialect, FileSource, read_table
+from fedspan.datasets.sources.csv_dialect import detected
+from fedspan.errors import InputError
+
+
+def written(tmp_path, text, name="rows.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("age,patient\n20,7000\n21,7001,\n", r"rows.csv: line 3 has 3 fields, and the header names 2 columns"),
+        ("age,patient\n" + "20,7000,\n" * 5, "line 2 has 3 fields"),
+        ("age,dose\n" + "7000,20,1.5\n" * 5, "line 2 has 3 fields"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 fields"),
+        ("a;b\n1;2\n", "state what separates its fields"),
+        ("a\tb\n1\t2\n", "state what separates its fields"),
+        ("a,b,\n1,2,\n3,4,7001\n", "has values in column 3, which has no name"),
+        ("a,,b\n1,7001,2\n", "has values in column 2, which has no name"),
+        ("a,b,a\n1,2,3\n", "two columns named 'a'"),
+        ("", "is empty: its first line must name the columns"),
+        ("\n\n", "is empty"),
+    ],
+)
+def test_lines_that_do_not_fit_the_header_are_refused_without_a_value(tmp_path, text, problem):
+    with pytest.raises(InputError, match=problem) as caught:
+        read_table(written(tmp_path, text))
+    assert "7000" not in str(caught.value)
+    assert "7001" not in str(caught.value)
+
+
+def test_columns_without_a_name_are_left_out(tmp_path):
+    assert read_table(written(tmp_path, "a,b,\n1,2,\n3,4,\n")).to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+    assert read_table(written(tmp_path, ",a,b\n0,1,2\n1,3,4\n")).to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+
+
+def test_blank_lines_marks_of_unicode_and_line_ends_change_nothing(tmp_path):
+    for text in ("\ufeffa,b\n1,x\n\n  \n2,y\n", "a,b\r\n1,x\r\n2,y\r\n", '"a","b"\n1,"x"\n2,y'):
+        frame = read_table(written(tmp_path, text))
+        assert frame.to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
+
+
+def test_a_file_that_is_no_text_is_said(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"a,b\n\xff\xfe,1\n")
+    with pytest.raises(InputError, match=r"cannot be read as \.csv: it is not UTF-8 text"):
+        read_table(path)
+
+
+CELLS = st.sampled_from(["1", "-3", "2.5", "1e3", "true", "false", "x", "", "NA", "None", "inf", "1" + "0" * 30])
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells=st.lists(CELLS, min_size=1, max_size=12))
+def test_a_column_is_what_all_of_its_cells_are_wherever_they_are(tmp_path_factory, cells):
+    """In front of the cells stand so many numbers that the reader has settled on a type before it sees the cells."""
+    folder = tmp_path_factory.mktemp("csv")
+    column = read_table(written(folder, "a,b\n" + "".join(f"{cell},1\n" for cell in cells)))["a"]
+    present = [cell for cell in cells if cell not in ("", "NA", "None")]
+    numbers = all(cell not in ("true", "false", "x") for cell in present)
+    if numbers:
+        expected = [float("nan") if cell not in present else float(cell) for cell in cells]
+        np.testing.assert_array_equal(column.to_numpy(dtype=float), expected)
+    elif all(cell in ("true", "false") for cell in present):
+        expected = [float("nan") if cell not in present else float(cell == "true") for cell in cells]
+        np.testing.assert_array_equal(column.to_numpy(dtype=float), expected)
+    else:  # of text, only the empty field is missing, and all else is as it stands
+        assert column.isna().tolist() == [cell == "" for cell in cells]
+        assert column.dropna().tolist() == [cell for cell in cells if cell]
+
+
+@pytest.mark.parametrize("last", ["n/b", "2.5", "", "true"])
+def test_a_late_cell_decides_the_whole_column(tmp_path, last):
+    """The reader guesses the type from the first megabyte; the last cell of a longer file contradicts it."""
+    many = 200_000
+    column = read_table(written(tmp_path, "a,b\n" + "00017,1\n" * many + f"{last},2\n"))["a"]
+    if last in ("n/b", "true"):
+        assert column.iloc[0] == "00017"
+        assert column.iloc[-1] == last
+    else:
+        assert column.iloc[0] == 17
+        assert column.iloc[-1] == 2.5 or (not last and np.isnan(column.iloc[-1]))
+
+
+def test_what_is_missing(tmp_path):
+    path = written(tmp_path, "n,t,b\n1,NA,true\nNA,None,null\n?,x,\n,,false\n")
+    frame = read_table(path, Dialect(missing=("?",)))
+    np.testing.assert_array_equal(frame["n"], [1, np.nan, np.nan, np.nan])
+    assert frame["t"].fillna("-").tolist() == ["NA", "None", "x", "-"]
+    np.testing.assert_array_equal(frame["b"].to_numpy(dtype=float), [1, np.nan, np.nan, 0])
+    assert read_table(path, Dialect(missing=("?", "NA")))["t"].fillna("-").tolist() == ["-", "None", "x", "-"]
+    assert read_table(path)["n"].tolist()[:3] == ["1", "NA", "?"]  # one word makes it text, as it stands
+
+
+@pytest.mark.parametrize(
+    ("dialect", "encoding"),
+    [(Dialect(";", ",", "cp1252"), "cp1252"), (Dialect("\t", ".", "utf-16"), "utf-16"), (Dialect("|"), "utf-8")],
+)
+def test_dialects_are_detected_and_read(tmp_path, dialect, encoding):
+    rows = [["Größe", "Wert"], ["klein", "1.5"], ["groß", "-20.25"], ["mittel", "1e3"]]
+    text = "\n".join(dialect.separator.join(row) for row in rows).replace(".", dialect.decimal)
+    path = tmp_path / "rows.csv"
+    path.write_bytes((text + "\n").encode(encoding))
+    assert detected(path) == dialect
+    frame = read_table(path, dialect)
+    assert frame["Größe"].tolist() == ["klein", "groß", "mittel"]
+    assert frame["Wert"].tolist() == [1.5, -20.25, 1000.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"separator": ";;"}, "must be one character"),
+        ({"decimal": "x"}, "must be '.' or ','"),
+        ({"separator": ",", "decimal": ","}, "they must differ"),
+        ({"encoding": "klingon"}, "is not known"),
+    ],
+)
+def test_impossible_dialects_are_refused(options, problem):
+    with pytest.raises(InputError, match=problem):
+        Dialect(**options)
+
+
+def test_csv_and_parquet_of_one_table_are_the_same(tmp_path):
+    frame = pd.DataFrame({"t": ["NA", "None", "null", "nan", "n/a", "Smith"], "v": [1.5, None, 2, 3, 4, 5]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    pd.testing.assert_frame_equal(read_table(tmp_path / "rows.csv"), read_table(tmp_path / "rows.parquet"))
+
+
+def test_missing_words_are_for_text_files(tmp_path):
+    with pytest.raises(InputError, match=r"missing are for \.csv files"):
+        FileSource(tmp_path / "rows.parquet", Dialect(missing=("NA",)))

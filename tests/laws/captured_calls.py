@@ -1,0 +1,47 @@
+"""All calls that the examples of protocols make on the embedded engine, with the replies."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.engines.local.embedded import LocalEngine
+from fedspan.federation.calls.call import Call, Delivery
+
+from .protocol_examples import EXAMPLES, VARIANTS
+
+
+class Captured(NamedTuple):
+    """A call to one site, and its reply."""
+
+    call: Call
+    site: fs.Site
+    reply: dict[str, Any]
+
+
+@cache
+def captured_calls() -> dict[str, list[Captured]]:
+    """Run all examples, once in a process, and return their calls by the id of the step."""
+    found: dict[str, list[Captured]] = {}
+    original = LocalEngine.call
+
+    def listening(self, call, to, accepted, policy):
+        outcomes = original(self, call, to, accepted, policy)
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, Delivery):
+                captured = Captured(call, self._hosts[name].site, outcome.reply)
+                found.setdefault(call.step.id, []).append(captured)
+        return outcomes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalEngine, "call", listening)
+        for example in [*EXAMPLES.values(), *VARIANTS]:
+            example.run()
+        rows = np.random.default_rng(0).normal(size=(60, 5))
+        fed = fs.federate(rows, sites=np.arange(60) % 4, policy=fs.Policy(secure_sum=True))
+        fs.FedStandardScaler().fit(fed)
+    return found

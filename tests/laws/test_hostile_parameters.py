@@ -1,0 +1,110 @@
+"""Hostile parameters: a step or transform sees declared types only, or its site refuses the request.
+
+Every parameter of every registered function gets arrays of all types and shapes, and numbers of all kinds. What is not
+refused arrives as the equal plain number, or as an array of the declared kind and rank.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedspan.errors import MessageError
+from fedspan.federation.site.discovery import install_steps
+from fedspan.federation.site.steps import installed_steps
+from fedspan.federation.site.transforms import installed_transforms
+
+from .captured_calls import captured_calls
+
+DTYPES = ("?", "i1", "u1", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "U1", "S1")
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2**63 + 1,
+    -(2**70),
+    10**400,
+    0.5,
+    -0.5,
+    1e308,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    1j,
+    True,
+)
+OTHERS = (None, "", "x" * 100_000, b"x", [1.0], {"a": 1}, object)
+
+
+def arrays():
+    for dtype in DTYPES:
+        for shape in ((), (0,), (1,), (1, 1), (2, 0), (1, 2, 1), (1,) * 9):
+            yield np.ones(shape, dtype)
+    yield np.array(2**63 + 1, np.uint64)
+    yield np.array([2**63 + 1], np.uint64)
+    yield np.array([np.nan])
+    yield np.array([[np.inf, -1e308]])
+    yield np.empty((2**35, 0))
+    yield np.array([None], dtype=object)
+
+
+HOSTILE = [*NUMBERS, *OTHERS, *arrays()]
+HOSTILE += [
+    kind(1) for kind in (np.int8, np.uint8, np.uint64, np.float16, np.float32, np.float64, np.bool_, np.complex128)
+]
+
+
+def functions():
+    install_steps()
+    every = {**installed_steps(), **{f"transform {id}": one for id, one in installed_transforms().items()}}
+    return {id: one for id, one in every.items() if one.function.__module__.startswith("fedspan.")}
+
+
+def honest_values(id, one):
+    """Return the parameters of one honest call."""
+    if id.startswith("transform "):
+        calls = [captured.call for every in captured_calls().values() for captured in every]
+        return next((t.parameters for call in calls for t in call.transforms if t.id == one.id), None)
+    return next(
+        (dict(captured.call.payload_of(captured.site.name)) for captured in captured_calls().get(one.id, ())), None
+    )
+
+
+@pytest.mark.parametrize("id", functions())
+def test_what_is_not_refused_is_the_equal_plain_value(id):
+    one = functions()[id]
+    honest = honest_values(id, one)
+    if not one.declared.declared:
+        pytest.skip("it has no parameters")
+    accepted = 0
+    for name, check in one.declared.declared.items():
+        for value in HOSTILE:
+            if honest is None:
+                checked = lambda: check(name, value)  # noqa: E731, B023
+            else:
+                checked = lambda: one.validated({**honest, name: value})[name]  # noqa: E731, B023
+            try:
+                found = checked()
+            except MessageError:
+                continue
+            accepted += 1
+            assert_plain(found, value)
+    assert accepted < len(one.declared.declared) * len(HOSTILE) / 2
+
+
+def assert_plain(found, given):
+    if isinstance(given, np.ndarray) and given.shape == () and type(found) is float:
+        assert given.dtype == np.float64
+        assert found == given.item()
+    elif isinstance(given, np.ndarray):
+        assert isinstance(found, np.ndarray)
+        assert found.ndim == given.ndim > 0
+        assert found.dtype in ("?", "u1", "i8", "u8", "f4", "f8") or found.dtype.kind == "U"
+        assert max(found.shape) <= 2**20 or found.size
+        np.testing.assert_array_equal(found, given)
+        assert (given.dtype.kind == "U") == (found.dtype.kind == "U")
+    else:
+        assert found is None or type(found) in (int, float, bool, str)
+        assert type(given) in (int, float, bool, str, type(None))
+        assert found == given
+        assert isinstance(found, bool) == isinstance(given, bool)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
-from fedspan.engines.remote.messages.transport import Transport
+from fedspan.engines.remote.coordinator.signed_requests import Transport
 from fedspan.federation import Federation, Policy
 from fedspan.federation.calls.call import Engine
 from fedspan.federation.federation import Root, View

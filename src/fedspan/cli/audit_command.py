@@ -10,7 +10,7 @@ import numpy as np
 
 from fedspan.audit import LeakCard, Received, audit, from_model, from_run
 from fedspan.cli.run_folder import make_folder, saved_models
-from fedspan.cli.study_file import DataPlan, read_data_plan, read_study
+from fedspan.cli.study_file import DataPlan, data_plan, read_copy, read_study
 from fedspan.cli.study_tables import read_tables
 from fedspan.datasets.sources import read_table
 from fedspan.errors import InputError
@@ -79,15 +79,14 @@ def _target(run: Path, model: Path | None, truth: Path | None) -> _Target:
     first = preprocess[0] if preprocess else fitted
     names = getattr(first, "feature_names_in_", None)
     columns = None if names is None else [str(name) for name in names]
-    copy = run / "study.toml"
     if truth is not None and truth.suffix == ".toml":
         return _Target(received, preprocess, columns, _rows(read_study(truth).data))
     if truth is not None:
         return _Target(received, preprocess, columns, _chosen(read_table(truth), columns, truth))
-    if not copy.is_file():
+    if not (run / "study.toml").is_file():
         return _Target(received, preprocess, columns, None)
     try:  # the study's files may have been moved, or have changed
-        rows = _rows(read_data_plan(copy, run.resolve().parent))
+        rows = _rows(data_plan(read_copy(run)[1]))
         sizes = np.bincount(received.row_sites, minlength=len(received.sites))
         for name, size in zip(received.sites, sizes, strict=True):
             if size and len(rows.get(name, ())) != size:

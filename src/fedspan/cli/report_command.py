@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedspan.cli.run_folder import saved_models, write_run_report
-from fedspan.cli.study_file import ReportPlan, read_data_plan, report_plan
+from fedspan.cli.study_file import ReportPlan, data_plan, read_copy, report_plan
 from fedspan.cli.study_tables import SiteTable, read_tables
-from fedspan.datasets.toml_file import parsed
 from fedspan.errors import InputError
 from fedspan.federation.record import RunRecord
 
@@ -37,19 +36,19 @@ def _study(
     run: Path, models: Sequence[Any], settings: dict[str, str]
 ) -> tuple[list[SiteTable], ReportPlan, str | None]:
     """Return the study's rows, what it asks of its report, and its text; `settings` name what cannot be read."""
-    copy, plan = run / "study.toml", ReportPlan()
     tables: list[SiteTable] = []
-    if not copy.is_file():
+    plan = ReportPlan()
+    if not (run / "study.toml").is_file():
         return tables, plan, None
-    text, raw = parsed(copy)
+    text, file = read_copy(run)
     if models:
         try:
-            if "data" in raw:  # otherwise the rows are at the sites
-                tables = read_tables(read_data_plan(copy, run.resolve().parent), text=models[0].takes_text)
+            if "data" in file:  # otherwise the rows are at the sites
+                tables = read_tables(data_plan(file), text=models[0].takes_text)
         except InputError as error:
             settings["rows"] = f"not read ({error}), so that there is no map of them"
         try:
-            plan = report_plan(raw, run.resolve().parent / copy.name)
+            plan = report_plan(file)
         except InputError as error:
             settings["rows to judge by"] = f"not read: {error}"
     return tables, plan, text

@@ -12,7 +12,7 @@ import fedspan
 from fedspan import privacy
 from fedspan.anomaly.detector import FedDetector
 from fedspan.base import FedEstimator
-from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
+from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Policy
 
@@ -68,120 +68,122 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
     A study `at_sites` of a real federation names no data: the sites' owners do.
     """
     text, raw = parsed(path)
-    check_keys(raw, {"seed", "output", "data", "preprocess", "model", "federation", "report"}, path, "")
-    federation = table(raw, "federation", path)
-    check_keys(federation, {*_POLICY} if at_sites else {"n_jobs", "wire", *_POLICY}, path, "[federation] ")
-    if at_sites and "data" in raw:
-        raise InputError(f"{path}: with --kit the data are at the sites: remove the [data] table")
+    file = Section(raw, path, keys=("seed", "output", "data", "preprocess", "model", "federation", "report"))
+    federation = file.table("federation", _POLICY if at_sites else ("n_jobs", "wire", *_POLICY))
+    if at_sites and "data" in file:
+        raise file.error("with --kit the data are at the sites: remove the [data] table")
     preprocess = raw.get("preprocess", [])
     if not isinstance(preprocess, list) or not all(isinstance(entry, dict) for entry in preprocess):
-        raise InputError(f"{path}: preprocess must be written as [[preprocess]] tables")
-    if "model" not in raw:
-        raise InputError(f"{path}: a [model] table with a name is missing")
-    model = _estimator(table(raw, "model", path), path, "[model]", "fit")
-    report = report_plan(raw, path)
+        raise file.error("preprocess must be written as [[preprocess]] tables")
+    if "model" not in file:
+        raise file.error("a [model] table with a name is missing")
+    model = _estimator(file.table("model"), "fit")
+    report = report_plan(file)
     if report.judge is not None and not isinstance(model, FedDetector):
-        raise InputError(f"{path}: [report] judge needs a detector, and {type(model).__name__} is not one")
+        raise file.error(f"[report] judge needs a detector, and {type(model).__name__} is not one")
     return Study(
         path=path,
         text=text,
-        seed=typed(raw, "seed", int, 0, path),
-        output=output or path.parent / typed(raw, "output", str, path.stem, path),
-        data=DataPlan() if at_sites else _data_plan(table(raw, "data", path), path),
-        preprocess=tuple(_estimator(entry, path, "[[preprocess]]", "transform") for entry in preprocess),
+        seed=file.value("seed", int, 0),
+        output=output or path.parent / file.value("output", str, path.stem),
+        data=DataPlan() if at_sites else data_plan(file),
+        preprocess=tuple(_estimator(Section(entry, path, "[[preprocess]] "), "transform") for entry in preprocess),
         model=model,
-        n_jobs=typed(federation, "n_jobs", int, 1, path),
-        wire=typed(federation, "wire", bool, False, path),
-        policy=_policy(federation, path),
+        n_jobs=federation.value("n_jobs", int, 1),
+        wire=federation.value("wire", bool, False),
+        policy=_policy(federation),
         report=report,
     )
 
 
-def read_data_plan(copy: Path, folder: Path) -> DataPlan:
-    """Read where the rows are from the copy of a study whose paths are relative to `folder`."""
-    return _data_plan(table(parsed(copy)[1], "data", copy), folder / copy.name)
+def read_copy(run: Path) -> tuple[str, Section]:
+    """Return the text and the content of the study's copy in a run's folder, whose paths are relative to the study."""
+    text, raw = parsed(run / "study.toml")
+    return text, Section(raw, run.resolve().parent / "study.toml")
 
 
-def report_plan(study: Mapping[str, Any], path: Path) -> ReportPlan:
-    """Read the ``[report]`` table of a study; its paths are relative to the folder of `path`."""
-    raw, where, keys = table(study, "report", path), "[report] ", ("judge", "label", "normal")
-    check_keys(raw, {*keys, "image"}, path, where)
-    image = raw.get("image")
+def report_plan(file: Section) -> ReportPlan:
+    """Read the ``[report]`` table of a study."""
+    keys = ("judge", "label", "normal")
+    section = file.table("report", (*keys, "image"))
+    image = section.raw.get("image")
     if image is not None and not (isinstance(image, list) and len(image) == 2 and all(type(n) is int for n in image)):
-        raise InputError(f"{path}: [report] image = {image!r} must be a height and a width in pixels, such as [28, 28]")
+        raise section.error(f"image = {image!r} must be a height and a width in pixels, such as [28, 28]")
     pixels = None if image is None else (image[0], image[1])
-    given = [key for key in keys if key in raw]
+    given = [key for key in keys if key in section]
     if not given:
         return ReportPlan(image=pixels)
     if len(given) < len(keys):
-        raise InputError(
-            f"{path}: in [report] judge (a table of labelled rows), label (its column of labels) and normal (the label "
-            "of normal rows) go together"
+        raise section.error(
+            "judge (a table of labelled rows), label (its column of labels) and normal (the label of normal rows) go "
+            "together"
         )
-    file = existing(path.parent / typed(raw, "judge", str, "", path, where), path)
-    return ReportPlan(file, typed(raw, "label", str, "", path, where), str(raw["normal"]), pixels)
+    judge, label = section.file(section.value("judge", str)), section.value("label", str)
+    return ReportPlan(judge, label, str(section.raw["normal"]), pixels)
 
 
-def _data_plan(raw: Mapping[str, Any], path: Path) -> DataPlan:
-    if not raw:
-        raise InputError(f"{path}: a [data] table with 'file' and 'site_column', or with 'sites', is missing")
-    check_keys(raw, {"file", "site_column", "sites", "features", "drop", "label"}, path, "[data] ")
-    if ("file" in raw) == ("sites" in raw):
-        raise InputError(f"{path}: [data] must have either 'file' (one table) or 'sites' (one table per site)")
-    sites = raw.get("sites", {})
+def data_plan(file: Section) -> DataPlan:
+    """Read the ``[data]`` table of a study."""
+    section = file.table("data", ("file", "site_column", "sites", "features", "drop", "label"))
+    if not section.raw:
+        raise file.error("a [data] table with 'file' and 'site_column', or with 'sites', is missing")
+    if ("file" in section) == ("sites" in section):
+        raise section.error("must have either 'file' (one table) or 'sites' (one table per site)")
+    sites = section.raw.get("sites", {})
     if not isinstance(sites, dict) or not all(isinstance(name, str) for name in sites.values()):
-        raise InputError(f'{path}: [data] sites must be a table of files, such as {{ north = "north.csv" }}')
-    if ("file" in raw) != ("site_column" in raw):
-        raise InputError(f"{path}: [data] 'site_column' names the sites of the rows of 'file', and goes with it")
-    features, drop = (names(raw, key, path, "[data] ", "column names") for key in ("features", "drop"))
+        raise section.error('sites must be a table of files, such as { north = "north.csv" }')
+    if ("file" in section) != ("site_column" in section):
+        raise section.error("'site_column' names the sites of the rows of 'file', and goes with it")
+    features, drop = section.names("features", "column names", None), section.names("drop", "column names", ())
     for column in features or ():
-        if column in (drop or ()) or (features or ()).count(column) > 1:
-            raise InputError(f"{path}: [data] names the column {column!r} twice, in 'features' or in 'drop'")
+        if column in drop or (features or ()).count(column) > 1:
+            raise section.error(f"names the column {column!r} twice, in 'features' or in 'drop'")
     return DataPlan(
-        files={name: existing(path.parent / file, path) for name, file in sites.items()},
-        file=existing(path.parent / typed(raw, "file", str, "", path), path) if "file" in raw else None,
-        site_column=typed(raw, "site_column", str, None, path),
+        files={name: section.file(table) for name, table in sites.items()},
+        file=section.file(section.value("file", str)) if "file" in section else None,
+        site_column=section.value("site_column", str),
         features=features,
-        drop=drop or (),
-        label=typed(raw, "label", str, None, path),
+        drop=drop,
+        label=section.value("label", str),
     )
 
 
-def _estimator(raw: Mapping[str, Any], path: Path, where: str, method: str) -> FedEstimator:
+def _estimator(section: Section, method: str) -> FedEstimator:
     known = {name: getattr(fedspan, name) for name in fedspan.ESTIMATORS}
-    known = {name: kind for name, kind in known.items() if hasattr(kind, method)}
-    name = raw.get("name")
-    if not isinstance(name, str) or name not in known:
-        raise InputError(f"{path}: {where} name = {name!r} must be one of {', '.join(sorted(known))}")
-    allowed = set(inspect.signature(known[name].__init__).parameters) - {"self"}
-    check_keys(raw, allowed | {"name"}, path, f"{where} ")
-    given = {key: value for key, value in raw.items() if key != "name"}
+    kind, given = _named(section, {name: kind for name, kind in known.items() if hasattr(kind, method)})
     if "privacy" in given:
-        given["privacy"] = _mechanism(given["privacy"], path, where)
-    estimator: FedEstimator = known[name](**given)
+        given["privacy"] = _mechanism(section)
+    estimator: FedEstimator = kind(**given)
     return estimator
 
 
-def _mechanism(raw: Any, path: Path, where: str) -> Any:
+def _mechanism(section: Section) -> Any:
     """Return the privacy mechanism that a table such as ``{ name = "GaussianGradient", epsilon = 8 }`` names."""
-    known = {name: getattr(privacy, name) for name in MECHANISMS}
-    if not isinstance(raw, dict) or raw.get("name") not in known:
-        wanted = ", ".join(sorted(known))
-        raise InputError(f"{path}: {where} privacy must be a table with a name, one of {wanted}, and its parameters")
-    kind = known[raw["name"]]
-    given = {key: value for key, value in raw.items() if key != "name"}
-    check_keys(given, set(inspect.signature(kind).parameters), path, f"{where} privacy ")
+    raw, known = section.raw["privacy"], {name: getattr(privacy, name) for name in MECHANISMS}
+    if not isinstance(raw, dict):
+        raise section.error("privacy must be a table with the name of a mechanism, and its parameters")
+    inner = Section(raw, section.path, f"{section.where}privacy: ")
+    kind, given = _named(inner, known)
     try:
         mechanism = kind(**given)
         mechanism.check()
     except (InputError, TypeError) as error:
-        raise InputError(f"{path}: {where} privacy: {error}") from None
+        raise inner.error(str(error)) from None
     return mechanism
 
 
-def _policy(raw: Mapping[str, Any], path: Path) -> Policy:
+def _named(section: Section, known: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the class that a table names, one of those `known`, and its parameters, which are the other keys."""
+    name = section.raw.get("name")
+    if not isinstance(name, str) or name not in known:
+        raise section.error(f"name = {name!r} must be one of {', '.join(sorted(known))}")
+    Section(section.raw, section.path, section.where, ("name", *inspect.signature(known[name]).parameters))
+    return known[name], {key: value for key, value in section.raw.items() if key != "name"}
+
+
+def _policy(section: Section) -> Policy:
+    section.value("secure_sum", bool, False)
     try:
-        typed(raw, "secure_sum", bool, False, path)
-        return Policy(**{key: raw[key] for key in _POLICY if key in raw})
+        return Policy(**{key: section.raw[key] for key in _POLICY if key in section})
     except PolicyError as error:
-        raise InputError(f"{path}: [federation] {error}") from None
+        raise section.error(str(error)) from None

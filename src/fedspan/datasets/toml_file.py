@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedspan.errors import InputError
 
-_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+N = TypeVar("N", tuple[str, ...], None)
 
+_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 #: How sentences of the parser begin that repeat nothing of the file but single characters.
 _SAFE = ("Cannot overwrite a value", "Expected", "Found invalid character", "Illegal character", "Invalid", "Un")
@@ -43,42 +45,71 @@ def _read(path: Path) -> tuple[str, dict[str, Any] | str]:
         return "", f"{path} cannot be read as TOML: {type(error).__name__}"
 
 
-def table(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    """Return the table ``[key]``, empty where there is none."""
-    value = raw.get(key, {})
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: {key} must be a table, written as [{key}]")
-    return value
+class Section:
+    """A table of a file: its values in their types, or errors that name the file, the table and the key.
 
+    Parameters
+    ----------
+    raw : mapping
+        What the table holds.
+    path : path
+        The file.
+    where : str
+        What errors call the table, such as ``"[data] "``; empty for the whole file.
+    keys : names, optional
+        All keys that the table may have.
+    """
 
-def check_keys(raw: Mapping[str, Any], allowed: set[str], path: Path, where: str) -> None:
-    """Refuse a key that is not one of the `allowed` ones, and name these."""
-    for key in raw:
-        if key not in allowed:
-            raise InputError(f"{path}: {where}{key!r} is not a known key; known are {', '.join(sorted(allowed))}")
+    def __init__(
+        self, raw: Mapping[str, Any], path: Path, where: str = "", keys: Collection[str] | None = None
+    ) -> None:
+        self.raw, self.path, self.where = raw, path, where
+        for key in raw if keys is not None else ():
+            if key not in (keys or ()):
+                raise self.error(f"{key!r} is not a known key; known are {', '.join(sorted(keys or ()))}")
 
+    def __contains__(self, key: str) -> bool:
+        return key in self.raw
 
-def typed(raw: Mapping[str, Any], key: str, kind: type, default: Any, path: Path, where: str = "") -> Any:
-    """Return the value of `key`, which must be of one kind, or the default. A whole number is a number too."""
-    value = raw.get(key, default)
-    kinds = (int, float) if kind is float else (kind,)
-    if value is not default and (not isinstance(value, kinds) or (kind is not bool and isinstance(value, bool))):
-        raise InputError(f"{path}: {where}{key} = {value!r} must be {_WORDS[kind]}")
-    return value
+    def table(self, name: str, keys: Collection[str] | None = None) -> Section:
+        """Return the table ``[name]``, empty where it is missing."""
+        value = self.raw.get(name, {})
+        if not isinstance(value, dict):
+            raise self.error(f"{name} must be a table, written as [{name}]")
+        return Section(value, self.path, f"[{name}] ", keys)
 
+    def value(self, key: str, kind: type, default: Any = None) -> Any:
+        """Return the value of `key`, which must be of one kind, or the default. A whole number is a number too."""
+        value = self.raw.get(key, default)
+        kinds = (int, float) if kind is float else (kind,)
+        if value is not default and (not isinstance(value, kinds) or (kind is not bool and isinstance(value, bool))):
+            raise self.error(f"{key} = {value!r} must be {_WORDS[kind]}")
+        return value
 
-def names(raw: Mapping[str, Any], key: str, path: Path, where: str, what: str) -> tuple[str, ...] | None:
-    """Return the list of names under `key`, or ``None`` where there is none; `what` says what the names are of."""
-    value = raw.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InputError(f"{path}: {where}{key} must be a list of {what}")
-    return tuple(value)
+    def names(self, key: str, what: str, default: N) -> tuple[str, ...] | N:
+        """Return the list of names under `key`, or the default; `what` describes the names in errors."""
+        value = self.raw.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise self.error(f"{key} must be a list of {what}")
+        return tuple(value)
 
+    def file(self, name: str) -> Path:
+        """Return a file that exists; its name is relative to the folder of this one."""
+        file = self.path.parent / name
+        if not file.is_file():
+            raise InputError(f"{self.path}: the file {file} does not exist")
+        return file
 
-def existing(file: Path, path: Path) -> Path:
-    """Return a file that the file `path` names, if it is there."""
-    if not file.is_file():
-        raise InputError(f"{path}: the file {file} does not exist")
-    return file
+    def error(self, text: str) -> InputError:
+        """Return an error about this table."""
+        return InputError(f"{self.path}: {self.where}{text}")
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Name this table in the errors of other modules."""
+        try:
+            yield
+        except InputError as error:
+            raise self.error(str(error)) from None

@@ -8,8 +8,7 @@ is refused before anything is done with it, and errors are raised outside the ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 from fedspan.checks import real_number, whole_number
 from fedspan.datasets.sources import Dialect, FileSource, RowFilter, SqlSource, TableSource
 from fedspan.datasets.sources.secret import Secret, secret_of
-from fedspan.datasets.toml_file import check_keys, existing, names, parsed, table, typed
+from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
@@ -27,7 +26,6 @@ from fedspan.owner.schema import check_schema
 from fedspan.privacy.gaussian import check_budget
 
 T = TypeVar("T")
-N = TypeVar("N", tuple[str, ...], None)
 
 KEYS = {
     "site": {"name", "modules"},
@@ -117,13 +115,13 @@ def _read(path: Path) -> SiteFile | list[str]:
         problems = [f"{path}: {sentence}" for sentence in _misplaced_urls(raw)]
         if problems:
             return problems
-        check_keys(raw, {*KEYS, "schema"}, path, "")
+        file = Section(raw, path, keys=(*KEYS, "schema"))
     except InputError as error:
         return [str(error)]
 
-    def part(name: str, make: Callable[[_Section], T]) -> T | None:
+    def part(name: str, make: Callable[[Section], T]) -> T | None:
         try:
-            return make(_Section(raw, name, path))
+            return make(file.table(name, KEYS.get(name)))
         except InputError as error:
             problems.append(str(error))
             return None
@@ -131,7 +129,7 @@ def _read(path: Path) -> SiteFile | list[str]:
     name, data, rules = part("site", _site), part("data", _data), part("rules", _rules)
     schema = part("schema", _schema) if "schema" in raw else None
     privacy = part("privacy", _privacy) if "privacy" in raw else None
-    log = part("log", lambda section: section.folder / section.value("file", str, "audit.jsonl"))
+    log = part("log", lambda section: path.parent / section.value("file", str, "audit.jsonl"))
     if problems or name is None or data is None or rules is None or log is None:
         return problems
     return SiteFile(path, name, data, schema, rules, privacy, log)
@@ -160,42 +158,8 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-class _Section:
-    """One section of the file: values in their types, or errors that name the file and the section."""
-
-    def __init__(self, raw: Mapping[str, Any], name: str, path: Path) -> None:
-        self.raw, self.path, self.folder = table(raw, name, path), path, path.parent
-        self._where = f"[{name}] "
-        if name in KEYS:
-            check_keys(self.raw, KEYS[name], path, self._where)
-
-    def value(self, key: str, kind: type, default: Any = None) -> Any:
-        return typed(self.raw, key, kind, default, self.path, self._where)
-
-    def names(self, key: str, what: str, default: N) -> tuple[str, ...] | N:
-        found = names(self.raw, key, self.path, self._where, what)
-        return default if found is None else found
-
-    def secret(self, key: str) -> Secret | None:
-        value = self.raw.get(key)
-        if value is not None and not isinstance(value, str):
-            raise self.error(f"{key} must be text")
-        return None if value is None else Secret(value)
-
-    def error(self, text: str) -> InputError:
-        return InputError(f"{self.path}: {self._where}{text}")
-
-    @contextmanager
-    def naming(self) -> Iterator[None]:
-        """Name this section in the errors of other modules."""
-        try:
-            yield
-        except InputError as error:
-            raise self.error(str(error)) from None
-
-
-def _site(section: _Section) -> str:
-    if "name" not in section.raw:
+def _site(section: Section) -> str:
+    if "name" not in section:
         raise InputError(f"{section.path}: a [site] table with a name is missing")
     modules = section.names("modules", "modules, such as 'ourlab.protocols'", ())
     with section.naming():
@@ -203,7 +167,7 @@ def _site(section: _Section) -> str:
     return str(section.value("name", str))
 
 
-def _data(section: _Section) -> RowsPlan:
+def _data(section: Section) -> RowsPlan:
     columns, drop = section.names("columns", "column names", None), section.names("drop", "column names", ())
     missing = section.names("missing", 'texts that mean a missing cell, such as ["?"]', ())
     label, task, where = (section.value(key, str) for key in ("label", "task", "where"))
@@ -218,27 +182,27 @@ def _data(section: _Section) -> RowsPlan:
     return RowsPlan(_source(section, missing), columns, drop, label, task, row_filter)
 
 
-def _source(section: _Section, missing: tuple[str, ...]) -> TableSource:
-    if ("file" in section.raw) == ("url" in section.raw):
+def _source(section: Section, missing: tuple[str, ...]) -> TableSource:
+    if ("file" in section) == ("url" in section):
         raise section.error("must have either 'file' (a table) or 'url' and 'query' (a database)")
-    if "file" in section.raw:
+    if "file" in section:
         for key in ("query", "password_env", "password_file", "timeout"):
-            if key in section.raw:
+            if key in section:
                 raise section.error(f"{key} belongs to a database, and the data are in a file")
-        file = existing(section.folder / section.value("file", str), section.path)
+        file = section.file(section.value("file", str))
         with section.naming():
             return FileSource(file, Dialect(missing=missing))
-    url, env, password_file = map(section.secret, _SECRET)
+    url, env, password_file = (_secret(section, key) for key in _SECRET)
     assert url is not None
     if missing:
         raise section.error("missing is for CSV files, and the data are in a database, which has its own missing value")
-    query = section.value("query", str, "")
+    query, folder = section.value("query", str, ""), section.path.parent
     if not query.strip():
         raise section.error('url needs a query, such as query = "SELECT age, dose FROM visits ORDER BY id"')
     with section.naming():
         timeout = real_number("timeout", section.raw.get("timeout", 600), above=0)
-        password = secret_of(env, password_file, section.folder)
-        source = SqlSource(url, query, password=password, folder=section.folder, timeout=timeout)
+        password = secret_of(env, password_file, folder)
+        source = SqlSource(url, query, password=password, folder=folder, timeout=timeout)
     if source.password_in_url and section.path.stat().st_mode & 0o077:
         raise section.error(
             "url holds a password, and this file can be read by others: restrict it with chmod 600, or use "
@@ -247,12 +211,19 @@ def _source(section: _Section, missing: tuple[str, ...]) -> TableSource:
     return source
 
 
-def _schema(section: _Section) -> dict[str, str]:
+def _secret(section: Section, key: str) -> Secret | None:
+    value = section.raw.get(key)
+    if value is not None and not isinstance(value, str):
+        raise section.error(f"{key} must be text")
+    return None if value is None else Secret(value)
+
+
+def _schema(section: Section) -> dict[str, str]:
     with section.naming():
         return check_schema(section.raw)
 
 
-def _rules(section: _Section) -> Rules:
+def _rules(section: Section) -> Rules:
     steps = section.names("steps", "steps or groups", ("summaries",))
     transforms = section.names("transforms", "transforms", (OWN,))
     users = section.names("users", "users' names", None)
@@ -274,8 +245,8 @@ def _rules(section: _Section) -> Rules:
         return Rules(AllowedSteps(steps), transforms, users=users, sums_only=sums_only, **limits)  # type: ignore[arg-type]
 
 
-def _privacy(section: _Section) -> PrivacyPlan:
-    if "ledger" not in section.raw:
+def _privacy(section: Section) -> PrivacyPlan:
+    if "ledger" not in section:
         raise section.error('needs the file of the site\'s ledger, such as ledger = "clinic.ledger"')
     epsilon, delta = (section.value(key, float) for key in ("epsilon", "delta"))
     if (epsilon is None) != (delta is None):
@@ -284,5 +255,5 @@ def _privacy(section: _Section) -> PrivacyPlan:
         with section.naming():
             check_budget(epsilon, delta)
     return PrivacyPlan(
-        section.folder / section.value("ledger", str), epsilon, delta, section.value("strict", bool, False)
+        section.path.parent / section.value("ledger", str), epsilon, delta, section.value("strict", bool, False)
     )

@@ -12,7 +12,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.client import status
+from fedspan.engines.nvflare.client import connect
 from fedspan.engines.nvflare.client.study_client import submit_study, unzip
 from fedspan.engines.remote.coordinator import site_directory
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
@@ -81,7 +81,7 @@ def test_status_shows_online_sites_and_other_versions(deployment, connection, ca
 
     own = fs.__version__
     monkeypatch.setattr(site_directory, "fedspan_version", lambda: "9.9.9")
-    monkeypatch.setattr(status, "NVFlareTransport", Shared)
+    monkeypatch.setattr(connect, "NVFlareTransport", Shared)
     assert main(["federation", "status", str(deployment.kit("alice")), "--steps"]) == 0
     shown = capsys.readouterr().out
     for name in SITES:

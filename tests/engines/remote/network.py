@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
-from fedspan.engines.remote.messages.transport import Lost
+from fedspan.engines.remote.coordinator.signed_requests import Lost
 from fedspan.engines.remote.site.site_worker import SiteWorker
 
 from .people import authority, identity, user

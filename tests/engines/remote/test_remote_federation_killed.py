@@ -14,7 +14,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
-from fedspan.engines.remote.messages.transport import Lost
+from fedspan.engines.remote.coordinator.signed_requests import Lost
 from tests.laws.protocol_laws import as_bytes
 
 from .people import authority, identity, key_of, pem, root_certificate, user

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedspan.cli.console import print_line, print_table
-from fedspan.engines.nvflare.client.status import federation_status
+from fedspan.engines.nvflare.client.connect import federation_status
 from fedspan.engines.nvflare.client.study_client import cancel_study, fetch_study, list_studies
 from fedspan.engines.nvflare.setup.kit import read_plan
 from fedspan.engines.nvflare.setup.provision import AUTHORITY, provision

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping
@@ -12,9 +11,9 @@ from typing import Any
 
 from fedspan.engines.nvflare.client.relay_monitor import RelayMonitor
 from fedspan.engines.nvflare.client.relays import RelayJob
-from fedspan.engines.nvflare.client.user_session import TOPIC, ServerOfflineError
+from fedspan.engines.nvflare.client.user_session import TOPIC, ServerOfflineError, in_thread
 from fedspan.engines.nvflare.setup.kit import needs_nvflare, read_kit
-from fedspan.engines.remote.messages.transport import Lost
+from fedspan.engines.remote.coordinator.signed_requests import Lost
 
 #: Seconds of a request's deadline that are kept for the answer's way back from the server.
 WAY_BACK = 0.1
@@ -68,34 +67,24 @@ class NVFlareTransport:
                 answers[site] = Lost(self._monitor.why_not(site))
             else:
                 by_relay.setdefault(relay, {})[site] = request
-        sent = {relay: (part, self._start(relay, part, end)) for relay, part in by_relay.items()}
-        for relay, (part, done) in sent.items():
-            arrived, lost = _outcome(relay, part, done, end)
+        # In threads that are left behind if the server dies meanwhile.
+        sent = {relay: in_thread(self._deliver, relay, part, end) for relay, part in by_relay.items()}
+        for relay, done in sent.items():
+            arrived, lost = _outcome(relay, by_relay[relay], done, end)
             self._monitor.suspect(relay, lost)
             answers |= arrived
             answers |= {site: Lost(f"{site}: {why}") for site, why in lost.items()}
         return answers
 
-    def _start(self, relay: RelayJob, requests: Mapping[str, bytes], end: float) -> Future[dict[str, Any]]:
-        """Send requests through one relay, in a thread that is left behind if the server dies meanwhile."""
-        done: Future[dict[str, Any]] = Future()
-
-        def run() -> None:
-            try:
-                numbers: dict[int, int] = {}  # sites with the same request share its bytes, which travel once
-                to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in requests.items()}
-                different = {to[site]: request for site, request in requests.items()}
-                session, left = self._monitor.session(), end - time.monotonic()
-                shared = [different[number] for number in sorted(different)]
-                message = {"to": to, "requests": shared, "limit": max(0.05, left - WAY_BACK)}
-                done.set_result(session.request(TOPIC, message, left + 1.0, relay.job))
-            except ServerOfflineError as error:
-                done.set_exception(error)
-            except Exception as error:  # of any kind from NVIDIA FLARE: this request is lost, and its sites are checked
-                done.set_exception(ServerOfflineError(f"no connection to the server: {type(error).__name__}"))
-
-        threading.Thread(target=run, daemon=True, name="fedspan-request").start()
-        return done
+    def _deliver(self, relay: RelayJob, requests: Mapping[str, bytes], end: float) -> dict[str, Any]:
+        """Send requests through one relay, and return what it answers."""
+        numbers: dict[int, int] = {}  # sites with the same request share its bytes, which travel once
+        to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in requests.items()}
+        different = {to[site]: request for site, request in requests.items()}
+        session, left = self._monitor.session(), end - time.monotonic()
+        shared = [different[number] for number in sorted(different)]
+        message = {"to": to, "requests": shared, "limit": max(0.05, left - WAY_BACK)}
+        return session.request(TOPIC, message, left + 1.0, relay.job)
 
     def close(self) -> None:
         """End the relays and log out."""
@@ -112,7 +101,11 @@ def _outcome(
     why = LATE
     if done.done():
         error = done.exception()
-        result, why = (done.result(), why) if error is None else (result, str(error))
+        if error is None:
+            result = done.result()
+        else:  # of any kind from NVIDIA FLARE: this request is lost, and its sites are checked
+            offline = isinstance(error, ServerOfflineError)
+            why = str(error) if offline else f"no connection to the server: {type(error).__name__}"
     elif relay.ended.done():
         why = relay.ended.result()
     arrived = {site: bytes(answer) for site, answer in result["answers"].items() if site in requests}

@@ -209,12 +209,8 @@ def write_relay_job(folder: Path, sites: Iterable[str]) -> Path:
     return job
 
 
-def within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return or raise what `function` does within this time, or raise a `TimeoutError` and leave it behind.
-
-    >>> within(1.0, int, "7")
-    7
-    """
+def in_thread(function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Call `function` in a thread that does not keep the process from ending."""
     done: Future[Any] = Future()
 
     def run() -> None:
@@ -223,7 +219,17 @@ def within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any
         except BaseException as error:  # of any kind: the caller gets it
             done.set_exception(error)
 
-    threading.Thread(target=run, daemon=True, name="fedspan-timeout").start()
+    threading.Thread(target=run, daemon=True, name="fedspan-call").start()
+    return done
+
+
+def within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return or raise what `function` does within this time, or raise a `TimeoutError` and leave it behind.
+
+    >>> within(1.0, int, "7")
+    7
+    """
+    done = in_thread(function, *arguments)
     try:
         return done.result(timeout=seconds)
     except TimeoutError:

@@ -10,12 +10,11 @@ from typing import Any
 
 from fedspan.checks import whole_number
 from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
-from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
+from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests, Transport
 from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, SiteDirectory, SiteReport
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.engines.remote.messages.identity import Authority, Signer
 from fedspan.engines.remote.messages.request_head import call_head
-from fedspan.engines.remote.messages.transport import Transport
 from fedspan.engines.remote.site.refusals import read_facts
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Policy, SecureSum

@@ -1,16 +1,19 @@
-"""Signed requests: the coordinator signs what it sends, and accepts only answers that are signed and bound to it."""
+"""Signed requests: the coordinator signs what it sends, and accepts only answers that are signed and bound to it.
+
+A transport carries the bytes to the sites and back. It neither reads nor trusts them.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from fedspan.engines.remote.messages.envelope import MISREAD, Opened, Sealed, open_sealed
 from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.engines.remote.messages.identity import Authority, Participant, Signer
-from fedspan.engines.remote.messages.transport import Lost, Transport
 from fedspan.errors import MessageError
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.wire import Message
@@ -19,6 +22,33 @@ from fedspan.wire import Message
 Answer = Opened | Failure
 #: Nanoseconds since 1970 that no clock shows: a site that claims to have seen a later serial is not believed.
 _MOST_SERIAL = 2**62
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Why no answer came from a site."""
+
+    reason: str
+
+
+class Transport(Protocol):
+    """A connection to the sites of one federation."""
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of all sites of the federation, sorted."""
+
+    def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
+        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds.
+
+        Try once. Never raise because a site or the server is offline; return at once for a site known to be offline.
+        """
+
+    def online(self) -> frozenset[str]:
+        """Return the sites that can be reached by what is known now, without waiting."""
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 class Serials:

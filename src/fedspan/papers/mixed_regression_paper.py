@@ -42,7 +42,7 @@ VANILLA = "vanilla FedAvg"
 
 
 class Outcome(NamedTuple):
-    """Outcome of one method or start and seed; `rounds` are those to the target if it stays there, `kb` those of a site."""
+    """Outcome of a method or start and seed; `rounds` are those to the target if it stays there, `kb` is per site."""
 
     error: float
     accuracy: float

@@ -23,7 +23,7 @@ from fedspan.mixed_regression.random_start import random_start
 from fedspan.sums.plausible_totals import refuse_absurd
 
 
-@step("mixed_regression.fit", reveals="sums")
+@step("mixed_regression.fit", reveals="sums", moments=True)
 def local_fit(site: Site) -> dict[str, Any]:
     """Leaves the site: the shortest least-squares model of its own rows (d,)."""
     rows = rows_of(site)

@@ -37,7 +37,7 @@ _FLOOR = 0.25  # of the mean eigenvalue: an aggregated Gram matrix is an estimat
 _TINY = np.finfo(np.float64).tiny
 
 
-@step("mixed_regression.label", reveals="sums")
+@step("mixed_regression.label", reveals="sums", moments=True)
 def local_label(site: Site, models: Matrix) -> dict[str, Any]:
     """Leaves the site: the number of the model (k, d) that fits it best, its loss there, its number of rows."""
     losses = rows_of(site).losses(models)[1]
@@ -45,7 +45,7 @@ def local_label(site: Site, models: Matrix) -> dict[str, Any]:
     return {"label": label, "loss": float(losses[label]), "n": len(site)}
 
 
-@step("mixed_regression.normal_equations", reveals="sums")
+@step("mixed_regression.normal_equations", reveals="sums", moments=True)
 def local_normal_equations(
     site: Site, models: Matrix, cluster: Index, shares: Shares, variance: Variance
 ) -> dict[str, Any]:

@@ -27,13 +27,13 @@ Update = Annotated[str, OneOf(UPDATES[:2])]
 _GAMMA = 0.9  # of the stability limit of the least stable site
 
 
-@step("mixed_regression.curvature", reveals="sums")
+@step("mixed_regression.curvature", reveals="sums", moments=True)
 def local_curvature(site: Site) -> dict[str, Any]:
     """Leaves the site: the largest eigenvalue of its ``X'X / n``."""
     return {"largest": rows_of(site).largest}
 
 
-@step("mixed_regression.refinement", reveals="sums")
+@step("mixed_regression.refinement", reveals="sums", moments=True)
 def local_refinement(
     site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Steps, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def local_refinement(
     return {"sums": sums}
 
 
-@step("mixed_regression.change", reveals="sums")
+@step("mixed_regression.change", reveals="sums", moments=True)
 def local_change(
     site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Steps, shares: Shares, variance: Variance
 ) -> dict[str, Any]:

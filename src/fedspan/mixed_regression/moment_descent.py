@@ -43,7 +43,7 @@ _LONG = 10.0  # times the median length: no honest anchor moves farther
 _EXTENSIONS = 3
 
 
-@step("mixed_regression.anchor_descent", reveals="sums")
+@step("mixed_regression.anchor_descent", reveals="sums", moments=True)
 def local_anchor_descent(site: Site, models: Matrix, U: Stack) -> dict[str, Any]:
     """Lines 11 to 13. Leaves the site: k numbers, its model's change in its own directions ``U[:, a]`` (d, k).
 

@@ -30,7 +30,7 @@ _ROUNDS = 50
 _MOST_CANDIDATES = 400
 
 
-@step("mixed_regression.coordinates", reveals="sums")
+@step("mixed_regression.coordinates", reveals="sums", moments=True)
 def local_coordinates(site: Site, start: Vector, U: Matrix) -> dict[str, Any]:
     """Leaves the site: Gram matrix, moment and solution of its least squares in directions U (d, q), residuals^2, n.
 

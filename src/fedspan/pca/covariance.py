@@ -21,7 +21,7 @@ from fedspan.sums.row_blocks import blocks, n_columns
 Matrix = NDArray[np.float64]
 
 
-@step("pca.gram", reveals="sums")
+@step("pca.gram", reveals="sums", moments=True)
 def local_gram(site: Site) -> dict[str, Any]:
     """Leaves the site: the upper triangle of ``X'X`` and the number of rows."""
     d = n_columns(site)
@@ -31,7 +31,7 @@ def local_gram(site: Site) -> dict[str, Any]:
     return {"gram": packed(gram), "n": len(site)}
 
 
-@step("pca.mean_gram", reveals="sums")
+@step("pca.mean_gram", reveals="sums", moments=True)
 def local_phi(site: Site) -> dict[str, Any]:
     """Leaves the site: the upper triangle of its second moment ``Phi = X'X / q``, and its number of rows q."""
     return {"phi": local_gram(site)["gram"] / some_rows(site), "n": len(site)}

@@ -70,7 +70,7 @@ def _identity(k: int) -> Matrix:
     return np.eye(k)
 
 
-@step("pca.fedpe_update", reveals="sums")
+@step("pca.fedpe_update", reveals="sums", moments=True)
 def local_update(
     site: Site, Z: Matrix, rho: Positive, rows: Rows, variant: Variant, local_steps: LocalSteps, products: Count
 ) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def local_step(C: SecondMoment, U: Matrix, pull: Matrix, eta: float, move: Move)
     return q_factor(move(U, C.add_product(pull, 2.0 * eta, U)))
 
 
-@step("pca.fedpg_update", reveals="sums")
+@step("pca.fedpg_update", reveals="sums", moments=True)
 def local_update(
     site: Site, Z: Matrix, rho: Positive, rows: Rows, variant: Variant, local_steps: LocalSteps, products: Count
 ) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from fedspan.pca.subspace_iteration import local_product
 from fedspan.sums.moments import site_weights, some_rows
 
 
-@step("pca.mean_product", reveals="sums")
+@step("pca.mean_product", reveals="sums", moments=True)
 def local_phi_product(site: Site, U: Matrix) -> dict[str, Any]:
     """Leaves the site: ``Phi U`` (d, r) of its second moment ``Phi = X'X / q``, and its number of rows q."""
     return {"product": local_product(site, U)["product"] / some_rows(site), "n": len(site)}

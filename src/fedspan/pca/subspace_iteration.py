@@ -21,7 +21,7 @@ from fedspan.sums.plausible_totals import refuse_absurd
 from fedspan.sums.row_blocks import blocks
 
 
-@step("pca.product", reveals="sums")
+@step("pca.product", reveals="sums", moments=True)
 def local_product(site: Site, V: Matrix) -> dict[str, Any]:
     """Leaves the site: ``X'X V`` (d, k + p), the trace of ``X'X`` and the number of rows."""
     product, trace = np.zeros(V.shape), 0.0

@@ -49,7 +49,7 @@ class ResilientSubspace:
     spectrum: Vector
 
 
-@step("pca.basis", reveals="sums")
+@step("pca.basis", reveals="sums", moments=True)
 def local_basis(site: Site, rank: Rank) -> dict[str, Any]:
     """Lines 2 and 3. Leaves the site: the `rank` leading eigenvectors of ``Phi = X'X / q`` (d, rank)."""
     d, q = n_columns(site), len(site)

@@ -43,7 +43,7 @@ class Moments:
     sites: tuple[str, ...] = ()
 
 
-@step("sums.sums", reveals="sums", counts=["n"])
+@step("sums.sums", reveals="sums", moments=True, counts=["n"])
 def local_sums(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows, the sum of each column, the number of its values that are not finite."""
     total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
@@ -54,7 +54,7 @@ def local_sums(site: Site) -> dict[str, Any]:
     return {"n": len(site), "sum": total, "bad": bad}
 
 
-@step("sums.centred_sums", reveals="sums", counts=["n"])
+@step("sums.centred_sums", reveals="sums", moments=True, counts=["n"])
 def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
     """Leaves the site: its number of rows, and sum and sum of squares of each column about `centre`."""
     total, squares = np.zeros(len(centre)), np.zeros(len(centre))
@@ -65,13 +65,13 @@ def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
     return {"n": len(site), "sum": total, "squares": squares}
 
 
-@step("sums.bad_values", reveals="sums")
+@step("sums.bad_values", reveals="sums", moments=True)
 def local_bad_values(site: Site) -> dict[str, Any]:
     """Leaves the site: the number of values of each column that are not finite."""
     return {"bad": local_sums(site)["bad"]}
 
 
-@step("sums.mean", reveals="sums")
+@step("sums.mean", reveals="sums", moments=True)
 def local_mean(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows and the mean of each column."""
     sums = local_sums(site)
@@ -80,7 +80,7 @@ def local_mean(site: Site) -> dict[str, Any]:
     return {"n": some_rows(site), "mean": sums["sum"] / len(site)}
 
 
-@step("sums.spread", reveals="sums")
+@step("sums.spread", reveals="sums", moments=True)
 def local_spread(site: Site, centre: Vector) -> dict[str, Any]:
     """Leaves the site: its number of rows and the mean squared distance of each column from `centre`."""
     return {"n": some_rows(site), "spread": local_centred_sums(site, centre)["squares"] / len(site)}

@@ -14,7 +14,7 @@ from fedspan.federation.site.parameters import Matrix, Vector
 Array = NDArray[Any]
 
 
-@transform("sums.standardize")
+@transform("sums.standardize", affine=True)
 def standardize(X: Array, mean: Vector | None, scale: Vector | None, double: bool = False) -> Array:
     """Return ``(X - mean) / scale``, without what is ``None``. float32 stays float32 unless `double`."""
     for fitted in (mean, scale):
@@ -25,14 +25,14 @@ def standardize(X: Array, mean: Vector | None, scale: Vector | None, double: boo
     return result.astype(np.float32 if X.dtype == np.float32 and not double else np.float64)
 
 
-@transform("sums.project")
+@transform("sums.project", affine=True)
 def project(X: Array, components: Matrix) -> Array:
     """Return the coordinates of rows along `components` (k, d)."""
     projected: Array = X @ components.T.astype(np.float32 if X.dtype == np.float32 else np.float64)
     return projected
 
 
-@transform("sums.shifted_and_scaled")
+@transform("sums.shifted_and_scaled", affine=True)
 def shifted_and_scaled(X: Array, shift: float, scale: float) -> Array:
     """Return ``scale * (X - shift)``."""
     return np.asarray(scale * (X - shift))

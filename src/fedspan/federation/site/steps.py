@@ -77,6 +77,7 @@ class Step(Installed):
     fewest: Callable[..., int] | None = None
     fewest_in_sums: bool = True
     runs: Runs | None = None
+    moments: bool = False
 
     @property
     def public(self) -> bool:
@@ -100,6 +101,7 @@ def step(
     fewest: Callable[..., int] | None = None,
     fewest_in_sums: bool = True,
     runs: Runs | None = None,
+    moments: bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -113,6 +115,7 @@ def step(
     fewest: Callable[..., int] | None = None,
     fewest_in_sums: bool = True,
     runs: Runs | None = None,
+    moments: bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step.
 
@@ -138,6 +141,9 @@ def step(
         Whether `fewest` also limits secure sums. False where a summed number is about the rows of all sites.
     runs : callable, optional
         For a step that runs another one: ``runs(payload)`` returns that step's id and payload.
+    moments : bool, default=False
+        Whether the reply depends on the rows only through their number, their sums and their second moments. No
+        parameter can then select rows. A site at the level ``aggregate`` runs such steps, and no other ones on rows.
 
     Examples
     --------
@@ -153,7 +159,7 @@ def step(
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         if reveals not in REVEALS:
             raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
-        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs)
+        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs, moments)
         _steps.add(Step(id or dotted_name(function), function, reveals, *made))
         return function
 

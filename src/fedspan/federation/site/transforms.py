@@ -32,6 +32,7 @@ class InstalledTransform(Installed):
     what: ClassVar[str] = "transform"
     frames: bool = False
     mu2: Callable[..., float] | None = None
+    affine: bool = False
 
     @cached_property
     def declared(self) -> Parameters:
@@ -46,12 +47,12 @@ _transforms: Registry[InstalledTransform] = Registry()
 def transform(id: F, /) -> F: ...
 @overload
 def transform(
-    id: str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None
+    id: str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None, affine: bool = False
 ) -> Callable[[F], F]: ...
 
 
 def transform(
-    id: F | str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None
+    id: F | str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None, affine: bool = False
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -65,6 +66,9 @@ def transform(
         Makes the transform private, ``f(X, key, **parameters) -> X``: it adds noise made of a key for which the site's
         ledger charges ``mu2(**parameters)``. It transforms all rows once. Every later call, in any run, sees the same
         noisy rows, so that nothing more is charged.
+    affine : bool, default=False
+        Whether every row becomes ``A x + b``, the same A and b for all rows: what the moments of transformed rows
+        reveal, those of the rows do as well.
 
     Examples
     --------
@@ -76,7 +80,7 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2))
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2, affine))
         return function
 
     return register

@@ -105,7 +105,7 @@ def task_numbers(task: Any, tasks: Labels, rows: int) -> NDArray[np.intp]:
     return np.broadcast_to(at, (rows,)) if one else at
 
 
-@step("few_shot.bad_targets", reveals="sums")
+@step("few_shot.bad_targets", reveals="sums", moments=True)
 def local_bad_targets(site: Site) -> dict[str, Any]:
     """Leaves the site: how many of its targets are not finite, and whether it has none or only extreme ones."""
     if site.y is None or site.y.dtype.kind not in "biuf":

@@ -32,7 +32,7 @@ _KEPT_BYTES = 2**30
 _BATCH_ROWS = 8192
 
 
-@transform("landmarks.reduced")
+@transform("landmarks.reduced", affine=True)
 def reduced(X: Array, centre: Vector, scale: Positive, precision: Precision) -> Array:
     """Return ``(X - centre) / scale``, in single or double precision."""
     D = np.asarray(X, dtype=np.float64) - centre

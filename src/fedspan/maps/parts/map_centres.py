@@ -83,7 +83,7 @@ class Codebooks:
         real_number("rows_per_centre", self.rows_per_centre, least=least, why=f", which is least_rows={least}")
 
 
-@transform("maps.along_axes")
+@transform("maps.along_axes", affine=True)
 def along_axes(X: NDArray[Any], mean: Vector, axes: Matrix) -> NDArray[np.float64]:
     """Return the coordinates ``(X - mean) @ axes.T`` of rows."""
     return np.asarray((X - mean) @ axes.T)

@@ -45,7 +45,7 @@ class Start:
     anchor_models: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
 
 
-@step("mixed_regression.losses", reveals="sums")
+@step("mixed_regression.losses", reveals="sums", moments=True)
 def local_losses(site: Site, models: Matrix) -> dict[str, Any]:
     """Leaves the site: its squared error under each of the models (A,), and its number of rows."""
     return {"losses": rows_of(site).losses(models)[1], "n": len(site)}

@@ -60,7 +60,7 @@ def polynomial(X: Array, degree: Annotated[int, Whole(1, MOST_FEATURES)], intera
     return np.stack(columns, axis=1)
 
 
-@transform("mixed_regression.whitened")
+@transform("mixed_regression.whitened", affine=True)
 def whitened(X: Array, mean: Vector, matrix: Matrix, intercept: bool) -> Array:
     """Return ``(X - mean) matrix`` (n, r) in double precision, after a column of ones if there is an `intercept`.
 
@@ -179,7 +179,7 @@ def feature_scaling(
     return mean, matrix / scale[:, None] if matrix.size else 1.0 / scale
 
 
-@step("mixed_regression.target_sum", reveals="sums")
+@step("mixed_regression.target_sum", reveals="sums", moments=True)
 def local_target_sum(site: Site) -> dict[str, Any]:
     """Leaves the site: the numbers of its targets that are finite and that are not, and the sum of the finite ones."""
     y = target(site, finite=False)
@@ -187,7 +187,7 @@ def local_target_sum(site: Site) -> dict[str, Any]:
     return {"n": int(finite.sum()), "bad": int((~finite).sum()), "sum": float(y[finite].sum())}
 
 
-@step("mixed_regression.target_spread", reveals="sums")
+@step("mixed_regression.target_spread", reveals="sums", moments=True)
 def local_target_spread(site: Site, centre: float) -> dict[str, Any]:
     """Leaves the site: n, and the sums of its targets' differences from `centre` and of their squares."""
     y = target(site) - centre

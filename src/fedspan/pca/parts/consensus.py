@@ -51,13 +51,13 @@ MISSES = 10
 _NUMBERS = ("rho", "top", "n", "loss", "augmented_lagrangian", "distance")
 
 
-@step("pca.spectrum", reveals="sums")
+@step("pca.spectrum", reveals="sums", moments=True)
 def local_spectrum(site: Site, n_columns: Count, rank: Rank, products: Count) -> dict[str, Any]:
     """Leaves the site: the largest eigenvalue of ``X'X``, and its number of rows."""
     return {"top": second_moment(site, 1.0, (n_columns, rank), products).top, "n": len(site)}
 
 
-@step("pca.dual", reveals="sums")
+@step("pca.dual", reveals="sums", moments=True)
 def local_dual(site: Site, Z: Matrix, rho: Positive) -> dict[str, Any]:
     """Algorithm 1, line 10; Algorithm 2, line 15: ``Y <- Y + rho (U - Z)``. Leaves the site: nothing."""
     site.state["Y"] += rho * (site.state["U"] - Z)

@@ -40,7 +40,7 @@ class PrincipalAxes:
     n: int
 
 
-@step("pca.variances", reveals="sums")
+@step("pca.variances", reveals="sums", moments=True)
 def local_variances(site: Site, U: Matrix) -> dict[str, Any]:
     """Leaves the site: ``U' X'X U`` (r, r), the trace of ``X'X``, its number of rows."""
     inner, trace = np.zeros((U.shape[1], U.shape[1])), 0.0
@@ -60,7 +60,7 @@ def axis_variances(fed: Federation, *, U: Matrix, aggregator: Aggregator | None 
     return PrincipalAxes(with_fixed_signs(U @ Q).T, scatter, max(trace, float(scatter.sum())), total.n)
 
 
-@step("pca.residual", reveals="sums")
+@step("pca.residual", reveals="sums", moments=True)
 def local_residual(site: Site, components: Matrix) -> dict[str, Any]:
     """Leaves the site: the sum of the squared distances of its rows from the span of `components` (k, d)."""
     total = 0.0

@@ -24,7 +24,7 @@ GROUPS = {
     ),
     "tables of network traffic": (
         "tests/datasets/test_loaders_real.py",
-        "tests/estimators/test_detectors_real.py",
+        "tests/anomaly/test_pca_detector_real.py",
         "tests/estimators/test_tabular_real.py",
         "tests/protocols/test_fedpg_unsw.py",
         "tests/secure/test_secure_real.py",

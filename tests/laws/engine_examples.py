@@ -87,7 +87,7 @@ def over_transport(kind, sites, folder):
 WAYS: dict[str, Callable | str] = {
     "LocalEngine": embedded,
     "RemoteEngine": remote,
-    "NVFlareTransport": "tests/engines/nvflare/test_same_bits.py",
+    "NVFlareTransport": "tests/engines/nvflare/test_nvflare_transport.py",
 }
 
 

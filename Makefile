@@ -15,7 +15,7 @@ help:
 	@echo "make docs   build the documentation site, leave docs/_build/html/index.html"
 	@echo "make audit-tests  change the code in small ways and count what the tests notice; SAMPLE=all for every way"
 	@echo "make release  build sdist and wheel, install the wheel into an empty environment, run the demo from it"
-	@echo "make lock   write the lock files anew from pyproject.toml"
+	@echo "make lock   write the lock files again from pyproject.toml"
 
 # A lock is installed only when it, or what the package declares, has changed.
 .venv/core.done: locks/core.txt pyproject.toml
@@ -56,7 +56,7 @@ PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BI
 test: check
 	$(PYTEST) -n 3
 
-QUICK := $(addprefix tests/, aggregation attacks datasets federation laws linalg privacy protocols secure test_checks.py test_wire.py)
+QUICK := $(addprefix tests/, aggregation attacks clustering datasets durable federation landmarks laws linalg pca privacy secure_sum sums tables test_checks.py test_wire.py)
 quick: .venv/dev.done
 	$(PYTEST) -n 2 -m "not slow" --hypothesis-profile=quick $(QUICK)
 

@@ -6,6 +6,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
+from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -89,7 +90,9 @@ html_sidebars = {"index": [], "start": []}
 
 
 def skip_foreign(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out members that another package defines."""
+    """Leave out members that another package or Python itself defines."""
+    if isinstance(obj, BuiltinFunctionType | MethodDescriptorType):  # of str, for failures and endings
+        return True
     where = getattr(obj, "__module__", None) or getattr(getattr(obj, "fget", None), "__module__", "fedspan")
     return True if not where.startswith("fedspan") else None
 

@@ -57,7 +57,8 @@ HOSTILE += [
 def functions():
     install_steps()
     every = {**installed_steps(), **{f"transform {id}": one for id, one in installed_transforms().items()}}
-    return {id: one for id, one in every.items() if one.function.__module__.startswith("fedspan.")}
+    own = {id: one for id, one in every.items() if one.function.__module__.startswith("fedspan.")}
+    return {id: one for id, one in own.items() if one.declared.declared}
 
 
 def honest_values(id, one):
@@ -74,8 +75,6 @@ def honest_values(id, one):
 def test_what_is_not_refused_is_the_equal_plain_value(id):
     one = functions()[id]
     honest = honest_values(id, one)
-    if not one.declared.declared:
-        pytest.skip("it has no parameters")
     accepted = 0
     for name, check in one.declared.declared.items():
         for value in HOSTILE:

@@ -250,7 +250,7 @@ def test_eigenspace_averages_and_neither_output_follows_malicious_sites():
 
 
 def test_stable_rank_counts_the_directions_that_sites_share():
-    # ten sites send 6 columns, 4 of which they share; three of them lie altogether
+    # ten sites send 6 columns, 4 of which they share; three of them are malicious
     rng = np.random.default_rng(9)
     shared = basis(rng, 80, 4)
     honest = [np.linalg.qr(np.hstack([shared, rng.normal(size=(80, 2))]))[0] for _ in range(7)]

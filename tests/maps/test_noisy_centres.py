@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fedspan.maps.parts.noisy_sums import (
-    CELLS_SENSITIVITY,
-    SCATTER_SENSITIVITY,
-    local_noisy_cells,
-    local_noisy_scatter,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from scipy.special import expit
 
 import fedspan as fs
+from fedspan.linalg import SiteStack
 
 
 def mixture(seed=0, sizes=(8,) * 40, k=2, d=5, noise=0.1, apart=1.0, covariances=False, proportions=None):
@@ -52,3 +55,15 @@ def classes(seed=0, sizes=(30,) * 40, k=2, d=3, strength=3.0):
     p = expit(np.einsum("nd,nd->n", X, models[np.repeat(labels, sizes)]))
     sites = np.repeat([f"{i:04d}" for i in range(len(sizes))], sizes)
     return X, (rng.random(len(p)) < p).astype(float), sites, labels, models
+
+
+def stack_of(made):
+    return SiteStack(made[0], made[1], made[5])
+
+
+def warned(model, *data, **options):
+    """Return what a fit warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(*data, **options)
+    return [str(warning.message) for warning in caught]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedspan.papers.fed_tsne.rows_paper import Rows
+from fedspan.papers.fed_tsne.learned_paper import Rows
 
 
 def blobs(n=120, n_landmarks=12) -> Rows:

@@ -9,8 +9,7 @@ import fedspan as fs
 from fedspan.attacks import Orthogonal
 from fedspan.datasets import make_subspace_sites
 from fedspan.linalg import kernel_matrix, mmd2, subspace_distance
-from fedspan.papers.fed_tsne.learned_paper import learned
-from fedspan.papers.fed_tsne.rows_paper import Rows
+from fedspan.papers.fed_tsne.learned_paper import Rows, learned
 from fedspan.pca.median_of_means import median_of_means
 from fedspan.pca.resilient_power import resilient_power
 from fedspan.pca.subspace_median import subspace_median

@@ -8,17 +8,12 @@ import pytest
 from fedspan.papers.fedpca.methods_paper import BASELINES, QUANTILE_STEPS, bytes_per_round, principal
 from fedspan.papers.fedpca.traffic_paper import Traffic
 
+from .little_traffic import little_traffic
+
 
 @pytest.fixture(scope="module")
 def traffic() -> Traffic:
-    """Normal rows near a subspace of ten dimensions, and attacks off it."""
-    rng = np.random.default_rng(0)
-    axes = rng.normal(size=(10, 14))
-    normal = rng.normal(size=(700, 10)) @ axes + 0.05 * rng.normal(size=(700, 14))
-    attacks = normal[:100] + rng.normal(size=(100, 14))
-    X_test, y_test = np.concatenate([normal[500:], attacks]), np.repeat([0, 1], [200, 100])
-    sites = np.repeat([f"{i:02d}" for i in range(20)], 25)
-    return Traffic("made up", normal[:500], X_test, y_test, sites, np.arange(14).astype(str), y_test.astype(str))
+    return little_traffic()
 
 
 @pytest.mark.parametrize("name", ["pooled PCA", "exact (covariance)", "self-learning PCA"])

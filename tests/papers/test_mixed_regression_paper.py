@@ -8,11 +8,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from fedspan.datasets import make_mixed_regression
 from fedspan.linalg import descent_operator, k_means, proximal_operator
-from fedspan.mixed_regression.fedx import fedx
 from fedspan.mixed_regression.moment_descent_paper import moment_descent_paper
 from fedspan.papers import mixed_extras_paper as mixed_extras
 from fedspan.papers import mixed_regression_paper as mixed_regression
-from fedspan.papers.mixed_runs_paper import Setting, Update, rounds_to, trajectory
+from fedspan.papers.mixed_runs_paper import Setting, Update, rounds_to
 
 CLUSTER, TOTAL = Update(5, "cluster"), Update(5, "total")
 
@@ -53,63 +52,12 @@ def test_ifca_fails_in_c1_because_of_the_weights():
 
 
 @pytest.mark.slow
-def test_new_clients_of_c3_are_told_their_cluster():
-    table = mixed_extras.new_clients([300], 500)
-    right = {int(row[0]): (float(row[1]), float(row[2])) for row in table.rows}
-    assert right[2][0] >= 0.93
-    assert right[3][0] >= 0.98
-    for accuracy, confidence in right.values():
-        assert confidence == pytest.approx(accuracy, abs=0.03)
-
-
-@pytest.mark.slow
 def test_the_paper_as_written_does_not_start_anywhere():
     setting = Setting("C1", 300)
     start = np.random.default_rng(0).standard_normal(100) / 10
     found = setting.federation.run(moment_descent_paper, n_clusters=3, start=start, separation=1.4)
     assert setting.error(found.models) > 0.9 * setting.error(setting.random)
     assert len(found.anchors) == 10
-
-
-@pytest.mark.slow
-def test_missed_clusters_are_seen_and_found():
-    table = dict(mixed_extras.missed_clusters([412, 429]).rows)  # where the first ten anchors miss one
-    assert table["the first ten anchors miss a cluster"] == "2"
-    assert table["... seen by the linkage gap or the losses"] == "2 of 2"
-    assert table["... and all clusters found in the end"] == "2 of 2"
-
-
-def test_stacked_rounds_are_those_of_the_federation():
-    setting = Setting("C1", 301)
-    near = setting.made.coef + 0.02 * np.random.default_rng(0).standard_normal((3, 100))
-    models, errors = setting.refined(near, CLUSTER, rounds=30)
-    found = fedx(setting.federation, models=near, local_steps=5, max_rounds=30)
-    np.testing.assert_allclose(models, found.models, atol=1e-10)
-    assert errors[-1] == pytest.approx(setting.error(found.models))
-    # The affine maps that stand for rounds with unchanged labels give what the rounds themselves do.
-    plain = near
-    for _ in range(30):
-        plain = setting.stack.refined(plain, setting.operator(CLUSTER), "cluster")
-    np.testing.assert_allclose(models, plain, atol=1e-12)
-
-
-def test_changing_labels_are_not_overlooked():
-    """From a random start labels change for many rounds: the shortcut must give them all."""
-    setting = Setting("C1", 302)
-    Z = Update(1).operator(setting.stack)
-    plain, seen = setting.random, []
-    for _ in range(60):
-        seen.append(setting.error(plain))
-        plain = setting.stack.refined(plain, Z, "cluster")
-    models, errors = trajectory(setting.stack, Z, setting.random, "cluster", 60, setting.error)
-    np.testing.assert_allclose(models, plain, atol=1e-10)
-    np.testing.assert_allclose(errors[:-1], seen, atol=1e-10)
-
-
-def test_rounds_are_counted_to_where_the_error_stays():
-    assert rounds_to([3.0, 1.0, 2.0, 1.0, 1.0], 1.5) == 3.0
-    assert rounds_to([1.0, 1.0], 1.5) == 0.0
-    assert rounds_to([1.0, 2.0], 1.5) == np.inf
 
 
 def test_all_configurations_have_ten_thousand_rows():

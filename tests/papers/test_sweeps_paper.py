@@ -7,8 +7,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import fedspan as fs
-from fedspan.papers.fed_tsne.learned_paper import learned
-from fedspan.papers.fed_tsne.rows_paper import LOADERS
+from fedspan.papers.fed_tsne.learned_paper import LOADERS, learned
 from fedspan.papers.fed_tsne.sweeps_paper import federated_clusters, pooled_clusters
 from tests.real_data import real_file
 

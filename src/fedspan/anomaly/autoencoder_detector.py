@@ -1,8 +1,4 @@
-"""FedAutoencoderDetector: anomalies are rows that an autoencoder of all sites' normal rows reconstructs badly.
-
-The FedAE of T.-A. Nguyen and co-authors, "Federated PCA on Grassmann manifold for IoT anomaly detection" (2024): FedAvg
-on an encoder d-32-L and its mirror image.
-"""
+"""FedAutoencoderDetector: anomalies are rows that an autoencoder of all sites' normal rows reconstructs badly."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
 """FedBiGANDetector: anomalies are rows that a BiGAN of all sites' normal rows reconstructs badly or takes for fakes.
 
-J. Donahue, P. Krahenbuhl and T. Darrell, "Adversarial feature learning", ICLR 2017, for anomaly detection: H. Zenati,
-C. S. Foo, B. Lecouat, G. Manek and V. R. Chandrasekhar, "Efficient GAN-based anomaly detection", 2018; by FedAvg: the
-FedBiGAN of T.-A. Nguyen and co-authors, "Federated PCA on Grassmann manifold for IoT anomaly detection" (2024).
-
-The discriminator learns to distinguish pairs (x, E(x)) of a row and its code from pairs (G(z), z) of a normal z and the
-row generated from it. Encoder E and generator G learn to deceive it, and to reconstruct rows, ``G(E(x)) = x``, which
-the adversarial game alone reaches only in the limit. Two things keep the game stable where rows have heavy tails and
-sites differ: the discriminator sees the ``tanh`` of its input, and no layer of it has a spectral norm above 1
-(T. Miyato and co-authors, "Spectral normalization for generative adversarial networks", ICLR 2018).
+E and G also learn to reconstruct rows, ``G(E(x)) = x``, which the adversarial game alone reaches only in the limit. Two
+things keep the game stable where rows have heavy tails and sites differ: the discriminator sees the ``tanh`` of its
+input, and no layer of it has a spectral norm above 1 (T. Miyato and co-authors, "Spectral normalization for generative
+adversarial networks", ICLR 2018).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class OuterProduct:
 class Rotated(KeyAttack):
     """Send, from all Byzantine sites, the median basis of the honest ones rotated by `angle` (in radians).
 
-    Small angles are the dangerous ones: such a reply lies among the honest ones.
+    Small angles are the dangerous ones: such a reply is among the honest ones.
     """
 
     angle: float

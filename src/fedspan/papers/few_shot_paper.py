@@ -99,7 +99,7 @@ def start_table(setting: Setting, seeds: Sequence[int], quick: bool = False) -> 
         [[name, cell(name, 1), cell(name, 2)] for name in names],
         f"Over {len(seeds)} seeds, in brackets the paper's value of 100; {setting}; bad sites in different batches, 9 "
         "batches. The rows with the paper's values truncate at C = 9 kappa^2 mu^2 as it does, which takes the truth to "
-        "know; C = 9 takes no knowledge and is better. The paper says SD_F, and its numbers fit SD_F / sqrt(r).",
+        "know; C = 9 takes no knowledge and is better. The paper names SD_F, but its numbers fit SD_F / sqrt(r).",
     )
 
 

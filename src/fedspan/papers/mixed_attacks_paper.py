@@ -91,7 +91,7 @@ def byzantine_table(quick: bool) -> Table:
         rows,
         f"Seed {SEED}; spectral start, FedAvg s = 5, n_i / N_j, at most 60 rounds, tol 1e-4; every reply of a "
         "Byzantine site is attacked. A fifth of the sites that all claim one cluster are 43 % of it. Mimics repeat one "
-        "honest site, and cannot be told from honest ones. Sites that push gently attack only single replies. Sites "
+        "honest site, and look like honest ones. Sites that push gently attack only single replies. Sites "
         "with flipped targets, or rows of one model of their own, are clusters of their own, and honest about it: with "
         "one cluster more the latter are found.",
     )

@@ -16,7 +16,7 @@ from fedspan.errors import DataMissingError
 from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
 from fedspan.mixed_regression.estimator import FedMixedRegressor
 from fedspan.mixed_regression.moment_descent import CLEAR, moment_descent
-from fedspan.mixed_regression.parts.feature_maps import polynomial
+from fedspan.mixed_regression.parts.feature_preparation import polynomial
 from fedspan.papers.mixed_runs_paper import RAW, Matrix, Setting
 from fedspan.papers.results_paper import Table, counted
 

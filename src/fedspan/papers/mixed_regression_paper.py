@@ -42,24 +42,16 @@ VANILLA = "vanilla FedAvg"
 
 
 class Outcome(NamedTuple):
-    """Outcome of one method and seed; `rounds` are those to get to the target and stay there, `kb` those of a site."""
-
-    error: float
-    success: bool
-    rounds: float
-    accuracy: float
-    to_ols: float
-    kb: float
-
-
-class StartOutcome(NamedTuple):
-    """Outcome of one start and seed."""
+    """Outcome of a method or start and seed; `rounds` are those to the target if it stays there, `kb` is per site."""
 
     error: float
     accuracy: float
-    gap: float
-    anchors: int
     kb: float
+    success: bool = False
+    rounds: float = np.nan
+    to_ols: float = np.nan
+    gap: float = np.nan
+    anchors: int = 0
 
 
 @dataclass
@@ -67,7 +59,7 @@ class Found:
     """Outcomes of all methods and starts in one configuration, and the errors by round, one for each seed."""
 
     methods: dict[str, list[Outcome]] = field(default_factory=lambda: defaultdict(list))
-    starts: dict[str, list[StartOutcome]] = field(default_factory=lambda: defaultdict(list))
+    starts: dict[str, list[Outcome]] = field(default_factory=lambda: defaultdict(list))
     curves: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
 
     def run(self, setting: Setting) -> None:
@@ -75,9 +67,8 @@ class Found:
         truth = setting.made.coef
         for name in ("moment descent", "spectral"):
             start = setting.start(name)
-            accuracy, kb = setting.accuracy(start.models), setting.starts[name][1]
-            found = StartOutcome(setting.error(start.models), accuracy, start.gap, len(start.anchors), kb)
-            self.starts[name].append(found)
+            error, accuracy, kb = setting.error(start.models), setting.accuracy(start.models), setting.starts[name][1]
+            self.starts[name].append(Outcome(error, accuracy, kb, gap=start.gap, anchors=len(start.anchors)))
         descent, spectral = (setting.start(name).models for name in self.starts)
         start_kb = setting.starts["moment descent"][1]
         fits = setting.stack.fitted(setting.made.labels, truth)
@@ -117,7 +108,7 @@ class Found:
         within: float = 1.1,
     ) -> None:
         end, most = errors[-1], within * target
-        outcome = Outcome(end, end <= most, rounds_to(errors, most), setting.accuracy(models), end / setting.ols, kb)
+        outcome = Outcome(end, setting.accuracy(models), kb, end <= most, rounds_to(errors, most), end / setting.ols)
         self.methods[name].append(outcome)
         if len(errors) == ROUNDS + 1:
             self.curves[name].append(errors)
@@ -155,7 +146,7 @@ def _main_table(configuration: str, found: Found, seeds: Sequence[int]) -> Table
     theirs = published("mixed-regression")["words"][configuration]
     rows = []
     for name, outcomes in found.methods.items():
-        error, success, rounds, accuracy, to_ols, kb = np.array(outcomes, dtype=np.float64).T
+        error, accuracy, kb, success, rounds, to_ols, *_ = np.array(outcomes, dtype=np.float64).T
         took = float(np.median(rounds))
         rows.append(
             [
@@ -208,7 +199,7 @@ def _charts(configuration: str, found: Found, seeds: Sequence[int]) -> list[Char
 def _starts_table(configuration: str, found: Found, seeds: Sequence[int]) -> Table:
     rows = []
     for name, outcomes in found.starts.items():
-        error, accuracy, gap, anchors, kb = np.array(outcomes, dtype=np.float64).T
+        error, accuracy, kb, *_, gap, anchors = np.array(outcomes, dtype=np.float64).T
         measured = [f"{np.median(error):.3f}", f"{accuracy.mean():.4f}"]
         smallest = "" if np.isnan(gap).all() else f"{gap.min():.1f}"
         rows.append([name, *measured, smallest, f"{anchors.mean():.0f}", f"{kb[0]:.0f}"])

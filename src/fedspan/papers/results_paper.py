@@ -281,7 +281,7 @@ def _chart(lines: Mapping[str, tuple[Any, Any]], title: str, x_label: str, **axe
 
 
 def _shown(value: float) -> str:
-    """Return a number with four decimals, or in powers of ten where these would not tell it from zero."""
+    """Return a number with four decimals, or in powers of ten where it would look like zero."""
     return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.4f}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedspan.papers.fed_tsne.learned_paper import GUARANTEED, PAPER_NOISE
+from fedspan.papers.fed_tsne.learned_paper import FACES, GUARANTEED, LOADERS, PAPER_NOISE, Rows
 from fedspan.papers.fed_tsne.map_tables_paper import (
     Found,
     Setting,
@@ -25,7 +25,6 @@ from fedspan.papers.fed_tsne.map_tables_paper import (
     map_tables,
     words,
 )
-from fedspan.papers.fed_tsne.rows_paper import LOADERS, Rows
 from fedspan.papers.fed_tsne.sweeps_paper import by_landmarks, by_noise, by_sites, clusters_table, convergence
 from fedspan.papers.parallel_paper import side_by_side
 from fedspan.papers.results_paper import Part, Results
@@ -55,7 +54,6 @@ class Plan:
     betas: Sequence[float]
     few_landmarks: int = 100
     rounds: int = 50
-    faces: Sequence[str] = ("t-SNE", "UMAP")
 
     def rows(self) -> Rows:
         """Load the rows of the sweeps."""
@@ -99,7 +97,7 @@ def run(quick: bool = False) -> Results:
 
 def run_plan(plan: Plan, processes: int | None = None) -> Results:
     """Run a plan, independent jobs side by side on `processes` (default: one for each core)."""
-    pooled = [(_centralised, data, n, plan.faces) for data, (n, _) in plan.maps.items()]
+    pooled = [(_centralised, data, n) for data, (n, _) in plan.maps.items()]
     others = [(_other, name, plan) for name in OTHERS]
     done = side_by_side([*pooled, *others], "pooled maps, sweeps and clusters", processes)
     truth = dict(zip(plan.maps, done, strict=False))
@@ -113,7 +111,7 @@ def run_plan(plan: Plan, processes: int | None = None) -> Results:
     found: dict[str, Found] = {}
     for data, (n, _) in plan.maps.items():
         several = [truth[data][1], *(lines for (of, *_), lines in zip(settings, maps, strict=True) if of == data)]
-        found[data] = {face: [line for one in several for line in one.get(face, [])] for face in plan.faces}
+        found[data] = {face: [line for one in several for line in one.get(face, [])] for face in FACES}
         rows = LOADERS[data](n)
         parts += [*map_tables(data, rows, found[data], plan.rounds), map_pictures(rows, found[data])]
     return Results(
@@ -127,12 +125,12 @@ def run_plan(plan: Plan, processes: int | None = None) -> Results:
 # The jobs: each loads its own rows, which are more to send than to read.
 
 
-def _centralised(data: str, n: int, faces: Sequence[str]) -> tuple[NDArray[Any], Found]:
-    return centralised(LOADERS[data](n), faces)
+def _centralised(data: str, n: int) -> tuple[NDArray[Any], Found]:
+    return centralised(LOADERS[data](n))
 
 
 def _federated(data: str, n: int, truth: NDArray[Any], setting: Setting, plan: Plan) -> Found:
-    return federated(LOADERS[data](n), truth, setting, plan.faces, plan.rounds)
+    return federated(LOADERS[data](n), truth, setting, plan.rounds)
 
 
 def _other(name: str, plan: Plan) -> Part:

@@ -14,16 +14,17 @@ from sklearn.metrics import normalized_mutual_info_score, silhouette_score
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.papers.fed_tsne.learned_paper import (
     DELTA,
+    FACES,
     LEAK_HEADS,
     Leak,
     Pooled,
+    Rows,
     beside,
     epsilon_words,
     learned,
     noise_words,
     paper_way,
 )
-from fedspan.papers.fed_tsne.rows_paper import Rows
 from fedspan.papers.results_paper import Maps, Table, Words, published
 from fedspan.privacy import PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
@@ -92,7 +93,7 @@ class Setting:
     split: str
     privacy: Mechanism | None = None
     methods: Sequence[str] = ("paper", "coordinates")
-    faces: Sequence[str] = ("t-SNE", "UMAP")
+    faces: Sequence[str] = tuple(FACES)
 
 
 @dataclass(frozen=True)
@@ -132,17 +133,17 @@ class Line:
 Found = dict[str, list[Line]]
 
 
-def centralised(rows: Rows, faces: Sequence[str]) -> tuple[Array, Found]:
+def centralised(rows: Rows) -> tuple[Array, Found]:
     """Return the true neighbours (n, 50) of all rows, and maps of the pooled rows: a line for each face."""
     pooled = Pooled(rows.X)
-    maps = pooled.maps(faces).items()
-    lines = {face: [Line(None, "", quality(Z, rows.y, pooled.indices), Z)] for face, Z in maps}
+    maps = pooled.maps(FACES)
+    lines = {face: [Line(None, "", quality(Z, rows.y, pooled.indices), Z)] for face, Z in maps.items()}
     return pooled.indices[:, : max(NEIGHBORS)], lines
 
 
-def federated(rows: Rows, truth: Array, setting: Setting, faces: Sequence[str], rounds: int) -> Found:
+def federated(rows: Rows, truth: Array, setting: Setting, rounds: int) -> Found:
     """Return maps of a setting, measured against true neighbours: lines by face."""
-    found: Found = {face: [] for face in faces if face in setting.faces}
+    found: Found = {face: [] for face in setting.faces}
     fitted = learned(rows, rows.sites(setting.split), setting.privacy, rounds=rounds)
     leak = fitted.leak()
     for method in setting.methods:
@@ -184,7 +185,7 @@ def map_pictures(rows: Rows, found: Found) -> Maps:
 
 def words(found: Mapping[str, Found]) -> Words:
     """Return the conclusions from the numbers of this very run."""
-    said = []
+    compared = []
     for data, faces in found.items():
         for face, lines in faces.items():
             below = []
@@ -192,7 +193,7 @@ def words(found: Mapping[str, Found]) -> Words:
                 ours = next(line.quality for line in lines if line.setting and line.method == method and line.plain)
                 top = lines[0].quality
                 below += [top.accuracy[1] - ours.accuracy[1], top.preserved[1] - ours.preserved[1]]
-            said.append(
+            compared.append(
                 f"{data}, {face}: below the centralised map by {below[0]:.3f} (CA10) and {below[1]:.3f} (NPA10) with "
                 f"landmark coordinates, by {below[2]:.3f} and {below[3]:.3f} with the paper's form."
             )
@@ -210,4 +211,4 @@ def words(found: Mapping[str, Found]) -> Words:
         f"rows as they are: rebuilt rows have a relative error of {min(leaks):.2g} to {max(leaks):.2g} (1: nothing is "
         "known). A map by posted distances is not private against the coordinator."
     )
-    return Words("Conclusions", [*said, noise if noisy else "No map here has the paper's noise.", leak])
+    return Words("Conclusions", [*compared, noise if noisy else "No map here has the paper's noise.", leak])

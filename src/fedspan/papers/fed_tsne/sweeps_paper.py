@@ -21,6 +21,7 @@ from fedspan.papers.fed_tsne.learned_paper import (
     PAPER_NOISE,
     Learned,
     Pooled,
+    Rows,
     beside,
     epsilon_words,
     learned,
@@ -29,7 +30,6 @@ from fedspan.papers.fed_tsne.learned_paper import (
     paper_way,
 )
 from fedspan.papers.fed_tsne.map_tables_paper import Quality, quality
-from fedspan.papers.fed_tsne.rows_paper import Rows
 from fedspan.papers.results_paper import Curves, Table, published
 from fedspan.privacy import PaperNoise
 from fedspan.privacy.mechanisms import Mechanism

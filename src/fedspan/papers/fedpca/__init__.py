@@ -5,7 +5,7 @@ Networking (2024).
 
 The paper's training rows are not public: UNSW-NB15 here is the partition of 82,332 rows (17,000 normal rows train,
 20,000 test, with all 45,332 attacks), TON-IoT the release of 211,043 rows (40,000 train, 10,000 test, with 56,557
-attacks). Rows are drawn at random unless a table says otherwise; sites are 100 blocks of the rows sorted by
+attacks). Rows are drawn at random unless a table states otherwise; sites are 100 blocks of the rows sorted by
 ``ct_srv_src`` and ``src_port``.
 """
 
@@ -16,7 +16,7 @@ from functools import partial
 
 from fedspan.papers.fedpca.convergence_paper import FEDPG, by_round, effect
 from fedspan.papers.fedpca.costs_paper import cost_table, views
-from fedspan.papers.fedpca.detection_tables_paper import (
+from fedspan.papers.fedpca.detection_paper import (
     class_distribution,
     curves,
     detection_table,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -17,9 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from fedspan import FedAutoencoderDetector, FedBiGANDetector, FedPCADetector, LocalPCADetector
 from fedspan.federation import RunRecord
 from fedspan.linalg import orthonormalize
-from fedspan.papers.fedpca.detection_measures_paper import Scores
 from fedspan.papers.fedpca.traffic_paper import Matrix, Traffic
 
+Scores = NDArray[np.float64]
 RANK, QUANTILE = 10, 0.95
 #: Share of the sites in a round of FedPE and FedPG, and their rounds in the tables.
 PARTICIPATION, ROUNDS = 0.1, 1000

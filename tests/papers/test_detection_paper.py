@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedspan.papers.fedpca.detection_measures_paper import detection, most_accurate_threshold, rates
+from fedspan.papers.fedpca.detection_paper import detection, most_accurate_threshold, rates
 
 
 def test_rates_by_hand():

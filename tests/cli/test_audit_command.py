@@ -1,4 +1,4 @@
-"""``fedspan audit``: on studies, runs and models, and one sentence for what cannot be."""
+"""``fedspan audit``: of studies, runs and models; bad input is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_truth_from_a_study_elsewhere_from_a_table_and_from_nowhere(study, tmp_p
         strips = [(tmp_path / name / "leaks.html").read_text().split('id="card"')[0] for name in "ct"]
         assert strips[0] == strips[1]
         assert card_of(tmp_path / "b")["entries"][0]["measures"]["reidentified"] == 1.0
-        # Without its journal the model tells as much; without the model the journal's sums give the landmarks again.
+        # The model alone reveals as much as the journal; without the model, the journal's sums give the landmarks.
         assert main(["audit", str(moved / "model.fedspan"), "--out", str(tmp_path / "d")]) == 0
         assert card_of(tmp_path / "d")["where"] == "the model"
         named = ["--model", str(moved / "model.fedspan"), "--out", str(tmp_path / "e")]
@@ -165,9 +165,7 @@ def test_a_run_that_posted_no_rows(tmp_path, capsys):
         (["all.csv"], "is not a fedspan model"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
-    arguments, sentence, study, monkeypatch, tmp_path, capsys
-):
+def test_bad_input_is_one_sentence_and_nothing_is_written(arguments, sentence, study, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(study[0])
     (study[0] / "short.csv").write_text("age,dose\n1,2\n")
     assert main(["audit", *arguments, "--out", str(tmp_path / "out")]) == 2

@@ -75,12 +75,12 @@ def test_a_saved_model_has_a_page_beside_it(tmp_path):
     assert "FedPCA" in (tmp_path / "pca.html").read_text(encoding="utf-8")
 
 
-def test_what_is_no_run_is_told_in_a_sentence(tmp_path, capsys):
+def test_other_folders_and_files_are_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert main(["report", str(tmp_path)]) == 2
     (tmp_path / "record.jsonl").write_text('{"kind": "call"}\n')
     assert main(["report", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert "neither the folder of a run nor a saved model" in told
-    assert "neither a record.jsonl nor a model.fedspan" in told
-    assert "is not the record of a run" in told
+    error = capsys.readouterr().err
+    assert "neither the folder of a run nor a saved model" in error
+    assert "neither a record.jsonl nor a model.fedspan" in error
+    assert "is not the record of a run" in error

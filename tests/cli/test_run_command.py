@@ -1,4 +1,4 @@
-"""``fedspan run``: studies that work, and one sentence for each that cannot."""
+"""``fedspan run``: valid studies run, and every invalid one is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -213,13 +213,13 @@ def test_a_bad_study_is_one_sentence_and_exit_code_2_and_nothing_is_written(what
     assert error.startswith("fedspan: ")
     assert error.count("\n") == 1
     assert not (study.parent / "results").exists()
-    (study.parent / "results").mkdir()  # an empty folder is as good as none, and is left as good
+    (study.parent / "results").mkdir()  # an empty folder counts as unused
     assert main(["run", str(study)]) == 2
     study.write_text(STUDY)
     assert main(["run", str(study)]) == 0
 
 
-def test_sites_with_other_columns_are_told_apart(tmp_path, study, table, capsys):
+def test_a_site_with_other_columns_is_refused(tmp_path, study, table, capsys):
     text = STUDY.replace('file = "all.csv"\nsite_column = "hospital"', 'sites = { a = "a.csv", b = "b.csv" }')
     study.write_text(text)
     frame = table.drop(columns="hospital")
@@ -300,7 +300,7 @@ def test_help_is_there(arguments, capsys):
 
 
 def test_the_study_of_the_help_text_is_a_study(tmp_path, table, capsys):
-    """Whoever copies the example out of ``fedspan run --help`` gets a run."""
+    """The example of ``fedspan run --help`` runs as it is."""
     from fedspan.cli.help_texts import RUN
 
     example = "\n".join(line[4:] for line in RUN.splitlines() if line.startswith("    "))

@@ -1,4 +1,4 @@
-"""A study's ``[report]``: a detector judged by rows that are kept back, images, and reports of runs of other times."""
+"""A study's ``[report]``: labelled rows for a detector, images, and reports of earlier runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def expected(study):
     return f"finds {found:.3g} % of 40 outliers"
 
 
-def test_a_detector_is_judged_by_rows_that_are_kept_back(study):
+def test_a_detector_is_judged_by_labelled_rows(study):
     assert main(["run", str(study)]) == 0
     page = study.parent / "study" / "report.html"
     assert "ROC at the learned threshold" in text_of(page)
@@ -70,7 +70,7 @@ def test_a_detector_is_judged_by_rows_that_are_kept_back(study):
     assert expected(study) in text_of(page)
 
 
-def test_a_report_anew_says_where_its_rows_to_judge_by_have_gone(study):
+def test_a_second_report_names_labelled_rows_that_are_missing(study):
     assert main(["run", str(study)]) == 0
     (study.parent / "test.csv").unlink()
     assert main(["report", str(study.parent / "study")]) == 0
@@ -95,8 +95,8 @@ def test_a_report_of_an_old_run_has_the_versions_of_that_time(study):
     assert np.__version__ not in page
 
 
-def test_a_run_at_sites_of_others_has_a_report_anew_with_what_its_owner_adds(study):
-    """As 'fedspan run --kit' and 'fedspan fetch' leave it: a study without [data], and rows that nobody has here."""
+def test_a_fetched_run_gets_a_second_report_with_labelled_rows(study):
+    """As 'fedspan run --kit' and 'fedspan fetch' leave it: a study without [data], and no rows here."""
     assert main(["run", str(study)]) == 0
     folder = study.parent / "study"
     parts = STUDY.split("\n\n")
@@ -125,14 +125,14 @@ def test_a_run_at_sites_of_others_has_a_report_anew_with_what_its_owner_adds(stu
         ("normal = 0", "normal = 0\nimage = 28", "must be a height and a width in pixels"),
     ],
 )
-def test_mistakes_are_told_before_anything_runs(study, capsys, old, new, said):
+def test_mistakes_are_reported_before_anything_runs(study, capsys, old, new, said):
     study.write_text(STUDY.replace(old, new))
     assert main(["run", str(study)]) == 2
     assert said in capsys.readouterr().err
     assert not (study.parent / "study").exists()
 
 
-def test_a_column_that_the_rows_to_judge_by_lack_is_named(study, capsys):
+def test_a_missing_column_of_the_labelled_rows_is_named(study, capsys):
     test = pd.read_csv(study.parent / "test.csv").drop(columns="rate")
     test.to_csv(study.parent / "test.csv", index=False)
     assert main(["run", str(study)]) == 2
@@ -150,7 +150,7 @@ def test_images_of_a_study(study):
     assert text_of(page).count('class="tile"') == tiles
 
 
-def test_rows_to_judge_by_do_not_go_to_a_coordinator(study, capsys):
+def test_labelled_rows_do_not_go_to_a_coordinator(study, capsys):
     pytest.importorskip("nvflare")
     study.write_text(STUDY.replace(STUDY.split("\n\n")[0], ""))
     assert main(["run", str(study), "--kit", str(study.parent), "--detach"]) == 2

@@ -30,18 +30,18 @@ def correlated(seed=0, n=400):
 def test_whitened_rows_have_the_unit_matrix_as_covariance():
     X = correlated()
     fed = fs.federate(X, sites=np.arange(400) % 7)
-    mean, matrix = fed.run(feature_scaling)
-    Z = (X - mean) @ matrix
+    found = fed.run(feature_scaling)
+    Z = (X - found.mean) @ found.matrix
     assert Z.shape == (400, 4)
     np.testing.assert_allclose(Z.T @ Z / 400, np.eye(4), atol=1e-8)
     np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=1e-10)
-    mean, matrix = fed.run(feature_scaling, center=False)
-    Z = X @ matrix
+    plain = fed.run(feature_scaling, center=False)
+    Z = X @ plain.matrix
     np.testing.assert_allclose(Z.T @ Z / 400, np.eye(Z.shape[1]), atol=1e-7)
-    np.testing.assert_array_equal(mean, 0.0)
-    scaled = fed.run(feature_scaling, scaling="standardize")[1]
+    np.testing.assert_array_equal(plain.mean, 0.0)
+    scaled = fed.run(feature_scaling, scaling="standardize").matrix
     np.testing.assert_allclose(scaled[:5], 1 / X[:, :5].std(axis=0))
-    np.testing.assert_array_equal(fed.run(feature_scaling, scaling="none")[1], np.ones(6))
+    np.testing.assert_array_equal(fed.run(feature_scaling, scaling="none").matrix, np.ones(6))
     with pytest.raises(InputError, match="scaling='other'"):
         feature_scaling(fed, scaling="other")
 
@@ -49,8 +49,8 @@ def test_whitened_rows_have_the_unit_matrix_as_covariance():
 def test_a_resilient_whitening_blows_nothing_up():
     X = correlated(1)
     fed = fs.federate(X, sites=np.arange(400) % 20).corrupt(RandomNoise(1e4), sites=["1", "2", "3"])
-    mean, matrix = fed.run(feature_scaling, aggregator=CoordinateMedian())
-    Z = (X - mean) @ matrix
+    found = fed.run(feature_scaling, aggregator=CoordinateMedian())
+    Z = (X - found.mean) @ found.matrix
     assert 0.02 < np.linalg.eigvalsh(np.cov(Z.T))[-1] < 30.0
 
 

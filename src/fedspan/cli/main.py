@@ -22,7 +22,9 @@ PAPERS = {
     "subspace-median": "fedspan.papers.subspace_median_paper",
 }
 
+#: Targets that run in the foreground.
 PROCESSES = "fedspan.engines.nvflare.setup.processes"
+#: The name of an argument, and its settings for argparse.
 Argument = tuple[str, dict[str, Any]]
 
 
@@ -140,12 +142,9 @@ def _add_federation(commands: Any) -> None:
         _option("--seed", "seed of the split and of the study (default: 0)", type=int, default=0),
         description="Exit code 1 if the result is not the embedded engine's, byte for byte.",
     )
-    coordinator, start = (
-        _group(commands, "coordinator", "run the coordinator of a real federation"),
-        f"{PROCESSES}:start",
-    )
+    coordinator = _group(commands, "coordinator", "run the coordinator of a real federation")
     own = _path("path", "KIT", "the coordinator's kit")
-    _add(coordinator, "start", f"{start}_coordinator", "in the foreground, until Ctrl-C", own)
+    _add(coordinator, "start", f"{PROCESSES}:start_coordinator", "in the foreground, until Ctrl-C", own)
 
     one = _option("study", "one of them (default: all of yours)", nargs="?", metavar="STUDY")
     _add(commands, "status", f"{module}:studies", "the state of detached studies", kit, one)
@@ -178,16 +177,10 @@ def _add_site(commands: Any) -> None:
         _option("--last", "an earlier last digest: it must still be in the log", metavar="DIGEST"),
         description=help_texts.LOG,
     )
-    own, config = _path("path", "KIT", "the site's kit"), _path("--config", "site.toml", "the owner's data and rules")
-    config[1]["required"] = True
-    _add(
-        site,
-        "start",
-        f"{PROCESSES}:start_site",
-        "take part in a federation, in the foreground, until Ctrl-C",
-        own,
-        config,
-    )
+    own = _path("path", "KIT", "the site's kit")
+    config = _path("--config", "site.toml", "the owner's data and rules", required=True)
+    start = "take part in a federation, in the foreground, until Ctrl-C"
+    _add(site, "start", f"{PROCESSES}:start_site", start, own, config)
 
 
 def _option(name: str, help: str, **settings: Any) -> Argument:

@@ -276,9 +276,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if 0.0 < max(abs(centre), deviation) < _SMALLEST:
             raise InputError(f"the targets are smaller than {_SMALLEST:g}, and their squares vanish: multiply y first")
         intercept = bool(self.fit_intercept)
-        self.mean_, self.whitening_ = feature_scaling(
-            fed, scaling=self.scaling, center=intercept, names=names, aggregator=self.aggregator
-        )
+        found = feature_scaling(fed, scaling=self.scaling, center=intercept, names=names, aggregator=self.aggregator)
+        self.mean_, self.whitening_ = found.mean, found.matrix
         prepared = fed
         if self.scaling != "none" or intercept:
             matrix = np.atleast_2d(self.whitening_)

@@ -37,7 +37,7 @@ def forbidden(site):
 
 
 def drifted(fed, rounds, seconds, between=lambda number: None):
-    """Drift for some rounds; `between` is told before each."""
+    """Drift for some rounds; `between` is called before each."""
     shift = np.zeros(1)
     for number in range(rounds):
         between(number)

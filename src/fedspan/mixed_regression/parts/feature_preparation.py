@@ -149,6 +149,14 @@ class FeatureMap:
                 _HERE.pop(name, None)
 
 
+@dataclass(frozen=True)
+class FeatureScaling:
+    """The map ``(x - mean) matrix`` of rows; `mean` is (d,), `matrix` (d, r) or, if diagonal, (d,)."""
+
+    mean: Vector
+    matrix: Any
+
+
 def feature_scaling(
     fed: Federation,
     *,
@@ -156,11 +164,10 @@ def feature_scaling(
     center: bool = True,
     names: tuple[str, ...] | None = None,
     aggregator: Aggregator | None = None,
-) -> tuple[Vector, Any]:
-    """Return the map ``(x - mean) matrix`` of rows: mean (d,), and matrix (d, r) or, if diagonal, (d,).
+) -> FeatureScaling:
+    """Return the map; `scaling` "standardize" keeps correlations, "none" also the deviations.
 
-    `scaling` "standardize" keeps correlations, "none" also the deviations. "whiten" leaves out directions without
-    variance. With an aggregator it keeps all, and stretches none by much.
+    "whiten" leaves out directions without variance. With an aggregator it keeps all, and stretches none by much.
     """
     one_of("scaling", scaling, SCALINGS)
     found = moments(fed, names, aggregator)
@@ -168,15 +175,15 @@ def feature_scaling(
     d = len(found.mean)
     mean = found.mean if center else np.zeros(d)
     if scaling == "none":
-        return mean, np.ones(d)
+        return FeatureScaling(mean, np.ones(d))
     second = found.variance + (0.0 if center else found.mean**2)
     rounding = found.n * _EPS * (found.variance + found.n * _EPS * found.mean**2)
     scale = np.where(second <= rounding, 1.0, np.sqrt(second))
     if scaling == "standardize":
-        return mean, 1.0 / scale
+        return FeatureScaling(mean, 1.0 / scale)
     S, n, _ = total_scatter(fed.apply(standardize, mean=mean, scale=scale, double=True), aggregator=aggregator)
     matrix = whitening_map(S / n, floor=0.0 if aggregator is None else _FLOOR)
-    return mean, matrix / scale[:, None] if matrix.size else 1.0 / scale
+    return FeatureScaling(mean, matrix / scale[:, None] if matrix.size else 1.0 / scale)
 
 
 @step("mixed_regression.target_sum", reveals="sums", moments=True)

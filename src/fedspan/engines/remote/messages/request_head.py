@@ -7,37 +7,23 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 from fedspan.engines.remote.messages.envelope import APART, Opened
 from fedspan.errors import MessageError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.policy import Policy
-from fedspan.federation.site.parameters import OneOf, Real, Text, Whole
+from fedspan.federation.site.parameters import Check, OneOf, Real, Text, Whole, parameters_of
 from fedspan.federation.site.steps import find_step
 from fedspan.federation.site.transforms import Transform
 from fedspan.secure_sum.sum_site_steps import STAGES
 from fedspan.wire import Message, decode, encode
 
-_TEXT, _WHOLE = Text(500), Whole(0, 2**63 - 1)
-_FIELDS = {
-    "kind": OneOf(("call", "hello", "keys", "end")),
-    "version": _TEXT,
-    "run": _TEXT,
-    "serial": _WHOLE,
-    "deadline": Real(least=0.0),
-}
-#: Fields of calls. That a call is a stage of a secure sum follows from its step.
-_CALL_FIELDS = {
-    "number": _WHOLE,
-    "part": _WHOLE,
-    "step": _TEXT,
-    "how": OneOf(("ask", "sum", "mean")),
-    "seed": _TEXT,
-    "threads": Whole(1, 1024),
-    "max_bytes": _WHOLE,
-}
+_LONGEST = 500
+_Text = Annotated[str, Text(_LONGEST)]
+_Whole = Annotated[int, Whole(0, 2**63 - 1)]
 _MOST_TRANSFORMS = 100
 _STAGES = tuple(stage.id for stage in STAGES)
 _TRANSFORM = "transform "
@@ -52,21 +38,21 @@ class RequestHead:
     with names of columns.
     """
 
-    kind: str
-    version: str
-    run: str
-    serial: int
-    deadline: float
+    kind: Annotated[str, OneOf(("call", "hello", "keys", "end"))]
+    version: _Text
+    run: _Text
+    serial: _Whole
+    deadline: Annotated[float, Real(least=0.0)]
     sites: Mapping[str, int]
-    number: int = -1
-    part: int = 0
-    step: str = ""
-    how: str = ""
-    seed: str = "0"
-    threads: int = 1
-    max_bytes: int = 0
+    number: _Whole = -1
+    part: _Whole = 0
+    step: _Text = ""
+    how: Annotated[str, OneOf(("ask", "sum", "mean"))] = ""
+    seed: _Text = "0"
+    threads: Annotated[int, Whole(1, 1024)] = 1
+    max_bytes: _Whole = 0
     transforms: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
-    least: int = 0
+    least: _Whole = 0
 
     @property
     def stage(self) -> str:
@@ -109,12 +95,13 @@ def call_head(
 
 def read_head(head: Message) -> RequestHead:
     """Return the fields of a head, or refuse it with a `MessageError` that repeats nothing of it but small numbers."""
-    found: dict[str, Any] = _checked(head, _FIELDS) | {"sites": _sites(head)}
+    found = _checked(head, "kind", "version", "run", "serial", "deadline") | {"sites": _sites(head)}
     kind = found["kind"]
     if kind == "keys":
-        found |= _checked(head, {"least": _WHOLE})
+        found |= _checked(head, "least")
     if kind == "call":
-        found |= _checked(head, _CALL_FIELDS) | {"transforms": _transforms(head)}
+        found |= _checked(head, "number", "part", "step", "how", "seed", "threads", "max_bytes")
+        found["transforms"] = _transforms(head)
         _check_call(found)
     if kind != "hello" and not found["run"]:
         raise MessageError("the request's 'run' must not be empty")
@@ -146,8 +133,14 @@ def site_call(opened: Opened, head: RequestHead, site: str) -> SiteCall:
     )
 
 
-def _checked(head: Message, fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: field.check(f"the request's {name!r}", head.get(name)) for name, field in fields.items()}
+def _checked(head: Message, *names: str) -> dict[str, Any]:
+    declared = _declared()
+    return {name: declared[name](f"the request's {name!r}", head.get(name)) for name in names}
+
+
+@cache
+def _declared() -> Mapping[str, Check]:
+    return parameters_of(RequestHead, skip=0).declared
 
 
 def _check_call(found: Mapping[str, Any]) -> None:
@@ -181,9 +174,9 @@ def _transforms(head: Message) -> tuple[tuple[str, tuple[str, ...] | None], ...]
 def _is_transform(value: object) -> bool:
     match value:
         case [str(name), None]:
-            return len(name) <= _TEXT.longest
+            return len(name) <= _LONGEST
         case [str(name), list(columns)]:
-            return len(name) <= _TEXT.longest and all(isinstance(column, str) for column in columns)
+            return len(name) <= _LONGEST and all(isinstance(column, str) for column in columns)
     return False
 
 

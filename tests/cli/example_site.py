@@ -23,6 +23,8 @@ age = "number"
 ward = "text"
 
 [rules]
+level = "trusted"
+steps = ["summaries"]
 users = ["alice"]
 largest_reply = 1000000
 

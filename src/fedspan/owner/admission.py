@@ -13,9 +13,10 @@ from typing import Any
 from fedspan.errors import LedgerError, MessageError, PolicyError, with_note
 from fedspan.federation import Site
 from fedspan.federation.site.call_context import OversizeError
-from fedspan.federation.site.steps import find_step
+from fedspan.federation.site.steps import find_step, installed_steps
+from fedspan.federation.site.transforms import installed_transforms
 from fedspan.federation.versions import version_of
-from fedspan.owner.allowed_steps import GROUPS, AllowedSteps, allows_transform, is_public
+from fedspan.owner.allowed_steps import GROUPS, LEVELS, AllowedSteps, allows_transform, is_public
 from fedspan.owner.audit_log import AuditLog, AuditLogError
 from fedspan.privacy import Ledger
 
@@ -34,6 +35,8 @@ class Rules:
     steps : AllowedSteps
     transforms : tuple of str
         Transforms that users may put before the rows, by id or the beginning of ids.
+    level : {"aggregate", "secure", "private", "trusted"}
+        What requests see of the rows: their moments, what secure sums hide, what noise covers, or all.
     least_rows : int
         A site with fewer rows answers nothing.
     largest_reply : int, optional
@@ -51,6 +54,7 @@ class Rules:
 
     steps: AllowedSteps
     transforms: tuple[str, ...] = ("fedspan",)
+    level: str = "trusted"
     least_rows: int = LEAST_ROWS
     largest_reply: int | None = None
     rounds_per_day: int | None = None
@@ -64,6 +68,7 @@ class Rules:
         replies = "no limit of the site's own" if self.largest_reply is None else f"{self.largest_reply:,} bytes"
         rounds = "no limit" if self.rounds_per_day is None else f"{self.rounds_per_day:,} per user and day"
         return [
+            f"level: {self.level}: {LEVELS[self.level]}",
             f"steps: {len(self.steps.installed())} are allowed ({steps or 'public ones only'})",
             f"transforms: {', '.join(self.transforms) or 'none'}",
             f"users: {'all analysts of the federation' if self.users is None else ', '.join(self.users) or 'none'}",
@@ -228,6 +233,13 @@ def _check_step(request: OwnerRequest, rules: Rules) -> None:
     step = request.step
     if step not in rules.steps:
         raise PolicyError(f"this site's owner does not allow step {step!r}{rules.steps.hint(step)}")
+    if rules.level != "trusted":
+        for what, found in (("step", installed_steps()), ("transform", installed_transforms())):
+            for id in (step,) if what == "step" else request.transforms:
+                if id in found and not found[id].declared.complete:
+                    raise PolicyError(
+                        f"this site's owner wants {what}s that declare the types of all parameters, and {id!r} does not"
+                    )
     if request.transforms and not rules.steps.names_it(step):
         raise PolicyError(f"this site's owner allows step {step!r} without transforms only")
     for transform in request.transforms:

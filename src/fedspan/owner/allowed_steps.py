@@ -9,11 +9,25 @@ from fedspan.errors import InputError
 from fedspan.federation.site.steps import Step, installed_steps
 from fedspan.federation.site.transforms import installed_transforms
 
+#: What requests see at each level of a site's owner; the first one is the default.
+LEVELS = {
+    "aggregate": "requests see the number, the sums and the second moments of rows, and nothing else",
+    "secure": "sums over rows leave the site within secure sums only",
+    "private": "nothing leaves without noise that the site's ledger has charged",
+    "trusted": "every installed step may run, also those whose replies hold rows",
+}
+#: The group of steps that a level admits, unless the owner names others.
+STEPS_OF_LEVEL = {"aggregate": "moments", "secure": "summaries", "private": "fedspan", "trusted": "installed"}
+TRANSFORMS_OF_LEVEL = {"aggregate": "affine", "secure": "fedspan", "private": "fedspan", "trusted": "installed"}
+#: Groups of transforms: maps that are affine and the same for all rows, those of fedspan, all.
+TRANSFORM_GROUPS = ("affine", "fedspan", "installed")
 #: Groups of fedspan's own steps, by what their replies reveal.
 GROUPS = {
+    "moments": "steps of fedspan whose replies follow from the number, sums and second moments of rows",
     "summaries": "all steps of fedspan whose replies are sums over rows",
     "single rows": "steps of fedspan whose replies hold, or are about, single rows or cells",
     "fedspan": "all steps of fedspan",
+    "installed": "all installed steps, also those of the modules that [site] names",
 }
 #: All steps, or all transforms, of fedspan.
 OWN = "fedspan"
@@ -47,9 +61,12 @@ class AllowedSteps:
         step = installed_steps().get(id)
         if step is not None and step.runs is not None:  # it could run any other step
             return False
-        if any(name not in GROUPS and _covers(name, id) for name in self.names):
+        if "installed" in self.names or any(name not in GROUPS and _covers(name, id) for name in self.names):
             return True
-        return step is not None and _is_own(step) and not {_group(step, few_rows), OWN}.isdisjoint(self.names)
+        if step is None or not _is_own(step):
+            return False
+        groups = {_group(step, few_rows), OWN} | ({"moments"} if step.moments else set())
+        return not groups.isdisjoint(self.names)
 
     def hint(self, id: str) -> str:
         """Name the group of a step of fedspan, for a user whose request is refused."""
@@ -77,8 +94,11 @@ def check_names(what: str, names: Sequence[str], ids: Iterable[str], groups: Ite
 def allows_transform(names: Sequence[str], id: str) -> bool:
     """Return whether a transform is named, by its id, the beginning of its id, or as one of fedspan's own."""
     found = installed_transforms().get(id)
-    own = found is not None and found.function.__module__.startswith("fedspan.")
-    return any(_covers(name, id) or (own and name == OWN) for name in names)
+    if found is None:
+        return False
+    own = found.function.__module__.startswith("fedspan.")
+    groups = {"installed"} | ({OWN} if own else set()) | ({"affine"} if found.affine else set())
+    return not groups.isdisjoint(names) or any(_covers(name, id) for name in names)
 
 
 def is_public(id: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from fedspan.federation import Site
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.owner.admission import Admission
 from fedspan.owner.audit_log import AuditLog
+from fedspan.owner.moment_rows import as_moments, problems
+from fedspan.owner.published_rows import PublishedRows
 from fedspan.owner.schema import differences, kind_of, times_of
 from fedspan.owner.site_file import RowsPlan, SiteFile, SiteFileError, read_site_file
 from fedspan.privacy import Ledger
@@ -50,7 +52,7 @@ class OwnedSite:
         self._stamp, rows = self._read()
         plan = file.privacy
         self.ledger = None if plan is None else Ledger(plan.ledger, plan.epsilon, plan.delta, strict=plan.strict)
-        self._kinds, self.site = rows.kinds(), rows.site(file.name, self.ledger)
+        self._kinds, self.site = rows.kinds(), self._site(rows)
         self.admission = Admission(self.site, file.rules, AuditLog(file.log), self.ledger)
 
     def refresh(self) -> bool:
@@ -63,7 +65,7 @@ class OwnedSite:
         if stamp is not None and stamp == self._stamp:
             return False
         stamp, rows = self._read()
-        self._kinds, self.site = rows.kinds(), rows.site(self.file.name, self.ledger)
+        self._kinds, self.site = rows.kinds(), self._site(rows)
         self._stamp = stamp  # not before: data that could not be used are read again
         self.admission.site = self.site
         return True
@@ -82,6 +84,15 @@ class OwnedSite:
             "rules": rules.in_words(),
             "budget": None if ledger is None else {"epsilon": ledger.epsilon, "delta": ledger.delta, "left": left},
         }
+
+    def _site(self, rows: Rows) -> Site:
+        """Make the site of the rows, or at the level ``aggregate`` of their moments."""
+        rules = self.file.rules
+        if rules.level != "aggregate":
+            return rows.site(self.file.name, self.ledger)
+        published = PublishedRows(self.file.log.with_suffix(".rows"))
+        published.publish(rows.numbers(), rules.least_set)
+        return rows.of_moments(published.key).site(self.file.name, self.ledger)
 
     def _read(self) -> tuple[object, Rows]:
         stamp = self.file.data.source.stamp()  # before: what is written meanwhile is read next time
@@ -106,6 +117,18 @@ class Rows:
     def kinds(self) -> dict[str, str]:
         """Return the kind of each feature."""
         return {name: kind_of(self.frame[name]) for name in self.features}
+
+    def numbers(self) -> pd.DataFrame:
+        """Return the features, and the label where it is a number: what moments are of."""
+        label = self.plan.label
+        kept = [label] if label is not None and self.frame[label].dtype.kind in "buif" else []
+        return self.frame[[*self.features, *kept]]
+
+    def of_moments(self, key: bytes) -> Rows:
+        """Return rows with the same moments; a label of text, and the task, are left out."""
+        drawn = as_moments(self.numbers(), key)
+        label = self.plan.label if self.plan.label in drawn.columns else None
+        return Rows(replace(self.plan, label=label, task=None), drawn, self.features)
 
     def site(self, name: str, ledger: SiteLedger | None) -> Site:
         """Make the site."""
@@ -157,6 +180,11 @@ def data_problems(file: SiteFile, rows: Rows, federation: dict[str, str] | None 
         kept = " that the row filter keeps" if file.data.where is not None else ""
         return [f"{label} has no rows{kept}"]
     found = [] if file.schema is None else differences(file.schema, rows.frame, rows.features)
+    if file.rules.level == "aggregate":
+        found += [
+            f"{sentence}: at level = 'aggregate' it can't be used; name it in drop, or leave rows out by where"
+            for sentence in problems(rows.numbers(), file.rules.least_set)
+        ]
     if federation is not None:
         found += differences(federation, rows.frame, rows.features, "the federation's schema")
     return [f"{label}: {sentence}" for sentence in found]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedspan.checks import real_number, whole_number
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.datasets.sources import Dialect, FileSource, RowFilter, SqlSource, TableSource
 from fedspan.datasets.sources.secret import Secret, secret_of
 from fedspan.datasets.toml_file import Section, parsed
@@ -21,7 +21,14 @@ from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
 from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, Rules
-from fedspan.owner.allowed_steps import OWN, AllowedSteps, check_names
+from fedspan.owner.allowed_steps import (
+    LEVELS,
+    STEPS_OF_LEVEL,
+    TRANSFORM_GROUPS,
+    TRANSFORMS_OF_LEVEL,
+    AllowedSteps,
+    check_names,
+)
 from fedspan.owner.schema import check_schema
 from fedspan.privacy.gaussian import check_budget
 
@@ -34,7 +41,8 @@ KEYS = {
         *("columns", "drop", "label", "task", "where", "missing"),
     },
     "rules": {
-        *("steps", "transforms", "least_rows", "largest_reply", "rounds_per_day", "users", "sums_only", "least_set")
+        *("level", "steps", "transforms", "least_rows", "least_set", "largest_reply", "rounds_per_day", "users"),
+        "sums_only",
     },
     "privacy": {"ledger", "epsilon", "delta", "strict"},
     "log": {"file"},
@@ -130,6 +138,8 @@ def _read(path: Path) -> SiteFile | list[str]:
     schema = part("schema", _schema) if "schema" in raw else None
     privacy = part("privacy", _privacy) if "privacy" in raw else None
     log = part("log", lambda section: path.parent / section.value("file", str, "audit.jsonl"))
+    if rules is not None and rules.level == "private" and not (privacy is not None and privacy.strict):
+        problems.append(f"{path}: [rules] level = 'private' needs a [privacy] section with strict = true")
     if problems or name is None or data is None or rules is None or log is None:
         return problems
     return SiteFile(path, name, data, schema, rules, privacy, log)
@@ -224,13 +234,24 @@ def _schema(section: Section) -> dict[str, str]:
 
 
 def _rules(section: Section) -> Rules:
-    steps = section.names("steps", "steps or groups", ("summaries",))
-    transforms = section.names("transforms", "transforms", (OWN,))
+    level = section.value("level", str, "aggregate")
+    with section.naming():
+        one_of("level", level, tuple(LEVELS))
+    if level == "aggregate":
+        for key in ("steps", "transforms", "sums_only"):
+            if key in section:
+                raise section.error(
+                    f"{key} has no effect at level = 'aggregate', which admits fixed analyses: leave it out"
+                )
+    steps = section.names("steps", "steps or groups", (STEPS_OF_LEVEL[level],))
+    transforms = section.names("transforms", "transforms", (TRANSFORMS_OF_LEVEL[level],))
     users = section.names("users", "users' names", None)
     for user in users or ():
         if not is_name(user):
             raise section.error(f"users: {user!r} can't be a name in a certificate: names are {NAME_RULE}")
-    sums_only, raw = section.value("sums_only", bool, False), section.raw
+    sums_only, raw = section.value("sums_only", bool, level == "secure"), section.raw
+    if level == "secure" and not sums_only:
+        raise section.error("level = 'secure' means secure sums only: leave sums_only out")
     with section.naming():
         limits = {
             key: whole_number(key, raw[key], least) if key in raw else default
@@ -241,8 +262,8 @@ def _rules(section: Section) -> Rules:
                 ("rounds_per_day", 0, None),
             )
         }
-        check_names("transform", transforms, installed_transforms(), [OWN])
-        return Rules(AllowedSteps(steps), transforms, users=users, sums_only=sums_only, **limits)  # type: ignore[arg-type]
+        check_names("transform", transforms, installed_transforms(), TRANSFORM_GROUPS)
+        return Rules(AllowedSteps(steps), transforms, level=level, users=users, sums_only=sums_only, **limits)  # type: ignore[arg-type]
 
 
 def _privacy(section: Section) -> PrivacyPlan:

@@ -36,7 +36,7 @@ def site_toml(name, folder):
     toml = folder / "site.toml"
     toml.write_text(
         f'[site]\nname = "{name}"\nmodules = ["steps_at_sites"]\n\n[data]\nfile = "rows.npz"\n\n'
-        f'[rules]\nsteps = {steps}\nusers = ["alice"]\n'
+        f'[rules]\nlevel = "trusted"\nsteps = {steps}\nusers = ["alice"]\n'
     )
     return toml
 

@@ -1,0 +1,168 @@
+"""Levels: what requests see of a site's rows by its owner's choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.errors import InputError
+from fedspan.federation.site.transforms import Transform
+from fedspan.owner.moment_rows import moment_rows
+from fedspan.owner.site_file import SiteFileError
+from fedspan.sums.row_transforms import standardize
+from tests.engines.remote.people import authority, user
+
+from .owner_desk import Desk, Wires, numbers
+
+AGGREGATE = 'level = "aggregate"'
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path / "a", AGGREGATE, numbers(60, "abcy"), 'label = "y"')
+
+
+def test_requests_see_the_moments_and_no_row(desk):
+    rows, seen = numbers(60, "abcy"), desk.owned.site
+    own, drawn = rows.to_numpy(), np.column_stack([seen.X, seen.y])
+    np.testing.assert_allclose(drawn.sum(axis=0), own.sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(drawn.T @ drawn, own.T @ own, rtol=1e-12)
+    apart = np.linalg.norm(drawn[:, None] - own[None], axis=2).min()
+    assert apart > 0.01  # of sixty draws none comes near a row
+    assert desk.owned.site.task is None
+
+
+def test_a_restart_changes_nothing_and_another_site_has_another_key(tmp_path):
+    desk = Desk(tmp_path / "a", AGGREGATE)
+    first = desk.owned.site.X
+    desk.open()
+    np.testing.assert_array_equal(desk.owned.site.X, first)
+    assert not np.allclose(Desk(tmp_path / "b", AGGREGATE, name="b").owned.site.X, first)
+
+
+def test_what_moments_decide_is_exact(tmp_path):
+    desks = [Desk(tmp_path / name, AGGREGATE, numbers(40, "abcd", seed), name=name) for seed, name in enumerate("abc")]
+    fed = RemoteFederation(Wires(*desks), user(), authority(["a", "b", "c"]), 1)
+    pooled = np.concatenate([numbers(40, "abcd", seed).to_numpy() for seed in range(3)])
+    scaler, pca = fs.FedStandardScaler().fit(fed), fs.FedPCA(2).fit(fed)
+    np.testing.assert_allclose(scaler.mean_, pooled.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(scaler.scale_, pooled.std(axis=0), rtol=1e-10)
+    expected = np.linalg.eigh(np.cov(pooled.T))[0][::-1][:2]
+    np.testing.assert_allclose(pca.explained_variance_, expected, rtol=1e-9)
+
+
+ROUTES = {
+    "far centre": ("clustering.cluster_means", {"centres": np.zeros((1, 2, 3)), "wanted": np.ones((1, 2), dtype=bool)}),
+    "quantile search": ("sums.counts_between", {"low": np.zeros(3, np.uint64), "high": np.ones(3, np.uint64)}),
+    "Fourier frequencies": ("landmarks.characteristic", {"W": np.ones((3, 5))}),
+    "narrow kernel": ("landmarks.pull", {"Y": np.zeros((1, 3)), "gamma": 1e6}),
+    "truncation": ("few_shot.start_own_product", {"U": np.eye(3), "alpha": 1.0, "intercept": False, "parts": 1}),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_steps_that_select_rows_are_not_admitted(desk, route):
+    step, payload = ROUTES[route]
+    assert f"does not allow step {step!r}" in desk.ask(step, payload=payload)
+
+
+def test_transforms_that_are_not_affine_are_not_admitted(desk):
+    for id, parameters in (
+        ("mixed_regression.polynomial", {"degree": 3, "interactions": False}),
+        ("sums.scores_as_verdicts", {"threshold": 0.0}),
+    ):
+        assert "does not allow the transform" in desk.ask(transforms=(Transform(id, parameters),))
+
+
+def test_rounding_by_hostile_parameters_is_about_drawn_rows(desk):
+    """A shift of 2^53 rounds every row to a multiple of two: a count of rows above a threshold, but of drawn ones."""
+    shift = Transform.of(standardize, {"mean": np.full(3, 2.0**53), "scale": None})
+    back = Transform.of(standardize, {"mean": np.full(3, -(2.0**53)), "scale": None})
+    found = desk.ask(transforms=(shift, back))
+    drawn = desk.owned.site.X - 2.0**53 + 2.0**53
+    own = numbers(60, "abcy").to_numpy()[:, :3] - 2.0**53 + 2.0**53
+    sums = next(value for key, value in found.items() if np.shape(value) == (3,))
+    np.testing.assert_array_equal(sums, drawn.sum(axis=0))
+    assert not np.array_equal(sums, own.sum(axis=0))
+
+
+def test_tables_that_differ_in_few_rows_are_not_both_answered(tmp_path):
+    desk, more = Desk(tmp_path / "a", AGGREGATE, numbers(60)), numbers(66)
+
+    def reopen(frame):
+        frame.to_csv(tmp_path / "a" / "rows.csv", index=False)
+        desk.open()
+
+    for rows in (61, 64):
+        with pytest.raises(InputError, match=f"differ from those of earlier answers in {rows - 60} rows"):
+            reopen(more[:rows])
+    reopen(more[:65])
+    with pytest.raises(InputError, match="in 1 rows"):
+        reopen(more)
+    with pytest.raises(InputError, match="in 2 rows"):  # against the first table, not only the last
+        reopen(more[:60].drop(index=[3, 4]))
+    reopen(more[:60].sample(frac=1.0, random_state=0))  # the same rows in another order
+    assert (tmp_path / "a" / "audit.rows").stat().st_mode & 0o077 == 0
+
+
+def rare(frame):
+    return frame.assign(a=(np.arange(60) == 7).astype(float))
+
+
+def dominated(frame):
+    return frame.assign(a=np.where(np.arange(60) < 2, 1e4, frame["a"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda frame: frame.assign(a="text"), "column 'a' holds no numbers"),
+        (lambda frame: frame.assign(a=np.nan), "column 'a' has missing or infinite cells"),
+        (rare, "column 'a' has one value in all but 1 rows"),
+        (dominated, "column 'a' has nearly all of its spread in fewer than 5 rows"),
+    ],
+)
+def test_columns_whose_moments_are_about_few_rows_are_named_to_the_owner(tmp_path, change, problem):
+    with pytest.raises(InputError, match=problem):
+        Desk(tmp_path / "a", AGGREGATE, change(numbers(60, "ab")))
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ('level = "open"', "level='open' must be one of"),
+        (f'{AGGREGATE}\nsteps = ["pca"]', "steps has no effect at level = 'aggregate'"),
+        ('level = "private"', r"needs a \[privacy\] section with strict = true"),
+        ('level = "secure"\nsums_only = false', "means secure sums only"),
+    ],
+)
+def test_levels_that_contradict_other_rules_are_refused(tmp_path, rules, problem):
+    with pytest.raises(SiteFileError, match=problem):
+        Desk(tmp_path / "a", rules)
+
+
+def test_secure_sums_only_at_the_level_secure(tmp_path):
+    desk = Desk(tmp_path / "a", 'level = "secure"')
+    assert "allows secure sums only" in desk.ask()
+
+
+@fs.step("levels.own")
+def own_step(site, thing):
+    return {"x": float(np.sum(site.X))}
+
+
+def test_a_step_without_declared_types_runs_at_the_level_trusted_alone(tmp_path):
+    trusted = Desk(tmp_path / "a", 'level = "trusted"')
+    assert isinstance(trusted.ask("levels.own", payload={"thing": 1.0}), dict)
+    named = Desk(tmp_path / "b", 'level = "secure"\nsteps = ["levels.own"]')
+    assert "declare the types of all parameters" in named.ask("levels.own", payload={"thing": 1.0})
+
+
+@pytest.mark.parametrize("shape", [(40, 3), (5, 8), (4, 3), (3, 1)])
+def test_drawn_rows_have_the_moments_of_tables_of_every_shape(shape):
+    rows = np.random.default_rng(0).normal(size=shape) + 3.0
+    drawn = moment_rows(rows, b"k")
+    np.testing.assert_allclose(drawn.sum(axis=0), rows.sum(axis=0), atol=1e-11)
+    np.testing.assert_allclose(drawn.T @ drawn, rows.T @ rows, atol=1e-10)

@@ -118,12 +118,12 @@ def test_missing_folders_are_reported(site, capsys):
 
 
 def test_allowed_steps_follow_the_rules(site, capsys):
-    site.write_text(SITE.replace("[rules]", '[rules]\nsteps = ["sums", "pca.gram"]'))
+    site.write_text(SITE.replace('steps = ["summaries"]', 'steps = ["sums", "pca.gram"]'))
     shown = check(site, capsys)[1]
     assert "  sums: all\n" in shown
     assert "  pca: not axes, basis" in shown
     assert "  maps: none\n" in shown
-    site.write_text(SITE.replace("[rules]", '[rules]\nsteps = ["fedspan"]\nsums_only = true'))
+    site.write_text(SITE.replace('steps = ["summaries"]', 'steps = ["fedspan"]\nsums_only = true'))
     shown = check(site, capsys)[1]
     assert "  maps: all\n" in shown
     assert "with sums_only, only by secure sums" in shown

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import whole_number
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, SecureSum, Site, step
 from fedspan.federation.privacy_spent import ROW_ADDED
-from fedspan.federation.site.parameters import Matrix, Positive, Vector, Whole
+from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector, Whole
 from fedspan.federation.site.steps import find_step
 from fedspan.landmarks.parts.run_privacy import gaussian_spent, spending
 from fedspan.linalg.kernels.nearest_centres import closest
@@ -59,6 +59,31 @@ HEAD = "the numbers of rows that sites report of their tables, which the head of
 _MOST_SITES = 2**20
 Sharers = Annotated[int, Whole(1, _MOST_SITES)]
 Colluding = Annotated[int, Whole(0, _MOST_SITES)]
+#: Rows, axes and centres are multiples of this, and no longer than 1, 1 and 2. Then their products are exact in double
+#: precision, in whatever order they are added up: a row's centre does not depend on where in a block the row is.
+_GRID = 2.0**-25
+
+
+class _Orthonormal:
+    """Rows of unit length, orthogonal to each other."""
+
+    @staticmethod
+    def check(name: str, value: object) -> NDArray[np.float64]:
+        axes = ArrayOf("float", 2, least=-1.001, most=1.001).check(name, value)
+        if np.abs(axes @ axes.T - np.eye(len(axes))).max(initial=0.0) > 1e-6:
+            raise MessageError(f"{name} must be rows of unit length, orthogonal to each other")
+        return axes
+
+
+class _Centres:
+    """Points no further than 2 from the origin."""
+
+    @staticmethod
+    def check(name: str, value: object) -> NDArray[np.float64]:
+        centres = ArrayOf("float", 2, least=-2.0, most=2.0).check(name, value)
+        if np.vecdot(centres, centres).max(initial=0.0) > 4.0:
+            raise MessageError(f"{name} must be within 2 of the origin")
+        return centres
 
 
 @step("maps.noisy_scatter", reveals="sums")
@@ -85,8 +110,8 @@ def local_noisy_cells(
     site: Site,
     center: Vector,
     clip: Positive,
-    axes: Matrix,
-    centres: Matrix,
+    axes: Annotated[NDArray[np.float64], _Orthonormal()],
+    centres: Annotated[NDArray[np.float64], _Centres()],
     multiplier: Positive,
     sharers: Sharers,
     colluding: Colluding,
@@ -95,8 +120,9 @@ def local_noisy_cells(
     key = _noise_key(site, multiplier, sharers, colluding, CELLS_SENSITIVITY)
     k, r = centres.shape
     exact = np.zeros((k, r + 1))
+    axes, centres = _on_grid(axes), _on_grid(centres)
     for U in _in_ball(site, center, clip):
-        Z = in_unit_ball(U @ axes.T)
+        Z = _on_grid(in_unit_ball(_on_grid(U) @ axes.T))
         terms = np.column_stack([Z, np.full(len(Z), WEIGHT)])
         np.add.at(exact, closest(Z, centres[None])[:, 0], terms)
     noisy = exact + CELLS_SENSITIVITY * share_of(multiplier, sharers) * normal(key, exact.shape)
@@ -127,6 +153,11 @@ def _in_ball(site: Site, center: Vector, clip: float) -> Iterator[NDArray[np.flo
     for batch in site.batches(_BLOCK_ROWS):
         with np.errstate(over="ignore", invalid="ignore"):
             yield in_unit_ball((np.asarray(batch.X, dtype=np.float64) - center) / clip)
+
+
+def _on_grid(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return points with coordinates rounded towards zero, so that none gets longer."""
+    return np.asarray(np.trunc(points / _GRID) * _GRID)
 
 
 def in_unit_ball(U: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -241,6 +272,7 @@ def _from_noisy_sums(
     for number in fed.rounds(book.k_means_rounds):
         if number:
             C = _replaced(fed.rng, C, counts, least, np.sqrt(variances))
+        C = 2.0 * in_unit_ball(C / 2.0)  # no row is further than 1 from the origin
         cells = fed.sum(local_noisy_cells, axes=W, centres=C, multiplier=each, **payload)
         whole(cells, sums=(k, r), rows=(k,))
         counts = cells["rows"] / WEIGHT

@@ -35,7 +35,8 @@ _BLOCK = 2_000_000
 class Space:
     """Distinct rows (n, m) of a table in the form in which messages may have them; `into` brings vectors there.
 
-    `lost` is the number of unknowns of that form, such as a factor: they take as many columns' information.
+    `lost` is the number of unknowns of that form, such as a factor: they take as many columns' information. A factor
+    may be negative, so that with any unknown a vector and its negative are the same.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Space:
     def dimension(self) -> float:
         """The dimension of the rows, by the distances to their two nearest ones (Facco et al., 2017)."""
         some = self.rows[np.linspace(0, len(self.rows) - 1, min(len(self.rows), 300)).astype(int)]
-        _, near = nearest(some, self.rows, 3)
+        _, near = nearest(some, self.rows, 3, either=self.lost > 0)
         ratios = near[:, 2] / np.maximum(near[:, 1], 1e-300)
         found = len(some) / max(float(np.log(ratios[near[:, 1] > 0]).sum()), 1e-9) if len(self.rows) > 3 else 1.0
         return float(np.clip(found, 1.0, max(1, self.rows.shape[1] - self.lost)))
@@ -56,28 +57,38 @@ class Space:
     def hits(self, vectors: Matrix) -> tuple[NDArray[np.intp], Matrix]:
         """Return the nearest row of each vector, and the chance of being so near (1 where it is not near)."""
         V = self.into(vectors)
-        which, near = nearest(V, self.rows, 2)
+        which, near = nearest(V, self.rows, 2, either=self.lost > 0)
         which, floor = which[:, 0], 1e-13 * (1 + np.abs(V).max(axis=1))
         ratio = (near[:, 0] + floor) / (near[:, 1] + floor)
-        columns = self.rows.shape[1]
-        least = len(self.rows) * 2.0 ** -(self.bits[which] * (columns - self.lost) / columns)
+        share = 1.0
+        if self.lost:  # (0, 0, 5) is (0, 0, 1) times a factor, and tells nothing more
+            different = (np.diff(np.sort(np.abs(vectors)), axis=1, prepend=0.0) > 0).sum(axis=1)
+            share = np.maximum(different - self.lost, 0) / self.rows.shape[1]
+        least = len(self.rows) * 2.0 ** -(self.bits[which] * share)
         chance = np.where(near[:, 0] <= EQUAL, least, np.maximum(ratio**self.dimension, least))
         return which, np.where((ratio < _NEAR) | (near[:, 0] <= EQUAL), np.minimum(chance, 1.0), 1.0)
 
 
-def nearest(V: Matrix, rows: Matrix, count: int) -> tuple[NDArray[np.intp], Matrix]:
-    """Return the `count` nearest rows of each vector, the nearest first, and their distances, exact for small ones."""
+def nearest(V: Matrix, rows: Matrix, count: int, *, either: bool = False) -> tuple[NDArray[np.intp], Matrix]:
+    """Return the `count` nearest rows of each vector, the nearest first, and their distances, exact for small ones.
+
+    With `either`, the nearest of a vector or of its negative.
+    """
     found = np.zeros((len(V), count), dtype=np.intp)
     squares = np.vecdot(rows, rows)
     block = max(1, _BLOCK // max(1, len(rows)))
     for start in range(0, len(V), block):
         part = V[start : start + block]
-        apart = squares - 2 * part @ rows.T
+        products = part @ rows.T
+        apart = squares - 2 * (np.abs(products) if either else products)
         for place in range(count):
             best = apart.argmin(axis=1)
             found[start : start + block, place] = best
             apart[np.arange(len(part)), best] = np.inf
     distances = np.stack([np.linalg.norm(V - rows[found[:, place]], axis=1) for place in range(count)], axis=1)
+    if either:
+        other = np.stack([np.linalg.norm(V + rows[found[:, place]], axis=1) for place in range(count)], axis=1)
+        distances = np.minimum(distances, other)
     order = np.argsort(distances, axis=1, kind="stable")
     return np.take_along_axis(found, order, axis=1), np.take_along_axis(distances, order, axis=1)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, ndtr
+from scipy.special import gammainc, gammaln, ndtr
 
 from fedspan.audit.leak_card import LeakEntry
 from fedspan.audit.row_chances import EQUAL, LEVEL, Space, beyond_chance, cell_bits, nearest, step
@@ -25,8 +25,10 @@ Matrix = NDArray[np.float64]
 
 #: What is searched for, and the name of each search on the card.
 SEARCHES = {
-    "rows": "rows as they are, centred, standardised or scaled to a range, also rounded or in single precision",
+    "rows": "rows as they are, centred, standardised, scaled to a range or with the columns in another order, also "
+    "rounded or in single precision",
     "scaled rows": "rows times a factor, with or without an offset, both common to the row",
+    "some columns": "neighbouring columns of rows, three or more",
     "scaled columns": "three or more rows with a factor and an offset of each column",
     "low bits": "rows in the low bits or last decimals of numbers",
     "differences": "rows, or their squares, as differences of two vectors of one site or of totals",
@@ -122,6 +124,7 @@ class RowSearch:
         for rows in distinct:
             if rows.shape[1] > 1 and len(rows) > 1:
                 self._search_vectors(rows)
+                self._search_parts(*np.unique(rows, axis=0, return_index=True))
             self._search_cells(rows)
         self._search_texts()
         self._search_arrays(distinct[0] if distinct else np.empty((len(table.numbers), 0)))
@@ -146,6 +149,7 @@ class RowSearch:
             _line(views[name][keep], bits, name, centred) for name in _QUANTISED if name in views for centred in (0, 1)
         ]
         lines = [line for line in lines if rows.shape[1] > line.lost + 1]
+        plain.append(_unordered(unique, bits))
         rest = np.ones(len(vectors), dtype=np.bool_)  # a vector that is a row need not be searched for other forms
         for search, spaces in (("rows", plain), ("scaled rows", lines)):
             for space in spaces:
@@ -176,7 +180,7 @@ class RowSearch:
             for part in vectors_of(value.numbers, m):
                 parts.append(part)
                 owners.append(np.full(len(part), len(places)))
-                places.append(place)
+                places.append(replace(place))  # an object of its own for each reading
         for group in lone.values():
             for part in vectors_of(np.array([number for _, number in group]), m):
                 parts.append(part)
@@ -280,6 +284,7 @@ class RowSearch:
             return
         groups: dict[Any, list[int]] = defaultdict(list)
         for i, place in enumerate(places):
+            groups[id(place)].append(i)  # one reading of one array
             groups[place.run, place.step, place.key, place.site].append(i)
         work, n = 0.0, len(rows)
         for group in (np.array(group) for group in groups.values() if len(group) > 2):
@@ -302,11 +307,40 @@ class RowSearch:
                     self.found["scaled columns"].add(places[group[member]], [which[member, 0]])
                 break
 
+    # Some columns of rows
+
+    def _search_parts(self, unique: Matrix, keep: Array) -> None:
+        """Look for neighbouring columns of rows: arrays that are at least three and fewer than all columns wide."""
+        m = unique.shape[1]
+        widths: dict[int, list[tuple[Place, Matrix]]] = defaultdict(list)
+        for value in self.sent.values:
+            for width in {extent for extent in value.numbers.shape if 3 <= extent < m}:
+                for part in vectors_of(value.numbers, width):
+                    widths[width].append((value.place, part))
+        work = 0.0
+        for width, parts in sorted(widths.items(), reverse=True):
+            V = np.concatenate([part for _, part in parts])
+            owner = np.repeat(np.arange(len(parts)), [len(part) for _, part in parts])
+            good = np.isfinite(V).all(axis=1) & (np.abs(V).max(axis=1) < 1e100) & (np.ptp(V, axis=1) > 0)
+            V, owner = V[good], owner[good]
+            for offset in range(m - width + 1 if len(V) else 0):
+                work += len(V) * len(unique) * width
+                if work > WORK:
+                    self.cut["some columns"] = "some columns of rows: not all widths and columns"
+                    return
+                columns, first = np.unique(unique[:, offset : offset + width], axis=0, return_index=True)
+                if len(columns) < 2:
+                    continue
+                which, chances = _plain("", columns, cell_bits(unique[:, offset : offset + width])[first]).hits(V)
+                form = f"columns {offset + 1} to {offset + width}"
+                for i in np.flatnonzero(beyond_chance(which, chances, tests=10 * m * len(widths))):
+                    self.found["some columns"].add(parts[owner[i]][0], [keep[first[which[i]]]], form)
+
     # Single numbers, texts, arrays per row
 
     def _search_cells(self, rows: Matrix) -> None:
         """Look for numbers that equal cells. Cells of a coarse grid are met by chance, which is taken into account."""
-        known = {place for name in ("rows", "scaled rows") for place in self.found[name].places}
+        known = {place for name in ("rows", "scaled rows", "some columns") for place in self.found[name].places}
         parts, expected = [], 0.0  # of one number
         for j, column in enumerate(rows.T):
             cells, first = np.unique(column, return_index=True)
@@ -492,7 +526,8 @@ def _views(rows: Matrix, sites: Array | None) -> dict[str, Matrix]:
 
 
 #: The views in which rows are quantised, and about the number of residues that are compared with them.
-_QUANTISED = ("", "standardised", "scaled to the range", "scaled to the range at its site")
+_QUANTISED = ("", *(f"{name}{at}" for name in ("standardised", "scaled to the range", "scaled to the largest")
+                    for at in ("", " at its site")))  # fmt: skip
 _KINDS = 100
 #: Numbers of low bits that are searched for quantised cells in tables with more cells than `_SMALL`.
 _WIDTHS, _SMALL = (8, 10, 12, 14, 16, 20, 24, 32), 200_000
@@ -507,14 +542,19 @@ def _plain(name: str, view: Matrix, bits: Matrix) -> Space:
 
 def _line(view: Matrix, bits: Matrix, name: str, centred: int) -> Space:
     """Return the space of directions: vectors that differ by a factor, or also by an offset, are the same."""
-    aim = np.random.default_rng(1).standard_normal(view.shape[1])
 
     def into(V: Matrix) -> Matrix:
         V = V - V.mean(axis=1, keepdims=True) if centred else V
-        V = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
-        return np.asarray(V * np.where(V @ aim < 0, -1.0, 1.0)[:, None])
+        return np.asarray(V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300))
 
     return Space(name, into(view), bits, into, 1 + centred)
+
+
+def _unordered(rows: Matrix, bits: Matrix) -> Space:
+    """Return the space of rows whose cells are sorted: the order of the columns does not matter, and tells nothing."""
+    scale = max(float(rows.std()), 1e-300)
+    lost = float(gammaln(rows.shape[1] + 1) / np.log(2))
+    return Space("columns in another order", np.sort(rows) / scale, bits - lost, lambda V: np.sort(V) / scale)
 
 
 def _some(V: Matrix, most: int) -> tuple[Matrix, Array]:
@@ -556,7 +596,9 @@ def _quantised(views: Mapping[str, Matrix], width: int) -> Iterator[NDArray[np.i
     mask, most = (1 << width) - 1, 2.0**52
     for name, rows in views.items():
         powers = [2.0**power for power in range(-8, width + 9)] + [10.0**power for power in range(1, 7)]
-        for factor in [mask, mask + 1] if name.startswith("scaled") else powers if not name else []:
+        for factor in (
+            [mask, mask + 1, mask // 2, mask // 2 + 1] if name.startswith("scaled") else powers if not name else []
+        ):
             scaled = rows * factor
             if np.abs(scaled).max() < most:
                 yield np.rint(scaled).astype(np.int64) & mask

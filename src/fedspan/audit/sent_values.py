@@ -20,6 +20,8 @@ Matrix = NDArray[np.float64]
 
 #: The most numbers and characters that are kept for a search. Of larger journals the first part of each long value is.
 MOST_NUMBERS = 20_000_000
+#: Columns that an array may have besides those of the rows, such as an intercept or a target.
+_MORE = 8
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -131,16 +133,21 @@ def _text(one: str | bytes) -> str:
 def vectors_of(numbers: Array, m: int) -> Iterator[Matrix]:
     """Yield the vectors of `m` numbers that an array may stand for, as arrays (v, m).
 
-    Along each axis of that length, the diagonals of squares and packed triangles, consecutive entries of other arrays,
-    and floating-point numbers whose bytes an array of integers holds.
+    Along each axis of that length or a little more, the diagonals of squares and packed triangles, consecutive entries
+    of other arrays, and floating-point numbers whose bytes an array of integers holds.
     """
     if m in numbers.shape:
-        for axis in np.flatnonzero(np.equal(numbers.shape, m)):
-            yield _doubles(np.moveaxis(numbers, axis, -1).reshape(-1, m))
+        for axis, extent in enumerate(numbers.shape):
+            if extent == m:
+                yield _doubles(np.moveaxis(numbers, axis, -1).reshape(-1, m))
         if numbers.shape[-2:] == (m, m):
             yield _doubles(np.diagonal(numbers, axis1=-2, axis2=-1).reshape(-1, m))
     elif numbers.size >= m:
         flat = numbers.ravel()
+        for axis, extent in enumerate(numbers.shape if numbers.ndim > 1 else ()):
+            if m < extent <= m + _MORE:
+                windows = np.lib.stride_tricks.sliding_window_view(np.moveaxis(numbers, axis, -1), m, axis=-1)
+                yield _doubles(windows.reshape(-1, m))
         yield _doubles(flat[: len(flat) // m * m].reshape(-1, m))
         if len(flat) <= 4 * m:
             yield _doubles(np.lib.stride_tricks.sliding_window_view(flat, m))

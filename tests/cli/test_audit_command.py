@@ -65,6 +65,7 @@ def test_a_study_is_audited_against_its_own_rows(study, capsys):
         "trilateration",
         "had the sites turned their rows by a secret rotation",
         "sums of single sites",
+        "search: arrays per row",
     ]
     assert card["entries"][0]["measures"]["relative_error"] < 1e-4
     assert "the coordinator has the data" in " ".join(shown.split())
@@ -144,8 +145,13 @@ def test_a_run_that_posted_no_rows(tmp_path, capsys):
     with fs.federate(X, sites=np.arange(20) % 2, run_dir=tmp_path / "run") as fed:
         fs.FedPCA(2).fit(fed)
     assert main(["audit", str(tmp_path / "run")]) == 0
-    assert "No distances of rows to landmarks were found" in " ".join(capsys.readouterr().out.split())
-    assert "no proof" in (tmp_path / "run" / "audit" / "leaks.html").read_text()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "No distances of rows to landmarks were found" in shown
+    assert "The other searches need the true rows" in shown
+    pd.DataFrame(X).to_csv(tmp_path / "rows.csv", index=False)
+    assert main(["audit", str(tmp_path / "run"), "--truth", str(tmp_path / "rows.csv")]) == 0
+    assert "None was found" in " ".join(capsys.readouterr().out.split())
+    assert "None was found" in (tmp_path / "run" / "audit" / "leaks.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class Case:
 
     def raw(self, rows: Array) -> Array:
         """Return rows in the units that they had before preprocessing, where that can be undone."""
-        return rows if self.undo is None else self.undo(rows)
+        return rows if self.undo is None or not len(rows) else self.undo(rows)
 
     @cached_property
     def baseline(self) -> dict[str, float]:
@@ -102,7 +102,7 @@ def case_of(
 ) -> Case:
     """Check what the caller gave (see `fedspan.audit.audit`), and settle the bounds and the order of the true rows."""
     can_undo = all(hasattr(step, "inverse_transform") for step in preprocess)
-    undo = partial(_through, tuple(reversed(preprocess)), "inverse_transform") if preprocess and can_undo else None
+    undo = partial(through, tuple(reversed(preprocess)), "inverse_transform") if preprocess and can_undo else None
     if not can_undo and (bounds is not None or image_shape is not None):
         raise InputError("bounds and image_shape are of rows before preprocessing, which can't be undone here")
     if image_shape is not None and received.columns not in (None, int(np.prod(image_shape))):
@@ -117,7 +117,7 @@ def case_of(
         bounds = _range_of(np.asarray(public))
     elif rows is not None and image_shape is not None:
         bounds = _range_of(rows if undo is None else undo(rows))
-    seen = None if public is None else _through(preprocess, "transform", public)
+    seen = None if public is None else through(preprocess, "transform", public)
     case = Case(received, rows, seen, bounds, undo)
     if rows is None or isinstance(truth, Mapping) or case.rebuilt is None:
         return case
@@ -127,7 +127,7 @@ def case_of(
     return replace(case, truth=rows[order], order=order)
 
 
-def _through(steps: Sequence[Any], method: str, rows: Any) -> Array:
+def through(steps: Sequence[Any], method: str, rows: Any) -> Array:
     """Return rows as they are after a method of each step."""
     with without_names():
         for step in steps:
@@ -142,9 +142,9 @@ def _range_of(rows: Array) -> Bounds | None:
 
 def _true_rows(received: Received, truth: Any, preprocess: Sequence[Any]) -> Array:
     if isinstance(truth, Mapping):
-        rows = received.rows_of({name: _through(preprocess, "transform", part) for name, part in truth.items()})
+        rows = received.rows_of({name: through(preprocess, "transform", part) for name, part in truth.items()})
     else:
-        rows = received.rows_of(_through(preprocess, "transform", truth))
+        rows = received.rows_of(through(preprocess, "transform", truth))
     columns = rows.shape[-1] if received.columns is None else received.columns
     if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype.kind not in "fiub":
         raise InputError(f"truth has the shape {rows.shape}, and must have rows of {columns} numbers")

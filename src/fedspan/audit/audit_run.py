@@ -1,4 +1,4 @@
-"""Audits: every attack on what one coordinator received, in one call."""
+"""Audits: every attack on what one coordinator received, and a search of all messages for rows, in one call."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.audit.attack_case import Case, case_of
+from fedspan.audit.attack_case import Case, case_of, through
 from fedspan.audit.distance_attacks import on_distances, on_site_sums, on_totals
 from fedspan.audit.k_means_attack import on_k_means_sums
 from fedspan.audit.leak_card import LeakCard
 from fedspan.audit.map_attacks import on_centres, on_histograms, on_positions
 from fedspan.audit.received import Received, from_model, from_run
 from fedspan.audit.row_measures import Bounds
+from fedspan.audit.row_search import NO_TABLE, RowSearch, true_table
+from fedspan.audit.sent_values import sent_values
 from fedspan.audit.sums_attack import MOST_UNKNOWNS, small_enough
 
 Array = NDArray[Any]
@@ -36,6 +38,9 @@ def audit(
     preprocess: Sequence[Any] = (),
 ) -> LeakCard:
     """Attack what the coordinator of a run received, and return what the attacks found.
+
+    With the folder of a run and the `truth`, all messages in its journals are searched for rows, too, whatever protocol
+    sent them (`fedspan.audit.row_search`).
 
     Parameters
     ----------
@@ -81,10 +86,30 @@ def audit(
         received = from_run(source, landmarks, model)
     else:
         received = from_model(source)
-    case = case_of(received, truth, public, bounds, image_shape, preprocess)
+    known = (received.landmarks, received.sums)
+    attacked = received.has_rows or bool(len(received.row_sites)) or any(found is not None for found in known)
+    case = case_of(received, truth if attacked else None, public, bounds, image_shape, preprocess)
     entries = tuple(entry for attack in ATTACKS for entry in attack(case))
     remarks = [*_on_messages(case), *_on_totals(received), *_on_measures(case, given_bounds=bounds is not None)]
+    if received.journals:
+        search = _search(case, truth, preprocess)
+        entries, remarks = (*entries, *search.entries), [*search.remarks, *remarks]
     return LeakCard(received.what, received.where, entries, tuple(remarks), order=case.order)
+
+
+def _search(case: Case, truth: Any, preprocess: Sequence[Any]) -> RowSearch:
+    """Search all messages of the run for the true rows, as they are and after each step of preprocessing."""
+    sent = sent_values(case.received.journals)
+    if truth is None:
+        return RowSearch(sent, NO_TABLE, ())
+    order = slice(None) if case.order is None else case.order
+    table = true_table(truth).ordered(order, sent.sizes)
+    tables = [table.numbers]
+    for count in range(1, len(preprocess) + 1):
+        parts = [truth[name] for name in sorted(truth)] if isinstance(truth, Mapping) else [truth]
+        seen = np.concatenate([through(preprocess[:count], "transform", part) for part in parts])[order]
+        tables += [seen.astype(np.float64)] if seen.ndim == 2 and seen.dtype.kind in "fiub" else []
+    return RowSearch(sent, table, tables)
 
 
 def _on_messages(case: Case) -> list[str]:
@@ -100,12 +125,9 @@ def _on_messages(case: Case) -> list[str]:
     if received.distances is None:
         learned = ", and landmarks that were learned from sums" if received.landmarks is not None else ""
         none = f"No distances of rows to landmarks were found in {received.where}{learned}"
-        if received.sums is not None:
+        if received.sums is not None or received.journals:
             return [f"{none}."]
-        return [
-            f"{none}: nothing from which this audit can rebuild rows. Other messages were not attacked, and this is no "
-            "proof that they are harmless."
-        ]
+        return [f"{none}. The messages of its run were not searched, which needs the run's folder (run_dir)."]
     return [] if case.truth is not None else ["The true rows were not given: the card has what the attacker can know."]
 
 

@@ -21,6 +21,7 @@ SHOWN = {
     "reidentified": ("re-identified", "{:.1%}"),
     "auc": ("membership AUC", "{:.3f}"),
     "exact": ("rows found exactly", "{:.2%}"),
+    "found": ("rows in messages", "{:.2%}"),
     "followed": ("rows followed", "{:.2%}"),
 }
 

@@ -86,6 +86,8 @@ class Received:
         `sums` are those of FedDL; `of_rows` says that those of k-means are of rows as they are, not along axes.
     histograms : tuple of arrays (g, g)
         Of the positions of all rows, one for each round.
+    journals : tuple of paths
+        Of all runs in the folder, whose messages can be searched.
     kept_positions : bool
         Whether the map's positions were not posted, but found in the sites' state, which an embedded run's journal has.
     """
@@ -103,6 +105,7 @@ class Received:
     of_rows: bool = False
     kept_positions: bool = False
     sums: Sums | None = field(default=None, repr=False)
+    journals: tuple[Path, ...] = ()
 
     @property
     def columns(self) -> int | None:
@@ -188,6 +191,7 @@ def from_run(folder: str | os.PathLike[str], landmarks: Array | None = None, mod
     read = ((path, _from_journal(path, centres)) for path in reversed(journals))
     last = next(read)
     path, found = last if last[1].has_rows else next((one for one in read if one[1].has_rows), last)
+    found = replace(found, journals=tuple(journals))
     if landmarks is None:
         landmarks = getattr(model, "landmarks_", None)
     if found.map is None and not found.histograms:

@@ -1,0 +1,168 @@
+"""All that sites sent in a run, of whatever protocol: every array, number and text of every reply in its journals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import FedspanError
+from fedspan.federation.journal import read_journal
+from fedspan.federation.record import RunRecord
+
+Array = NDArray[Any]
+Matrix = NDArray[np.float64]
+
+#: The most numbers and characters that are kept for a search. Of larger journals the first part of each long value is.
+MOST_NUMBERS = 20_000_000
+#: Columns that an array may have besides those of the rows, such as an intercept or a target.
+_MORE = 8
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value was found; the `site` of a total is empty."""
+
+    run: str
+    call: int
+    step: str
+    key: str
+    site: str
+
+    def __str__(self) -> str:
+        source = f"site {self.site}" if self.site else "total"
+        return f"{self.run}, call {self.call}, step {self.step}, key {self.key!r}, {source}"
+
+
+@dataclass(frozen=True)
+class SentValue:
+    """One value of a reply: its numbers, if it has any (also those written in a text), and its texts."""
+
+    place: Place
+    numbers: Array = field(repr=False)
+    texts: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The values that were sent, the number of replies, each site's number of rows where a journal has it, and a cut.
+
+    `longest` is the number of entries to which values were cut, 0 where none was.
+    """
+
+    values: tuple[SentValue, ...]
+    replies: int
+    sizes: dict[str, int]
+    longest: int = 0
+
+
+def sent_values(journals: Sequence[Path], most: int = MOST_NUMBERS) -> Sent:
+    """Read all values of the journals, at most about `most` numbers and characters altogether."""
+    longest = 0
+    if sum(path.stat().st_size for path in journals) > 8 * most:
+        sizes = np.sort([_length(raw) for path in journals for _, raw in _raw(path)])
+        # The length to which values are cut so that all together have `most` entries.
+        left = most - np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        fits = np.flatnonzero(sizes * np.arange(len(sizes), 0, -1) > left)
+        longest = int(max(1, left[fits[0]] // (len(sizes) - fits[0]))) if len(fits) else 0
+    values, rows, replies = [], dict[str, int](), set()
+    for path in journals:
+        for site, words in read_journal(path)[0].get("sites", {}).items():
+            known = re.match(r"(\d+)x", str(words))
+            rows |= {site: int(known[1])} if known else {}
+        for place, raw in _raw(path):
+            replies.add((place.run, place.call, place.site))
+            numbers, texts = _parts(raw, longest)
+            values.append(SentValue(place, numbers, texts))
+    return Sent(tuple(values), len(replies), rows, longest)
+
+
+def _raw(path: Path) -> Iterator[tuple[Place, Any]]:
+    """Yield each value of each reply of a journal. The names of keys are values, too."""
+    steps = _steps(path.with_name("record.jsonl"))
+    for entry in read_journal(path)[1]:
+        for site, reply in entry.collected.replies.items():
+            for key, value in reply.items():
+                yield Place(path.parent.name, entry.number, steps.get(entry.number, "unknown"), key, site), value
+            place = Place(path.parent.name, entry.number, steps.get(entry.number, "unknown"), "names of keys", site)
+            yield place, np.array(list(reply), dtype=str)
+
+
+def _steps(path: Path) -> dict[int, str]:
+    """Return the step of each call from a run's record, where that can be read."""
+    try:
+        record = RunRecord.from_lines(path.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError, LookupError, TypeError, StopIteration, FedspanError):
+        return {}
+    return {call.number: call.step for call in record.calls}
+
+
+def _length(raw: Any) -> int:
+    return max(1, raw.size if isinstance(raw, np.ndarray) else len(raw) if isinstance(raw, str) else 1)
+
+
+def _parts(raw: Any, longest: int) -> tuple[Array, tuple[str, ...]]:
+    """Return the numbers and the texts of a value."""
+    most = longest or None
+    if isinstance(raw, str) or (isinstance(raw, np.ndarray) and raw.dtype.kind in "US"):
+        texts = [raw[:most]] if isinstance(raw, str) else [_text(one) for one in raw.ravel()[:most].tolist()]
+        found = [float(number) for text in texts for number in _NUMBER.findall(text)]
+        return np.array(found), tuple(texts)
+    if raw is None or isinstance(raw, complex):
+        return np.array([] if raw is None else [raw.real, raw.imag]), ()
+    numbers = np.asarray(raw)
+    if numbers.dtype.kind == "c":
+        numbers = np.stack([numbers.real, numbers.imag])
+    if longest and numbers.size > longest:
+        inner = max(1, numbers.size // max(1, len(numbers)))
+        numbers = numbers[: max(1, longest // inner)]
+    as_text = numbers.dtype.kind in "ui" and numbers.dtype.itemsize == 1
+    return numbers, (numbers.tobytes().decode("latin-1"),) if as_text else ()
+
+
+def _text(one: str | bytes) -> str:
+    return one if isinstance(one, str) else one.decode("utf-8", "replace")
+
+
+def vectors_of(numbers: Array, m: int) -> Iterator[Matrix]:
+    """Yield the vectors of `m` numbers that an array may stand for, as arrays (v, m).
+
+    Along each axis of that length or a little more, the diagonals of squares and packed triangles, consecutive entries
+    of other arrays, and floating-point numbers whose bytes an array of integers holds.
+    """
+    if m in numbers.shape:
+        for axis, extent in enumerate(numbers.shape):
+            if extent == m:
+                yield _doubles(np.moveaxis(numbers, axis, -1).reshape(-1, m))
+        if numbers.shape[-2:] == (m, m):
+            yield _doubles(np.diagonal(numbers, axis1=-2, axis2=-1).reshape(-1, m))
+    elif numbers.size >= m:
+        flat = numbers.ravel()
+        for axis, extent in enumerate(numbers.shape if numbers.ndim > 1 else ()):
+            if m < extent <= m + _MORE:
+                windows = np.lib.stride_tricks.sliding_window_view(np.moveaxis(numbers, axis, -1), m, axis=-1)
+                yield _doubles(windows.reshape(-1, m))
+        yield _doubles(flat[: len(flat) // m * m].reshape(-1, m))
+        if len(flat) <= 4 * m:
+            yield _doubles(np.lib.stride_tricks.sliding_window_view(flat, m))
+        if numbers.shape[-1:] == (m * (m + 1) // 2,):
+            rows, columns = np.triu_indices(m)
+            yield _doubles(numbers[..., rows == columns].reshape(-1, m))
+    if numbers.dtype.kind in "ui":
+        for kind in ("<f8", "<f4"):
+            if numbers.nbytes >= m * np.dtype(kind).itemsize and numbers.nbytes % np.dtype(kind).itemsize == 0:
+                flat = np.frombuffer(numbers.tobytes(), dtype=kind)
+                size = np.abs(_doubles(flat))
+                if ((size == 0) | ((size > 1e-30) & (size < 1e30))).all():
+                    yield _doubles(flat[: len(flat) // m * m].reshape(-1, m))
+
+
+def _doubles(values: Array) -> Matrix:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values, dtype=np.float64)

@@ -1,0 +1,172 @@
+"""The search of all messages for rows: leaks planted in a protocol of one's own, and honest runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+
+import fedspan as fs
+from fedspan.audit import audit
+
+NAMES = [f"patient {i:03d}" for i in range(70)]
+
+
+def low_bits(X, width, rows):
+    """The sum of rows, with a row in the lowest bits of its entries."""
+    total = np.ascontiguousarray(X.sum(axis=0))
+    scaled = (X - X.min(axis=0)) / np.ptp(X, axis=0) * (2**width - 1)
+    bits = total.view(np.int64) & ~np.int64(2**width - 1) | np.rint(scaled[rows]).astype(np.int64)
+    return bits.view(np.float64)
+
+
+def wrapped_bits(X, width, rows):
+    """The same with fixed-point cells, of which only the lowest bits are kept."""
+    total = np.ascontiguousarray(X.sum(axis=0))
+    cells = np.floor(X[rows] * 2**10).astype(np.int64) & (2**width - 1)
+    return (total.view(np.int64) & ~np.int64(2**width - 1) | cells).view(np.float64)
+
+
+#: What a site sends, the search that finds it, and the number of rows that the three sites give away at least.
+LEAKS = {
+    "14 low bits of a sum": (lambda X: low_bits(X, 14, 3), "low bits", 3),
+    "14 low bits, wrapped": (lambda X: wrapped_bits(X, 14, 3), "low bits", 3),
+    "last decimals of a sum": (lambda X: np.round(X.sum(axis=0), 3) + 1e-7 * X[2], "low bits", 3),
+    "the largest row as a centre": (lambda X: X[np.argmax(np.linalg.norm(X, axis=1))], "rows", 3),
+    "all rows": (lambda X: X, "rows", 70),
+    "all rows, transposed": (lambda X: X.T, "rows", 70),
+    "all rows in one vector": (lambda X: X[:-1].ravel(), "rows", 67),
+    "bytes of rows": (lambda X: np.frombuffer(X[:4].tobytes(), dtype=np.uint8), "rows", 12),
+    "single precision": (lambda X: X[5:9].astype(np.float32), "rows", 12),
+    "rounded": (lambda X: np.round(X[5:9], 2), "rows", 12),
+    "standardised": (lambda X: ((X - X.mean(axis=0)) / X.std(axis=0))[:3], "rows", 9),
+    "a row times a factor": (lambda X: -0.37 * X[4], "scaled rows", 3),
+    "a row times a factor, with an offset": (lambda X: 3 * X[4] - 11, "scaled rows", 3),
+    "columns times factors, with offsets": (
+        lambda X: X[3:8] * np.arange(2, 8) + np.arange(6) ** 2,
+        "scaled columns",
+        15,
+    ),
+    "two sums": (lambda X: np.stack([X.sum(axis=0), X[1:].sum(axis=0)]), "differences", 3),
+    "two Gram matrices": (lambda X: np.stack([X.T @ X, X[1:].T @ X[1:]]), "differences", 3),
+    "cells among other numbers": (lambda X: np.concatenate([np.arange(7) / 7, X[6, :2], [0.1]]), "cells", 3),
+    "a score of each row": (lambda X: np.linalg.norm(X, axis=1), "arrays per row", 70),
+    "numbers as text": (lambda X: " ".join(map(repr, X[0].tolist())), "rows", 3),
+}
+
+
+@fs.step
+def planted(site, what: str):
+    X = np.asarray(site.X)
+    return {"n": len(X), "centre": LEAKS[what][0](X), "sum": X.sum(axis=0)}
+
+
+@fs.step
+def names_of(site, how: str):
+    cells = np.asarray(site.X, dtype=object)[:, 6].astype(str)
+    return {"cell": {"array": cells[:2], "words": f"failed at {cells[0]}, again", "key": 1.0}[how], str(cells[1]): 0.0}
+
+
+def protocol(fed, step, **payload):
+    fed.ask(step, **payload)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.gamma(2.0, size=(70, 6)) * [1, 3, 10, 2, 5, 1] + rng.normal(size=6)
+    return X, np.repeat(["a", "b", "c"], [30, 22, 18])
+
+
+def searches(card):
+    return {entry.attack.removeprefix("search: "): entry for entry in card.entries if "search" in entry.attack}
+
+
+@pytest.mark.parametrize("what", LEAKS)
+def test_planted_leaks_are_found_where_they_are(what, table, tmp_path):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        fs.FedStandardScaler().fit(fed)
+        fed.run(protocol, step=planted, what=what)
+    by_site = {name: X[sites == name] for name in "abc"}
+    for truth in (by_site, X):
+        card = audit(tmp_path, truth=truth)
+        _, search, rows = LEAKS[what]
+        entry = searches(card)[search]
+        assert entry.facts["rows"] >= rows
+        for words in ("run-001, call 0", "planted", "'centre'", "site a"):
+            assert words in entry.verdict
+        assert "run-000" not in str(card.entries)
+        assert not {key for key in searches(card) if key not in {search, "arrays per row", "cells"}}
+    assert any("were searched for rows as they are" in remark and search in remark for remark in card.remarks)
+
+
+@pytest.mark.parametrize("how", ["array", "words", "key"])
+def test_cells_of_text_are_found(how, table, tmp_path):
+    X, sites = table
+    frame = pd.DataFrame(X, columns=list("uvwxyz")).assign(name=NAMES, kind="ward")
+    with fs.federate(frame, sites=sites, run_dir=tmp_path) as fed:
+        fed.run(protocol, step=names_of, how=how)
+    entry = searches(audit(tmp_path, truth=frame))["texts"]
+    assert entry.facts["rows"] == (3 if how == "key" else 6)
+    assert "names of keys" in entry.verdict
+    other = frame.assign(name=[f"visitor {i}" for i in range(70)])
+    assert "texts" not in searches(audit(tmp_path, truth=other))
+
+
+def test_rows_over_many_calls_and_as_single_numbers(table, tmp_path):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        fed.run(one_number_a_call)
+    entry = searches(audit(tmp_path, truth=X))["rows"]
+    assert entry.facts["rows"] == 3
+    assert "'value'" in entry.verdict
+
+
+@fs.step
+def one_cell(site, j: int):
+    return {"value": float(np.asarray(site.X)[7, j])}
+
+
+def one_number_a_call(fed):
+    for j in range(6):
+        fed.ask(one_cell, j=j)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+def test_honest_runs_have_no_finding(load, seed, tmp_path):
+    X = load().data
+    X = X[np.random.default_rng(seed).permutation(len(X))[:150]]
+    sites = np.random.default_rng(seed).integers(0, 4, len(X)).astype(str)
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        scaler = fs.FedStandardScaler().fit(fed)
+        fs.FedPCA(2).fit(fed)
+        fs.FedPCA(2, solver="subspace_iteration", random_state=seed).fit(scaler.transform(fed))
+        fs.FedKMeans(4, least_rows=5, random_state=seed).fit(fed)
+    card = audit(tmp_path, truth={site: X[sites == site] for site in np.unique(sites)}, preprocess=[scaler])
+    assert searches(card) == {}
+    assert "None was found" in str(card)
+
+
+def test_only_arrays_per_row_are_searched_for_without_the_truth(table, tmp_path):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        fed.run(protocol, step=planted, what="a score of each row")
+    card = audit(tmp_path)
+    assert list(searches(card)) == ["arrays per row"]
+    assert "need the true rows" in str(card)
+
+
+def test_large_journals_are_searched_in_part_and_the_card_states_it(table, tmp_path, monkeypatch):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        fed.run(protocol, step=planted, what="all rows")
+    from fedspan.audit import row_search, sent_values
+
+    monkeypatch.setattr(row_search, "WORK", 0)
+    monkeypatch.setattr(sent_values.sent_values, "__defaults__", (200,))
+    card = audit(tmp_path, truth=X)
+    assert 0 < searches(card)["rows"].facts["rows"] < 70
+    assert "of each value the first" in str(card).replace("\n", " ")

@@ -34,7 +34,7 @@ class MajorityMean:
     Examples
     --------
     >>> MajorityMean()([0.0, 1.0, 1.5, 3.0, 1e9])
-    Aggregate(value=array(0.833...), weights=array([0.333..., 0.333..., 0.333..., 0.   , 0.   ]), certificate=None)
+    Aggregate(value=array(1.375), weights=array([0.25, 0.25, 0.25, 0.25, 0.  ]), certificate=None)
     """
 
     factor: float = 2.0

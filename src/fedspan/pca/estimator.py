@@ -95,7 +95,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         the numbers of rows that they report; ``singular_values_`` are in proportion to its root.
     solver_ : str
     sites_trusted_ : tuple of str
-        The sites that the axes rest on. Subspace medians: those within 1.2 radii of the smallest ball round a site that
+        The sites that the axes rest on. Subspace medians: those within 1.5 radii of the smallest ball round a site that
         holds a majority (for ``output="node"`` the one site, if it is among them). Other aggregators: those with at
         least half an equal share of the weight. Otherwise all that answered.
     resilience_ : structured array (one per number of malicious sites) or None

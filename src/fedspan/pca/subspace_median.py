@@ -2,7 +2,7 @@
 
 Fewer than half of the sites may be malicious, and the others must agree: with a part a of malicious sites the median is
 within ``2 (1 - a) / (1 - 2 a)`` times the honest spread, 2.3 at 10 %, 19 at 9 of 19 sites. The mean of the sites near
-the smallest ball of a majority (the output "trimmed") is within 3.2 times, whatever the part.
+the smallest ball of a majority (the output "trimmed") is within 3.5 times, whatever the part.
 
 A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation", ISIT 2024, Algorithm 1.
 Rows are samples here, columns in the paper. Up per site: d r numbers, once. Single replies are needed. The coordinator
@@ -41,7 +41,7 @@ class ResilientSubspace:
         The sites whose replies counted, their weights in the projector behind the basis, and their distances from the
         median projector.
     trusted : tuple of str
-        The sites within 1.2 radii of the smallest ball round a site that holds a majority (of three sites: the closest
+        The sites within 1.5 radii of the smallest ball round a site that holds a majority (of three sites: the closest
         pair). Of these, for the output "node", the one site behind the basis.
     spectrum : array
         Leading eigenvalues of the projector behind the basis: about 1 for directions that most sites share.

@@ -26,7 +26,8 @@ from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, top_eigenpairs, with
 
 Output = Literal["eigenspace", "node", "trimmed"]
 
-TRIM = 1.2  # times the radius of the smallest ball that holds a majority: sites farther from its centre are left out
+TRIM = 1.5  # times the radius of the smallest ball that holds a majority: sites farther from its centre are left out
+_TRIM_OF_TWO = 1.2  # where the sites form two groups: the other one must not come in
 _GROUPED = 200  # sites at most are searched for two groups
 
 
@@ -50,7 +51,8 @@ class SubspaceMedianResult:
     kept : (k,) array of int
         The sites that `basis` was made from.
     near : (L,) array of bool
-        The sites within 1.2 radii of the smallest ball round a site that holds a majority (of three sites: 1 radius).
+        The sites within 1.5 radii of the smallest ball round a site that holds a majority (1.2 radii where the sites
+        form two groups; of three sites the closest pair).
     resilience : structured array
         How far malicious sites can have moved the basis, ``malicious``, ``radius`` and ``bound``: if no more than these
         are malicious, and the others lie within two radii of one of them, `basis` is within the bound of that one, in
@@ -84,8 +86,8 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     output : "eigenspace", "node" or "trimmed"
         What `basis` spans: the r leading eigenvectors of P_gm; the subspace of the site nearest to P_gm (the paper's
         choice; the first one of several equally near); or the r leading eigenvectors of the plain mean of the
-        projectors that are kept: those within 1.2 radii of the smallest ball round a site that holds a majority (of
-        three sites: the closest pair).
+        projectors that are kept: those near the smallest ball round a site that holds a majority (see `near` of the
+        result).
 
     Notes
     -----
@@ -106,7 +108,8 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     U, defect = _validated(bases)
     median, inner, distances = median_of(U, defect)
     L, _, r = U.shape
-    near = near_majority_of_blocks(distances, L, 1.0 if L == 3 else TRIM)
+    second = _second_group(U, distances)
+    near = near_majority_of_blocks(distances, L, 1.0 if L == 3 else TRIM if second is None else _TRIM_OF_TWO)
     weights = median.weights
     kept = np.flatnonzero(weights)
     if output == "trimmed":
@@ -117,7 +120,6 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
         basis = U[kept[0]].copy()
     overlap = np.array([np.sum((one.T @ basis) ** 2) for one in U])
     table = resilience(distances, np.sqrt(np.maximum(2.0 * (r - overlap), 0.0)))
-    second = _second_group(U, distances)
     return SubspaceMedianResult(basis, median.weights, median.distances, median.gap, values, kept, near, table, second)
 
 

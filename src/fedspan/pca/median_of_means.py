@@ -18,7 +18,7 @@ from fedspan.linalg import orthonormalize
 from fedspan.linalg.medians.projector_median import Output
 from fedspan.pca.parts.orthogonal_iteration import random_basis
 from fedspan.pca.power_method import local_phi_product
-from fedspan.pca.subspace_median import ResilientSubspace, log_resilience, median_of_bases
+from fedspan.pca.subspace_median import ResilientSubspace, median_of_bases
 from fedspan.wire import Message
 
 
@@ -56,7 +56,7 @@ def median_of_means(
         raise QuorumError(f"only {len(bases)} of {len(members)} groups gave a subspace, and most of them must", silent)
     advanced = sorted(bases)
     median = median_of_bases(np.stack([bases[group] for group in advanced]), tuple(map(str, advanced)), output)
-    log_resilience(fed, median)
+    median.log(fed)
     return _by_site(median, [answered[group] for group in advanced])
 
 

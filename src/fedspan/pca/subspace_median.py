@@ -60,6 +60,12 @@ class ResilientSubspace:
     resilience: NDArray[np.void]
     second: tuple[str, ...]
 
+    def log(self, fed: Federation) -> None:
+        """Keep in the record what the largest minority can have moved, and the smaller one of two groups."""
+        if len(self.resilience):
+            m, radius, bound = self.resilience[-1].tolist()
+            fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound, second_group=", ".join(self.second))
+
 
 @step("pca.basis", reveals="sums")
 def local_basis(site: Site, rank: Rank) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def subspace_median(
     replies = fed.accept(replies, lambda reply: checked_basis(reply, n_columns, rank, complete))
     # Lines 6 to 9: the median projector, and the output made of it.
     found = median_of_bases(replies.stack("basis"), tuple(replies), output)
-    log_resilience(fed, found)
+    found.log(fed)
     return replace(found, basis=found.basis[:, : shared_rank(found)]) if choose else found
 
 
@@ -116,13 +122,6 @@ def median_of_bases(bases: Matrix, sites: tuple[str, ...], output: Output) -> Re
     return ResilientSubspace(
         found.basis, sites, weights, found.distances, tuple(near), found.spectrum, found.resilience, second
     )
-
-
-def log_resilience(fed: Federation, found: ResilientSubspace) -> None:
-    """Keep in the record what the largest minority can have done, and two groups of sites, if there are."""
-    if len(found.resilience):
-        m, radius, bound = found.resilience[-1].tolist()
-        fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound, second_group=", ".join(found.second))
 
 
 def shared_rank(found: ResilientSubspace) -> int:

@@ -17,7 +17,7 @@ def blocks_of(distances, rows=4):
 
     def blocks():
         for start in range(0, len(distances), rows):
-            part = slice(start, min(start + rows, len(distances)))
+            part = np.arange(start, min(start + rows, len(distances)))
             yield part, distances[part], distances[part]
 
     return blocks

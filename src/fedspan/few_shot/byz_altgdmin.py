@@ -136,7 +136,7 @@ def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combi
     unit = lower_median(norms(shrunk(points)[0][:-1]))
     apart = distances(points) / (unit if unit > 0.0 else 1.0)
     between = apart[:-1, :-1]
-    table = resilience(lambda: iter([(slice(0, len(between)), between, between)]), apart[-1, :-1])
+    table = resilience(lambda: iter([(np.arange(len(between)), between, between)]), apart[-1, :-1])
     if len(table):
         m, radius, bound = table[-1].tolist()
         fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound)

@@ -56,7 +56,7 @@ class SubspaceMedianResult:
     resilience : structured array
         How far malicious sites can have moved the basis, ``malicious``, ``radius`` and ``bound``: if no more than these
         are malicious, and the others lie within two radii of one of them, `basis` is within the bound of that one, in
-        the distance of projectors.
+        the distance of projectors. (Of more than 300 sites of few columns: if that one is among some 200 of them.)
     second : (L,) array of bool, or None
         The smaller one of two groups of nearly equal size, if the sites form them (of more than 200 sites, some).
     """
@@ -108,7 +108,7 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     U, defect = _validated(bases)
     median, inner, distances = median_of(U, defect)
     L, _, r = U.shape
-    second = _second_group(U, distances)
+    second = _second_group(L, distances)
     near = near_majority_of_blocks(distances, L, 1.0 if L == 3 else TRIM if second is None else _TRIM_OF_TWO)
     weights = median.weights
     kept = np.flatnonzero(weights)
@@ -163,15 +163,15 @@ def _validated(bases: ArrayLike) -> tuple[Array, float]:
     return U, float(defect.max()) + error
 
 
-def _second_group(U: Array, distances: Blocks) -> NDArray[np.bool_] | None:
+def _second_group(count: int, distances: Blocks) -> NDArray[np.bool_] | None:
     """Return the smaller one of two groups of the sites, or, of more than 200, of some at equal steps."""
-    some = np.arange(0, len(U), -(-len(U) // _GROUPED))
-    between = np.concatenate([high[np.isin(np.arange(len(U))[rows], some)][:, some] for rows, _, high in distances()])
-    found = two_groups(between)
+    rows = np.concatenate([some for some, _, _ in distances()])
+    chosen = rows[:: -(-len(rows) // _GROUPED)]
+    found = two_groups(np.concatenate([high[np.isin(some, chosen)][:, chosen] for some, _, high in distances()]))
     if found is None:
         return None
-    second = np.zeros(len(U), dtype=bool)
-    second[some] = found
+    second = np.zeros(count, dtype=bool)
+    second[chosen] = found
     return second
 
 

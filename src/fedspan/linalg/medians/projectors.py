@@ -34,6 +34,7 @@ MAX_REFERENCES = 2  # geometries from residuals, when the one from overlaps is n
 MANY = 300  # sites: with fewer, inner products cost little and give more digits
 SITES = 1024  # whose projectors are square at a time
 DISTANCES = 64  # sites whose distances to all others are held at a time
+CENTRES = 200  # sites at most whose distances to all others are computed, where projectors are smaller
 GOOD_GAP = 5e-11  # of the objective
 SHARP = 1e-8  # relative error of a distance
 
@@ -198,16 +199,18 @@ def _distances(geometry: Geometry) -> Iterator[Block]:
     """Yield the distances of all projectors, from below and from above."""
     gram, error = geometry.gram, geometry.error + 4.0 * UNIT_ROUNDOFF * np.abs(geometry.gram)
     squares, errors = (np.diagonal(one)[:, None] + np.diagonal(one) for one in (gram, error))
-    yield slice(0, len(gram)), *_bounds(squares - 2.0 * gram, errors + 2.0 * error)
+    yield np.arange(len(gram)), *_bounds(squares - 2.0 * gram, errors + 2.0 * error)
 
 
 def _dense_distances(bases: Array, defect: float) -> Iterator[Block]:
-    """Yield the same for many sites of few columns, some rows at a time."""
+    """Yield the same for many sites of few columns: the distances of some of them, at equal steps, to all."""
     L, n, r = bases.shape
     halves = _upper_halves(bases)
     squares = np.einsum("ld,ld->l", halves, halves)
     error = 8.0 * r * (rounding(n * n + 8) + rounding(r + 4) + defect)
-    for rows in _slices(L, DISTANCES):
+    centres = np.arange(0, L, -(-L // CENTRES))
+    for part in _slices(len(centres), DISTANCES):
+        rows = centres[part]
         yield rows, *_bounds(squares[rows, None] + squares - 2.0 * halves[rows] @ halves.T, error)
 
 

@@ -30,7 +30,7 @@ PAPER = {"resilient power method": (0.898, 0.952, 0.208), "subspace median, as i
 
 # %%
 # The methods are protocols: functions of a federation. The subspace median of the paper returns the subspace of one
-# site, the one nearest to the median; ours is the leading eigenspace of the median projector.
+# site, the one nearest to the median; ours is the mean of the sites near a majority.
 
 
 def methods(rank: int, n: int) -> dict[str, Callable[[fs.Federation], np.ndarray]]:

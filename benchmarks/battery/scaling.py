@@ -136,7 +136,7 @@ def _positive_qr(W: np.ndarray) -> np.ndarray:
 #: Ours, its settings, the loop, and how many rounds both make.
 PROTOCOLS: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[Parts], Any], int]] = {
     "exact PCA": (covariance_pca, {"rank": RANK}, exact_loop, 1),
-    "subspace median": (subspace_median, {"rank": RANK}, median_loop, 1),
+    "subspace median": (subspace_median, {"rank": RANK, "output": "eigenspace"}, median_loop, 1),
     "FedPG": (
         fedpg,
         {"rank": RANK, "max_rounds": ROUNDS, "local_steps": LOCAL_STEPS, "tol": 1e-300},

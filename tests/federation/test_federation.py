@@ -216,3 +216,15 @@ def test_views_share_the_run():
         assert [sorted(entry.values) for entry in run.record.metrics] == [["a"], ["b"], ["c"], ["d"]]
         with run.begin("inner") as inner:
             assert inner.record is run.record
+
+
+def test_a_view_with_a_bound_fails_the_sites_whose_numbers_are_beyond_it():
+    fed = fs.federate(np.ones((9, 2)), sites=np.arange(9) % 3)
+
+    def huge(replies, bad, rng, call):
+        return {site: {**replies[site], "mean": np.full(2, 1e200)} for site in bad}
+
+    with fed.corrupt(huge, sites=["1"]).begin("bounded") as run:
+        assert tuple(run.ask(mean_of_rows)) == ("0", "1", "2")
+        assert tuple(run.bounded(1e100).ask(mean_of_rows)) == ("0", "2")
+        assert [site for _, site, _ in run.record.failures] == ["1"]

@@ -16,6 +16,7 @@ from fedspan.few_shot import byz_altgdmin as byz_altgdmin_module
 from fedspan.few_shot.altgdmin import altgdmin
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.few_shot.parts.task_coefs import median_coefs
+from fedspan.linalg import subspace_distance
 
 from .few_shot_examples import SITES, N, Q, R, by_rows, by_tasks, error, learn, rewriting
 
@@ -386,3 +387,20 @@ def test_malformed_gradients_cost_their_site_and_never_the_run(data, what, wire)
     assert "2" not in found.weights
     gradients = [call for call in run.record.calls if call.step == "few_shot.gradient"]
     assert all(call.failed["2"] for call in gradients)
+
+
+def test_sites_that_repeat_one_honest_reply_do_not_take_over():
+    """Seven of 18 sites mimic an honest one: the geometric median learns from that site alone."""
+    data = make_few_shot_tasks(20, 40, 2, 6 * 18, 18, noise=0.5, seed=4)
+    fed = fs.federate(data.X, data.y, sites=data.sites, task=data.task, seed=1)
+    bad = [fed.sites[i] for i in np.linspace(0, 17, 7).round().astype(int)]
+    settings = {"rank": 2, "n_columns": 20, "iterations": 30}
+    away = {}
+    for rule in (aggregation.GeometricMedian(), aggregation.MajorityMean()):
+        clean = subspace_distance(fed.run(byz_altgdmin, aggregator=rule, **settings).basis, data.basis)
+        with pytest.warns(UserWarning, match="the gradients form two groups, and 8 of 18"):
+            found = fed.corrupt(attacks.Mimic(), sites=bad).run(byz_altgdmin, aggregator=rule, **settings)
+        away[type(rule).__name__] = subspace_distance(found.basis, data.basis) / clean
+        assert found.resilience["malicious"].tolist() == list(range(1, 9))
+    assert away["GeometricMedian"] > 4.0
+    assert away["MajorityMean"] < 3.0

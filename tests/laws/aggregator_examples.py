@@ -24,6 +24,7 @@ from fedspan.aggregation import (
     CoordinateMedian,
     GeometricMedian,
     Krum,
+    MajorityMean,
     Mean,
     MedianOfMeans,
     MultiKrum,
@@ -99,6 +100,11 @@ EXAMPLES: dict[str, list[Example]] = {
     "MultiKrum": [
         Example(MultiKrum(1, 2), least=5, tolerates=lambda L: 1, bound=krum_bound),
         Example(MultiKrum(2, 5), least=7, tolerates=lambda L: 2, bound=krum_bound),
+    ],
+    # The ball of a majority has an honest value, and at most the honest radius.
+    "MajorityMean": [
+        Example(MajorityMean(), tolerates=minority, bound=lambda L, b, d: 7.0),
+        Example(MajorityMean(1.0), tolerates=minority, bound=lambda L, b, d: 5.0),
     ],
     "SpectralFilter": [
         # What is far away is shortened to the median distance, which is an honest one.

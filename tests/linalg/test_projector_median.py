@@ -216,23 +216,61 @@ def test_trimmed_takes_two_of_three_lines_even_if_none_is_far_away():
     np.testing.assert_allclose(result.basis[:, 0], [np.cos(0.225), np.sin(0.225)], atol=1e-14)
 
 
-def test_trimmed_draws_the_line_at_one_and_a_half():
+def test_trimmed_draws_the_line_at_one_and_a_half_radii_of_a_majority():
     # lines that leave the first axis each in a direction of their own
-    angles = np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.14, 0.2])
+    angles = np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.17, 0.2])
     bases = (np.eye(8)[0] * np.cos(angles)[:, None] + np.eye(8)[1:] * np.sin(angles)[:, None])[:, :, None]
     result = subspace_median(bases, output="trimmed")
-    ratio = result.distances / np.median(result.distances)
-    assert 1.2 < ratio[5] < 1.5 < ratio[6] < 2.5
+    ratio = np.array([subspace_distance(bases[0], one) for one in bases]) / subspace_distance(bases[0], bases[1])
+    assert 1.3 < ratio[5] < 1.5 < ratio[6]
     np.testing.assert_array_equal(result.kept, np.arange(6))
 
 
-def test_trimmed_leaves_out_sites_farther_than_one_and_a_half_median_distances():
+def test_trimmed_leaves_out_sites_far_from_the_majority():
     bases = sites(np.random.default_rng(7), 30, 2, 6, 3, 0.3)
     result = subspace_median(bases, output="trimmed")
-    np.testing.assert_array_equal(result.kept, np.flatnonzero(result.distances <= 1.5 * np.median(result.distances)))
     np.testing.assert_array_equal(result.kept, np.arange(6))
+    np.testing.assert_array_equal(np.flatnonzero(result.near), np.arange(6))
     mean = projectors_of(bases[:6]).mean(axis=0)
     assert subspace_distance(result.basis, np.linalg.eigh(mean)[1][:, -2:]) <= 1e-12
+
+
+@pytest.mark.parametrize("output", ["eigenspace", "node", "trimmed"])
+def test_the_bound_holds_for_any_honest_majority_of_that_radius(output):
+    """For each number of malicious sites: every site whose ball is small enough may be the honest centre."""
+    bases = sites(np.random.default_rng(9), 20, 2, 7, 4, 0.5)
+    result = subspace_median(bases, output=output)
+    projectors = projectors_of(bases)
+    apart = np.linalg.norm(projectors[:, None] - projectors, axis=(2, 3))
+    away = np.linalg.norm(projectors - result.basis @ result.basis.T, axis=(1, 2))
+    np.testing.assert_array_equal(result.resilience["malicious"], np.arange(1, 6))
+    for m, radius, bound in result.resilience.tolist():
+        radii = np.sort(apart, axis=1)[:, len(bases) - m - 1]
+        assert radius == pytest.approx(radii.min(), rel=1e-6)
+        assert bound == pytest.approx(away[radii <= 2.0 * radii.min()].max(), rel=1e-6)
+
+
+def test_nine_of_nineteen_that_agree_far_away_do_not_get_the_trimmed_mean():
+    """Honest sites differ by most of what subspaces can: the median is the attackers' subspace, the mean is not."""
+    rng = np.random.default_rng(0)
+    U = basis(rng, 50, 3)
+    other = np.linalg.qr(np.hstack([U, rng.normal(size=(50, 3))]))[0][:, 3:6]
+    honest = [np.linalg.qr(U + 0.6 * np.linalg.qr(rng.normal(size=(50, 3)))[0])[0] for _ in range(10)]
+    bases = np.stack([other] * 9 + honest)
+    unit = np.median([subspace_distance(one, U) for one in honest])
+    away = {how: subspace_distance(subspace_median(bases, output=how).basis, U) for how in ("eigenspace", "trimmed")}
+    assert away["eigenspace"] > 1.5 * unit
+    assert away["trimmed"] < 0.5 * unit
+    result = subspace_median(bases)
+    np.testing.assert_array_equal(result.near, np.arange(19) >= 9)
+    np.testing.assert_array_equal(result.second, np.arange(19) < 9)
+
+
+def test_sites_of_one_kind_are_no_two_groups():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        for count, spread in ((5, 0.1), (9, 0.5), (19, 1.0)):
+            assert subspace_median(sites(rng, 20, 2, count, 0, spread)).second is None
 
 
 def test_eigenspace_averages_and_neither_output_follows_malicious_sites():

@@ -7,7 +7,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian, Krum, TrimmedMean
-from fedspan.errors import InputError
+from fedspan.errors import InputError, QuorumError
 from fedspan.mixed_regression.fedx import fedx
 
 from .mixtures import federation, mixture, near
@@ -33,16 +33,24 @@ def test_a_rule_that_refuses_a_small_cluster_leaves_its_model_and_refuses_when_a
         fedx(fed, models=models, aggregator=TrimmedMean(9), max_rounds=3)
 
 
-def test_a_site_that_claims_more_than_one_part_is_refused():
+@pytest.mark.parametrize("part", [1.0, 0.0])
+def test_a_site_that_claims_more_or_less_than_one_part_is_refused(part):
     made = mixture(10)
 
-    def greedy(replies, bad, rng, call):
-        return {site: {**replies[site], "part": np.array([1.0, 1.0])} for site in bad if "part" in replies[site]}
+    def false(replies, bad, rng, call):
+        return {site: {**replies[site], "part": np.full(2, part)} for site in bad if "part" in replies[site]}
 
-    fed = federation(made).corrupt(greedy, sites=["0003"])
-    with fed.begin("greedy") as run:
+    fed = federation(made).corrupt(false, sites=["0003"])
+    with fed.begin("false") as run:
         fedx(run, models=near(made), aggregator=GeometricMedian(), max_rounds=2)
-    assert {site for _, site, why in run.record.failures if "in all at most 1" in why} == {"0003"}
+    assert {site for _, site, why in run.record.failures if "in all 1" in why} == {"0003"}
+    alone = federation(made).corrupt(false, sites=federation(made).sites)
+    with pytest.raises(QuorumError):  # no site is left, and that is a refusal like any other
+        fedx(alone, models=near(made), aggregator=GeometricMedian(), max_rounds=2)
+
+
+def test_a_site_that_names_no_cluster_is_refused():
+    made = mixture(10)
 
     def unlabelled(replies, bad, rng, call):
         return {site: {**replies[site], "label": 7} for site in bad if "label" in replies[site]}

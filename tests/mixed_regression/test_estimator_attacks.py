@@ -104,6 +104,32 @@ def test_absurd_sums_are_refused():
             run(federation(made).corrupt(only(key, value), sites=["0003"]))
 
 
+@pytest.mark.parametrize("value", [0.0, 1e300])
+@pytest.mark.parametrize("name", ["spectral", "exact", "random"])
+def test_zeros_and_huge_numbers_fail_their_sites_and_not_the_run(name, value):
+    """Eight of 24 sites send one number everywhere: with an aggregator that is no reason to stop."""
+    made = mixture(0, sizes=(6,) * 24, k=2, d=3)
+
+    def constant(replies, bad, rng, call):
+        def changed(x):
+            return np.full_like(x, value) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+
+        def one(x):
+            return value if isinstance(x, float) else changed(x)
+
+        return {site: {key: one(x) for key, x in replies[site].items()} for site in bad if site in replies}
+
+    fed = fs.federate(made[0], made[1], sites=made[2], seed=1)
+    bad = fed.sites[::3]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        options = {"max_rounds": 10, "aggregator": fs.aggregation.CoordinateMedian(), **FITS[name]}
+        model = fs.FedMixedRegressor(2, **options).fit(fed.corrupt(constant, sites=bad))
+    assert np.isfinite(model.coef_).all()
+    if value:
+        assert {site for _, site, why in model.run_.failures if "1e+100" in str(why)} == set(bad)
+
+
 # False replies that are well formed.
 
 

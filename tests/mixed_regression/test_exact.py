@@ -58,3 +58,17 @@ def test_a_rule_that_refuses_a_small_cluster_leaves_its_model_in_exact_rounds_to
         assert found.refused == (1,)
     with pytest.raises(InputError, match="f=9 is too many"):
         fedx(fed, models=near, update="exact", aggregator=TrimmedMean(9), max_rounds=3)
+
+
+def test_sites_that_claim_no_part_do_not_make_a_rule_unfit():
+    """A rule for four malicious sites of 24 must not refuse a cluster because some of its sites report zeros."""
+    made = mixture(0, sizes=(6,) * 24, k=2, d=3)
+
+    def zeros(replies, bad, rng, call):
+        there = {site: replies[site] for site in bad if "gram" in replies[site]}
+        return {site: {key: 0.0 * np.asarray(value) for key, value in reply.items()} for site, reply in there.items()}
+
+    fed = federation(made).corrupt(zeros, sites=federation(made).sites[::3])
+    found = fedx(fed, models=near(made), update="exact", aggregator=TrimmedMean(4), max_rounds=5)
+    assert not found.refused
+    assert np.isfinite(found.models).all()

@@ -7,6 +7,7 @@ import pytest
 
 import fedspan as fs
 from fedspan import attacks
+from fedspan.datasets import make_subspace_sites
 from fedspan.errors import QuorumError
 from fedspan.federation import FailureKind
 from fedspan.linalg import subspace_distance
@@ -162,3 +163,39 @@ def test_rank_is_chosen_by_what_most_sites_share(fed, data):
     model = fs.FedPCA("auto", solver="subspace_median", center=False, max_components=8).fit(fed)
     assert model.n_components_ == R + 1
     assert model.explained_variance_[R] == pytest.approx(1.0, rel=0.3)
+
+
+@pytest.fixture(scope="module")
+def unlike():
+    """Nineteen sites of few rows: an honest site's own error is large."""
+    return make_subspace_sites(N, R, 19, 14, tail=0.25, seed=3)
+
+
+def test_nine_of_nineteen_that_collude_are_not_trusted_and_not_followed(unlike):
+    fed = fs.federate(unlike.X, sites=unlike.sites, seed=2)
+    replies = fed.ask(local_basis, rank=R)
+    unit = np.median([subspace_distance(reply["basis"], unlike.basis) for reply in replies.ok.values()])
+    bad = fed.sites[1::2]
+    attacked = fed.corrupt(attacks.Orthogonal(keys=["basis"]), sites=bad)
+    with pytest.warns(UserWarning, match="the sites form two groups, and 9 of 19"):
+        model = fs.FedPCA(R, solver="subspace_median", center=False).fit(attacked)
+    assert subspace_distance(model.components_.T, unlike.basis) < unit
+    assert set(model.sites_trusted_) <= set(fed.sites) - set(bad)
+    with pytest.warns(UserWarning, match="two groups"):
+        before = fs.FedPCA(R, solver="subspace_median", center=False, output="eigenspace").fit(attacked)
+    assert subspace_distance(before.components_.T, unlike.basis) > 1.2 * unit  # the attackers' subspace
+    assert set(before.sites_trusted_) <= set(fed.sites) - set(bad)
+    assert before.resilience_["bound"][-1] > 2.0  # so little is certain then, of at most the root of 6
+
+
+def test_the_table_of_resilience_is_in_model_record_and_file(fed, data, tmp_path):
+    model = fs.FedPCA(R, solver="subspace_median").fit(fed)
+    table = model.resilience_
+    assert table["malicious"].tolist() == [1, 2, 3, 4]
+    assert (np.diff(table["radius"]) <= 0.0).all()
+    assert table["bound"].max() < np.sqrt(2.0) * 3.0 * honest_error(data)
+    (logged,) = [entry.values for entry in model.run_.metrics if "moved_at_most" in entry.values]
+    assert logged["moved_at_most"] == pytest.approx(table["bound"][-1])
+    model.save(tmp_path / "model.fedspan")
+    np.testing.assert_array_equal(fs.load(tmp_path / "model.fedspan").resilience_, table)
+    assert fs.FedPCA(R).fit(fed).resilience_ is None

@@ -15,6 +15,7 @@ from fedspan.aggregation.clip_norm import ClipNorm
 from fedspan.aggregation.coordinate_wise import CoordinateMedian, TrimmedMean
 from fedspan.aggregation.geometric_medians import GeometricMedian, MedianOfMeans
 from fedspan.aggregation.krum import Krum, MultiKrum
+from fedspan.aggregation.majority_mean import MajorityMean
 from fedspan.aggregation.mean import Mean
 from fedspan.aggregation.spectral_filter import SpectralFilter
 
@@ -25,6 +26,7 @@ __all__ = [
     "CoordinateMedian",
     "GeometricMedian",
     "Krum",
+    "MajorityMean",
     "Mean",
     "MedianOfMeans",
     "MultiKrum",

@@ -38,7 +38,7 @@ _SUBSPACE: Form = (forms.subspace_score, forms.one_subspace_score, forms.subspac
 _WHITENED: Form = (forms.whitened_score, forms.one_whitened_score, forms.whitened_shares)
 _TAKEN_OVER = (
     *("components_", "explained_variance_", "explained_variance_ratio_", "noise_variance_", "mean_", "scale_"),
-    *("n_components_", "n_samples_", "solver_", "sites_trusted_", "site_weights_"),
+    *("n_components_", "n_samples_", "solver_", "sites_trusted_", "site_weights_", "resilience_"),
 )
 
 
@@ -96,7 +96,7 @@ class FedPCADetector(FedDetector):
         Minus the threshold.
     components_, explained_variance_, explained_variance_ratio_, noise_variance_, mean_, scale_, n_components_
         As of `FedPCA`.
-    n_samples_, solver_, sites_trusted_, site_weights_
+    n_samples_, solver_, sites_trusted_, site_weights_, resilience_
         As of `FedPCA`.
     whitening_ : array (d, d) or None
         The symmetric root W of the matrix of a Mahalanobis distance, which is ``||W z||^2``. None for ``"residual"``,

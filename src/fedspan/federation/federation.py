@@ -65,6 +65,7 @@ class View:
     corruptions: tuple[Corruption, ...] = ()
     faults: tuple[FaultPlan, ...] = ()
     run: Run | None = None
+    largest: float = np.inf  # number of a single reply
 
     @property
     def conditions(self) -> str:
@@ -137,7 +138,8 @@ class Federation:
         if self.policy.secure_sum and not find_step(step).public:
             self.need_single_replies(f"fed.ask of step {find_step(step).id!r}")
         found = self._call(step, self._recipients(to), payload, "ask")
-        return Replies(found.replies, found.failed)
+        replies = Replies(found.replies, found.failed)
+        return replies if np.isinf(self._view.largest) else self.accept(replies, self._refuse_large)
 
     gather = ask
 
@@ -192,6 +194,10 @@ class Federation:
     def subset(self, names: Iterable[str]) -> Federation:
         """Return a view of the sites `names`."""
         return self._with(sites=self._recipients(names))
+
+    def bounded(self, largest: float) -> Federation:
+        """Return a view in which a site whose reply to `ask` holds a number of this magnitude or more has failed."""
+        return self._with(largest=largest)
 
     def rounds(self, n: int) -> Iterator[int]:
         """Count up to `n` rounds from 0, until `stop` is called; they show in progress and record."""
@@ -295,6 +301,15 @@ class Federation:
         run = Run(root.engine, record, folder, root.observers + observers)
         root.runs += 1
         return run
+
+    def _refuse_large(self, reply: Message) -> Message:
+        """Refuse a reply with a number beyond the bound of this view."""
+        largest = self._view.largest
+        for key, value in reply.items():
+            numbers = isinstance(value, np.ndarray | float) and np.asarray(value).dtype.kind in "fc"
+            if numbers and not (np.abs(value) < largest).all():
+                raise InputError(f"{key!r} holds numbers of {largest:g} or more: scale the data, or the reply is false")
+        return reply
 
     def _with(self, **changes: Any) -> Federation:
         return Federation(self._root, replace(self._view, **changes))

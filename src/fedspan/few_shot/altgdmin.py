@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
@@ -57,6 +58,8 @@ class Representation:
         Second moment of the tasks' true ``b_k`` in this basis: without that of noise.
     free : float
         Degrees of freedom that all sites' rows leave to learn U from.
+    resilience : structured array or None
+        With an aggregator: how far malicious sites can have moved the last gradient.
     """
 
     basis: Matrix
@@ -66,6 +69,7 @@ class Representation:
     moved: float
     moment: Matrix
     free: float
+    resilience: NDArray[np.void] | None = None
 
     @classmethod
     def of(cls, U: Matrix, weights: dict[str, float], found: FitMoments, iterations: int, moved: float) -> Self:

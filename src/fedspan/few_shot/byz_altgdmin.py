@@ -4,11 +4,12 @@ Algorithms 2 and 3 of A. P. Singh and N. Vaswani, "Byzantine resilient and fast 
 As AltGDmin (see `altgdmin`), with every mean over the sites replaced: the truncation threshold by a median, the start
 by a subspace median or a subspace median of means, the gradient by an aggregator behind a norm threshold.
 
-What holds: with fewer than half of the sites malicious, and less than 40 % in the paper's theorems, no attack moves a
-median beyond what honest sites report, so the harm is bounded by how much these differ. It is small where they have
-rows of all tasks. Where sites have tasks of their own, colluding sites near one half can reverse the descent: therefore
-the sites vote in the end, and if more than half of those that reply report that the start fits their rows better, the
-protocol returns the start.
+What holds: with a part a < 1/2 of the sites malicious, and less than 40 % in the paper's theorems, a geometric median
+is within ``2 (1 - a) / (1 - 2 a)`` times the spread of the honest gradients. That is small where sites have rows of all
+tasks, and large near one half: sites that repeat one honest site's reply then take over, and U is that of one site.
+`MajorityMean` is within 4 times the spread at any part below one half, and counts copies by their number. Where sites
+have tasks of their own, colluding sites near one half can reverse the descent: therefore the sites vote in the end, and
+if more than half of those that reply report that the start fits their rows better, the protocol returns the start.
 
 Single replies are needed. Up per site: n r numbers once for the start ((n + q) r in each of its iterations with
 median of means), then n r + r^2 + 3 in each iteration, one bit in the vote, and 2 r^2 + 3 in the end. The only reports
@@ -22,20 +23,22 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregate, Aggregator, GeometricMedian
 from fedspan.aggregation.aggregator import believed
 from fedspan.aggregation.fewer_values import for_fewer_values
-from fedspan.aggregation.safe_arithmetic import lower_median, norms, shrunk
+from fedspan.aggregation.safe_arithmetic import distances, lower_median, norms, shrunk
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
-from fedspan.federation.site.parameters import Flag, Matrix
+from fedspan.federation.site.parameters import Flag, Matrix, Stack
 from fedspan.few_shot.altgdmin import Descent, GradientRound, Representation, Watch, local_gradient
 from fedspan.few_shot.parts.fit_moments import bounded, chosen_directions, fit_moments, largest_rank, per_row
 from fedspan.few_shot.parts.task_rows import TaskRows
 from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks, check_rank, eligible_sites, known_sites, warn
 from fedspan.few_shot.parts.truncated_start import Init, StartPlan, fitting_start, median_start
+from fedspan.linalg.medians.majority_ball import resilience, two_groups
 from fedspan.linalg.medians.projector_median import Output
 
 #: Losses that differ by less than this part of the targets' square are equal.
@@ -76,9 +79,10 @@ def byz_altgdmin(
     Parameters
     ----------
     aggregator : Aggregator, optional
-        Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``. It
-        must be defined for all sites that can learn; where some drop out, the nearest rule that is defined for the
-        others takes its place (see `fedspan.aggregation.fewer_values`), and the record shows it.
+        Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``. Near
+        one half of malicious sites `MajorityMean` is better. It must be defined for all sites that can learn; where
+        some drop out, the nearest rule that is defined for the others takes its place (see
+        `fedspan.aggregation.fewer_values`), and the record shows it.
     threshold : float or None
         omega: refuse gradients longer than this many times (at least 1) the median length. ``None``: refuse none.
     init : {"auto", "subspace_median", "median_of_means", "random"}
@@ -112,24 +116,52 @@ def byz_altgdmin(
     # Algorithm 3, lines 2 to 14.
     workers = eligible_sites(fed, tasks, start.shape[1], intercept, parts)
     rule(np.zeros((len(workers.sites), 1)))  # refuses a rule that does not fit this number of sites
-    combined = partial(_aggregated, workers, rule, threshold, intercept=intercept)
+    last: dict[str, Any] = {}
+    combined = partial(_aggregated, workers, rule, threshold, last, intercept=intercept)
     descent = Descent(step_size, float(np.median(list(tasks.spread.values()))))
     U, weights, done, moved = descent.run(fed, start, combined, iterations, tol, sample_split, watch)
     mean = {site: weight / max(1, done) for site, weight in weights.items()}
     if done and believed(rule, np.ones(1)) is None:  # a plain mean needs no vote: any site can move it
         U = voted(workers, start=start, final=U, intercept=intercept)
-    return Representation.of(U, mean, fit_moments(workers, U, intercept, resilient=True), done, moved)
+    found = Representation.of(U, mean, fit_moments(workers, U, intercept, resilient=True), done, moved)
+    return replace(found, resilience=_resilience(fed, **last)) if last else found
+
+
+def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combined: Matrix) -> NDArray[np.void]:
+    """Return how far malicious sites can have moved the last gradient, in units of the median length of one.
+
+    Warn where the sites' gradients form two groups.
+    """
+    points = np.vstack([gradients.reshape(len(gradients), -1), combined.reshape(1, -1)])
+    unit = lower_median(norms(shrunk(points)[0][:-1]))
+    apart = distances(points) / (unit if unit > 0.0 else 1.0)
+    between = apart[:-1, :-1]
+    table = resilience(lambda: iter([(np.arange(len(between)), between, between)]), apart[-1, :-1])
+    if len(table):
+        m, radius, bound = table[-1].tolist()
+        fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound)
+    second = two_groups(between)
+    if second is not None:
+        names = np.array(sites)[second].tolist()
+        fed.log(second_group=", ".join(names))
+        warn(
+            f"the gradients form two groups, and {len(names)} of {len(sites)} sites are in the smaller one "
+            f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''}): malicious sites agree, or repeat one "
+            "reply, or sites differ; MajorityMean() suffers least"
+        )
+    return table
 
 
 def _aggregated(
-    workers: Federation, rule: Aggregator, threshold: float | None, *, U: Matrix, **payload: Any
+    workers: Federation, rule: Aggregator, threshold: float | None, last: dict[str, Any], *, U: Matrix, **payload: Any
 ) -> GradientRound:
-    """Request the gradients at `U` (n, r), and combine them and the second moments by medians."""
+    """Request the gradients at `U` (n, r), and combine them and the second moments by medians; `last` keeps them."""
     replies = workers.ask(local_gradient, U=U, **payload)
     shapes = {"gradient": U.shape, "moment": (U.shape[1], U.shape[1])}
     replies = workers.accept(replies, lambda reply: per_row(reply, shapes))
     fitting = for_fewer_values(rule, len(replies))
     gradient, refused = _combined(replies, fitting, threshold)
+    last.update(sites=tuple(replies), gradients=replies.stack("gradient"), combined=gradient.value)
     moment, bounds = _second_moment(replies)
     metrics = {"refused": ", ".join(refused)}
     if fitting is not rule:

@@ -40,11 +40,12 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         r. ``"auto"``: of at most `max_rank` directions those that the tasks use by more than noise explains.
     aggregator : Aggregator, optional
         Rule that combines the sites' gradients. Default: sums (AltGDmin), which any site can spoil. With a rule such as
-        ``fedspan.aggregation.GeometricMedian()`` or ``MedianOfMeans(groups)``, medians combine all that sites send
-        (Byz-AltGDmin), and fewer than half of the sites (of the groups) can do no more than bounded harm to the
-        representation, and to `adapt`. The coefficients of a task are safe while more than half of the sites *that name
-        it* are honest, and colluding sites may name the tasks of others: use `adapt` on rows of your own where that
-        matters.
+        ``fedspan.aggregation.MajorityMean()``, ``GeometricMedian()`` or ``MedianOfMeans(groups)`` (the last two are the
+        paper's), medians combine all else that sites send (Byz-AltGDmin), and fewer than half of the sites (of the
+        groups) can do no more harm to the representation, and to `adapt`, than a multiple of what honest sites differ
+        by. For medians the multiple grows without limit towards one half. The coefficients of a task are safe while
+        more than half of the sites *that name it* are honest, and colluding sites may name the tasks of others: use
+        `adapt` on rows of your own where that matters.
     step_size : float, default=1.0
         In units of 1 / sigma_1^2, which is estimated. 0.5 is the choice of the theory.
     iterations : int, default=100
@@ -112,6 +113,11 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         The sites with at least half an equal share of the weight, sorted.
     site_weights_ : array (one per site)
         Their weights in the gradient, on average over the rounds, in the order of ``sites_``; equal without rounds.
+    resilience_ : structured array (one per number of malicious sites) or None
+        With an aggregator, and rounds: ``malicious`` = 1, 2, ... below half of the sites, ``radius`` of the smallest
+        ball round a site's last gradient that holds all others, and ``bound``. If at most `malicious` sites are
+        malicious, and the honest gradients lie within two radii of one of them, the combined gradient was within
+        `bound` of that one. In units of the median length of a site's gradient.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -126,9 +132,10 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     Memory at a site: its data, a copy of the rows unless they lie task after task, the smallest tasks first (tasks of
     equal size by name), a block of 6 MiB or of the largest task, in double precision, and n times its number of tasks.
 
-    With an aggregator fewer than half of the sites may be malicious (the theory has 40 %): the harm is bounded by how
-    much honest sites differ. If the start fits the rows of more than half of the sites that reply in the end better, it
-    is returned, with a warning. That can happen near one half, where sites have tasks of their own.
+    With an aggregator fewer than half of the sites may be malicious (the theory has 40 %): the harm is bounded by a
+    multiple of how much honest sites differ, see ``resilience_``. If the start fits the rows of more than half of the
+    sites that reply in the end better, it is returned, with a warning. That can happen near one half, where sites have
+    tasks of their own.
 
     References
     ----------
@@ -298,6 +305,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
 
     def _keep(self, learned: Representation, tasks: Tasks) -> None:
         self.representation_, self.rank_ = learned.basis, learned.basis.shape[1]
+        self.resilience_ = learned.resilience
         self.n_iter_, self.noise_variance_, self.loadings_moment_ = learned.iterations, learned.loss, learned.moment
         means = [spread / max(tasks.uneven[site], 1e-300) for site, spread in tasks.spread.items()]
         self.feature_variance_ = float(np.median(means))

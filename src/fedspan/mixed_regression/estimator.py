@@ -30,6 +30,7 @@ from fedspan.mixed_regression.parts.moment_products import count_clusters
 from fedspan.mixed_regression.parts.parameter_checks import check_parameters
 from fedspan.mixed_regression.parts.refinement import Refinement
 from fedspan.sums.moments import moments
+from fedspan.sums.plausible_totals import ABSURD
 
 Array = NDArray[Any]
 Numbers = NDArray[np.float64]
@@ -270,6 +271,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     # Inside.
 
     def _learn(self, fed: Federation, names: tuple[str, ...] | None) -> None:
+        if self.aggregator is not None:  # huge replies of a site are its own failure, and must not stop the run
+            fed = fed.bounded(ABSURD)
         if self.loss == "logistic" and other_classes(fed, robust=self.aggregator is not None):
             raise InputError(_CLASSES)
         centre, deviation = target_moments(fed, aggregator=self.aggregator)

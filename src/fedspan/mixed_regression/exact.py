@@ -96,9 +96,8 @@ def exact_round(
         if not names or (names == solved.get(j) and aggregator is None and not soft):
             continue
         payload = {"models": models, "cluster": j, **belief.payload()}
-        rule = aggregator and within_a_group(aggregator, len(names), len(fed.sites))
         try:
-            counts, own_loss, found.change[j], weights = _solved(fed.subset(names), payload, rule)
+            counts, own_loss, found.change[j], weights = _solved(fed.subset(names), payload, aggregator, len(fed.sites))
         except (QuorumError, MessageError) as error:  # a small cluster without enough replies keeps its model
             refusals[j] = error
             silent |= set(names)
@@ -148,11 +147,12 @@ def _labelled(
 
 
 def _solved(
-    group: Federation, payload: dict[str, Any], aggregator: Aggregator | None
+    group: Federation, payload: dict[str, Any], aggregator: Aggregator | None, everybody: int
 ) -> tuple[Vector, float, Vector, dict[str, float]]:
     """Return a cluster's counts, loss and change, and the weights of the sites that replied.
 
-    With an aggregator, sites count by their reported part of the cluster.
+    With an aggregator, sites count by their reported part of the cluster, and the rule suits the number that have one
+    among `everybody`.
     """
     d = payload["models"].shape[1]
     if aggregator is None:
@@ -164,6 +164,7 @@ def _solved(
         return total["counts"], float(total["loss"]), change, dict.fromkeys(total.sites, 1.0)
     replies = group.accept(group.ask(local_normal_equations, **payload), lambda reply: _checked(reply, d))
     rows, part = replies.stack("counts").T
+    aggregator = within_a_group(aggregator, int(np.count_nonzero(part)), everybody)
     losses, per_row = replies.stack("loss"), 1.0 / np.maximum(rows, _FLAT)
     known = believed(aggregator, rows)
     if known is None:

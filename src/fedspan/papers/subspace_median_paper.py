@@ -74,7 +74,7 @@ def methods(rank: int, n: int, *, groups: int = 3, complete: bool = False) -> di
     """
 
     def means(fed: Federation) -> Matrix:
-        return median_of_means(fed, rank=rank, n_columns=n, groups=groups).basis
+        return median_of_means(fed, rank=rank, n_columns=n, groups=groups, output="eigenspace").basis
 
     return {
         **{f"subspace median, {output}": _median(rank, output, complete) for output in OUTPUTS},

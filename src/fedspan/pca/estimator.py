@@ -44,7 +44,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
           visit. For sites that answer only now and then: `participation` is the share of them in each round. Exact to
           `tol` in time; slower, and with more bytes, than the others.
 
-        Resilient: fewer than half of the sites can do bounded harm. Single replies are needed:
+        Resilient: fewer than half of the sites can do bounded harm, if the others agree (see ``resilience_``). Single
+        replies are needed:
 
         - ``"subspace_median"``: one shot, d k numbers up per site, and k^2 for the variances.
         - ``"median_of_means"``: power methods within `groups` of sites, then the subspace median: fewer than half of
@@ -57,9 +58,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         Combines moments, products, covariances and variances of the sites, instead of sums (the means within the
         groups of ``"median_of_means"`` stay means). Default: none for the exact solvers; for the resilient ones the
         coordinate-wise median of means and deviations, and the geometric median otherwise.
-    output : {"eigenspace", "node", "trimmed"}, default="eigenspace"
-        Of the subspace medians: the leading eigenspace of the median projector, the subspace of the site nearest to it
-        (the paper's), or the mean of those near it.
+    output : {"trimmed", "eigenspace", "node"}, default="trimmed"
+        Of the subspace medians: the mean of the sites near the smallest ball that holds a majority, the leading
+        eigenspace of the median projector, or the subspace of the site nearest to that (the paper's).
     groups, iterations : int, default=None, 10
         Of ``"median_of_means"`` (default: half the number of sites), and of the power methods.
     max_components, oversampling : int, default=16, 8
@@ -94,9 +95,14 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         the numbers of rows that they report; ``singular_values_`` are in proportion to its root.
     solver_ : str
     sites_trusted_ : tuple of str
-        The sites that the axes rest on. Subspace medians: those within 1.5 times the median distance (for
-        ``output="node"`` the one site). Other aggregators: those with at least half an equal share of the weight.
-        Otherwise all that answered.
+        The sites that the axes rest on. Subspace medians: those within 1.5 radii of the smallest ball round a site that
+        holds a majority (for ``output="node"`` the one site, if it is among them). Other aggregators: those with at
+        least half an equal share of the weight. Otherwise all that answered.
+    resilience_ : structured array (one per number of malicious sites) or None
+        Of the subspace medians: ``malicious`` = 1, 2, ... below half of the sites, ``radius`` of the smallest ball
+        round a site that holds all others, and ``bound``. If at most `malicious` sites are malicious, and the honest
+        ones lie within two radii of one of them, the components are within `bound` of that site's; a distance of
+        projectors (Frobenius), at most the root of 2 k. With ``"median_of_means"`` groups take the place of sites.
     site_weights_ : array (one per site)
         Their weights, in the order of ``sites_``; 0 for sites that did not count.
     sites_, run_ : tuple of str, RunRecord
@@ -122,7 +128,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         center: bool = True,
         scale: bool = False,
         aggregator: Aggregator | None = None,
-        output: str = "eigenspace",
+        output: str = "trimmed",
         groups: int | None = None,
         iterations: int = 10,
         max_components: int = 16,
@@ -245,10 +251,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         if self.solver == "stack" and self.aggregator is not None:
             raise InputError("solver='stack' averages nothing, and takes no aggregator: choose another solver")
         k = self.n_components
-        eigenspace = self.solver == "subspace_median" and self.output == "eigenspace"
-        if isinstance(k, str) and not (k == "auto" and eigenspace):
+        averaged = self.solver == "subspace_median" and self.output != "node"
+        if isinstance(k, str) and not (k == "auto" and averaged):
             raise InputError(
-                f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median' and output='eigenspace'"
+                f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median' and an output that is "
+                "not 'node'"
             )
         if self._is_share():
             real_number("n_components", k, above=0, below=1, why=" as a share of the variance, or a whole number")
@@ -288,7 +295,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     def _keep(self, solution: Solution, rank: int) -> None:
         """Set the fitted attributes, in scikit-learn's units."""
         axes = solution.axes
-        self.sites_trusted_ = solution.trusted
+        self.sites_trusted_, self.resilience_ = solution.trusted, solution.resilience
         self.site_weights_ = np.array([solution.weights.get(name, 0.0) for name in self.sites_])
         n = axes.n  # rows of the sites whose replies are in the axes
         free = max(1, n - 1 if self.center else n)

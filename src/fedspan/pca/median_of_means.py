@@ -29,9 +29,11 @@ def median_of_means(
     n_columns: int,
     groups: int | None = None,
     iterations: int = 10,
-    output: Output = "eigenspace",
+    output: Output = "trimmed",
 ) -> ResilientSubspace:
     """Return the subspace median of the groups' subspaces; a group's sites share its weight, distance and trust.
+
+    In the table `resilience` groups that hold a malicious site take the place of malicious sites.
 
     By default a group has two sites, but there are at least three groups. If sites were left out of the run before,
     there are at most as many groups as sites remain.
@@ -54,6 +56,7 @@ def median_of_means(
         raise QuorumError(f"only {len(bases)} of {len(members)} groups gave a subspace, and most of them must", silent)
     advanced = sorted(bases)
     median = median_of_bases(np.stack([bases[group] for group in advanced]), tuple(map(str, advanced)), output)
+    median.log(fed)
     return _by_site(median, [answered[group] for group in advanced])
 
 
@@ -79,11 +82,12 @@ def _group_iteration(fed: Federation, names: tuple[str, ...], U: Matrix) -> tupl
 def _by_site(found: ResilientSubspace, members: list[tuple[str, ...]]) -> ResilientSubspace:
     """Return the result of the groups as one of the sites in them that answered."""
     sizes = [len(names) for names in members]
-    groups = zip(found.sites, members, strict=True)
+    groups = list(zip(found.sites, members, strict=True))
     return replace(
         found,
         sites=tuple(name for names in members for name in names),
         weights=np.repeat(found.weights / sizes, sizes),
         distances=np.repeat(found.distances, sizes),
         trusted=tuple(name for group, names in groups if group in found.trusted for name in names),
+        second=tuple(name for group, names in groups if group in found.second for name in names),
     )

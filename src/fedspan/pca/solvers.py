@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from fedspan.aggregation import GeometricMedian
@@ -65,6 +66,7 @@ class Solution:
     axes: PrincipalAxes
     weights: Mapping[str, float]
     trusted: tuple[str, ...]
+    resilience: NDArray[np.void] | None = None  # of a subspace median
 
 
 def solve(name: str, fed: Federation, parameters: Mapping[str, Any]) -> Solution:
@@ -81,8 +83,15 @@ def solve(name: str, fed: Federation, parameters: Mapping[str, Any]) -> Solution
         )
     aggregator = parameters["aggregator"] or (GeometricMedian() if solver.resilient else None)
     if isinstance(found, ResilientSubspace):
+        if found.second:
+            warnings.warn(
+                f"the sites form two groups, and {len(found.second)} of {len(found.sites)} are in the smaller one "
+                f"({', '.join(found.second[:5])}{', ...' if len(found.second) > 5 else ''}): which one is honest can't "
+                "be known from the replies, or sites repeat one reply; compare resilience_ with what you expect",
+                stacklevel=frames_inside(),
+            )
         axes = axis_variances(fed, U=found.basis, aggregator=aggregator)
-        return Solution(axes, site_weights(found.sites, found.weights), found.trusted)
+        return Solution(axes, site_weights(found.sites, found.weights), found.trusted, found.resilience)
     if isinstance(found, PrincipalAxes):  # every site counts alike
         found = found, site_weights(fed.record.calls[-1].answered)
     axes, weights = found

@@ -1,4 +1,8 @@
-"""Subspace Median: a principal subspace that tolerates malicious sites, fewer than half of them, in one shot.
+"""Subspace Median: a principal subspace that tolerates malicious sites in one shot.
+
+Fewer than half of the sites may be malicious, and the others must agree: with a part a of malicious sites the median is
+within ``2 (1 - a) / (1 - 2 a)`` times the honest spread, 2.3 at 10 %, 20 at 9 of 19 sites. The mean of the sites near
+the smallest ball of a majority (the output "trimmed") is within 3.5 times as a projector, whatever the part.
 
 A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation", ISIT 2024, Algorithm 1.
 Rows are samples here, columns in the paper. Up per site: d r numbers, once. Single replies are needed. The coordinator
@@ -12,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from fedspan.errors import InputError
@@ -19,7 +24,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank
 from fedspan.linalg import subspace_median as median_of_subspaces
-from fedspan.linalg.medians.projector_median import TRIM, Output
+from fedspan.linalg.medians.projector_median import Output
 from fedspan.pca.parts.principal_axes import Rank
 from fedspan.sums.row_blocks import n_columns
 
@@ -33,12 +38,17 @@ class ResilientSubspace:
     basis : array (d, r)
         Orthonormal.
     sites, weights, distances : tuple of str, arrays (one per site)
-        The sites whose replies counted, their weights in the median projector, and their distances from it.
+        The sites whose replies counted, their weights in the projector behind the basis, and their distances from the
+        median projector.
     trusted : tuple of str
-        The sites behind the basis: for the output "node" one site, otherwise those within 1.5 times the median
-        distance ("trimmed", of three sites: the closest pair).
+        The sites within 1.5 radii of the smallest ball round a site that holds a majority (of three sites: the closest
+        pair). Of these, for the output "node", the one site behind the basis.
     spectrum : array
-        Leading eigenvalues of the median projector: about 1 for directions that most sites share.
+        Leading eigenvalues of the projector behind the basis: about 1 for directions that most sites share.
+    resilience : structured array
+        See `fedspan.linalg.SubspaceMedianResult`.
+    second : tuple of str
+        The smaller one of two groups of nearly equal size, if the sites form them.
     """
 
     basis: Matrix
@@ -47,6 +57,14 @@ class ResilientSubspace:
     distances: Vector
     trusted: tuple[str, ...]
     spectrum: Vector
+    resilience: NDArray[np.void]
+    second: tuple[str, ...]
+
+    def log(self, fed: Federation) -> None:
+        """Keep in the record what the largest minority can have moved, and the smaller one of two groups."""
+        if len(self.resilience):
+            m, radius, bound = self.resilience[-1].tolist()
+            fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound, second_group=", ".join(self.second))
 
 
 @step("pca.basis", reveals="sums", moments=True)
@@ -68,7 +86,7 @@ def subspace_median(
     *,
     rank: int,
     n_columns: int | None = None,
-    output: Output = "eigenspace",
+    output: Output = "trimmed",
     complete: bool = False,
     choose: bool = False,
 ) -> ResilientSubspace:
@@ -91,20 +109,23 @@ def subspace_median(
     replies = fed.accept(replies, lambda reply: checked_basis(reply, n_columns, rank, complete))
     # Lines 6 to 9: the median projector, and the output made of it.
     found = median_of_bases(replies.stack("basis"), tuple(replies), output)
+    found.log(fed)
     return replace(found, basis=found.basis[:, : shared_rank(found)]) if choose else found
 
 
 def median_of_bases(bases: Matrix, sites: tuple[str, ...], output: Output) -> ResilientSubspace:
     """Return the subspace median of `bases` (L, d, r)."""
     found: SubspaceMedianResult = median_of_subspaces(bases, output=output)
-    # Distances have rounding errors of this size: sites that agree to the last digit are all near.
-    near = found.distances <= TRIM * np.median(found.distances) + 1e-12 * np.sqrt(bases.shape[2])
-    trusted = tuple(sites[i] for i in (np.flatnonzero(near) if output == "eigenspace" else found.kept))
-    return ResilientSubspace(found.basis, sites, found.weights, found.distances, trusted, found.spectrum)
+    weights = found.near / found.near.sum() if output == "trimmed" else found.weights
+    near = [sites[i] for i in np.flatnonzero(found.near) if output != "node" or i in found.kept]
+    second = () if found.second is None else tuple(np.array(sites)[found.second].tolist())
+    return ResilientSubspace(
+        found.basis, sites, weights, found.distances, tuple(near), found.spectrum, found.resilience, second
+    )
 
 
 def shared_rank(found: ResilientSubspace) -> int:
-    """Return the number of directions that most sites share: eigenvalues of the median projector above 1/2 and chance.
+    """Return the number of directions that most sites share: eigenvalues of the projector above 1/2 and chance.
 
     A direction of all honest sites has their whole weight, which is above 1/2; one of malicious sites has less.
     Unrelated directions have eigenvalues too: those of a mean of L random projectors of rank R in d dimensions reach

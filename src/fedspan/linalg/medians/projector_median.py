@@ -4,6 +4,8 @@ Algorithm 1 ("Subspace Median") of A. P. Singh and N. Vaswani, "Byzantine-Resili
 Estimation", IEEE ISIT 2024. Sites send orthonormal bases U_l; the median P_gm of the projectors ``U_l U_l'`` is a
 convex combination ``sum_l a_l U_l U_l'``, so that finding it means finding L numbers. The paper returns the basis of
 the site nearest to P_gm (``output="node"``); the leading eigenspace of P_gm, the default here, averages over the sites.
+Near one half of malicious sites a mean of the sites near the smallest ball that holds a majority is better
+(``output="trimmed"``, see `majority_ball`).
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedspan.checks import one_of
 from fedspan.errors import InputError
+from fedspan.linalg.medians.majority_ball import Blocks, near_majority_of_blocks, resilience, two_groups
 from fedspan.linalg.medians.median_certificate import Array
-from fedspan.linalg.medians.projectors import ProjectorMedian, median_of, orthonormality_defect, weighted_rows
-from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, subspace_distance, top_eigenpairs, with_fixed_signs
+from fedspan.linalg.medians.projectors import median_of, orthonormality_defect, weighted_rows
+from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, top_eigenpairs, with_fixed_signs
 
 Output = Literal["eigenspace", "node", "trimmed"]
 
-TRIM = 1.5  # times the median distance: sites farther from P_gm than this are left out
+TRIM = 1.5  # times the radius of the smallest ball that holds a majority: sites farther from its centre are left out
+_TRIM_OF_TWO = 1.2  # where the sites form two groups: the other one must not come in
+_GROUPED = 200  # sites at most are searched for two groups
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,19 @@ class SubspaceMedianResult:
     gap : float
         Proven bound on ``f(P_gm) - min f`` where ``f(P) = sum_l ||U_l U_l' - P||_F``, rounding errors included.
     spectrum : (min(n, L r, 2 r),) array
-        Largest eigenvalues of P_gm, descending, in [0, 1]. They sum to r at most, so that no more than 2 r of them can
-        reach 1/2. See `stable_rank`.
+        Largest eigenvalues of P_gm ("trimmed": of the mean), descending, in [0, 1]. They sum to r at most, so that no
+        more than 2 r of them can reach 1/2. See `stable_rank`.
     kept : (k,) array of int
         The sites that `basis` was made from.
+    near : (L,) array of bool
+        The sites within 1.5 radii of the smallest ball round a site that holds a majority (1.2 radii where the sites
+        form two groups; of three sites the closest pair).
+    resilience : structured array
+        How far malicious sites can have moved the basis, ``malicious``, ``radius`` and ``bound``: if no more than these
+        are malicious, and the others lie within two radii of one of them, `basis` is within the bound of that one, in
+        the distance of projectors. (Of more than 300 sites of few columns: if that one is among some 200 of them.)
+    second : (L,) array of bool, or None
+        The smaller one of two groups of nearly equal size, if the sites form them (of more than 200 sites, some).
     """
 
     basis: Array
@@ -53,13 +67,17 @@ class SubspaceMedianResult:
     gap: float
     spectrum: Array
     kept: NDArray[np.intp]
+    near: NDArray[np.bool_]
+    resilience: NDArray[np.void]
+    second: NDArray[np.bool_] | None
 
 
 def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> SubspaceMedianResult:
     """Find the geometric median of L subspaces of equal dimension, in the Frobenius distance of their projectors.
 
-    Up to almost half of the subspaces may be arbitrary. With two sites every point between them is a median: P_gm is
-    their mean, and the node nearest to it is the first.
+    With a part ``a < 1/2`` of arbitrary subspaces, P_gm is within ``2 (1 - a) / (1 - 2 a)`` times the radius of any
+    ball that holds the others from its centre, which is little near one half only if these agree. With two sites every
+    point between them is a median: P_gm is their mean, and the node nearest to it is the first.
 
     Parameters
     ----------
@@ -68,8 +86,8 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     output : "eigenspace", "node" or "trimmed"
         What `basis` spans: the r leading eigenvectors of P_gm; the subspace of the site nearest to P_gm (the paper's
         choice; the first one of several equally near); or the r leading eigenvectors of the plain mean of the
-        projectors that are kept: the closest pair of three sites, else those not farther from P_gm than 1.5 times the
-        median distance.
+        projectors that are kept: those near the smallest ball round a site that holds a majority (see `near` of the
+        result).
 
     Notes
     -----
@@ -88,16 +106,21 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     """
     one_of("output", output, get_args(Output))
     U, defect = _validated(bases)
-    median, inner = median_of(U, defect)
-    kept = _kept(U, median, output)
-    values, basis = _leading(U, inner, median.weights)
+    median, inner, distances = median_of(U, defect)
+    L, _, r = U.shape
+    second = _second_group(L, distances)
+    near = near_majority_of_blocks(distances, L, 1.0 if L == 3 else TRIM if second is None else _TRIM_OF_TWO)
+    weights = median.weights
+    kept = np.flatnonzero(weights)
+    if output == "trimmed":
+        kept, weights = np.flatnonzero(near), near / near.sum()
+    values, basis = _leading(U, inner, weights)
     if output == "node":
+        kept = np.flatnonzero(median.low <= median.high.min())[:1]
         basis = U[kept[0]].copy()
-    elif output == "trimmed":
-        equal = np.zeros(len(U))
-        equal[kept] = 1.0 / len(kept)
-        basis = _leading(U, inner, equal)[1]
-    return SubspaceMedianResult(basis, median.weights, median.distances, median.gap, values, kept)
+    overlap = np.array([np.sum((one.T @ basis) ** 2) for one in U])
+    table = resilience(distances, np.sqrt(np.maximum(2.0 * (r - overlap), 0.0)))
+    return SubspaceMedianResult(basis, median.weights, median.distances, median.gap, values, kept, near, table, second)
 
 
 def stable_rank(spectrum: ArrayLike, threshold: float = 0.5) -> int:
@@ -140,16 +163,16 @@ def _validated(bases: ArrayLike) -> tuple[Array, float]:
     return U, float(defect.max()) + error
 
 
-def _kept(U: Array, median: ProjectorMedian, output: Output) -> NDArray[np.intp]:
-    """Choose the sites to make the basis from: all that are not known to be too far away."""
-    if output == "eigenspace":
-        return np.flatnonzero(median.weights)
-    if output == "node":
-        return np.flatnonzero(median.low <= median.high.min())[:1]
-    if len(median.weights) == 3:
-        apart = {(i, j): subspace_distance(U[i], U[j]) for i, j in ((0, 1), (0, 2), (1, 2))}
-        return np.array(min(apart, key=apart.__getitem__), dtype=np.intp)
-    return np.flatnonzero(median.low <= TRIM * np.median(median.high))
+def _second_group(count: int, distances: Blocks) -> NDArray[np.bool_] | None:
+    """Return the smaller one of two groups of the sites, or, of more than 200, of some at equal steps."""
+    rows = np.concatenate([some for some, _, _ in distances()])
+    chosen = rows[:: -(-len(rows) // _GROUPED)]
+    found = two_groups(np.concatenate([high[np.isin(some, chosen)][:, chosen] for some, _, high in distances()]))
+    if found is None:
+        return None
+    second = np.zeros(count, dtype=bool)
+    second[chosen] = found
+    return second
 
 
 def _leading(U: Array, inner: Array | None, weights: Array) -> tuple[Array, Array]:

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.linalg.medians.majority_ball import Block, Blocks
 from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array, cluster_gap_bound, gap_bound, rounding
 from fedspan.linalg.medians.median_solver import fermat_point, isometric_coordinates
 from fedspan.linalg.medians.vector_median import geometric_median
@@ -31,6 +33,8 @@ COLUMNS = 16  # of the reference at a time, for the same reason
 MAX_REFERENCES = 2  # geometries from residuals, when the one from overlaps is not sharp
 MANY = 300  # sites: with fewer, inner products cost little and give more digits
 SITES = 1024  # whose projectors are square at a time
+DISTANCES = 64  # sites whose distances to all others are held at a time
+CENTRES = 200  # sites at most whose distances to all others are computed, where projectors are smaller
 GOOD_GAP = 5e-11  # of the objective
 SHARP = 1e-8  # relative error of a distance
 
@@ -171,23 +175,47 @@ def median_of_projectors(geometry: Geometry) -> ProjectorMedian:
     return ProjectorMedian(weights, np.sqrt(np.maximum(square, 0.0)), low, high, gap, solution.nearest)
 
 
-def median_of(bases: Array, defect: float) -> tuple[ProjectorMedian, Array | None]:
-    """Return the median, by the method that suits the numbers of sites and columns, and the bases' overlaps if known.
+def median_of(bases: Array, defect: float) -> tuple[ProjectorMedian, Array | None, Blocks]:
+    """Return the median, by the method that suits the numbers of sites and columns, the overlaps if known, distances.
 
-    `defect` bounds ``||U_l' U_l - I||_F``.
+    `defect` bounds ``||U_l' U_l - I||_F``. The distances are those of all projectors, in blocks of rows.
     """
     if are_smaller(*bases.shape[:2]):
-        return median_of_dense_projectors(bases, defect), None
+        return median_of_dense_projectors(bases, defect), None, partial(_dense_distances, bases, defect)
     geometry, inner = overlap_geometry(bases, defect)
     median = median_of_projectors(geometry)
     for _ in range(MAX_REFERENCES):
         if median.is_sharp():
             break
         reference = median.nearest
-        median = median_of_projectors(residual_geometry(bases, defect, reference))
+        geometry = residual_geometry(bases, defect, reference)
+        median = median_of_projectors(geometry)
         if median.nearest == reference:
             break
-    return median, inner
+    return median, inner, partial(_distances, geometry)
+
+
+def _distances(geometry: Geometry) -> Iterator[Block]:
+    """Yield the distances of all projectors, from below and from above."""
+    gram, error = geometry.gram, geometry.error + 4.0 * UNIT_ROUNDOFF * np.abs(geometry.gram)
+    squares, errors = (np.diagonal(one)[:, None] + np.diagonal(one) for one in (gram, error))
+    yield np.arange(len(gram)), *_bounds(squares - 2.0 * gram, errors + 2.0 * error)
+
+
+def _dense_distances(bases: Array, defect: float) -> Iterator[Block]:
+    """Yield the same for many sites of few columns: the distances of some of them, at equal steps, to all."""
+    L, n, r = bases.shape
+    halves = _upper_halves(bases)
+    squares = np.einsum("ld,ld->l", halves, halves)
+    error = 8.0 * r * (rounding(n * n + 8) + rounding(r + 4) + defect)
+    centres = np.arange(0, L, -(-L // CENTRES))
+    for part in _slices(len(centres), DISTANCES):
+        rows = centres[part]
+        yield rows, *_bounds(squares[rows, None] + squares - 2.0 * halves[rows] @ halves.T, error)
+
+
+def _bounds(squared: Array, error: Array | float) -> tuple[Array, Array]:
+    return np.sqrt(np.maximum(squared - error, 0.0)), np.sqrt(np.maximum(squared + error, 0.0))
 
 
 def are_smaller(L: int, n: int) -> bool:

@@ -113,7 +113,7 @@ def _combined_changes(
 ) -> Moved:
     """Combine the `change` of every cluster's sites; a site counts in a cluster by its reported `part`.
 
-    The parts of a site are at most 1 in all, so that a malicious site counts no more than an honest one. A rule for
+    The parts of a site are 1 in all, so that a malicious site counts no more than an honest one. A rule for
     more malicious sites than a cluster can tolerate expects fewer there. A cluster that it still refuses, because it
     has too few sites, keeps its model for now.
     """
@@ -139,7 +139,7 @@ def _combined_changes(
         share = float(part[:, j].sum() / max(part.sum(), _TINY))
         for i, weight in zip(there, combined.weights, strict=True):
             trust[names[i]] += share * float(weight)
-    if len(refusals) == np.count_nonzero(part.sum(axis=0)):
+    if refusals and len(refusals) == np.count_nonzero(part.sum(axis=0)):
         raise next(iter(refusals.values()))
     if known is None:  # the rule does not believe reported numbers of rows: all sites count as of median size
         size = np.full(len(names), float(np.median(counts)))
@@ -151,6 +151,6 @@ def _combined_changes(
 
 def _checked(reply: Message, k: int) -> Message:
     part = ArrayOf("float", 1, least=0.0, most=1.0).check("part", reply.get("part"))
-    if len(part) != k or part.sum() > 1.0 + 1e-9:
-        raise InputError(f"part must be a share of each of {k} clusters, in all at most 1")
+    if len(part) != k or abs(part.sum() - 1.0) > 1e-9:
+        raise InputError(f"part must be a share of each of {k} clusters, in all 1")
     return reply

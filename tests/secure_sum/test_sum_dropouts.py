@@ -188,7 +188,7 @@ def test_two_sums_in_flight():
         seeds = [players.hosts[name].vault.session(session).seed for name in players.names]
         expected = [np.zeros_like(total) for total in totals]
         for name in players.names:
-            for total, part in zip(expected, players.part(name, factor), strict=True):
+            for total, part in zip(expected, players.part(name, factor, session), strict=True):
                 add(total, part)
         mask(totals, [], seeds)  # those of pairs have cancelled, and the sites' own are left
         for total, part in zip(totals, expected, strict=True):

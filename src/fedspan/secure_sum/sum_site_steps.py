@@ -274,7 +274,8 @@ def _words(site: Site, known: Session, layout: layouts.Layout) -> tuple[Words, W
     """Return the site's part as words, or random ones that spoil the sum."""
     if known.reply is not None:
         try:
-            return layouts.packed(known.reply, layout, known.numbers)
+            seed = derived(site.context.vault.filling, known.asked, "filling")
+            return layouts.packed(known.reply, layout, known.numbers, seed)
         except InputError as error:  # whole numbers here, and real ones, of a smaller range, elsewhere
             _log_spoilt(site.name, known.what, str(error))
     return layouts.spoilt(layout, known.numbers)

@@ -7,6 +7,7 @@ one has keys of its own.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -124,6 +125,9 @@ class Vault:
     identity : bytes (32,), optional
         The X25519 private key that identifies this site to the others. An engine with certificates binds its public key
         to the site's own. Default: drawn when it is first needed.
+    filling : bytes, optional
+        The secret of the bits that fill a number below those that count. With the same one, a repeated sum has the same
+        bits. Default: drawn.
 
     Attributes
     ----------
@@ -136,7 +140,8 @@ class Vault:
         This site gives no single reply that reveals something.
     """
 
-    def __init__(self, identity: bytes | None = None) -> None:
+    def __init__(self, identity: bytes | None = None, filling: bytes | None = None) -> None:
+        self.filling = filling or secrets.token_bytes(KEY_BYTES)
         self._identity = None if identity is None else KeyPair(identity)
         self._known: dict[str, bytes] = {}
         self._channels: dict[str, bytes] = {}

@@ -36,7 +36,7 @@ def walked(fed, rounds=3):
 def test_the_sum_is_that_of_the_embedded_engine(net):
     embedded = fs.LocalFederation(three_sites(), seed=1, policy=SECURE)
     with net.federation(SECURE) as fed:
-        np.testing.assert_array_equal(walked(fed), walked(embedded))
+        np.testing.assert_allclose(walked(fed), walked(embedded), rtol=1e-14)  # each site fills in bits of its own
         assert fed.sum(count)["n"] == 21
         assert fed.record.failures == []
 
@@ -89,7 +89,7 @@ def test_a_restarted_site_exchanges_keys_again(net, moment):
 
     net.after_send = after_send
     with fed.begin("walked") as running:
-        np.testing.assert_array_equal(walked(running), expected)
+        np.testing.assert_allclose(walked(running), expected, rtol=1e-14)
 
 
 def test_a_site_that_is_offline_at_first_joins_later(net):

@@ -75,7 +75,7 @@ class SiteWorker:
         self.site = site
         self.admission = admission or Admission(site)
         self.store = SiteStore(Path(folder))
-        self.host = SiteHost(site, Vault(), records=self.store)
+        self.host = SiteHost(site, Vault(filling=self.store.secret()), records=self.store)
         self.keys = KeyExchange(identity, authority, self.host.vault)
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
         self._identity = identity

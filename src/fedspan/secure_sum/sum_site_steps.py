@@ -109,7 +109,7 @@ def share(
     def answer() -> dict[str, Any]:
         assert known.key is not None
         group = group_of(session, known.asked, known.numbers, **query)
-        check_group(group, site.name, known.key.public, max(vault.least, known.least))
+        check_group(group, site.name, known.key.public, vault.settings, max(vault.least, known.least))
         layouts.check_fits(known.layout, layouts.from_text(form))
         known.seed = secrets.token_bytes(KEY_BYTES)
         n = len(group.names)

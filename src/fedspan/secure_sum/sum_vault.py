@@ -131,10 +131,10 @@ class Vault:
 
     Attributes
     ----------
+    settings : SecureSum
+        What the federation has agreed upon, not the coordinator's choice; `numbers` are its range and resolution.
     least : int
-        This site takes part in no sum that fewer sites could uncover.
-    numbers : FixedPoint
-        Range and resolution of all sums of this site: the federation's, not the coordinator's choice.
+        This site takes part in no sum that fewer sites could uncover: the federation's number, or a larger one.
     answers : AnsweredQueries
     sums_only : bool
         This site gives no single reply that reveals something.
@@ -151,8 +151,8 @@ class Vault:
         self.sums_only = False
 
     def take(self, settings: SecureSum) -> None:
-        """Fix what the federation has agreed upon: the fewest sites of a sum, and the range and resolution of all."""
-        self.least, self.numbers = settings.least, FixedPoint.of(settings)
+        """Fix what the federation has agreed upon: threshold and fewest sites of a sum, range and resolution of all."""
+        self.settings, self.least, self.numbers = settings, settings.least, FixedPoint.of(settings)
 
     @property
     def resolution(self) -> float:

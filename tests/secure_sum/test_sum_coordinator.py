@@ -361,23 +361,65 @@ def test_needed_sites():
     assert fs.Policy().needed(9, adding=True) == 5
 
 
-def test_sums_that_differ_by_one_site_are_warned_of(recwarn):
-    """Their difference is its part: sites cannot see to that, so whoever asks is told."""
+ONE_AWAY = r"over 5 and over 4 sites reveal the sum over 's04' by their difference"
+
+
+def test_sums_that_differ_by_one_site_are_refused(recwarn):
+    """Their difference is its part."""
     fed = federation()
     fed.sum(all_kinds, factor=1.0)
-    fed.subset(fed.sites[:4]).sum(all_kinds, factor=2.0)  # another question
+    fed.subset(fed.sites[:4]).sum(all_kinds, factor=2.0)  # another query
     fed.subset(fed.sites[:3]).sum(all_kinds, factor=1.0)  # two sites are a sum
     fed.sum(all_kinds, factor=1.0)
     assert not recwarn.list
-    with pytest.warns(
-        UserWarning, match=r"over 5 and over 4 sites reveal the sum over 's04' by their difference"
-    ) as told:
+    calls = len(fed.record.calls)
+    with pytest.raises(PolicyError, match=r"over 3 and over 5 and over 4 sites reveal the sum over 's04' by"):
         fed.subset(fed.sites[:4]).sum(all_kinds, factor=1.0)
-    assert [warning.filename for warning in told] == [__file__]  # where the second sum is asked for
+    assert len(fed.record.calls) == calls  # no site was contacted
+    fed.sum(all_kinds, factor=1.0)
     fed = federation(policy=fs.Policy(secure_sum=fs.SecureSum(least=3)))
     fed.subset(fed.sites[:3]).sum(nothing)
-    with pytest.warns(UserWarning, match=r"the sum over 's03', 's04' by their difference, fewer than the 3 sites"):
+    with pytest.raises(PolicyError, match=r"the sum over 's03', 's04' by their difference, fewer than the 3 sites"):
         fed.sum(nothing)
+
+
+def test_sites_refuse_them_too():
+    """Whatever a coordinator remembers: it gets the masked numbers, and no shares."""
+    fed = federation()
+    fed.sum(all_kinds, factor=1.0)
+    fed._root.summation = SecureSummation(fs.SecureSum())
+    with pytest.raises(QuorumError, match="would reveal the sum over 1 site, fewer than 2: request the same sites"):
+        fed.subset(fed.sites[:4]).sum(all_kinds, factor=1.0)
+    fed._root.summation = SecureSummation(fs.SecureSum())
+    assert fed.subset(fed.sites[:4]).sum(all_kinds, factor=2.0).sites == fed.sites[:4]
+
+
+def test_three_sums_that_reveal_one_site_are_refused():
+    """No two of them do: the differences from all sites are a + b, b + c and a + c, which give a."""
+    fed = federation(6)
+    for left_out in (("s00", "s01"), ("s01", "s02")):
+        fed.subset(set(fed.sites) - set(left_out)).sum(nothing)
+    fed.sum(nothing)
+    with pytest.raises(PolicyError, match="reveal the sum over 's00' by their difference"):
+        fed.subset(set(fed.sites) - {"s00", "s02"}).sum(nothing)
+
+
+def test_sums_of_two_runs_that_differ_by_one_site_are_warned_of():
+    fed = federation()
+    fed.run(lambda fed: fed.sum(all_kinds, factor=1.0))
+    with pytest.warns(UserWarning, match=ONE_AWAY) as seen:
+        fed.subset(fed.sites[:4]).run(lambda fed: fed.sum(all_kinds, factor=1.0))
+    assert [warning.filename for warning in seen] == [__file__]  # where the second sum is requested
+
+
+def test_a_resumed_run_knows_its_sets(tmp_path):
+    def protocol(fed, fewer):
+        fed.sum(all_kinds, factor=1.0)
+        return fed.subset(fed.sites[:4]).sum(all_kinds, factor=1.0) if fewer else None
+
+    for _ in range(2):
+        with pytest.raises(PolicyError, match=ONE_AWAY):
+            federation(run_dir=tmp_path).run(protocol, fewer=True)
 
 
 def test_a_secure_sum_takes_from_two_to_1024_sites():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated
@@ -92,6 +92,34 @@ def checked_flags(alive: NDArray[np.bool_], group: Group, me: int) -> tuple[bool
     if not alive[me]:
         raise FedspanError("this site is not among those that are left")
     return tuple(alive.tolist())
+
+
+def given_away(sets: Collection[frozenset[str]], new: frozenset[str], least: int) -> tuple[str, ...]:
+    """Return sites, fewer than `least`, that the totals of one query over `sets` and over `new` would reveal.
+
+    Those are the sites by which two of the sets differ, or a single one that any combination of all totals leaves over.
+
+    Examples
+    --------
+    >>> given_away([frozenset("abcd")], frozenset("abc"), 2), given_away([frozenset("abcd")], frozenset("ab"), 2)
+    (('d',), ())
+    >>> given_away([frozenset("abcd"), frozenset("ab")], frozenset("bc"), 2)
+    ()
+    >>> given_away([frozenset("abcd"), frozenset("ab"), frozenset("bc")], frozenset("ac"), 2)
+    ('a',)
+    """
+    if new in sets or not sets:
+        return ()
+    for before in sets:
+        if len(before ^ new) < least:
+            return tuple(sorted(before ^ new))
+    names = sorted(new.union(*sets))
+    members = np.array([[name in one for name in names] for one in (*sets, new)], dtype=np.float64)
+    _, sizes, directions = np.linalg.svd(members, full_matrices=False)
+    inside = np.sum(
+        directions[sizes > 1e-9 * sizes[0]] ** 2, axis=0
+    )  # of each site's own axis, in the span of the sets
+    return tuple(names[k] for k in np.flatnonzero(inside > 1 - 1e-9)[:1])
 
 
 def commitment(seed: bytes) -> bytes:

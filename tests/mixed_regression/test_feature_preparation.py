@@ -9,7 +9,7 @@ from sklearn.preprocessing import PolynomialFeatures
 import fedspan as fs
 from fedspan.aggregation import CoordinateMedian, Mean
 from fedspan.attacks import RandomNoise
-from fedspan.errors import InputError
+from fedspan.errors import FedspanError, InputError
 from fedspan.mixed_regression.parts.feature_preparation import (
     feature_scaling,
     polynomial,
@@ -17,6 +17,7 @@ from fedspan.mixed_regression.parts.feature_preparation import (
     target_moments,
     whitened,
 )
+from fedspan.sums.moments import local_sums
 
 from .mixtures import mixture
 
@@ -78,3 +79,11 @@ def test_polynomials_are_those_of_scikit_learn():
     assert whitened(X, np.zeros(3), np.eye(3), intercept=False).shape == (5, 3)
     by_diagonal = whitened(X, np.ones(3), np.array([[1.0, 2.0, 3.0]]), intercept=True)
     np.testing.assert_allclose(by_diagonal, whitened(X, np.ones(3), np.diag([1.0, 2.0, 3.0]), intercept=True))
+
+
+def test_a_site_refuses_high_powers():
+    """In sums of them one row counts, and it could be read from the total."""
+    fed = fs.federate(correlated(), sites=np.arange(400) % 5)
+    for degree in (9, 900):
+        with pytest.raises(FedspanError, match="degree must be a whole number from 1 to 8"):
+            fed.apply(polynomial, degree=degree, interactions=False).sum(local_sums)

@@ -37,6 +37,7 @@ from .mixtures import mixture
         ({"start": "spectral", "p_min": 0.1}, "p_min=... is for the anchors"),
         ({"start": "random", "perturbation": 0.1}, "perturbation=... is for the anchors"),
         ({"features": "polynomial", "degree": 0}, "degree=0"),
+        ({"features": "polynomial", "degree": 9}, "degree=9 must be"),
         ({"update": "exact", "step_size": 0.1}, "step_size=0.1 has no effect with update='exact'"),
         ({"update": "exact", "local_steps": 2}, "local_steps=2 has no effect with update='exact'"),
         ({"update": "fedprox", "local_steps": 2}, "local_steps=2 has no effect with update='fedprox'"),

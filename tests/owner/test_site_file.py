@@ -48,6 +48,7 @@ def test_data_that_are_refused(write_site, data, said):
     [
         ('steps = "summaries"', "must be a list of steps or groups"),
         ('steps = ["pca.fedpq_update"]', r"neither the id of an installed step.* did you mean 'pca.fedp[eg]_update'\?"),
+        ("least_sites = 1", "least_sites=1 must be a whole number of at least 2"),
         ("least_rows = 0", "least_rows=0 must be a whole number of at least 1"),
         ('largest_reply = "1 MB"', "largest_reply='1 MB' must be a whole number"),
         ("rounds_per_day = -1", "rounds_per_day=-1 must be a whole number of at least 0"),
@@ -61,7 +62,8 @@ def test_data_that_are_refused(write_site, data, said):
         ),
         (
             'transforms = ["typo.zoom"]',
-            "'typo.zoom' is neither the id of an installed transform, nor the beginning of such ids, nor 'affine' or ",
+            "'typo.zoom' is neither the id of an installed transform, nor the beginning of such ids, "
+            "nor 'affine' or 'fedspan' or 'installed'",
         ),
         ('transforms = [""]', "'' is neither the id"),
         ("hours = 3", r"\[rules\] 'hours' is not a known key; known are largest_reply"),

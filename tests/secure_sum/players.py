@@ -12,6 +12,7 @@ from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.steps import find_step
 from fedspan.secure_sum import sum_layout as layouts
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
+from fedspan.secure_sum.sum_masks import derived
 from fedspan.secure_sum.sum_site_steps import confirm, masked, offer, share, unmask
 from fedspan.secure_sum.sum_vault import Vault
 
@@ -107,8 +108,10 @@ class Players:
         group, shares = self.up_to_shares(session)
         return group, shares, {name: self.masked(name, shares, session) for name in self.names}
 
-    def part(self, name, factor=1.0):
+    def part(self, name, factor=1.0, session="run/0/a"):
         """Return a site's part as words, without masks."""
         reply = numbers_of(self.hosts[name].site, factor)
         reply = {key: np.asarray(value) if key != "n" else value for key, value in reply.items()}
-        return layouts.packed(reply, layouts.layout_of_reply(reply), NUMBERS)
+        vault = self.hosts[name].vault
+        seed = derived(vault.filling, vault.session(session).asked, "filling")
+        return layouts.packed(reply, layouts.layout_of_reply(reply), NUMBERS, seed)

@@ -15,6 +15,7 @@ from fedspan.federation.policy import SecureSum
 from fedspan.secure_sum.sum_fixed_point import (
     LARGEST_WHOLE,
     MOST_SITES,
+    SIGNIFICANT_BITS,
     Accumulator,
     FixedPoint,
     add,
@@ -115,6 +116,19 @@ def test_the_most_sites_of_the_largest_values_do_not_wrap(numbers, sign):
     for _ in range(MOST_SITES):
         add(total, one)
     assert numbers.decoded(total)[0] == sign * MOST_SITES * numbers.largest
+
+
+@given(formats, st.data(), st.integers(0, 2**32))
+def test_random_bits_fill_a_number_below_those_that_count(numbers, data, seed):
+    finite = st.floats(-numbers.largest, numbers.largest)
+    values = np.array(data.draw(st.lists(finite, min_size=1, max_size=8)))
+    filling = random_words(np.random.default_rng(seed), numbers.words, len(values))
+    for bare, filled, bits in zip(
+        whole(numbers.encoded(values)), whole(numbers.encoded(values, filling)), whole(filling), strict=True
+    ):
+        free = max(0, abs(bare).bit_length() - SIGNIFICANT_BITS)
+        assert abs(filled) == abs(bare) + bits % 2**free
+        assert (filled < 0) == (bare < 0)
 
 
 def test_words_that_a_range_needs():

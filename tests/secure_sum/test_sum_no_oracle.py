@@ -170,7 +170,7 @@ def test_the_sum_with_a_site_that_spoils_it_tells_nothing(monkeypatch):
         with pytest.raises(InputError, match="at one or more of the 5 sites"):
             fed.sum(in_range_alone)
     reply = {"x": sites[2].X.sum(axis=0), "n": 7}
-    part = layouts.packed(reply, layouts.layout_of_reply(reply), NUMBERS)
+    part = layouts.packed(reply, layouts.layout_of_reply(reply), NUMBERS, bytes(32))
     for which in (0, 1):
         first, second = totals[0][which], totals[1][which]
         assert np.all(first != part[which])

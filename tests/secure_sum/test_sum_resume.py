@@ -34,19 +34,19 @@ def columns(site):
     return {"columns": site.X.shape[1], "asked": site.state["asked"]}
 
 
-def wander(fed):
-    """State, draws, samples, single public replies and sums, in turns."""
+def wander(fed, apart=0.0):
+    """State, draws, samples, single public replies and sums, in turns; `apart` makes each sum another query."""
     results = []
     for t in fed.rounds(3):
         total = fed.sample(0.7).mean(walk, pull=0.5 / (t + 1))
-        results += [total["position"], total["steps"], fed.sum(walk, pull=0.1)["position"]]
+        results += [total["position"], total["steps"], fed.sum(walk, pull=0.1 + apart * t)["position"]]
         results.append(fed.ask(columns).stack("asked"))
     return results
 
 
-def run(folder=None, transform=lambda fed: fed, policy=SECURE, **options):
+def run(folder=None, transform=lambda fed: fed, policy=SECURE, apart=0.0, **options):
     fed = fs.LocalFederation(sites_of(5), seed=3, policy=policy, run_dir=folder, **options)
-    return as_bytes(transform(fed).run(wander))
+    return as_bytes(transform(fed).run(wander, apart=apart))
 
 
 class KilledError(BaseException):
@@ -109,12 +109,12 @@ def test_resumes_under_faults(tmp_path):
     def faulty(fed):
         return fed.with_faults(plan)
 
-    expected = run(transform=faulty, policy=policy)
+    expected = run(transform=faulty, policy=policy, apart=0.01)
     with pytest.MonkeyPatch.context() as patch:
         kill_at(patch, 14)
         with pytest.raises(KilledError):
-            run(tmp_path, faulty, policy)
-    assert run(tmp_path, faulty, policy) == expected
+            run(tmp_path, faulty, policy, apart=0.01)
+    assert run(tmp_path, faulty, policy, apart=0.01) == expected
 
 
 def test_a_sum_that_failed_is_asked_for_again(tmp_path):

@@ -129,8 +129,8 @@ def test_a_seen_call_with_another_step_or_payload_is_refused(players):
     ("kept", "threshold", "why"),
     [
         (3, 4, "the set has 3 sites, fewer than the threshold of 4"),
-        (5, 2, "a threshold of 2 is not more than half of the 5 sites"),
-        (4, 2, "a threshold of 2 is not more than half of the 4 sites"),
+        (5, 3, "a threshold of 3 of 5 sites is below the 4 that this site demands"),
+        (4, 2, "a threshold of 2 of 4 sites is below the 3 that this site demands"),
         (1, 1, "threshold must be a whole number from 2 to 1024"),
         (5, 0, "threshold must be a whole number from 2 to 1024"),
     ],
@@ -141,10 +141,22 @@ def test_too_few_participants_are_refused(players, kept, threshold, why):
         players.shared(players.group(offers, threshold=threshold), ["s00"])
 
 
+def test_the_threshold_is_the_federations():
+    """Of nine sites six must stay by the rule: with five, one colluding site would suffice for two sets."""
+    players = Players(9)
+    offers = players.offers()
+    with pytest.raises(FedspanError, match="a threshold of 5 of 9 sites is below the 6 that this site demands"):
+        players.shared(players.group(offers, threshold=5), ["s00"])
+    players.hosts["s00"].vault.take(fs.SecureSum(threshold=0.8))
+    with pytest.raises(FedspanError, match="a threshold of 6 of 9 sites is below the 8 that this site demands"):
+        players.shared(players.group(offers), ["s00"])
+    assert players.shared(players.group(offers, threshold=8), ["s00"])["s00"]["sealed"].any()
+
+
 def test_a_site_may_demand_more_sites(players):
     players.hosts["s00"].vault.least = 5
     offers = players.offers()
-    with pytest.raises(FedspanError, match="a threshold of 4 is below the 5 sites that this site demands"):
+    with pytest.raises(FedspanError, match="a threshold of 4 of 5 sites is below the 5 that this site demands"):
         players.shared(players.group(offers), ["s00"])
     players.shared(players.group(offers, threshold=5), ["s00"])
 

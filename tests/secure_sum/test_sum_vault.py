@@ -143,10 +143,14 @@ def test_a_second_sum_of_a_call_has_no_other_drop_outs():
 
 
 def test_a_sum_with_another_set_of_drop_outs_is_answered_in_another_call():
+    """If they are no fewer than a sum is over: two, and not one."""
     players = Players(6)
-    for session, alive in (("run/0/a", players.names[:5]), ("run/1/a", players.names)):
+    for session, alive in (("run/0/a", players.names[:4]), ("run/1/a", players.names)):
         players.up_to_masked(session)
         assert players.unmask("s00", alive, session)["shares"].any()
+    players.up_to_masked("run/2/a")
+    with pytest.raises(FedspanError, match="would reveal the sum over 1 site, fewer than 2"):
+        players.unmask("s00", players.names[:5], "run/2/a")
 
 
 def test_memory_outlasts_the_run():
@@ -169,7 +173,7 @@ def test_a_forgotten_call_is_over():
         with pytest.raises(FedspanError, match=f"call {number} of this run is over"):
             answers.masked("run", number, b"question", ("a", "b"))
         with pytest.raises(FedspanError, match="is over"):
-            answers.unmasked("run", number, ("a",))
+            answers.unmasked("run", number, b"q", ("a",), 2)
     answers.masked("run", 68, b"question", ("a", "b"))
     with pytest.raises(FedspanError, match="another request in call 68"):
         answers.check("run", 68, b"another")
@@ -183,6 +187,6 @@ def test_a_masked_reply_is_for_one_set_whichever_comes_first():
         answers.masked("run", 0, b"q", first)
         with pytest.raises(FedspanError, match="for another set of sites in call 0"):
             answers.masked("run", 0, b"q", second)
-        answers.unmasked("run", 0, first)
+        answers.unmasked("run", 0, b"q", first, 2)
         with pytest.raises(FedspanError, match="uncover the sum over another set of sites"):
-            answers.unmasked("run", 0, second)
+            answers.unmasked("run", 0, b"q", second, 2)

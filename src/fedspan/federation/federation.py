@@ -334,6 +334,8 @@ class Federation:
             summation.check_possible(f"the sum of step {found.id!r}", len(to))
         called = how if summation is None else f"secure {how} {self.policy.secure_sum}"
         call = Call(run.id, run.calls, run.record.seed, found, message, to, view.transforms, called, view.conditions)
+        if summation is not None:
+            summation.check_set(call)
         run.calls += 1
         self._check_limits(call, run)
         recorded = None if run.journal is None else run.journal.replay(call.number, call.digest, found.id)
@@ -355,6 +357,8 @@ class Federation:
             raise self._quorum_error(record, collected.failed)
         if collected.error is not None:
             raise InputError(collected.error)
+        if summation is not None:
+            summation.made(call, collected.answered)
         for site in collected.answered if recorded is not None else ():
             run.engine.restore(run.id, site, call.number, collected.changes.get(site, NO_CHANGES))
         run.accepted.update(dict.fromkeys(collected.answered, call.number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedspan.errors import PolicyError
 from fedspan.wire import DEFAULT_MAX_BYTES
@@ -16,17 +16,21 @@ MOST_SITES, MOST_BITS = 1024, 512
 class SecureSum:
     """The settings of a secure sum, for ``Policy(secure_sum=...)``.
 
+    They are the federation's: embedded sites have them from the policy, others from their kits. A site refuses a sum
+    with a lower `threshold` or `least`, or another range.
+
     Parameters
     ----------
     threshold : float, default=2/3
         The share of the requested sites that must stay to the end, rounded up; above 1/2 and at most 1. Fewer colluding
         sites can't uncover the others' parts.
     least : int, default=2
-        The fewest sites of a sum: sites refuse smaller ones. They can't prevent the difference of two sums, unless
-        `least` is the number of all sites.
+        The fewest sites of a sum, and the fewest by which the sets of two sums of the same query in one run may differ:
+        sites refuse smaller ones.
     largest : float, default=2.0**84
         The largest magnitude of a real number of one site, about 1.9e25. A larger one spoils the sum without naming the
-        site. Whole numbers may always have up to 2**53 - 1.
+        site. Whole numbers may always have up to 2**53 - 1. Of a range of more than 64 bits a total has the leading 56
+        bits of the sites' numbers; random bits hide what is below.
     resolution : float, default=2.0**-96
         Real numbers are rounded to multiples of this (of the next power of two below it), about 1.3e-29.
 
@@ -65,6 +69,16 @@ class SecureSum:
         """Return how many of `asked` sites must stay to the end: more than half of them, and at least `least`."""
         # Round first: 2/3 is not exact, and 2/3 of 9 must be 6.
         return max(self.least, asked // 2 + 1, math.ceil(round(self.threshold * asked, 9)))
+
+    def within(self, federation: SecureSum) -> SecureSum:
+        """Return these settings with at least the threshold and the number of sites that a federation demands.
+
+        The default settings become the federation's own.
+        """
+        if self == SecureSum():
+            return federation
+        threshold, least = max(self.threshold, federation.threshold), max(self.least, federation.least)
+        return replace(self, threshold=threshold, least=least)
 
 
 @dataclass(frozen=True)

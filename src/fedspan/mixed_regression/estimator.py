@@ -74,7 +74,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         scikit-learn transformer works on the embedded engine only, and can't be saved (wrap it in
         ``sklearn.frozen.FrozenEstimator`` where the regressor is cloned).
     degree : int, default=2
-        For "polynomial" and "interactions".
+        For "polynomial" and "interactions", at most 8.
     fit_intercept : bool, default=True
     scaling : {"whiten", "standardize", "none"}, default="whiten"
         Preparation of features, by sums over all sites: unit covariance (d (d + 1) / 2 numbers up per site, once), unit

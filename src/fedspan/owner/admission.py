@@ -22,6 +22,7 @@ from fedspan.privacy import Ledger
 
 LEAST_ROWS = 10
 LEAST_SET = 5
+LEAST_SITES = 2
 #: The role, in a user's certificate, that may run steps. Other roles learn that a site exists, and its version.
 ANALYST = "analyst"
 
@@ -48,6 +49,8 @@ class Rules:
         Users that may send requests. ``None``: all analysts of the federation.
     sums_only : bool
         Reply by secure sums only, apart from public steps.
+    least_sites : int
+        Take part in no secure sum that fewer sites could uncover, even if the federation's settings allow it.
     least_set : int
         A reply about fewer rows than this (a small task, a small part of the rows) is a reply about single rows.
     """
@@ -60,6 +63,7 @@ class Rules:
     rounds_per_day: int | None = None
     users: tuple[str, ...] | None = None
     sums_only: bool = False
+    least_sites: int = LEAST_SITES
     least_set: int = LEAST_SET
 
     def in_words(self) -> list[str]:
@@ -75,7 +79,7 @@ class Rules:
             f"rows: at least {self.least_rows}, or nothing is answered; summaries are of at least {self.least_set}",
             f"replies: {replies}",
             f"rounds: {rounds}",
-            f"secure sums only: {'yes' if self.sums_only else 'no'}",
+            f"secure sums: of at least {self.least_sites} sites{', and no other replies' if self.sums_only else ''}",
         ]
 
 
@@ -135,6 +139,11 @@ class Admission:
     def largest_reply(self) -> int | None:
         """Bytes that a reply may have by the owner's rules."""
         return None if self._rules is None else self._rules.largest_reply
+
+    @property
+    def least_sites(self) -> int:
+        """The fewest sites of a secure sum by the owner's rules."""
+        return LEAST_SITES if self._rules is None else self._rules.least_sites
 
     def check_sender(self, request: OwnerRequest, sites: Collection[str], version: str) -> None:
         """Refuse a request that is not from a user of the federation, to this site, in this version of fedspan."""

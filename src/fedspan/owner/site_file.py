@@ -20,7 +20,7 @@ from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
-from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, Rules
+from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, LEAST_SITES, Rules
 from fedspan.owner.allowed_steps import (
     LEVELS,
     STEPS_OF_LEVEL,
@@ -42,7 +42,7 @@ KEYS = {
     },
     "rules": {
         *("level", "steps", "transforms", "least_rows", "least_set", "largest_reply", "rounds_per_day", "users"),
-        "sums_only",
+        *("sums_only", "least_sites"),
     },
     "privacy": {"ledger", "epsilon", "delta", "strict"},
     "log": {"file"},
@@ -258,6 +258,7 @@ def _rules(section: Section) -> Rules:
             for key, least, default in (
                 ("least_rows", 1, LEAST_ROWS),
                 ("least_set", 1, LEAST_SET),
+                ("least_sites", 2, LEAST_SITES),
                 ("largest_reply", 1, None),
                 ("rounds_per_day", 0, None),
             )

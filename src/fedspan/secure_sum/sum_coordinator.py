@@ -11,7 +11,7 @@ import json
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from fedspan.federation.site.steps import find_step
 from fedspan.secure_sum import sum_layout as layouts
 from fedspan.secure_sum import sum_site_steps as site_steps
 from fedspan.secure_sum.sum_fixed_point import FixedPoint, Words, add
-from fedspan.secure_sum.sum_group import Group, commitment, group_of
+from fedspan.secure_sum.sum_group import Group, commitment, given_away, group_of
 from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair, mask, primitives
 from fedspan.secure_sum.sum_secret_shares import SHARE_BYTES, Joiner
 from fedspan.wire import Message, canonical
@@ -41,7 +41,7 @@ class SecureSummation:
 
     def __init__(self, settings: SecureSum) -> None:
         self.settings = settings
-        self._sets: dict[bytes, list[frozenset[str]]] = {}  # by query: the sets of sites that it was summed over
+        self._made: dict[bytes, list[_Made]] = {}  # by query
 
     def check_possible(self, what: str, n_sites: int) -> None:
         """Refuse a sum that can't be secure, before any site is contacted."""
@@ -53,16 +53,36 @@ class SecureSummation:
                 f"{MOST_SITES} sites (the sum over one would be its part)"
             )
 
+    def check_set(self, call: Call) -> None:
+        """Refuse a sum over other sites than before, if together they reveal the sum over too few.
+
+        Warn of such a difference with another run: sites remember the sets of each run alone.
+        """
+        now, others = frozenset(call.to), [made for made in self._made.get(_query(call), ()) if made.to != call.to]
+        why = _reveals(call, [made.sites for made in others if made.run == call.run], now, self.settings.least)
+        if why:
+            raise PolicyError(why)
+        if all(made.to != call.to for made in self._made.get(_query(call), ())):
+            why = _reveals(call, [made.sites for made in others], now, self.settings.least)
+            if why:
+                warnings.warn(why, stacklevel=frames_inside())
+
+    def made(self, call: Call, answered: tuple[str, ...]) -> None:
+        """Note a total that the coordinator has."""
+        known, new = self._made.setdefault(_query(call), []), _Made(call.run, call.to, frozenset(answered))
+        if new not in known:
+            known.append(new)
+
     def collect(self, call: Call, exchange: Exchange, needed: int) -> Collected:
         """Return the sum of the replies to `call`, without showing them to the coordinator.
 
         A sum over fewer than `needed` sites is given up before it is uncovered. It may be made again over more sites,
         and the difference would be one site's part.
         """
-        self._warn_of_difference(call)
         found = Collected()
+        before = [made.sites for made in self._made.get(_query(call), ()) if made.run == call.run]
         try:
-            _Sum(call, self.settings, exchange, found).make(needed)
+            _Sum(call, self.settings, exchange, found).make(needed, before)
         except TooFewError:
             found.answered = ()
         except InputError as error:
@@ -77,27 +97,31 @@ class SecureSummation:
         found.changes = {site: found.changes[site] for site in found.answered if site in found.changes}
         return found
 
-    def _warn_of_difference(self, call: Call) -> None:
-        """Warn of two sums of one query whose sets of sites differ by fewer sites than the least of a sum.
 
-        Sites can't notice that: a query that differs in its last bit is another one.
-        """
-        query = query_digest(call.step.id, call.payload, call.transform_digests, b"")
-        now, sets, least = frozenset(call.to), self._sets.setdefault(query, []), self.settings.least
-        if now in sets:
-            return
-        for before in sets:
-            few = sorted(now ^ before)
-            if len(few) < least and (now < before or before < now):
-                warnings.warn(
-                    f"the secure sums of step {call.step.id!r} over {len(before)} and over {len(now)} sites reveal the "
-                    f"sum over {', '.join(map(repr, few))} by their difference, fewer than the {least} sites that a "
-                    "sum may be over: request one of the two only, or set SecureSum(least=...) to the number of all "
-                    "sites",
-                    stacklevel=frames_inside(),
-                )
-                break
-        sets.append(now)
+@dataclass(frozen=True)
+class _Made:
+    """A sum that was made: its run, the sites that were requested, and those that are in it."""
+
+    run: str
+    to: tuple[str, ...]
+    sites: frozenset[str]
+
+
+def _query(call: Call) -> bytes:
+    return query_digest(call.step.id, call.payload, call.transform_digests, b"")
+
+
+def _reveals(call: Call, sets: list[frozenset[str]], now: frozenset[str], least: int) -> str:
+    """Return a sentence about the sites whose sum the totals over `sets` and over `now` reveal, empty if none."""
+    few = given_away(sets, now, least)
+    if not few:
+        return ""
+    before = " and ".join(f"over {size}" for size in sorted({len(one) for one in sets}))
+    return (
+        f"the secure sums of step {call.step.id!r} {before} and over {len(now)} sites reveal the sum over "
+        f"{', '.join(map(repr, few))} by their difference, fewer than the {least} sites that a sum may be over: "
+        "request the same sites for the same query, or begin a new run"
+    )
 
 
 class TooFewError(Exception):
@@ -111,6 +135,7 @@ class _Sum:
         self.call = call
         self.numbers = FixedPoint.of(settings)
         self.threshold = settings.needed(len(call.to))
+        self.least = settings.least
         self.exchange = exchange
         self.found = found
         self.parts = 0
@@ -121,8 +146,11 @@ class _Sum:
             call.step.id, call.payload, call.transform_digests, call.run, call.number, call.seed
         )
 
-    def make(self, needed: int) -> None:
-        """Make the five queries, and keep the total and the sites that are in it."""
+    def make(self, needed: int, before: list[frozenset[str]]) -> None:
+        """Make the five queries, and keep the total and the sites that are in it.
+
+        A total that reveals too much beside those over the sets `before` is not uncovered.
+        """
         group, commitments, sealed = self.share(*self.offer())
         there = [k for k, name in enumerate(group.names) if name in sealed]
         if len(there) < needed:  # a site gives its masked reply to one set a call: not to this one
@@ -130,6 +158,9 @@ class _Sum:
         came, totals = self.masked(group, there, sealed)
         if len(came) < needed:
             raise TooFewError
+        left = frozenset(group.names[k] for k in came)
+        if why := _reveals(self.call, before, left, self.least):
+            raise InputError(why)
         self.unmask(group, there, came, commitments, totals)
         self.found.replies = {"": layouts.unpacked(*totals, layouts.from_text(group.form), self.numbers, len(came))}
         self.found.answered = tuple(group.names[k] for k in came)

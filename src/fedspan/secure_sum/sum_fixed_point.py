@@ -3,6 +3,10 @@
 A real number is a multiple of 2^-fraction_bits in two's complement, in as many words of 64 bits as the declared range
 needs: a column of an array (w, m) of uint64, the lowest word first. A whole number is one word. Each holds the sum of
 up to `MOST_SITES` numbers of the range, so that a sum of numbers that their sites have checked never wraps.
+
+A double has 53 bits, and the range may have more. Without further care the bits of a large number would end above those
+of a small one, and whoever holds the total could read the two apart. So a site fills the bits below the leading
+`SIGNIFICANT_BITS` of its own number with random ones. What other sites have added there can't be recovered.
 """
 
 from __future__ import annotations
@@ -19,10 +23,14 @@ from fedspan.federation.policy import MOST_SITES, SecureSum
 Words = NDArray[np.uint64]
 
 WORD_BITS = 64
+#: The leading bits of a number that count: those of a double, and three so that the filling changes no rounded total of
+#: small whole numbers. With the bits for `MOST_SITES` a total has 66 bits at most, wherever they are in the range.
+SIGNIFICANT_BITS = 56
 #: The largest whole number of one site: `MOST_SITES` of them stay below 2^63.
 LARGEST_WHOLE = 2**63 // MOST_SITES - 1
 _HALF = np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
+_ONE, _LAST, _ALL = np.uint64(1), np.uint64(WORD_BITS - 1), np.uint64(2**WORD_BITS - 1)
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,11 @@ class FixedPoint:
         """The distance of two neighbouring numbers; a number is rounded to the nearest."""
         return math.ldexp(1.0, -self.fraction_bits)
 
-    def encoded(self, values: NDArray[np.float64]) -> Words:
-        """Return `values` (m,) as words (w, m); refuse what is not finite or beyond the range."""
+    def encoded(self, values: NDArray[np.float64], filling: Words | None = None) -> Words:
+        """Return `values` (m,) as words (w, m); refuse what is not finite or beyond the range.
+
+        Random words `filling` (w, m) replace the bits of each number below its `SIGNIFICANT_BITS` leading ones.
+        """
         magnitude = np.abs(values)
         if not np.all(magnitude <= self.largest):  # false for NaN too
             raise InputError(f"a value is not finite, or beyond the {self.largest:g} that a secure sum takes")
@@ -68,6 +79,12 @@ class FixedPoint:
             digit = np.floor(np.ldexp(rest, -WORD_BITS * k)) if k else np.rint(rest)
             rest = rest - np.ldexp(digit, WORD_BITS * k)
             words[k] = digit.astype(np.uint64)
+        if filling is not None:
+            free = np.frexp(np.ldexp(magnitude, self.fraction_bits))[1].astype(np.int64) - SIGNIFICANT_BITS
+            for k in range(self.words):
+                bits = np.clip(free - WORD_BITS * k, 0, WORD_BITS).astype(np.uint64)
+                below = np.where(bits > _LAST, _ALL, (_ONE << np.minimum(bits, _LAST)) - _ONE)
+                words[k] |= filling[k] & below
         negate(words, values < 0)
         return words
 

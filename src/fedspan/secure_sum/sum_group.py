@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedspan.checks import json_value
 from fedspan.errors import FedspanError, MessageError
-from fedspan.federation.policy import MOST_SITES
+from fedspan.federation.policy import MOST_SITES, SecureSum
 from fedspan.federation.site.noise_query import message_digest
 from fedspan.federation.site.parameters import ArrayOf
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
@@ -60,8 +60,11 @@ def group_of(
     return Group(listed, tuple(row.tobytes() for row in keys), threshold, form, message_digest(seen))
 
 
-def check_group(group: Group, me: str, key: bytes, least: int) -> None:
-    """Refuse a set in which the site `me`, with this public `key`, may not take part."""
+def check_group(group: Group, me: str, key: bytes, settings: SecureSum, least: int) -> None:
+    """Refuse a set in which the site `me`, with this public `key`, may not take part.
+
+    The federation's `settings` and the `least` sites that the site itself demands bound the threshold from below.
+    """
     n, threshold = len(group.names), group.threshold
     sound = all(isinstance(name, str) for name in group.names) and tuple(sorted(set(group.names))) == group.names
     if not sound or [len(one) for one in group.keys] != [KEY_BYTES] * n:
@@ -70,10 +73,9 @@ def check_group(group: Group, me: str, key: bytes, least: int) -> None:
         raise FedspanError(f"a secure sum is over at most {MOST_SITES} sites, not over {n}")
     if threshold > n:
         raise FedspanError(f"the set has {n} sites, fewer than the threshold of {threshold}")
-    if threshold < least:
-        raise FedspanError(f"a threshold of {threshold} is below the {least} sites that this site demands")
-    if 2 * threshold <= n:
-        raise FedspanError(f"a threshold of {threshold} is not more than half of the {n} sites")
+    needed = max(settings.needed(n), least)
+    if threshold < needed:
+        raise FedspanError(f"a threshold of {threshold} of {n} sites is below the {needed} that this site demands")
     if me not in group.names or not hmac.compare_digest(group.keys[group.names.index(me)], key):
         raise FedspanError("this site is not in the set with the key that it gave for this sum")
     if len(set(group.keys)) < n:
@@ -90,6 +92,34 @@ def checked_flags(alive: NDArray[np.bool_], group: Group, me: int) -> tuple[bool
     if not alive[me]:
         raise FedspanError("this site is not among those that are left")
     return tuple(alive.tolist())
+
+
+def given_away(sets: Collection[frozenset[str]], new: frozenset[str], least: int) -> tuple[str, ...]:
+    """Return sites, fewer than `least`, that the totals of one query over `sets` and over `new` would reveal.
+
+    Those are the sites by which two of the sets differ, or a single one that any combination of all totals leaves over.
+
+    Examples
+    --------
+    >>> given_away([frozenset("abcd")], frozenset("abc"), 2), given_away([frozenset("abcd")], frozenset("ab"), 2)
+    (('d',), ())
+    >>> given_away([frozenset("abcd"), frozenset("ab")], frozenset("bc"), 2)
+    ()
+    >>> given_away([frozenset("abcd"), frozenset("ab"), frozenset("bc")], frozenset("ac"), 2)
+    ('a',)
+    """
+    if new in sets or not sets:
+        return ()
+    for before in sets:
+        if len(before ^ new) < least:
+            return tuple(sorted(before ^ new))
+    names = sorted(new.union(*sets))
+    members = np.array([[name in one for name in names] for one in (*sets, new)], dtype=np.float64)
+    _, sizes, directions = np.linalg.svd(members, full_matrices=False)
+    inside = np.sum(
+        directions[sizes > 1e-9 * sizes[0]] ** 2, axis=0
+    )  # of each site's own axis, in the span of the sets
+    return tuple(names[k] for k in np.flatnonzero(inside > 1 - 1e-9)[:1])
 
 
 def commitment(seed: bytes) -> bytes:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedspan.checks import json_value
 from fedspan.errors import FedspanError, InputError, MessageError
 from fedspan.secure_sum.sum_fixed_point import LARGEST_WHOLE, FixedPoint, Words, encoded_whole
+from fedspan.secure_sum.sum_masks import random_words
 from fedspan.wire import Message, Value
 
 #: Kinds of values, each of which can hold those before it: counts, whole numbers, reals, complex numbers.
@@ -140,8 +141,11 @@ def out_of_range(reply: Message, numbers: FixedPoint) -> str:
     return ""
 
 
-def packed(reply: Message, layout: Layout, numbers: FixedPoint) -> tuple[Words, Words]:
-    """Return a reply as words: a flag of 0 and its whole numbers (1, 1 + m), and its real numbers (w, m')."""
+def packed(reply: Message, layout: Layout, numbers: FixedPoint, seed: bytes) -> tuple[Words, Words]:
+    """Return a reply as words: a flag of 0 and its whole numbers (1, 1 + m), and its real numbers (w, m').
+
+    The site's secret `seed` decides what fills the bits below those that count.
+    """
     whole: list[NDArray[Any]] = [np.zeros(1, dtype=np.uint64)]
     real: list[NDArray[np.float64]] = [np.zeros(0)]
     for one in layout:
@@ -151,7 +155,9 @@ def packed(reply: Message, layout: Layout, numbers: FixedPoint) -> tuple[Words, 
         else:
             wide: NDArray[Any] = np.ascontiguousarray(value, dtype=_DTYPES[one.kind])
             real.append(wide.ravel().view(np.float64))
-    return np.concatenate(whole)[None], numbers.encoded(np.concatenate(real))
+    reals = np.concatenate(real)
+    filling = random_words(seed, (numbers.words, len(reals))) if numbers.words > 1 else None
+    return np.concatenate(whole)[None], numbers.encoded(reals, filling)
 
 
 def spoilt(layout: Layout, numbers: FixedPoint) -> tuple[Words, Words]:

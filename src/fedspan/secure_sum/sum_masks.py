@@ -100,6 +100,12 @@ def mask(parts: Sequence[Words], plus: Sequence[bytes], minus: Sequence[bytes] =
                 change(some, total.value())
 
 
+def random_words(seed: bytes, shape: tuple[int, int]) -> Words:
+    """Return words that are the same for the same seed, and uniform without it."""
+    stream: bytes = _stream(seed).update(bytes(8 * shape[0] * shape[1]))
+    return np.frombuffer(stream, dtype="<u8").reshape(shape)
+
+
 def _stream(seed: bytes) -> Any:
     ciphers = primitives().ciphers
     return ciphers.Cipher(ciphers.algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()

@@ -32,6 +32,7 @@ from fedspan.errors import (
     UnknownStepError,
 )
 from fedspan.federation.policy import MOST_BITS, MOST_SITES
+from fedspan.federation.site.noise_query import query_digest
 from fedspan.federation.site.parameters import Flags, Positive, Text, Whole
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import Step, find_step, step
@@ -87,7 +88,8 @@ def offer(
 
     def begin() -> Session:
         reply, layout = _part(site, what, inner, vault.numbers)
-        return Session(asked, reply, layout, vault.numbers, KeyPair(), context.least, what)
+        query = query_digest(what, inner, context.transforms, b"")
+        return Session(asked, query, reply, layout, vault.numbers, KeyPair(), context.least, what)
 
     def answer() -> dict[str, Any]:
         assert known.key is not None
@@ -109,7 +111,7 @@ def share(
     def answer() -> dict[str, Any]:
         assert known.key is not None
         group = group_of(session, known.asked, known.numbers, **query)
-        check_group(group, site.name, known.key.public, max(vault.least, known.least))
+        check_group(group, site.name, known.key.public, vault.settings, max(vault.least, known.least))
         layouts.check_fits(known.layout, layouts.from_text(form))
         known.seed = secrets.token_bytes(KEY_BYTES)
         n = len(group.names)
@@ -212,7 +214,8 @@ def unmask(site: Site, session: str, tags: Bytes) -> dict[str, Any]:
             raise FedspanError(
                 f"{agreeing} sites have confirmed this set, fewer than the threshold of {group.threshold}"
             )
-        vault.answers.unmasked(site.context.run, site.context.number, group.among(known.left))
+        left, least = group.among(known.left), max(vault.least, known.least)
+        vault.answers.unmasked(site.context.run, site.context.number, known.query, left, least)
         shares = np.zeros((len(group.names), SHARE_BYTES), dtype=np.uint8)
         for k, (of_key, of_seed) in known.shares.items():
             if known.alive[k]:
@@ -274,7 +277,8 @@ def _words(site: Site, known: Session, layout: layouts.Layout) -> tuple[Words, W
     """Return the site's part as words, or random ones that spoil the sum."""
     if known.reply is not None:
         try:
-            return layouts.packed(known.reply, layout, known.numbers)
+            seed = derived(site.context.vault.filling, known.asked, "filling")
+            return layouts.packed(known.reply, layout, known.numbers, seed)
         except InputError as error:  # whole numbers here, and real ones, of a smaller range, elsewhere
             _log_spoilt(site.name, known.what, str(error))
     return layouts.spoilt(layout, known.numbers)

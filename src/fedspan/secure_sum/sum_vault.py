@@ -7,6 +7,7 @@ one has keys of its own.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from fedspan.errors import FedspanError, LostSumError
 from fedspan.federation.policy import SecureSum
 from fedspan.federation.site.noise_query import message_digest
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
-from fedspan.secure_sum.sum_group import Group
+from fedspan.secure_sum.sum_group import Group, given_away
 from fedspan.secure_sum.sum_layout import Layout
 from fedspan.secure_sum.sum_masks import KEY_BYTES, KeyPair
 from fedspan.wire import Message
@@ -23,13 +24,16 @@ from fedspan.wire import Message
 _MOST_SESSIONS = 16
 #: Calls of one run of which a site remembers its answers; older ones are over.
 _MOST_CALLS = 32
+#: Queries of one run of which a site remembers the sets of sites.
+_MOST_QUERIES = 2**16
 
 
 @dataclass
 class Session:
     """One sum at one site: what it adds up, and what the site has answered."""
 
-    asked: bytes  # the digest of the step, its payload and the transforms
+    asked: bytes  # the digest of the step, its payload and the transforms, in this call
+    query: bytes  # the same in all calls
     reply: Message | None  # the site's part of the sum; dropped when it is over. None: the site spoils the sum
     layout: Layout
     numbers: FixedPoint
@@ -79,6 +83,9 @@ class AnsweredQueries:
 
     def __init__(self) -> None:
         self._answers: dict[str, dict[int, _Answer]] = {}
+        self._sets: dict[
+            str, dict[bytes, list[frozenset[str]]]
+        ] = {}  # by run and query: the sets that were summed over
         self._over: dict[str, int] = {}  # by run: the last call that is over
 
     def check(self, run: str, number: int, asked: bytes) -> None:
@@ -103,8 +110,11 @@ class AnsweredQueries:
             self._over[run] = max(self._over.get(run, -1), oldest)
             del answers[oldest]
 
-    def unmasked(self, run: str, number: int, left: tuple[str, ...]) -> None:
-        """Note shares, or refuse them where there were some for the sum over other sites."""
+    def unmasked(self, run: str, number: int, query: bytes, left: tuple[str, ...], least: int) -> None:
+        """Note shares, or refuse them where there were some for the sum over other sites.
+
+        Also refuse them where this sum, with earlier ones of the same query in this run, is about fewer than `least`.
+        """
         before = self._answers.get(run, {}).get(number)
         if before is None:
             raise FedspanError(f"call {number} of this run is over at this site")
@@ -113,6 +123,17 @@ class AnsweredQueries:
                 f"this site has helped to uncover the sum over another set of sites in call {number} of this run: "
                 "begin a new run"
             )
+        queries = self._sets.setdefault(run, {})
+        sets = queries.setdefault(query, [])
+        few = given_away(sets, frozenset(left), least)
+        if few:
+            raise FedspanError(
+                f"this sum, with earlier ones of the same query in this run, would reveal the sum over {len(few)} "
+                f"site{'s' * (len(few) > 1)}, fewer than {least}: request the same sites, or begin a new run"
+            )
+        sets.append(frozenset(left))
+        while len(queries) > _MOST_QUERIES:
+            del queries[next(iter(queries))]
         before.left = left
 
 
@@ -124,19 +145,23 @@ class Vault:
     identity : bytes (32,), optional
         The X25519 private key that identifies this site to the others. An engine with certificates binds its public key
         to the site's own. Default: drawn when it is first needed.
+    filling : bytes, optional
+        The secret of the bits that fill a number below those that count. With the same one, a repeated sum has the same
+        bits. Default: drawn.
 
     Attributes
     ----------
+    settings : SecureSum
+        What the federation has agreed upon, not the coordinator's choice; `numbers` are its range and resolution.
     least : int
-        This site takes part in no sum that fewer sites could uncover.
-    numbers : FixedPoint
-        Range and resolution of all sums of this site: the federation's, not the coordinator's choice.
+        This site takes part in no sum that fewer sites could uncover: the federation's number, or a larger one.
     answers : AnsweredQueries
     sums_only : bool
         This site gives no single reply that reveals something.
     """
 
-    def __init__(self, identity: bytes | None = None) -> None:
+    def __init__(self, identity: bytes | None = None, filling: bytes | None = None) -> None:
+        self.filling = filling or secrets.token_bytes(KEY_BYTES)
         self._identity = None if identity is None else KeyPair(identity)
         self._known: dict[str, bytes] = {}
         self._channels: dict[str, bytes] = {}
@@ -146,8 +171,8 @@ class Vault:
         self.sums_only = False
 
     def take(self, settings: SecureSum) -> None:
-        """Fix what the federation has agreed upon: the fewest sites of a sum, and the range and resolution of all."""
-        self.least, self.numbers = settings.least, FixedPoint.of(settings)
+        """Fix what the federation has agreed upon: threshold and fewest sites of a sum, range and resolution of all."""
+        self.settings, self.least, self.numbers = settings, settings.least, FixedPoint.of(settings)
 
     @property
     def resolution(self) -> float:

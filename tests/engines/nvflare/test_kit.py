@@ -26,6 +26,10 @@ GOOD = {"name": "lab", "server": "fl.example.org:8002", "sites": ["north", "sout
         ({"schema": {"age": "float"}}, r"\[schema\] age = 'float' must be one of 'boolean', 'integer'"),
         ({"schema": {}}, "schema must be a table of kinds of columns"),
         ({"schema": ["age"]}, "schema must be a table of kinds of columns"),
+        ({"secure_sum": 3}, "secure_sum must be a table of settings of secure sums: threshold, least"),
+        ({"secure_sum": {"most": 3}}, "secure_sum must be a table of settings"),
+        ({"secure_sum": {"threshold": 0.4}}, r"\[secure_sum\] threshold=0.4 of a secure sum must be above 0.5"),
+        ({"secure_sum": {"least": 3}}, r"\[secure_sum\] least=3 is more than the 2 sites"),
     ],
 )
 def test_a_bad_plan_is_refused_with_a_sentence(change, why):

@@ -39,11 +39,12 @@ def test_same_bytes_as_embedded(fed, embedded, fit):
     assert fit(fed).tobytes() == fit(embedded()).tobytes()
 
 
-def test_a_secure_sum_has_the_embedded_engines_bytes(connected, embedded):
+def test_a_secure_sum_is_that_of_the_embedded_engine(connected, embedded):
     policy = fs.Policy(quorum="all", secure_sum=SecureSum(), run_deadline=60.0)
     fed = connected(seed=5, policy=policy)
     assert fed.sites == SITES
-    assert pca(fed).tobytes() == pca(embedded(seed=5, policy=policy)).tobytes()
+    # Not in the last bits: each real site fills a number below the bits that count by a secret of its own.
+    np.testing.assert_allclose(pca(fed), pca(embedded(seed=5, policy=policy)), rtol=1e-12, atol=1e-14)
 
 
 def test_large_messages_travel_both_ways(fed):

@@ -12,6 +12,7 @@ from fedspan.cli import main
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
+from fedspan.federation import SecureSum
 
 
 def write_plan(path, sites, users, server="127.0.0.1:8002"):
@@ -111,6 +112,28 @@ def test_the_schema_is_in_every_kit_and_may_change(tmp_path, capsys):
     plan.write_text(without)
     assert main(init) == 0
     assert read_kit(out / "north").schema is None
+
+
+def test_the_settings_of_secure_sums_are_signed_in_every_kit(tmp_path, capsys):
+    plan, out = write_plan(tmp_path / "a.toml", ["a", "b", "c"], {"alice": "analyst"}), tmp_path / "out"
+    without = plan.read_text()
+    init = ["federation", "init", str(plan), "--out", str(out)]
+    assert main(init) == 0
+    assert Authority.from_kit(out / "a").secure_sum == SecureSum()
+    plan.write_text(without + "[secure_sum]\nthreshold = 0.9\nleast = 3\n")
+    capsys.readouterr()
+    assert main(init) == 0
+    assert "a new fedspan.json, to be handed to its owner: coordinator, a, b, c, alice" in capsys.readouterr().out
+    for name in ("coordinator", "a", "alice", "coordinator/runner"):
+        assert Authority.from_kit(out / name).secure_sum == SecureSum(threshold=0.9, least=3)
+    assert main(init) == 2  # nothing has changed
+    file = out / "a" / "fedspan.json"
+    raw = json.loads(file.read_text())
+    settings = raw["secure_sum"]
+    for wrong in (settings | {"least": 2}, {"least": 2}, settings | {"signature": "00"}, settings | {"x": 1}, 3):
+        file.write_text(json.dumps(raw | {"secure_sum": wrong}))
+        with pytest.raises(InputError, match="not those that the federation's root has signed"):
+            Authority.from_kit(out / "a")
 
 
 def test_a_kit_with_an_invalid_schema_is_refused(kits, tmp_path):

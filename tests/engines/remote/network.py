@@ -22,10 +22,11 @@ class Network:
     `lose` decides for every message, ``lose(site, "request" | "answer")``; `meddle` may change its bytes.
     """
 
-    def __init__(self, sites, folder, **options):
+    def __init__(self, sites, folder, secure_sum=None, **options):
         self.data = {site.name: site for site in sites}
         self.sites = tuple(sorted(self.data))
         self.folder = folder
+        self.authority = authority(self.sites, secure_sum=secure_sum)
         self.options = options
         self.workers: dict[str, SiteWorker] = {}
         self.gone: set[str] = set()
@@ -43,7 +44,7 @@ class Network:
         if name in self.workers:
             self.workers.pop(name).close()
         self.workers[name] = SiteWorker(
-            self.data[name], self.folder / name, identity(name), authority(self.sites), **self.options
+            self.data[name], self.folder / name, identity(name), self.authority, **self.options
         )
         self.gone.discard(name)
 
@@ -54,7 +55,7 @@ class Network:
         self.gone.add(name)
 
     def federation(self, policy=None, run_dir=None, seed=1, who=None, **options):
-        return RemoteFederation(self, who or user(), authority(self.sites), seed, policy, run_dir, **options)
+        return RemoteFederation(self, who or user(), self.authority, seed, policy, run_dir, **options)
 
     def ask(self, name, request):
         """Deliver bytes to one site; a kill ends its process."""

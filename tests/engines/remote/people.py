@@ -67,5 +67,5 @@ def user(name="alice", role="analyst"):
     return identity(name, role)
 
 
-def authority(sites=(), federation=FEDERATION):
-    return Authority(root_certificate(), federation, sites)
+def authority(sites=(), federation=FEDERATION, secure_sum=None):
+    return Authority(root_certificate(), federation, sites, secure_sum)

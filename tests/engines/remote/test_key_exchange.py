@@ -14,7 +14,7 @@ from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import as_array
 
 from .network import Network, three_sites
-from .people import certificate, identity, key, pem
+from .people import authority, certificate, identity, key, pem
 from .steps import count, walk
 
 SECURE = fs.Policy(secure_sum=True)
@@ -36,7 +36,7 @@ def walked(fed, rounds=3):
 def test_the_sum_is_that_of_the_embedded_engine(net):
     embedded = fs.LocalFederation(three_sites(), seed=1, policy=SECURE)
     with net.federation(SECURE) as fed:
-        np.testing.assert_array_equal(walked(fed), walked(embedded))
+        np.testing.assert_allclose(walked(fed), walked(embedded), rtol=1e-14)  # each site fills in bits of its own
         assert fed.sum(count)["n"] == 21
         assert fed.record.failures == []
 
@@ -89,7 +89,7 @@ def test_a_restarted_site_exchanges_keys_again(net, moment):
 
     net.after_send = after_send
     with fed.begin("walked") as running:
-        np.testing.assert_array_equal(walked(running), expected)
+        np.testing.assert_allclose(walked(running), expected, rtol=1e-14)
 
 
 def test_a_site_that_is_offline_at_first_joins_later(net):
@@ -97,7 +97,7 @@ def test_a_site_that_is_offline_at_first_joins_later(net):
     with net.federation(SECURE) as fed:
         assert fed.sum(count).sites == ("a", "b")
         net.start("c")
-        assert fed.sum(count).sites == ("a", "b", "c")
+        assert fed.sum(walk, pull=0.3).sites == ("a", "b", "c")
         assert fed.record.absences == ["site c was offline in call 0 and back in call 1"]
 
 
@@ -156,6 +156,46 @@ def test_a_site_does_not_go_below_the_least_of_its_run(net):
     fed.engine._directory._secure = fs.SecureSum(least=2)
     fed.engine._directory.exchange_keys(fed.engine._directory.open_runs)
     assert "over at least 3 sites, not 2" in fed.engine._directory.objection("a")
+
+
+AGREED = fs.SecureSum(threshold=0.9, least=3)
+
+
+def test_a_run_has_the_federations_settings(tmp_path):
+    net = Network(three_sites(), tmp_path, secure_sum=AGREED)
+    with net.federation(SECURE) as fed:
+        assert fed.policy.secure_sum == AGREED
+        assert fed.sum(count)["n"] == 21
+        with pytest.raises(PolicyError, match="over 2 sites cannot be a secure one: that takes from 3"):
+            fed.subset(["a", "b"]).sum(count)
+    with net.federation(fs.Policy(secure_sum=fs.SecureSum(threshold=1.0, least=2))) as fed:
+        assert (fed.policy.secure_sum.threshold, fed.policy.secure_sum.least) == (1.0, 3)
+
+
+@pytest.mark.parametrize("named", [fs.SecureSum(threshold=0.6, least=2), fs.SecureSum(threshold=0.6, least=3)])
+def test_sites_refuse_a_coordinator_that_names_less(tmp_path, named):
+    """Whatever the coordinator's process sends: the settings are in the sites' own kits."""
+    net = Network(three_sites(), tmp_path, secure_sum=AGREED)
+    net.authority = authority(net.sites, secure_sum=fs.SecureSum(threshold=0.6))
+    fed = net.federation(fs.Policy(secure_sum=named))
+    fed._root.summation.settings = fs.SecureSum(threshold=0.6)
+    with pytest.raises(QuorumError, match="a threshold of 2 of 3 sites is below the 3 that this site demands"):
+        fed.sum(count)
+
+
+def test_an_owner_may_demand_more_sites(tmp_path):
+    from fedspan.owner.admission import Admission, Rules
+    from fedspan.owner.allowed_steps import AllowedSteps
+
+    net = Network(three_sites(), tmp_path)
+    rules = Rules(AllowedSteps(("installed",)), least_rows=1, least_sites=3)
+    net.workers["a"].admission = Admission(three_sites()[0], rules)
+    fed = net.federation(SECURE)
+    total = fed.sum(count)  # two of three would have sufficed
+    assert total.sites == ("b", "c")
+    assert "a threshold of 2 of 3 sites is below the 3 that this site demands" in total.failed["a"]
+    with net.federation(fs.Policy(secure_sum=fs.SecureSum(least=3))) as other:
+        assert other.sum(count)["n"] == 21
 
 
 def test_a_signed_key_is_small(net):

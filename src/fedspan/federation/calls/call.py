@@ -162,5 +162,11 @@ class Summation(Protocol):
     def check_possible(self, what: str, n_sites: int) -> None:
         """Refuse with a `PolicyError` a sum that can't be secure, before any site is contacted."""
 
+    def check_set(self, call: Call) -> None:
+        """Refuse a sum that, with earlier ones of its run, would reveal the part of too few sites."""
+
+    def made(self, call: Call, answered: tuple[str, ...]) -> None:
+        """Note a total that the coordinator has, from the sites or from the journal."""
+
     def collect(self, call: Call, exchange: Exchange, needed: int) -> Collected:
         """Return the total of the replies to `call` over at least `needed` sites, or the reason why there is none."""

@@ -41,12 +41,14 @@ _FLOOR = 0.05  # of the mean: an aggregated covariance is an estimate and must n
 _EPS = np.finfo(np.float64).eps
 NAMES = ("linear", "polynomial", "interactions")
 MOST_FEATURES = 10_000
+#: Higher powers spread the rows over so many magnitudes that sums of them are about the largest row alone.
+MOST_DEGREE = 8
 
 _HERE: dict[str, Any] = {}  # transformers of this process: only their names travel
 
 
 @transform("mixed_regression.polynomial")
-def polynomial(X: Array, degree: Annotated[int, Whole(1, MOST_FEATURES)], interactions: bool) -> Array:
+def polynomial(X: Array, degree: Annotated[int, Whole(1, MOST_DEGREE)], interactions: bool) -> Array:
     """Return all products of up to `degree` columns, in scikit-learn's order and without the constant.
 
     With `interactions` no column is in a product twice.

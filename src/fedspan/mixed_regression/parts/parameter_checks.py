@@ -11,7 +11,7 @@ from fedspan.errors import InputError
 from fedspan.mixed_regression.fedx import UPDATES
 from fedspan.mixed_regression.moment_descent import check_share
 from fedspan.mixed_regression.parts.cluster_repair import STARTS
-from fedspan.mixed_regression.parts.feature_preparation import SCALINGS
+from fedspan.mixed_regression.parts.feature_preparation import MOST_DEGREE, SCALINGS
 from fedspan.mixed_regression.parts.refinement import ASSIGNMENTS, WEIGHTS
 from fedspan.mixed_regression.random_start import LOSSES
 
@@ -23,7 +23,7 @@ _CHOICES = {
     "scaling": SCALINGS,
     "loss": LOSSES,
 }
-_AT_LEAST_ONE = ("local_steps", "max_rounds", "degree", "n_starts", "max_clusters")
+_AT_LEAST_ONE = ("local_steps", "max_rounds", "n_starts", "max_clusters")
 _OR_AUTO = {"acceleration": 0, "n_clusters": 1}
 
 
@@ -34,6 +34,7 @@ def check_parameters(model: Any) -> None:
     check_aggregator(model.aggregator)
     for name in _AT_LEAST_ONE:
         whole_number(name, getattr(model, name), 1)
+    whole_number("degree", model.degree, 1, MOST_DEGREE)
     for name, least in _OR_AUTO.items():
         value = getattr(model, name)
         if not isinstance(value, str) or value != "auto":

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 from fedspan.datasets.toml_file import parsed
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.remote.messages.environment import fedspan_version
-from fedspan.errors import InputError, MissingPackageError
+from fedspan.errors import InputError, MissingPackageError, PolicyError
+from fedspan.federation import SecureSum
 from fedspan.owner.admission import ANALYST
 from fedspan.owner.schema import check_schema
 from fedspan.owner.site_file import NAME_RULE, is_name
@@ -25,7 +26,7 @@ COORDINATOR = "coordinator"
 #: Roles of users: an analyst runs studies, a viewer sees which sites are online.
 ROLES = (ANALYST, "viewer")
 
-_NEEDED = ("name", "server", "sites", "users")
+_NEEDED, _OPTIONAL = ("name", "server", "sites", "users"), ("schema", "secure_sum")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _RESERVED = {COORDINATOR, "server", "admin", "all", "authority", "runner"}
 KINDS = ("coordinator", "site", "user")
@@ -35,7 +36,8 @@ KINDS = ("coordinator", "site", "user")
 class FederationPlan:
     """A checked ``fed.toml``: the federation's name, the server's address, the sites, and each user's role.
 
-    `schema`, where there is one, names the columns that every site's table must have, with their kinds.
+    `schema`, where there is one, names the columns that every site's table must have, with their kinds. `secure_sum`
+    has the settings of all secure sums.
     """
 
     name: str
@@ -44,6 +46,7 @@ class FederationPlan:
     sites: tuple[str, ...]
     users: dict[str, str]
     schema: dict[str, str] | None = None
+    secure_sum: SecureSum = field(default_factory=SecureSum)
 
     @property
     def server(self) -> str:
@@ -71,8 +74,8 @@ def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
     'fl.example.org:8002'
     """
     for key in raw:
-        if key not in (*_NEEDED, "schema"):
-            raise PlanError(f"{key!r} is not a known key; known are {', '.join(sorted((*_NEEDED, 'schema')))}")
+        if key not in (*_NEEDED, *_OPTIONAL):
+            raise PlanError(f"{key!r} is not a known key; known are {', '.join(sorted((*_NEEDED, *_OPTIONAL)))}")
     for key in _NEEDED:
         if key not in raw:
             raise PlanError(f"{key!r} is missing; a federation has a name, a server, sites and users")
@@ -92,7 +95,8 @@ def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
         if role not in ROLES:
             raise PlanError(f"the role {role!r} of {user} must be one of {', '.join(ROLES)}")
     name = _name(raw["name"], "federation")
-    return FederationPlan(name, host, int(port), tuple(sorted(sites)), dict(users), _schema(raw))
+    secure_sum = _secure_sum(raw, len(sites))
+    return FederationPlan(name, host, int(port), tuple(sorted(sites)), dict(users), _schema(raw), secure_sum)
 
 
 def _schema(raw: Mapping[str, Any]) -> dict[str, str] | None:
@@ -106,6 +110,20 @@ def _schema(raw: Mapping[str, Any]) -> dict[str, str] | None:
         raise PlanError(f"[schema] {error}") from None
 
 
+def _secure_sum(raw: Mapping[str, Any], sites: int) -> SecureSum:
+    given = raw.get("secure_sum", {})
+    known = [one.name for one in fields(SecureSum)]
+    if not isinstance(given, dict) or not set(given) <= set(known):
+        raise PlanError(f"secure_sum must be a table of settings of secure sums: {', '.join(known)}")
+    try:
+        settings = SecureSum(**given)
+    except PolicyError as error:
+        raise PlanError(f"[secure_sum] {error}") from None
+    if "least" in given and settings.least > sites:
+        raise PlanError(f"[secure_sum] least={settings.least} is more than the {sites} sites of the federation")
+    return settings
+
+
 def _name(value: Any, what: str) -> str:
     if not is_name(value):
         raise PlanError(f"the {what} name {value!r} must be {NAME_RULE}")
@@ -116,7 +134,10 @@ def _name(value: Any, what: str) -> str:
 
 @dataclass(frozen=True)
 class Kit:
-    """Whose kit a folder is, and of which federation; `schema` has the kinds of the columns that all sites have."""
+    """Whose kit a folder is, and of which federation; `schema` has the kinds of the columns that all sites have.
+
+    `secure_sum` has the settings of secure sums, with the root's signature.
+    """
 
     path: Path
     federation: str
@@ -127,6 +148,7 @@ class Kit:
     users: tuple[str, ...]
     version: str
     schema: dict[str, str] | None = None
+    secure_sum: dict[str, Any] | None = None
 
     def must_be(self, kind: str, command: str) -> None:
         """Refuse the kit of another kind of participant."""
@@ -165,10 +187,10 @@ def write_kit(kit: Kit) -> None:
     write_json(kit.path / "fedspan.json", raw)
 
 
-def new_kit(path: Path, plan: FederationPlan, kind: str, name: str) -> Kit:
-    """Return the kit of a participant of `plan`, made by this version of fedspan."""
-    users = tuple(sorted(plan.users))
-    return Kit(path, plan.name, kind, name, plan.server, tuple(plan.sites), users, fedspan_version(), plan.schema)
+def new_kit(path: Path, plan: FederationPlan, kind: str, name: str, secure_sum: dict[str, Any]) -> Kit:
+    """Return the kit of a participant of `plan`, made by this version of fedspan, with signed settings."""
+    sites, users = tuple(plan.sites), tuple(sorted(plan.users))
+    return Kit(path, plan.name, kind, name, plan.server, sites, users, fedspan_version(), plan.schema, secure_sum)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

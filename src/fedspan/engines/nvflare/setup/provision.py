@@ -32,7 +32,7 @@ from fedspan.engines.nvflare.setup.kit import (
     write_json,
     write_kit,
 )
-from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.messages.identity import Authority, Identity, sign_settings
 from fedspan.errors import InputError
 
 #: The folder with the certificate authority's key, which makes participants.
@@ -46,7 +46,8 @@ _SETTINGS = ("fed_server.json", "fed_client.json", "fed_admin.json")
 class Provisioned:
     """The kits that were made, by name, and when the federation's certificates end.
 
-    Of the kits that were kept, those `renewed` have a new ``fedspan.json``: participants or the schema have changed.
+    Of the kits that were kept, those `renewed` have a new ``fedspan.json``: participants, the schema or the settings of
+    secure sums have changed.
     """
 
     made: tuple[str, ...]
@@ -72,19 +73,21 @@ def provision(plan: FederationPlan, out: Path) -> Provisioned:
     (out / AUTHORITY).mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out / AUTHORITY) as work:
         produced = _run_provisioner(plan, out / AUTHORITY, Path(work))
+        root_key = json.loads((out / AUTHORITY / plan.name / "cert.json").read_text(encoding="utf-8"))["root_pri_key"]
+        signed = sign_settings(root_key.encode(), plan.name, plan.secure_sum)
         for name in made:
-            _place(produced / name, new_kit(out / name, plan, wanted[name], name))
+            _place(produced / name, new_kit(out / name, plan, wanted[name], name, signed))
             if name == COORDINATOR:
-                _place(produced / RUNNER, new_kit(out / name / RUNNER, plan, "user", RUNNER))
-    renewed = []  # the participants or the schema have changed
+                _place(produced / RUNNER, new_kit(out / name / RUNNER, plan, "user", RUNNER, signed))
+    renewed = []  # the participants, the schema or the settings have changed
     for name in kept:
         old = read_kit(out / name)
-        new = new_kit(old.path, plan, wanted[name], name)
+        new = new_kit(old.path, plan, wanted[name], name, signed)
         if _items(new) != _items(old):
             renewed.append(name)
             write_kit(new)
             if name == COORDINATOR:
-                write_kit(new_kit(old.path / RUNNER, plan, "user", RUNNER))
+                write_kit(new_kit(old.path / RUNNER, plan, "user", RUNNER, signed))
     return Provisioned(made, kept, tuple(renewed), Authority.from_kit(out / COORDINATOR).ends)
 
 

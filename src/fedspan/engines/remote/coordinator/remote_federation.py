@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,10 @@ class RemoteFederation(Federation):
         run_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         policy = policy or Policy()
-        secure = policy.secure_sum if isinstance(policy.secure_sum, SecureSum) else None
+        secure = None
+        if isinstance(policy.secure_sum, SecureSum):
+            secure = policy.secure_sum.within(authority.secure_sum)
+            policy = replace(policy, secure_sum=secure)
         self.engine = RemoteEngine(transport, signer, authority, secure)
         summation = None if secure is None else SecureSummation(secure)
         if summation is not None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedspan.errors import InputError, MessageError, MissingPackageError
+from fedspan.federation.policy import SecureSum
 from fedspan.wire import as_array, decode, encode
 
 #: Clocks may differ by this much when a certificate has just been issued.
@@ -45,7 +46,11 @@ def _crypto() -> SimpleNamespace:
         ) from None
     scheme = (padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32), hashes.SHA256())
     invalid = exceptions.InvalidSignature
-    return SimpleNamespace(x509=x509, rsa=rsa, serialization=serialization, invalid=invalid, scheme=scheme)
+    # Settings are signed by a scheme without randomness: kits that are made again have the same bytes.
+    root_scheme = (padding.PKCS1v15(), hashes.SHA256())
+    return SimpleNamespace(
+        x509=x509, rsa=rsa, serialization=serialization, invalid=invalid, scheme=scheme, root_scheme=root_scheme
+    )
 
 
 @dataclass(frozen=True)
@@ -110,19 +115,41 @@ class Authority:
         The federation's name. Messages of another one are refused.
     sites : names, optional
         All sites of the federation, where they are known.
+    secure_sum : SecureSum, optional
+        The federation's settings of secure sums.
     """
 
-    def __init__(self, root: bytes, federation: str, sites: Iterable[str] = ()) -> None:
+    def __init__(
+        self, root: bytes, federation: str, sites: Iterable[str] = (), secure_sum: SecureSum | None = None
+    ) -> None:
         self._root = _read(root)
         self.federation = federation
         self.sites = frozenset(sites)
+        self.secure_sum = secure_sum or SecureSum()
         self._checked: dict[bytes, Any] = {}
 
     @classmethod
     def from_kit(cls, folder: Path | str) -> Authority:
-        """Read the root's certificate and the federation's name and sites from a participant's kit."""
+        """Read the root's certificate, the federation's name and sites, and its signed settings from a kit."""
         about = json.loads(_bytes_of(Path(folder) / "fedspan.json"))
-        return cls(_bytes_of(Path(folder) / "startup" / "rootCA.pem"), about["federation"], about["sites"])
+        authority = cls(_bytes_of(Path(folder) / "startup" / "rootCA.pem"), about["federation"], about["sites"])
+        if about.get("secure_sum") is not None:
+            authority.secure_sum = authority._settings(about["secure_sum"])
+        return authority
+
+    def _settings(self, signed: Mapping[str, Any]) -> SecureSum:
+        """Return the settings of secure sums, if the root has signed them."""
+        crypto = _crypto()
+        try:
+            values = {name: value for name, value in signed.items() if name != "signature"}
+            message = _settings_message(self.federation, values)
+            self._root.public_key().verify(bytes.fromhex(signed["signature"]), message, *crypto.root_scheme)
+            return SecureSum(**values)
+        except (AttributeError, KeyError, TypeError, ValueError, crypto.invalid):
+            raise InputError(
+                "the kit's settings of secure sums are not those that the federation's root has signed: request the "
+                "kit again"
+            ) from None
 
     @property
     def ends(self) -> datetime:
@@ -171,6 +198,18 @@ class Authority:
         if is_authority or not _participant(issued).name:
             raise MessageError("the sender's certificate is not one of a participant")
         return issued
+
+
+def sign_settings(root_key: bytes, federation: str, settings: SecureSum) -> dict[str, Any]:
+    """Return a federation's settings of secure sums as kits have them, with the signature of the root's key (PEM)."""
+    crypto, values = _crypto(), asdict(settings)
+    key = crypto.serialization.load_pem_private_key(root_key, password=None)
+    signature: bytes = key.sign(_settings_message(federation, values), *crypto.root_scheme)
+    return values | {"signature": signature.hex()}
+
+
+def _settings_message(federation: str, values: Mapping[str, Any]) -> bytes:
+    return b"fedspan secure sums\0" + json.dumps([federation, values], sort_keys=True).encode()
 
 
 class Delegate:

@@ -75,7 +75,8 @@ class SiteWorker:
         self.site = site
         self.admission = admission or Admission(site)
         self.store = SiteStore(Path(folder))
-        self.host = SiteHost(site, Vault(), records=self.store)
+        self.host = SiteHost(site, Vault(filling=self.store.secret()), records=self.store)
+        self.host.vault.take(authority.secure_sum)
         self.keys = KeyExchange(identity, authority, self.host.vault)
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
         self._identity = identity
@@ -182,7 +183,8 @@ class SiteWorker:
     def _performed(self, call: SiteCall, head: RequestHead, file: RunFile) -> Delivery:
         self._set_threads(head.threads)
         vault = self.host.vault
-        vault.sums_only, vault.least = file.least > 0, max(2, file.least)
+        vault.sums_only = file.least > 0
+        vault.least = max(vault.settings.least, self.admission.least_sites, file.least)
         self.host.largest = min(head.max_bytes, self.admission.largest_reply or head.max_bytes)
         try:
             return self.host.perform(call, call.payload, head.sites[self.site.name])

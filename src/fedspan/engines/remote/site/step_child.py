@@ -100,11 +100,11 @@ class StepTemplate:
             stream.flush()  # or the children would write it again
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # other threads of the worker wait, or read messages
-            pid = os.fork()
-        if pid == 0:
+            self.pid = os.fork()
+        if self.pid == 0:
             _serve_template(its, site, memory)
         its.close()
-        self.close = weakref.finalize(self, _end, self._control, pid, os.getpid())
+        self.close = weakref.finalize(self, _end, self._control, self.pid, os.getpid())
 
     def alive(self) -> bool:
         """Return whether the template still runs."""

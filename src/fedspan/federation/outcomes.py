@@ -14,6 +14,7 @@ class FailureKind(StrEnum):
     OFFLINE = "offline"
     LATE = "late"
     STEP_FAILED = "step failed"
+    OVER_LIMIT = "over the limit"
     REFUSED = "refused"
     BUDGET_SPENT = "budget spent"
     MALFORMED = "malformed"

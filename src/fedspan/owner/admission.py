@@ -23,6 +23,8 @@ from fedspan.privacy import Ledger
 LEAST_ROWS = 10
 LEAST_SET = 5
 LEAST_SITES = 2
+#: Seconds that a step may take, whatever a request's deadline is.
+STEP_SECONDS = 3600
 #: The role, in a user's certificate, that may run steps. Other roles learn that a site exists, and its version.
 ANALYST = "analyst"
 
@@ -53,6 +55,10 @@ class Rules:
         Take part in no secure sum that fewer sites could uncover, even if the federation's settings allow it.
     least_set : int
         A reply about fewer rows than this (a small task, a small part of the rows) is a reply about single rows.
+    step_seconds : int
+        Seconds that a step may take: a longer one is ended. A request's own deadline may be shorter.
+    step_memory : int, optional
+        Bytes that a step may take. Default: half of the machine's memory.
     """
 
     steps: AllowedSteps
@@ -65,11 +71,14 @@ class Rules:
     sums_only: bool = False
     least_sites: int = LEAST_SITES
     least_set: int = LEAST_SET
+    step_seconds: int = STEP_SECONDS
+    step_memory: int | None = None
 
     def in_words(self) -> list[str]:
         """Return one sentence for each rule."""
         steps = "; ".join(f"{name}: {GROUPS[name]}" if name in GROUPS else name for name in self.steps.names)
         replies = "no limit of the site's own" if self.largest_reply is None else f"{self.largest_reply:,} bytes"
+        memory = "half of the memory" if self.step_memory is None else f"{self.step_memory:,} bytes"
         rounds = "no limit" if self.rounds_per_day is None else f"{self.rounds_per_day:,} per user and day"
         return [
             f"level: {self.level}: {LEVELS[self.level]}",
@@ -79,6 +88,7 @@ class Rules:
             f"rows: at least {self.least_rows}, or nothing is answered; summaries are of at least {self.least_set}",
             f"replies: {replies}",
             f"rounds: {rounds}",
+            f"work: a step may take {self.step_seconds:,} seconds and {memory}",
             f"secure sums: of at least {self.least_sites} sites{', and no other replies' if self.sums_only else ''}",
         ]
 
@@ -124,6 +134,9 @@ class Admission:
     ----------
     closed : str
         Why the site answers nothing at present, in a sentence for every sender; empty while it is open.
+    fewest : callable
+        Returns the smallest number of rows that a number of a reply would be about, from the step's id and its payload.
+        An engine may let another process count.
     """
 
     def __init__(
@@ -132,8 +145,19 @@ class Admission:
         self.site = site
         self.log = log
         self.closed = ""
+        self.fewest = self._fewest
         self._rules = rules
         self._ledger = ledger
+
+    @property
+    def step_seconds(self) -> int:
+        """Seconds that a step may take by the owner's rules."""
+        return STEP_SECONDS if self._rules is None else self._rules.step_seconds
+
+    @property
+    def step_memory(self) -> int | None:
+        """Bytes that a step may take by the owner's rules."""
+        return None if self._rules is None else self._rules.step_memory
 
     @property
     def largest_reply(self) -> int | None:
@@ -182,7 +206,30 @@ class Admission:
         request.ran = not request.repeated
         # A strict ledger refuses what carries no noise, in words that do not depend on rows; noise covers the rest.
         if rules is not None and (self._ledger is None or not self._ledger.strict):
-            _check_sets(request, rules, self.site)
+            self._check_sets(request, rules)
+
+    def _check_sets(self, request: OwnerRequest, rules: Rules) -> None:
+        """Refuse numbers about few rows, where that is not allowed. Which rows, or how many, is not revealed."""
+        if request.payload is None or rules.steps.names_it(request.step, few_rows=True):
+            return
+        step = find_step(request.step)
+        if step.fewest is None or (request.stage and not step.fewest_in_sums):
+            return
+        try:
+            enough = self.fewest(step.id, request.payload) >= rules.least_set
+        except Exception:  # the step does not take this payload either, or it is too much work
+            enough = False
+        if not enough:
+            raise PolicyError(
+                f"this site's owner allows step {request.step!r} only where its numbers are about {rules.least_set} "
+                "rows or more, and with these parameters some are about fewer, or can't be counted: that is in the "
+                "group 'single rows'"
+            )
+
+    def _fewest(self, step: str, payload: Mapping[str, Any]) -> int:
+        counted = find_step(step).fewest
+        assert counted is not None
+        return counted(self.site, **payload)
 
     def _check_rounds(self, request: OwnerRequest, rules: Rules) -> None:
         if self.log is None or request.repeated:  # a repeated reply reveals nothing new
@@ -258,23 +305,4 @@ def _check_step(request: OwnerRequest, rules: Rules) -> None:
         raise PolicyError(
             f"this site's owner allows secure sums only, and this is a request for a single reply of step {step!r}: "
             "use Policy(secure_sum=True)"
-        )
-
-
-def _check_sets(request: OwnerRequest, rules: Rules, site: Site) -> None:
-    """Refuse numbers about few rows, where that is not allowed. Which rows, or how many, is not revealed."""
-    if request.payload is None or rules.steps.names_it(request.step, few_rows=True):
-        return
-    step = find_step(request.step)
-    if step.fewest is None or (request.stage and not step.fewest_in_sums):
-        return
-    try:
-        enough = step.fewest(site, **request.payload) >= rules.least_set
-    except Exception:  # the step does not take this payload either
-        enough = False
-    if not enough:
-        raise PolicyError(
-            f"this site's owner allows step {request.step!r} only where its numbers are about {rules.least_set} rows "
-            "or more, and with these parameters some are about fewer, or can't be counted: that is in the group "
-            "'single rows'"
         )

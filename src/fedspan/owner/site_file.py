@@ -20,7 +20,7 @@ from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
-from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, LEAST_SITES, Rules
+from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, LEAST_SITES, STEP_SECONDS, Rules
 from fedspan.owner.allowed_steps import (
     LEVELS,
     STEPS_OF_LEVEL,
@@ -42,7 +42,7 @@ KEYS = {
     },
     "rules": {
         *("level", "steps", "transforms", "least_rows", "least_set", "largest_reply", "rounds_per_day", "users"),
-        *("sums_only", "least_sites"),
+        *("sums_only", "least_sites", "step_seconds", "step_memory"),
     },
     "privacy": {"ledger", "epsilon", "delta", "strict"},
     "log": {"file"},
@@ -261,6 +261,8 @@ def _rules(section: Section) -> Rules:
                 ("least_sites", 2, LEAST_SITES),
                 ("largest_reply", 1, None),
                 ("rounds_per_day", 0, None),
+                ("step_seconds", 1, STEP_SECONDS),
+                ("step_memory", 2**20, None),
             )
         }
         check_names("transform", transforms, installed_transforms(), TRANSFORM_GROUPS)

@@ -87,7 +87,8 @@ def offer(
     vault.answers.check(context.run, context.number, asked)
 
     def begin() -> Session:
-        reply, layout = _part(site, what, inner, vault.numbers)
+        site.now_runs(what, inner)
+        reply, layout = (context.run_part or part)(site, what, inner, vault.numbers)
         query = query_digest(what, inner, context.transforms, b"")
         return Session(asked, query, reply, layout, vault.numbers, KeyPair(), context.least, what)
 
@@ -236,9 +237,8 @@ def pair_seeds(key: KeyPair, me: int, group: Group, others: Iterable[int]) -> di
     return {k: derived(key.agreed(group.keys[k]), group.view, "mask") for k in others if k != me}
 
 
-def _part(site: Site, what: str, payload: Message, numbers: FixedPoint) -> tuple[Message | None, layouts.Layout]:
+def part(site: Site, what: str, payload: Message, numbers: FixedPoint) -> tuple[Message | None, layouts.Layout]:
     """Run the step `what`; return the site's part of the sum, or ``None`` where it spoils the sum, and its layout."""
-    site.now_runs(what, payload)
     summed = find_step(what)
     try:
         reply = canonical(summed.function(site, **payload), "reply")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import threading
 import time
 from dataclasses import replace
@@ -247,24 +248,24 @@ def test_the_site_answers_whatever_a_head_holds(desk, missing, value):
 
 
 def test_a_late_call_does_not_overlap_the_next(desk):
-    inside, leave = threading.Event(), threading.Event()
-    active = []
+    shared = multiprocessing.get_context("fork")  # steps run in another process
+    inside, leave, active = shared.Event(), shared.Event(), shared.Value("i", 0)
 
     @fs.step
     def slow(site):
-        active.append(1)
+        active.value += 1
         inside.set()
-        assert leave.wait(30)
-        active.pop()
+        assert leave.wait(60)
+        active.value -= 1
         return {"n": 1}
 
     @fs.step
     def quick(site):
-        return {"alone": not active}
+        return {"alone": not active.value}
 
-    first = threading.Thread(target=desk.ask, args=(slow,))
+    first = threading.Thread(target=desk.ask, args=(slow,), kwargs={"deadline": 60.0})
     first.start()
-    assert inside.wait(30)
+    assert inside.wait(60)
     head = desk.ask(quick, 1, -1, deadline=0.01)
     assert (head["why"], head["failure"], head["again"]) == ("this site is still busy with call 0", "late", True)
     found = desk.answer(desk.request(kind="hello"))

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedspan.errors import PolicyError
 from fedspan.federation.site.noise_query import NoiseQuery, SiteLedger, message_digest, query_digest, request_digest
-from fedspan.federation.site.state import State
+from fedspan.federation.site.state import NO_CHANGES, Changes, State
 from fedspan.wire import Message, encoded_size
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class CallContext:
     has the keys for secure sums (a `Vault`, which this layer does not import). `simulated` makes a ledger from site and
     seed, where an embedded site has none. `gate` is called before data are read, and may refuse. `largest` limits the
     bytes of a reply with noise. `hidden` marks a reply that goes into a secure sum, over at least `least` sites.
+    `changes` are those of a step that ran in another process. Where `run_part` is set, it runs the step of a secure sum
+    in another process.
     """
 
     base: Message
@@ -46,6 +48,8 @@ class CallContext:
     charged: list[tuple[NoiseQuery, float, float]] = field(default_factory=list)
     hidden: bool = False
     least: int = 0
+    changes: Changes = NO_CHANGES
+    run_part: Callable[..., Any] | None = None
     # Made on first use: most steps need neither.
     state: State | None = None
     rng: np.random.Generator | None = None

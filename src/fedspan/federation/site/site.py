@@ -16,7 +16,7 @@ from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.site_data import Array, SiteData, raw_bytes, read_only
-from fedspan.federation.site.state import NO_CHANGES, Changes, State
+from fedspan.federation.site.state import Changes, State
 from fedspan.wire import Message
 
 T = TypeVar("T")
@@ -298,8 +298,8 @@ class Site:
 
     def changes(self) -> Changes:
         """Return what the call did to the site's state."""
-        state = self.context.state
-        return NO_CHANGES if state is None else state.changes()
+        context = self.context
+        return context.changes if context.state is None else context.state.changes()
 
     @property
     def _open(self) -> SiteData:

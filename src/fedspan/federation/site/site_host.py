@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 from fedspan.errors import BudgetError, FedspanError, LedgerError, LostSumError, PolicyError, UnknownStepError
@@ -18,8 +17,8 @@ from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.state import NO_CHANGES, Changes
-from fedspan.federation.site.steps import find_step
-from fedspan.wire import Message, canonical
+from fedspan.federation.site.step_runner import Runner, StepRunner, refuse_without_noise
+from fedspan.wire import Message
 
 #: Errors whose sentences are about calls and accounts, never about rows: a strict ledger lets them leave.
 WITHOUT_ROWS = (BudgetError, LedgerError, LostSumError, PolicyError, UnknownStepError)
@@ -89,6 +88,8 @@ class SiteHost:
         without a ledger refuse what needs one.
     records : Records, optional
         Where the site writes its run states, if they are to outlive this process.
+    runner : Runner, optional
+        Runs the steps. Default: in this process.
 
     Attributes
     ----------
@@ -102,6 +103,7 @@ class SiteHost:
         vault: Any = None,
         simulated: Callable[[str, int], SiteLedger] | None = None,
         records: Records | None = None,
+        runner: Runner | None = None,
     ) -> None:
         self.site = site
         self.vault = vault
@@ -109,7 +111,7 @@ class SiteHost:
         self._records = records
         self._simulated = simulated
         self._runs: dict[str, RunState] = {}
-        self._seen_through: tuple[bytes, Site] = (b"", site)
+        self._runner = runner or StepRunner(site)
 
     def perform(self, call: Call, payload: Message, after: int) -> Delivery:
         """Run one call and return its reply. What a step raises is raised here."""
@@ -128,28 +130,19 @@ class SiteHost:
             run.state, call.run, call.number, call.seed, call.step.id, payload, digests, self.vault, ledger,
             self._simulated, largest=self.largest,
         )  # fmt: skip
-        strict = ledger is not None and ledger.strict
-        if strict:
-            context.gate = partial(_refuse_without_noise, call)
         site = self.site.in_call(context)
         try:
             try:
-                if call.transforms:
-                    site = self._view(call, site).in_call(context)
-                reply = canonical(call.step.function(site, **payload), "reply")
-                if strict:
-                    _refuse_without_noise(call, site)
-                if context.charged:
-                    context.check_size(reply)
+                reply = self._runner.run(call, payload, context)
             finally:
                 if context.charged:  # before anything leaves: a reply, or that the step failed
                     context.commit_charges()
         except Exception as error:
             if self._records is not None:
                 self._records.failed(call, after)
-            if not strict or isinstance(error, WITHOUT_ROWS):
+            if ledger is None or not ledger.strict or isinstance(error, WITHOUT_ROWS):
                 raise
-            _refuse_without_noise(call, site)  # the same words whether the step failed or not
+            refuse_without_noise(call, site)  # the same words whether the step failed or not
             raise FedspanError(
                 f"step {context.step!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
             ) from None
@@ -189,29 +182,3 @@ class SiteHost:
         if state is None:
             state = self._runs[run] = RunState()
         return state
-
-    def _view(self, call: Call, own: Site) -> Site:
-        """Return the site through the call's transforms; the last such view is kept, with what it has computed."""
-        digests = call.transform_digests
-        # Simulated noise depends on the run's seed.
-        private = any(transform.private for transform in call.transforms)
-        key = b"".join(digests) + (repr(call.seed).encode() if private else b"")
-        if self._seen_through[0] != key:
-            site, ledger = self.site, own.ledger if private else None
-            for number, transform in enumerate(call.transforms):
-                site = transform.applied_to(site, ledger, call.run, digests[:number])
-            self._seen_through = (key, site)
-        return self._seen_through[1]
-
-
-def _refuse_without_noise(call: Call, site: Site) -> None:
-    """Refuse, under a strict ledger, a reply that reveals something and carries no noise.
-
-    Called whenever a step is about to read data, and before its reply leaves.
-    """
-    step = find_step(site.context.step)
-    if not step.public and not site.context.charged and not any(transform.private for transform in call.transforms):
-        raise PolicyError(
-            f"the strict ledger of site {site.name!r} lets no reply leave that carries no noise, and that of step "
-            f"{step.id!r} carries none"
-        )

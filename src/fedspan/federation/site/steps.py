@@ -49,6 +49,9 @@ T = TypeVar("T", bound=Installed)
 class Registry(Generic[T]):
     """What this process has installed, by id."""
 
+    #: The number of functions that all registries have installed, or installed again.
+    additions: ClassVar[int] = 0
+
     def __init__(self) -> None:
         self.by_id: dict[str, T] = {}
         self._ids: dict[Callable[..., Any], str] = {}
@@ -59,6 +62,7 @@ class Registry(Generic[T]):
         if before is not None and dotted_name(before.function) != dotted_name(found.function):
             names = f"{dotted_name(before.function)} and {dotted_name(found.function)}"
             raise InputError(f"two functions have the id {found.id!r}, and ids must be unique: {names}")
+        Registry.additions += 1
         self.by_id[found.id] = found
         self._ids[found.function] = found.id
 

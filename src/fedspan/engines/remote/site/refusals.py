@@ -37,8 +37,15 @@ class StaleError(FedspanError):
 class StepError(FedspanError):
     """A step raised an error whose text may hold data, and stays at the site."""
 
-    def __init__(self, step: str, error: BaseException) -> None:
-        super().__init__(f"step {step!r} raised {type(error).__name__}, whose text stays at the site")
+    def __init__(self, step: str, error: str) -> None:
+        super().__init__(f"step {step!r} raised {error}, whose text stays at the site")
+
+
+class StepLimitError(FedspanError):
+    """A step took more time or memory than it may, and was ended."""
+
+    def __init__(self, step: str, why: str) -> None:
+        super().__init__(f"step {step!r} was ended: {why}")
 
 
 #: Kinds of errors, from the narrowest on: the kind of the response, and that of the failure at the coordinator.
@@ -47,6 +54,7 @@ _KINDS: tuple[tuple[Any, str, FailureKind], ...] = (
     (OversizeError, "refused", FailureKind.OVERSIZE),
     (StaleError, "refused", FailureKind.STALE),
     (BusyError, "failed", FailureKind.LATE),
+    (StepLimitError, "failed", FailureKind.OVER_LIMIT),
     ((LedgerError, MessageError, PolicyError, UnknownStepError), "refused", FailureKind.REFUSED),
     (FedspanError, "failed", FailureKind.STEP_FAILED),
     (MISREAD, "refused", FailureKind.REFUSED),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fedspan.engines.local.blas_threads import PinnedThreads
 from fedspan.engines.remote.messages.envelope import Opened, Sealed, head_digest, open_sealed
 from fedspan.engines.remote.messages.environment import environment, fedspan_version
 from fedspan.engines.remote.messages.identity import Authority, Identity, Participant
@@ -20,6 +20,7 @@ from fedspan.engines.remote.messages.request_head import RequestHead, SiteCall, 
 from fedspan.engines.remote.site.refusals import BusyError, StepError, refusal
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.engines.remote.site.site_store import SiteStore
+from fedspan.engines.remote.site.step_process import StepProcess, default_memory
 from fedspan.errors import FedspanError, InputError, PolicyError, with_note
 from fedspan.federation.calls.call import Delivery
 from fedspan.federation.site.call_context import OversizeError
@@ -74,8 +75,10 @@ class SiteWorker:
         install_steps()
         self.site = site
         self.admission = admission or Admission(site)
+        self.steps = StepProcess(site, self.admission.step_memory or default_memory())
+        self.admission.fewest = self.steps.fewest
         self.store = SiteStore(Path(folder))
-        self.host = SiteHost(site, Vault(filling=self.store.secret()), records=self.store)
+        self.host = SiteHost(site, Vault(filling=self.store.secret()), records=self.store, runner=self.steps)
         self.host.vault.take(authority.secure_sum)
         self.keys = KeyExchange(identity, authority, self.host.vault)
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
@@ -85,7 +88,6 @@ class SiteWorker:
         self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
         self._busy = ""
-        self._threads: tuple[int, PinnedThreads] | None = None
 
     def answer(self, data: bytes) -> bytes:
         """Answer a request, whatever it holds, with signed bytes: a reply, or the reason why there is none."""
@@ -107,10 +109,9 @@ class SiteWorker:
         return Sealed(self._identity, "response", bound | head, parts).to("")
 
     def close(self) -> None:
-        """Release the site's folder."""
+        """End the site's other processes, and release its folder."""
+        self.steps.close()
         self.store.close()
-        if self._threads is not None:
-            self._threads[1].release()
 
     def _answered(self, opened: Opened, request: OwnerRequest) -> Response:
         """Read a signed request and complete `request` on the way, judge it, and do what it requests."""
@@ -126,7 +127,10 @@ class SiteWorker:
         if head.kind == "hello":
             return self._hello(request)
         self.admission.check_user(request)
+        seconds = min(head.deadline - min(1.0, head.deadline / 10), self.admission.step_seconds)
+        until = time.monotonic() + seconds
         with self._alone(head, f"call {head.number}" if head.kind == "call" else head.kind):
+            self.steps.begin(until, seconds, head.threads)
             file = self._checked_run(opened.sender, head)
             if head.kind == "call":
                 return self._reply(opened, head, request, file)
@@ -181,7 +185,6 @@ class SiteWorker:
         return {"kind": "reply", "rows": delivery.rows}, {"reply": reply}
 
     def _performed(self, call: SiteCall, head: RequestHead, file: RunFile) -> Delivery:
-        self._set_threads(head.threads)
         vault = self.host.vault
         vault.sums_only = file.least > 0
         vault.least = max(vault.settings.least, self.admission.least_sites, file.least)
@@ -190,8 +193,8 @@ class SiteWorker:
             return self.host.perform(call, call.payload, head.sites[self.site.name])
         except FedspanError:
             raise
-        except (Exception, SystemExit) as error:
-            raise StepError(call.step.id, error) from None
+        except Exception as error:
+            raise StepError(call.step.id, type(error).__name__) from None
 
     def _accept_keys(self, opened: Opened, head: RequestHead, file: RunFile) -> None:
         """Store the keys of the other sites for the secure sums of a run, which gets no other replies from now on."""
@@ -238,13 +241,6 @@ class SiteWorker:
             raise PolicyError("this site's data are no longer those that the run began with: begin a new run")
         file.see(head.serial)
         return file
-
-    def _set_threads(self, number: int) -> None:
-        """Fix the number of BLAS threads to the run's: it decides the last bits of a result."""
-        if self._threads is None or self._threads[0] != number:
-            if self._threads is not None:
-                self._threads[1].release()
-            self._threads = (number, PinnedThreads(number))
 
 
 def _keyed(fingerprint: str, secret: bytes) -> str:

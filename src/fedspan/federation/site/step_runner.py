@@ -1,0 +1,78 @@
+"""Runs one step on a site's rows, seen through the call's transforms: all of a call that reads data."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+from fedspan.errors import PolicyError
+from fedspan.federation.calls.call import Call
+from fedspan.federation.site.call_context import CallContext
+from fedspan.federation.site.site import Site
+from fedspan.federation.site.steps import find_step
+from fedspan.wire import Message, canonical
+
+
+class Runner(Protocol):
+    """Runs steps: here, or in a process of its own."""
+
+    def run(self, call: Call, payload: Message, context: CallContext) -> Message:
+        """Run the step and return its reply. `context` then has its charges and what it did to the site's state."""
+
+
+class StepRunner:
+    """Runs steps in this process; the last view through transforms is kept, with what steps have computed of it."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._seen_through: tuple[bytes, Site] = (b"", site)
+
+    def run(self, call: Call, payload: Message, context: CallContext) -> Message:
+        """Run the step and return its reply."""
+        return reply_of(call, payload, self.shown(call, context))
+
+    def shown(self, call: Call, context: CallContext) -> Site:
+        """Return the site as the call sees it. A strict ledger refuses to show data before the step has charged."""
+        own = self.site.in_call(context)
+        context.gate = partial(refuse_without_noise, call) if _is_strict(own) else None
+        return self._view(call, own).in_call(context) if call.transforms else own
+
+    def _view(self, call: Call, own: Site) -> Site:
+        digests = call.transform_digests
+        # Simulated noise depends on the run's seed.
+        private = any(transform.private for transform in call.transforms)
+        key = b"".join(digests) + (repr(call.seed).encode() if private else b"")
+        if self._seen_through[0] != key:
+            site, ledger = self.site, own.ledger if private else None
+            for number, transform in enumerate(call.transforms):
+                site = transform.applied_to(site, ledger, call.run, digests[:number])
+            self._seen_through = (key, site)
+        return self._seen_through[1]
+
+
+def reply_of(call: Call, payload: Message, site: Site) -> Message:
+    """Run the call's step on the site as the call sees it, and check the reply."""
+    reply = canonical(call.step.function(site, **payload), "reply")
+    if _is_strict(site):
+        refuse_without_noise(call, site)
+    if site.context.charged:
+        site.context.check_size(reply)
+    return reply
+
+
+def refuse_without_noise(call: Call, site: Site) -> None:
+    """Refuse, under a strict ledger, a reply that reveals something and carries no noise.
+
+    Called whenever a step is about to read data, and before its reply leaves.
+    """
+    step = find_step(site.context.step)
+    if not step.public and not site.context.charged and not any(transform.private for transform in call.transforms):
+        raise PolicyError(
+            f"the strict ledger of site {site.name!r} lets no reply leave that carries no noise, and that of step "
+            f"{step.id!r} carries none"
+        )
+
+
+def _is_strict(site: Site) -> bool:
+    ledger = site.context.ledger
+    return ledger is not None and ledger.strict

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedspan as fs
-from fedspan.errors import FedspanError, InputError, PolicyError, QuorumError
+from fedspan.errors import FedspanError, InputError, MessageError, PolicyError, QuorumError
 from fedspan.federation.privacy_spent import ROW_ADDED
 from fedspan.federation.site.call_context import CallContext
+from fedspan.federation.site.steps import find_step
 from fedspan.maps.parts import noisy_centres as protocol
 from fedspan.maps.parts.noisy_centres import (
     CELLS_SENSITIVITY,
@@ -52,12 +53,12 @@ def test_no_row_moves_a_sum_beyond_the_bound(seed, far):
     X = rng.normal(size=(6, D)) * 10.0 ** rng.integers(-2, 3)
     row = np.full((1, D), far) if not np.isfinite(far) else far * rng.normal(size=(1, D))
     center, clip = rng.normal(size=D), float(rng.choice([0.1, 1.0, 30.0]))
-    axes = rng.normal(size=(3, D)) * rng.choice([0.5, 1.0, 50.0])  # of a malicious coordinator
+    axes = np.linalg.qr(rng.normal(size=(D, 3)))[0].T
     with pytest.MonkeyPatch.context() as patch:
         query = {"center": center, "clip": clip}
         before, after = (exact(rows, local_noisy_scatter, patch, **query) for rows in (X, np.concatenate([X, row])))
         assert np.linalg.norm(after - before) <= SCATTER_SENSITIVITY
-        query |= {"axes": axes, "centres": rng.normal(size=(5, 3))}
+        query |= {"axes": axes, "centres": rng.uniform(-1.0, 1.0, size=(5, 3))}
         before, after = (exact(rows, local_noisy_cells, patch, **query) for rows in (X, np.concatenate([X, row])))
         assert np.linalg.norm(after - before) <= CELLS_SENSITIVITY
 
@@ -289,3 +290,41 @@ def test_shares_are_sized_by_the_sites_that_take_part():
         found = noisy_centres(run, privacy=GaussianCenters(20.0, 1e-5, clip=9.0), book=NoisyBook(centres=4, axes=2))
     assert "secure sums of 4 or more sites" in run.record.privacy.sentence()
     assert found.n == pytest.approx(1500, abs=30)
+
+
+def test_the_centre_of_a_row_does_not_depend_on_where_it_is_in_the_table(monkeypatch):
+    """Identical rows on the boundary of two cells: a row in front of them moves all of them, but not their sums."""
+    d, n = 23, 997
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(d, 3)))[0].T
+    for seed in range(20):
+        row = np.random.default_rng(seed).normal(size=d) * 0.1
+        z = axes @ row
+        away = np.random.default_rng(seed + 100).normal(size=3) * 0.2
+        centres = np.vstack([z + away, z - away])
+        sums = []
+        for before in (0, 1, 3):
+            X = np.vstack([np.zeros((before, d)), np.tile(row, (n, 1))])
+            query = {"center": np.zeros(d), "clip": 1.0, "axes": axes, "centres": centres}
+            sums.append(exact(X, local_noisy_cells, monkeypatch, **query))
+        nothing = exact(np.zeros((1, d)), local_noisy_cells, monkeypatch, **query)
+        for before, found in zip((1, 3), sums[1:], strict=True):
+            np.testing.assert_allclose(found - before * nothing, sums[0], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("axes", 1e8 * np.ones((3, D))), ("axes", np.ones((2, D)) / 2), ("centres", np.full((4, 2), 1.5))],
+)
+def test_axes_and_centres_that_no_honest_call_has_are_refused(name, value):
+    step = find_step("maps.noisy_cells")
+    settings = {
+        "center": np.zeros(D),
+        "clip": 1.0,
+        "axes": np.eye(D)[:2],
+        "centres": np.zeros((4, 2)),
+        "multiplier": 1.0,
+    }
+    assert step.validated(settings | ALONE)
+    with pytest.raises(MessageError, match=name):
+        step.validated(settings | ALONE | {name: value})

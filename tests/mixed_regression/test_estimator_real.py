@@ -305,10 +305,10 @@ def test_a_cluster_that_may_be_missing_causes_a_warning():
     found = Refinement(models, np.ones(3), np.ones(3), 1.0, 1, True, {})
     silent = options | {"assignment": "soft"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_repair, "_with_spare_model", lambda *given: None)
+        patch.setattr(cluster_repair.Fitting, "_with_spare_model", lambda *given: None)
         with pytest.warns(UserWarning, match="a cluster may be missing"):
-            cluster_repair.settled(fed, found, silent)
-    who = cluster_repair.settled(fed, found, options)[1]
+            cluster_repair.Fitting(fed, silent).settled(found)
+    who = cluster_repair.Fitting(fed, options).settled(found)[1]
     assert matched_share(who.labels, made[3]) > 0.95
 
 

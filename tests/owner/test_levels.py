@@ -166,3 +166,8 @@ def test_drawn_rows_have_the_moments_of_tables_of_every_shape(shape):
     drawn = moment_rows(rows, b"k")
     np.testing.assert_allclose(drawn.sum(axis=0), rows.sum(axis=0), atol=1e-11)
     np.testing.assert_allclose(drawn.T @ drawn, rows.T @ rows, atol=1e-10)
+
+
+def test_the_head_of_a_reply_of_sums_does_not_hold_the_number_of_rows(desk):
+    assert isinstance(desk.ask(), dict)
+    assert desk.found.head["rows"] == -1

@@ -107,6 +107,13 @@ def is_public(id: str) -> bool:
     return step is not None and _is_own(step) and step.public and step.runs is None
 
 
+def lowest_level(step: Step) -> str:
+    """Return the first level that admits a step that the owner has not named."""
+    if step.public:
+        return "every one"
+    return "aggregate" if step.moments else "trusted" if step.reveals == "rows" else "secure"
+
+
 def _covers(name: str, id: str) -> bool:
     return id == name or id.startswith(f"{name}.")
 

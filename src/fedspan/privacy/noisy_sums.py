@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, SecureSum, Site, Total
 from fedspan.federation.privacy_spent import ROW_ADDED
 from fedspan.federation.site.parameters import ArrayOf, Whole
@@ -40,6 +40,23 @@ _MOST_SITES = 2**20
 Sharers = Annotated[int, Whole(1, _MOST_SITES)]
 Colluding = Annotated[int, Whole(0, _MOST_SITES)]
 Widths = Annotated[NDArray[np.float64], ArrayOf("float", 1, least=1e-300, most=1e300)]
+#: Rows, axes and centres are multiples of this, and no longer than 1, 1 and 2. Then their products are exact in double
+#: precision, in whatever order they are added up: a row's centre does not depend on where in a block the row is.
+_GRID = 2.0**-25
+
+
+class _Near:
+    """Points no further than 2 from the origin."""
+
+    @staticmethod
+    def check(name: str, value: object) -> Matrix:
+        centres = ArrayOf("float", 2, least=-2.0, most=2.0).check(name, value)
+        if np.vecdot(centres, centres).max(initial=0.0) > 4.0:
+            raise MessageError(f"{name} must be within 2 of the origin")
+        return centres
+
+
+Centres = Annotated[NDArray[np.float64], _Near()]
 
 
 # At a site.
@@ -97,6 +114,11 @@ def in_unit_ball(U: Matrix) -> Matrix:
     largest = np.maximum(np.abs(U).max(axis=1, keepdims=True, initial=0.0), 1e-300)  # no square overflows
     norms = largest * np.linalg.norm(U / largest, axis=1, keepdims=True)
     return np.asarray(U * np.minimum(1.0, (1 - 1e-9) / np.maximum(norms, 1e-300)))
+
+
+def on_grid(points: Matrix) -> Matrix:
+    """Return points with coordinates rounded towards zero, so that none gets longer."""
+    return np.asarray(np.trunc(points / _GRID) * _GRID)
 
 
 # At the coordinator.

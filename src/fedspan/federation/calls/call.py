@@ -80,7 +80,8 @@ class Delivery:
     """A site's reply with what binds it to its call: its number and what the call did to the site's state.
 
     `canonical` is False after an attack or fault has touched `reply`. `sent` is what the site itself sent, where that
-    is known: the reply must have its shapes. `rows` is the site's number of rows, which identifies per-row arrays.
+    is known: the reply must have its shapes. `rows` is the site's number of rows, which identifies per-row arrays; it
+    is -1 unless the step reveals rows.
     """
 
     number: int

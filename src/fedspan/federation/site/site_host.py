@@ -153,7 +153,9 @@ class SiteHost:
             raise FedspanError(
                 f"step {context.step!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
             ) from None
-        delivery = Delivery(call.number, reply, len(self.site), site.changes())
+        # How many rows there are is known of replies with one entry per row alone: a private step may hide it.
+        rows = len(self.site) if call.step.reveals == "rows" else -1
+        delivery = Delivery(call.number, reply, rows, site.changes())
         run.pending.append((call, delivery))
         if self._records is not None:
             self._records.answered(call, after, delivery)

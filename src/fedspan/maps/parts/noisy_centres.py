@@ -17,25 +17,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.checks import whole_number
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Positive, Vector
+from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector
 from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.maps.parts.map_centres import MapCentres
 from fedspan.pca.noisy_covariance import WEIGHT, about_mean, local_noisy_gram, refuse_many_columns
 from fedspan.privacy.mechanisms import GaussianCenters, per_column
 from fedspan.privacy.noisy_sums import (
+    Centres,
     Colluding,
     NoisySums,
     Sharers,
     charged_noise,
     in_unit_ball,
     noisy_sums,
+    on_grid,
     rows_in_bounds,
     sharers_of,
 )
@@ -51,6 +54,17 @@ POSITIONS = "the posted positions of the rows on the map"
 UNPOSTED = "positions of rows on the map, if they are posted later"
 
 
+class _Orthonormal:
+    """Rows of unit length, orthogonal to each other."""
+
+    @staticmethod
+    def check(name: str, value: object) -> NDArray[np.float64]:
+        axes = ArrayOf("float", 2, least=-1.001, most=1.001).check(name, value)
+        if np.abs(axes @ axes.T - np.eye(len(axes))).max(initial=0.0) > 1e-6:
+            raise MessageError(f"{name} must be rows of unit length, orthogonal to each other")
+        return axes
+
+
 @step("maps.noisy_scatter", reveals="sums")
 def local_noisy_scatter(
     site: Site, center: Vector, clip: Positive, multiplier: Positive, sharers: Sharers, colluding: Colluding
@@ -64,8 +78,8 @@ def local_noisy_cells(
     site: Site,
     center: Vector,
     clip: Positive,
-    axes: Matrix,
-    centres: Matrix,
+    axes: Annotated[NDArray[np.float64], _Orthonormal()],
+    centres: Centres,
     multiplier: Positive,
     sharers: Sharers,
     colluding: Colluding,
@@ -74,8 +88,9 @@ def local_noisy_cells(
     noisy = charged_noise(site, CELLS_SENSITIVITY, multiplier, sharers, colluding)
     k, r = centres.shape
     exact = np.zeros((k, r + 1))
+    axes, centres = on_grid(axes), on_grid(centres)
     for U in rows_in_bounds(site, center, np.full(len(center), clip), box=False):
-        Z = in_unit_ball(U @ axes.T)
+        Z = on_grid(in_unit_ball(on_grid(U) @ axes.T))
         terms = np.column_stack([Z, np.full(len(Z), WEIGHT)])
         np.add.at(exact, closest(Z, centres[None])[:, 0], terms)
     found = noisy(exact)
@@ -165,6 +180,7 @@ def _from_noisy_sums(
     for number in fed.rounds(book.k_means_rounds):
         if number:
             C = _replaced(fed.rng, C, counts, least, np.sqrt(variances))
+        C = 2.0 * in_unit_ball(C / 2.0)  # no row is further than 1 from the origin
         cells = noisy.sum(fed, local_noisy_cells, center=center, clip=clip, axes=W, centres=C)
         whole(cells, sums=(k, r), rows=(k,))
         counts = cells["rows"] / WEIGHT

@@ -27,7 +27,7 @@ from fedspan.secure_sum.sum_coordinator import SecureSummation
 from fedspan.wire import Message, decode
 
 #: A site's number of rows: no table has more.
-_ROWS = Whole(0, 2**48)
+_ROWS = Whole(-1, 2**48)
 
 
 class RemoteFederation(Federation):

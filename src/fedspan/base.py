@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site
+from fedspan.federation import Federation, PrivacySpent, Site
 from fedspan.progress import ProgressBar
 from fedspan.sums.columns import agree_on_columns
 
@@ -48,6 +48,12 @@ class FedEstimator(BaseEstimator):
         from fedspan.persistence import save
 
         save(self, path, record=record)
+
+    @property
+    def privacy_(self) -> PrivacySpent | None:
+        """What the fit has spent of the sites' privacy, what that covers and what not."""
+        spent: PrivacySpent | None = self.run_.privacy
+        return spent
 
     @contextmanager
     def _fitting(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Iterator[Federation]:

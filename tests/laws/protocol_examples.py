@@ -24,7 +24,7 @@ from fedspan.maps.parts.map_centres import Codebooks
 from fedspan.maps.parts.noisy_centres import NoisyBook
 from fedspan.mixed_regression.parts.cluster_rounds import Belief
 from fedspan.pca.subspace_iteration import local_product
-from fedspan.privacy import GaussianCenters, GaussianGradient, PaperNoise
+from fedspan.privacy import GaussianCenters, GaussianGradient, GaussianMoments, PaperNoise
 
 from .discovery import arguments, modules_of
 from .protocol_laws import Example
@@ -104,6 +104,7 @@ NEAR = MODELS + 0.2
 U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 
 BOOKS = Codebooks(codebooks=1, rows_per_centre=40, axes=3, k_means_rounds=1)
+MOMENTS = GaussianMoments(50.0, 1e-5, lower=-12.0, upper=12.0)
 LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0, "double")
 
 SETTINGS = {
@@ -168,6 +169,8 @@ SETTINGS = {
         "privacy": GaussianCenters(50.0, 1e-5, 12.0),
         "book": NoisyBook(centres=5, axes=3, k_means_rounds=2),
     },
+    "noisy_moments": {"privacy": MOMENTS, "n_columns": 8},
+    "noisy_covariance": {"privacy": MOMENTS, "n_columns": 8},
     "centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances": {"landmarks": LANDMARKS},
     "neighbor_hits": {

@@ -48,7 +48,7 @@ def test_the_map_separates_groups(model):
 
 def test_only_sums_with_noise_and_public_facts_leave(model):
     steps = [call.step for call in model.run_.calls]
-    assert set(steps) == {"sums.columns", "landmarks.ledger", "maps.noisy_scatter", "maps.noisy_cells"}
+    assert set(steps) == {"sums.columns", "privacy.ledger", "maps.noisy_scatter", "maps.noisy_cells"}
     assert steps.count("maps.noisy_cells") == 3
 
 

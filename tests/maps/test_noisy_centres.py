@@ -15,13 +15,13 @@ from fedspan.federation.site.steps import find_step
 from fedspan.maps.parts import noisy_centres as protocol
 from fedspan.maps.parts.noisy_centres import (
     CELLS_SENSITIVITY,
-    SCATTER_SENSITIVITY,
     NoisyBook,
     local_noisy_cells,
     local_noisy_scatter,
     noisy_centres,
 )
-from fedspan.privacy import GaussianCenters, Ledger, accountant_epsilon, epsilon_of, mu_of
+from fedspan.pca.noisy_covariance import SENSITIVITY as SCATTER_SENSITIVITY
+from fedspan.privacy import GaussianCenters, Ledger, accountant_epsilon, epsilon_of, mu_of, noisy_sums
 
 SECURE = fs.Policy(secure_sum=True)
 D = 4
@@ -40,7 +40,7 @@ def fed_of(n=600, sites=5, **options):
 
 def exact(X, step, monkeypatch, **payload):
     """Return what a site would send without noise, as one vector."""
-    monkeypatch.setattr(protocol, "normal", lambda key, shape: np.zeros(shape))
+    monkeypatch.setattr(noisy_sums, "normal", lambda key, shape: np.zeros(shape))
     site = fs.Site("a", X)
     reply = fs.LocalFederation([site]).ask(step, multiplier=1.0, **ALONE, **payload)["a"]
     return np.concatenate([np.ravel(reply[key]) for key in sorted(reply)])
@@ -164,8 +164,10 @@ def test_defaults_and_what_is_found():
 def test_what_is_spent_is_what_the_accountant_counts(monkeypatch):
     pytest.importorskip("dp_accounting")
     events = []
-    key = protocol._noise_key
-    monkeypatch.setattr(protocol, "_noise_key", lambda site, z, *more: (events.append(z), key(site, z, *more))[1])
+    charged = fs.Site.charged
+    monkeypatch.setattr(
+        fs.Site, "charged", lambda site, mu2, **more: (events.append(mu2**-0.5), charged(site, mu2=mu2, **more))[1]
+    )
     fed = fed_of(sites=1)
     fed.run(noisy_centres, privacy=GaussianCenters(3.0, 1e-6, clip=9.0), book=NoisyBook(k_means_rounds=3, axes=2))
     assert len(events) == 4

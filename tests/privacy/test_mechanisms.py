@@ -12,9 +12,9 @@ import fedspan as fs
 from fedspan.cli.study_file import read_study
 from fedspan.errors import InputError, PolicyError, QuorumError
 from fedspan.federation import PrivacySpent, RunRecord
-from fedspan.landmarks.parts.run_privacy import FRONT
 from fedspan.landmarks.private_feddl import MOMENTS, POSTED
 from fedspan.privacy import GaussianCenters, GaussianData, GaussianGradient, Ledger, PaperNoise, epsilon_of
+from fedspan.privacy.run_privacy import FRONT
 from fedspan.report import write_report
 
 from .mechanism_examples import COVERED, DATA, GRADIENT, MECHANISMS, landmarks, sites_with_ledgers, table
@@ -145,9 +145,9 @@ def test_noise_does_not_carry_the_landmarks_away(steps, upload):
 def test_the_steps_of_a_fit_with_noise_on_gradients():
     X, labels = table()
     steps = {call.step for call in landmarks(COVERED, fs.federate(X, sites=labels)).run_.calls}
-    assert steps == {"sums.columns", "landmarks.ledger", "landmarks.rows", "landmarks.noisy_pull"}
+    assert steps == {"sums.columns", "privacy.ledger", "landmarks.rows", "landmarks.noisy_pull"}
     steps = {call.step for call in landmarks(GRADIENT, fs.federate(X, sites=labels)).run_.calls}
-    assert steps == {"sums.columns", "landmarks.ledger", "sums.sums", "sums.centred_sums", "landmarks.noisy_pull"}
+    assert steps == {"sums.columns", "privacy.ledger", "sums.sums", "sums.centred_sums", "landmarks.noisy_pull"}
 
 
 def test_the_record_states_what_is_covered_and_what_is_not():
@@ -180,7 +180,7 @@ def test_maps_take_a_mechanism(kind, tmp_path):
 
 def test_sites_that_do_not_report_real_noise_count_as_simulated(tmp_path):
     def silent(replies, bad, rng, call):
-        return {site: None if call.step == "landmarks.ledger" else replies[site] for site in bad}
+        return {site: None if call.step == "privacy.ledger" else replies[site] for site in bad}
 
     for privacy in (COVERED, DATA):
         fed = fs.LocalFederation(sites_with_ledgers(tmp_path)).corrupt(silent, sites=["1"])

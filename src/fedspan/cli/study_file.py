@@ -16,7 +16,7 @@ from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Policy
 
-MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "PaperNoise")
+MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "GaussianMoments", "PaperNoise")
 _POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum")
 
 

@@ -25,11 +25,11 @@ from fedspan.landmarks.parts.noisy_pull import (
     local_rows,
     pull_sensitivity,
 )
-from fedspan.landmarks.parts.run_privacy import gaussian_spent, in_front, simulated_sites, spending
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
 from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, PaperNoise, check_mechanism, per_column
 from fedspan.privacy.noisy_rows import with_noisy_rows
+from fedspan.privacy.run_privacy import gaussian_spent, in_front, simulated_sites, spending
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.moments import Moments, moments
 

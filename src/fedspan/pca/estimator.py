@@ -14,10 +14,12 @@ from fedspan.base import FedEstimator, FedTransformer, check_aggregator
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.pca.noisy_covariance import NoisyCovariance, noisy_covariance
 from fedspan.pca.parts.consensus import check_settings
 from fedspan.pca.parts.principal_axes import residual
 from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve
-from fedspan.sums.moments import Moments, deviations, moments
+from fedspan.privacy.mechanisms import GaussianMoments, check_moments
+from fedspan.sums.moments import Moments, deviations, moments, site_weights
 from fedspan.sums.row_transforms import project, standardize
 
 Array = NDArray[Any]
@@ -77,6 +79,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         for ``"fedpg"``, 1 for ``"fedpe"``, for ``variant="paper"`` the paper's.
     local_steps, participation : int, float, default=10, 1.0
         Of ADMM: gradient steps of a site per visit, and share of the sites in each round.
+    privacy : fedspan.privacy.GaussianMoments, optional
+        Differential privacy, with solver ``"auto"`` or ``"covariance"``: one sum of the products of rows within public
+        bounds, with noise, and nothing else (see ``docs/privacy.md``). Values that are not finite are not reported.
     random_state : int, optional
         Seed of the run: the start of iterations, and the draw of sites.
     verbose : int, default=0
@@ -105,6 +110,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         projectors (Frobenius), at most the root of 2 k. With ``"median_of_means"`` groups take the place of sites.
     site_weights_ : array (one per site)
         Their weights, in the order of ``sites_``; 0 for sites that did not count.
+    privacy_ : PrivacySpent or None
+        What the fit has spent of the sites' privacy, with the accountant's figure.
     sites_, run_ : tuple of str, RunRecord
 
     Notes
@@ -139,6 +146,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         rho: float | None = None,
         local_steps: int = 10,
         participation: float = 1.0,
+        privacy: GaussianMoments | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -158,6 +166,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.rho = rho
         self.local_steps = local_steps
         self.participation = participation
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
@@ -173,6 +182,10 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
         With `all_axes` that includes axes beyond `n_components` (solvers that send covariances).
         """
+        if self.privacy is not None:
+            return self._keep_noisy(
+                noisy_covariance(fed, privacy=self.privacy, n_columns=self.n_features_in_), all_axes=all_axes
+            )
         found = moments(fed, self._names(), self._column_aggregator())
         rank = self._rank(found)
         self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
@@ -184,6 +197,21 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         solution = solve(self.solver_, prepared, {**known, **wanted})
         self._keep(solution, rank)
         self.noise_variance_ = self._noise_variance(prepared)
+        return solution
+
+    def _keep_noisy(self, found: NoisyCovariance, *, all_axes: bool = False) -> Solution:
+        """Learn from a covariance with noise, and from nothing else."""
+        rank = self._rank(Moments(found.n, found.mean, np.diag(found.covariance)))
+        self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
+        self.scale_ = found.deviations() if self.scale else None
+        self.solver_ = "covariance"
+        wanted = None if all_axes or self._is_share() else rank
+        axes = found.axes(center=self.center, scale=self.scale_, rank=wanted)
+        solution = Solution(axes, site_weights(found.sites), found.sites)
+        self._keep(solution, rank)
+        k, n = self.n_components_, self.n_samples_
+        rest = max(axes.total - float(axes.scatter[:k].sum()), 0.0) / max(1, n - 1 if self.center else n)
+        self.noise_variance_ = rest / max(1, min(n, self.n_features_in_) - k)
         return solution
 
     def transform(self, X: Any) -> Any:
@@ -248,6 +276,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         one_of("solver", self.solver, tuple(SOLVERS))
         one_of("output", self.output, ("eigenspace", "node", "trimmed"))
         check_aggregator(self.aggregator)
+        check_moments(self.privacy, self.aggregator)
+        if self.privacy is not None and self.solver not in ("auto", "covariance"):
+            raise InputError(f"solver={self.solver!r} has no noise: with privacy=... use 'covariance'")
         if self.solver == "stack" and self.aggregator is not None:
             raise InputError("solver='stack' averages nothing, and takes no aggregator: choose another solver")
         k = self.n_components

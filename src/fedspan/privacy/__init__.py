@@ -5,7 +5,14 @@ from __future__ import annotations
 from fedspan.privacy.accounting import Cost, accountant_epsilon, zcdp_epsilon
 from fedspan.privacy.gaussian import epsilon_of, mu_of, sigma_of
 from fedspan.privacy.ledger import Charge, Ledger, SimulatedLedger
-from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGradient, Mechanism, PaperNoise
+from fedspan.privacy.mechanisms import (
+    GaussianCenters,
+    GaussianData,
+    GaussianGradient,
+    GaussianMoments,
+    Mechanism,
+    PaperNoise,
+)
 from fedspan.privacy.noise import normal
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     "GaussianCenters",
     "GaussianData",
     "GaussianGradient",
+    "GaussianMoments",
     "Ledger",
     "Mechanism",
     "PaperNoise",

@@ -1,6 +1,6 @@
 """Mechanisms: where sites add noise, and how much of it.
 
-A mechanism is the parameter ``privacy=...`` of the estimators that learn landmarks. It holds public numbers and draws
+A mechanism is the parameter ``privacy=...`` of an estimator. It holds public numbers and draws
 nothing itself: the sites make the noise, from secrets that only they have.
 """
 
@@ -26,10 +26,10 @@ LARGEST_CENTER = 1e9
 
 
 class Mechanism:
-    """Base of the mechanisms. `center` and `scale` become numbers or tuples, so that mechanisms can be compared."""
+    """Base of the mechanisms. Numbers per column become numbers or tuples, so that mechanisms can be compared."""
 
     def __post_init__(self) -> None:
-        for name in ("center", "scale"):
+        for name in ("center", "scale", "lower", "upper"):
             if hasattr(self, name):
                 object.__setattr__(self, name, _plain(name, getattr(self, name)))
 
@@ -166,6 +166,79 @@ class GaussianCenters(_Clipped):
         return mu_of(self.epsilon, self.delta)
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """Public bounds of rows x: ``(x - center) / width`` is within the unit ball, or with `box` every entry within 1."""
+
+    center: Vector
+    width: Vector
+    box: bool
+
+    @property
+    def unit(self) -> Vector:
+        """The length (d,) that is 1 where sites move their rows into the unit ball (see `rows_in_bounds`)."""
+        return self.width * (math.sqrt(len(self.width)) if self.box else 1.0)
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianMoments(Mechanism):
+    """Normal noise on sums over rows within public bounds: for scaler, PCA, k-means, PCA detector and quantiles.
+
+    All that one fit requests is covered, but for the names and number of columns. Under a secure sum each site adds a
+    share of the noise, and the smallest sum that can be unmasked has all of it. Without one each site adds all of it.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of all that one fit requests, when one row of one site is added or removed.
+    clip, center : float, float or array (d,), default=None, 0.0
+        A public ball: rows further than `clip` from `center` are drawn in to it.
+    lower, upper : float or array (d,), optional
+        A public box instead: values beyond it are moved to its sides. Choose it where columns have different units.
+    colluding : int, default=0
+        The number of sites of a secure sum that may reveal their shares of the noise: the other shares suffice.
+
+    Examples
+    --------
+    >>> GaussianMoments(1.0, 1e-6, lower=0.0, upper=[120.0, 250.0])
+    GaussianMoments(epsilon=1.0, delta=1e-06, clip=None, center=0.0, lower=0.0, upper=(120.0, 250.0), colluding=0)
+    """
+
+    epsilon: float
+    delta: float
+    clip: float | None = None
+    center: Any = 0.0
+    lower: Any = None
+    upper: Any = None
+    colluding: int = 0
+
+    def check(self) -> None:
+        """Refuse numbers that can't work."""
+        check_budget(self.epsilon, self.delta)
+        whole_number("colluding", self.colluding, 0)
+        box = self.lower is not None and self.upper is not None
+        if box == (self.clip is not None) or (self.lower is None) != (self.upper is None) or self.center is None:
+            raise InputError(
+                f"{self!r} must have public bounds of the rows: either clip (and center), or both lower and upper"
+            )
+        if box and not np.all(np.less(self.lower, self.upper)):
+            raise InputError(f"lower={self.lower!r} must be below upper={self.upper!r} in every column")
+        if self.clip is not None:
+            real_number("clip", self.clip, above=0)
+
+    @property
+    def mu(self) -> float:
+        """The budget: the root of the summed squares of sensitivity over deviation, of all noise."""
+        return mu_of(self.epsilon, self.delta)
+
+    def bounds(self, columns: int) -> Bounds:
+        """Return the bounds of rows with this number of columns."""
+        if self.clip is not None:
+            return Bounds(per_column("center", self.center, columns), np.full(columns, float(self.clip)), False)
+        lower, upper = (per_column(name, getattr(self, name), columns) for name in ("lower", "upper"))
+        return Bounds(lower / 2 + upper / 2, upper / 2 - lower / 2, True)
+
+
 @dataclass(frozen=True, repr=False)
 class PaperNoise(Mechanism):
     """The noise of Qiao, Ding and Fan (2025), Section 6: on each gradient, `beta` times the deviation of its entries.
@@ -195,12 +268,25 @@ def check_mechanism(privacy: Any) -> None:
         return
     if isinstance(privacy, GaussianCenters):
         raise InputError(f"privacy={privacy!r} goes with FedTSNE(share='centers') alone")
+    if isinstance(privacy, GaussianMoments):
+        raise InputError(f"privacy={privacy!r} goes with scaler, PCA, k-means and PCA detector, and not with landmarks")
     if not isinstance(privacy, GaussianGradient | GaussianData | PaperNoise):
         raise InputError(
             f"privacy={privacy!r} must be None, or fedspan.privacy.GaussianGradient(epsilon, delta), "
             "GaussianData(epsilon, delta, clip) or PaperNoise(beta)"
         )
     privacy.check()
+
+
+def check_moments(privacy: Any, aggregator: Any = None) -> None:
+    """Refuse what is neither ``None`` nor `GaussianMoments`, numbers that can't work, and an aggregator beside it."""
+    if privacy is None:
+        return
+    if not isinstance(privacy, GaussianMoments):
+        raise InputError(f"privacy={privacy!r} must be None, or fedspan.privacy.GaussianMoments(epsilon, delta, ...)")
+    privacy.check()
+    if aggregator is not None:
+        raise InputError(f"aggregator={aggregator!r} does not go with privacy=..., which has noise in sums alone")
 
 
 def per_column(name: str, value: Numbers, columns: int) -> Vector:

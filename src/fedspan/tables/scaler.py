@@ -11,7 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator, FedTransformer, check_aggregator
 from fedspan.federation import Federation
+from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.sums.moments import deviations, moments
+from fedspan.sums.noisy_moments import noisy_moments
 from fedspan.sums.row_transforms import standardize
 
 
@@ -29,6 +31,9 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         Combines the sites' own means, instead of exact sums, where some sites may be malicious: with
         ``fedspan.aggregation.CoordinateMedian()`` a minority moves a mean or a deviation by no more than the honest
         sites differ. Single replies are then needed, and the result is exact only where the sites' rows are alike.
+    privacy : fedspan.privacy.GaussianMoments, optional
+        Differential privacy: one sum over rows within public bounds, with noise (see ``docs/privacy.md``). Values that
+        are not finite are then not reported, and columns whose variance the noise hides have ``scale_`` 1.
     random_state, verbose : int, optional
         Seed of the run, which draws nothing here; 1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -37,6 +42,9 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     mean_, var_, scale_ : array (d,)
         As in scikit-learn: columns without variance have ``scale_`` 1.
     n_samples_seen_ : int
+        With noise under `privacy`.
+    privacy_ : PrivacySpent or None
+        What the fit has spent of the sites' privacy, with the accountant's figure.
     sites_, run_ : tuple of str, RunRecord
 
     Examples
@@ -52,20 +60,26 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         with_mean: bool = True,
         with_std: bool = True,
         aggregator: Aggregator | None = None,
+        privacy: GaussianMoments | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.with_mean = with_mean
         self.with_std = with_std
         self.aggregator = aggregator
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn means and deviations from a table (with ``sites``) or a federation."""
         check_aggregator(self.aggregator)
+        check_moments(self.privacy, self.aggregator)
         with self._fitting(X, y, sites) as fed:
-            found = moments(fed, self._names(), self.aggregator)
+            if self.privacy is None:
+                found = moments(fed, self._names(), self.aggregator)
+            else:
+                found = noisy_moments(fed, privacy=self.privacy, n_columns=self.n_features_in_)
         self.n_samples_seen_ = found.n
         self.mean_, self.var_ = found.mean, found.variance
         self.scale_ = deviations(found)

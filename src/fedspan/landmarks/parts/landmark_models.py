@@ -16,17 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.base import FedEstimator
 from fedspan.checks import frames_inside, one_of
 from fedspan.errors import InputError
-from fedspan.federation import Federation, PrivacySpent
+from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.feddl import PLAIN, FedDLSettings, Landmarks, feddl
 from fedspan.landmarks.landmark_distances import landmark_distances, neighbor_hits, spread_out
 from fedspan.landmarks.parts.neighbor_search import check_search
-from fedspan.landmarks.parts.run_privacy import refuse_strict
 from fedspan.landmarks.private_feddl import POSTED, check_frequencies, private_feddl
 from fedspan.linalg.kernels.landmark_form import FINE_ENOUGH, METHODS, LandmarkForm, LowRankDistances, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, check_mechanism
 from fedspan.privacy.noisy_rows import with_noisy_rows
+from fedspan.privacy.run_privacy import refuse_strict
 
 Array = NDArray[Any]
 
@@ -46,12 +46,6 @@ class LandmarkEstimator(FedEstimator):
     """Base of estimators that learn landmarks by FedDL."""
 
     privacy: Any = None
-
-    @property
-    def privacy_(self) -> PrivacySpent | None:
-        """What the fit has spent of the sites' privacy, what that covers and what not."""
-        spent: PrivacySpent | None = self.run_.privacy
-        return spent
 
     def _feddl_settings(self, own: tuple[str, ...] = ("n_landmarks", "rounds", "device")) -> dict[str, Any]:
         """Return the settings of FedDL, the `own` parameters and ``landmark_settings``; refuse what cannot work."""

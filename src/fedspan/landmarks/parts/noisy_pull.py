@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
-from fedspan.federation.site.parameters import Matrix, NotNegative, Positive, Real
+from fedspan.federation.site.parameters import Matrix, Positive, Real
 from fedspan.landmarks.parts.kernel_pull import (
     Device,
     Steps,
@@ -139,17 +139,6 @@ def local_paper_cost(site: Site) -> dict[str, Any]:
 def local_rows(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows, which is public where one row is replaced by another."""
     return {"n": len(site)}
-
-
-@step("landmarks.ledger", reveals="nothing")
-def local_ledger(site: Site, mu2: NotNegative) -> dict[str, Any]:
-    """Leaves the site: whether its noise is simulated, its budget lasts for a cost of `mu2`, its ledger is strict."""
-    ledger = site.ledger
-    return {
-        "simulated": ledger is None or ledger.simulated,
-        "lasts": ledger is None or ledger.lasts(mu2=mu2),
-        "strict": ledger is not None and ledger.strict,
-    }
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of rows that do not count for that reason

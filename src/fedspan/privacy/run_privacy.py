@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError, MissingPackageError
-from fedspan.federation import CallRecord, FailureKind, Federation, PrivacySpent
+from fedspan.federation import CallRecord, FailureKind, Federation, PrivacySpent, Site, step
 from fedspan.federation.privacy_spent import UNIT
-from fedspan.landmarks.parts.noisy_pull import local_ledger
+from fedspan.federation.site.parameters import NotNegative
 from fedspan.privacy.accounting import accountant_epsilon
 from fedspan.privacy.gaussian import epsilon_of
-from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGradient
+from fedspan.privacy.mechanisms import GaussianCenters, GaussianData, GaussianGradient, GaussianMoments
 
 #: What no noise covers where transforms were fitted before the run.
 FRONT = "what was learned before from the rows as they are (the transforms in front)"
@@ -24,8 +25,19 @@ FRONT = "what was learned before from the rows as they are (the transforms in fr
 Events = Mapping[float, int]
 
 
+@step("privacy.ledger", reveals="nothing")
+def local_ledger(site: Site, mu2: NotNegative) -> dict[str, Any]:
+    """Leaves the site: whether its noise is simulated, its budget lasts for a cost of `mu2`, its ledger is strict."""
+    ledger = site.ledger
+    return {
+        "simulated": ledger is None or ledger.simulated,
+        "lasts": ledger is None or ledger.lasts(mu2=mu2),
+        "strict": ledger is not None and ledger.strict,
+    }
+
+
 def gaussian_spent(
-    privacy: GaussianData | GaussianGradient | GaussianCenters,
+    privacy: GaussianData | GaussianGradient | GaussianCenters | GaussianMoments,
     fed: Federation,
     events: Events,
     covers: tuple[str, ...],

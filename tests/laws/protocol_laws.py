@@ -53,6 +53,8 @@ def as_bytes(result: Any) -> bytes:
         return b"|".join(map(as_bytes, result))
     if isinstance(result, Mapping):
         return b"|".join(str(key).encode() + b"=" + as_bytes(result[key]) for key in sorted(result))
+    if isinstance(result, np.ndarray) and result.dtype.names:
+        return as_bytes({name: result[name] for name in result.dtype.names})
     if isinstance(result, fs.Federation):
         return repr(result.sites).encode()
     if callable(result):

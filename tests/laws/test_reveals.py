@@ -6,7 +6,11 @@ are searched for them.
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,18 +53,34 @@ def test_sums_hold_no_cell_and_no_entry_per_row(id, replies):
         cells, texts = numbers_of(site), texts_of(site)
         for key, value in reply.items():
             assert not cells & rare_digits(value), f"{key!r} holds a cell of the rows"
+            assert not cells & numbers_in_text(value), f"{key!r} holds a cell of the rows as text"
             assert not any(text in part for part in strings_in(value) for text in texts), f"{key!r} holds a text cell"
     for key in replies[id][0][1]:
         assert not per_row(key, replies[id]), f"{key!r} has one entry per row"
 
 
-def test_the_law_notices_a_cell_a_text_and_an_entry_per_row():
-    site = fs.Site("a", np.array([[0.123456789, 2.0], [1.0, 3.0]]), task=np.array(["own-1", "own-2"]))
-    assert numbers_of(site) & rare_digits(np.array([7.0, 0.123456789]))
+def test_the_law_notices_cells_texts_and_entries_per_row():
+    X = np.array([[0.123456789, 2.0], [1.0, 3.0]])
+    site = fs.Site("a", X, task=np.array(["own-1", "own-2"]))
+    for hidden in (np.array([7.0, 0.123456789]), -X, X.astype(np.float32), X.view(np.int64)):
+        assert numbers_of(site) & rare_digits(hidden)
+    assert numbers_of(site) & numbers_in_text(json.dumps(X.tolist()))
     assert any(text in part for part in strings_in('["own-2"]') for text in texts_of(site))
     other = fs.Site("b", np.zeros((3, 2)))
-    assert per_row("x", [(site, {"x": np.zeros(2)}), (other, {"x": np.zeros(3)})])
+    for shape in (lambda n: (n,), lambda n: (4, n), lambda n: (2 * n,)):
+        assert per_row("x", [(site, {"x": np.zeros(shape(2))}), (other, {"x": np.zeros(shape(3))}), (other, {})])
     assert not per_row("x", [(site, {"x": np.zeros(2)}), (other, {"x": np.zeros(2)})])
+
+
+def test_every_step_states_its_id_and_what_it_reveals_where_it_is_defined():
+    for path in Path(fs.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for found in getattr(node, "decorator_list", ()):
+                called = found.func if isinstance(found, ast.Call) else found
+                if isinstance(called, ast.Name) and called.id == "step":
+                    assert isinstance(found, ast.Call), f"{path}:{node.lineno}"
+                    assert isinstance(found.args[0], ast.Constant), f"{path}:{node.lineno}"
+                    assert "reveals" in {word.arg for word in found.keywords}, f"{path}:{node.lineno}"
 
 
 def numbers_of(site):
@@ -81,10 +101,19 @@ def texts_of(site):
 def rare_digits(value):
     """Return the magnitudes of a value's numbers that have many digits."""
     array = np.asarray(value)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.ndim:  # numbers may travel as their bits
+        array = np.ascontiguousarray(array).view(np.float64)
     if array.dtype.kind != "f":
         return set()
     numbers = np.abs(array[np.isfinite(array)]).ravel()
+    numbers = numbers[numbers > 1e-300]  # the bits of whole numbers look like smaller ones
     return {x for x in numbers.tolist() if len(f"{x:.{FEWEST_DIGITS}g}".replace(".", "").strip("0")) >= FEWEST_DIGITS}
+
+
+def numbers_in_text(value):
+    """Return the magnitudes of numbers with many digits that texts hold."""
+    found = (float(number) for text in strings_in(value) for number in re.findall(r"\d+\.\d{5,}(?:e-?\d+)?", text))
+    return rare_digits(np.array([*found, 0.0]))
 
 
 def strings_in(value):
@@ -95,10 +124,12 @@ def strings_in(value):
 
 
 def per_row(key, replies):
-    """Return whether an array has the site's number of rows along one axis, at sites of different sizes."""
-    sizes = {len(site) for site, _ in replies}
-    if len(sizes) < 2:
+    """Return whether a value has so many entries for each row, at sites of different sizes, along an axis or in all."""
+    found = [(len(site), np.shape(reply[key])) for site, reply in replies if key in reply]
+    if len({rows for rows, _ in found}) < 2:
         return False
-    shapes = [(len(site), np.shape(reply.get(key))) for site, reply in replies]
-    axes = min(len(shape) for _, shape in shapes)
-    return any(all(shape[axis] == rows for rows, shape in shapes) for axis in range(axes))
+    axes = min(len(shape) for _, shape in found)
+    sizes = [(rows, int(np.prod(shape))) for rows, shape in found]
+    per = {size // rows if rows and size % rows == 0 else 0 for rows, size in sizes}
+    along = any(all(shape[axis] == rows for rows, shape in found) for axis in range(axes))
+    return along or (len(per) == 1 and per != {0})

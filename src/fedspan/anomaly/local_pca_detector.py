@@ -44,7 +44,7 @@ class LocalDetectors:
     rank: Indices
 
 
-@step("anomaly.detector", reveals="sums")
+@step("anomaly.detector", reveals="rows")
 def local_detector(site: Site, rank: Count, level: Share, scale: bool) -> dict[str, Any]:
     """Leaves the site: mean and deviation of its columns, its principal axes, and the quantile of its scores."""
     n = some_rows(site)

@@ -55,7 +55,7 @@ def local_counts(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     return {"n": len(site), "bad": bad, "counts": np.array(counts).astype(np.min_scalar_type(columns.shape[1]))}
 
 
-@step("sums.fractions_between", reveals="sums")
+@step("sums.fractions_between", reveals="rows")
 def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     """Leaves the site: its number of rows, and the share of the distribution up to each edge of the parts."""
     columns, bad = _sorted_columns(site)

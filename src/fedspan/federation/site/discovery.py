@@ -5,24 +5,23 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
 
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation.site.steps import Step, installed_steps
 from fedspan.federation.versions import EXTRAS
 
-#: The packages of fedspan whose modules define steps and transforms, by name: a lower layer does not import them.
-ROOMS = (
-    "fedspan.anomaly",
-    "fedspan.clustering",
-    "fedspan.few_shot",
-    "fedspan.landmarks",
-    "fedspan.maps",
-    "fedspan.mixed_regression",
-    "fedspan.pca",
-    "fedspan.privacy",
-    "fedspan.secure_sum",
-    "fedspan.sums",
-    "fedspan.tables",
+#: Packages of fedspan that define no steps: what stands above or below the rooms.
+_OTHERS = {
+    *("aggregation", "attacks", "audit", "cli", "datasets", "durable", "engines", "federation", "linalg", "owner"),
+    *("papers", "report"),
+}
+#: All other packages of fedspan, by name: a lower layer does not import them. A new room is among them.
+ROOMS = tuple(
+    f"fedspan.{module.name}"
+    for module in pkgutil.iter_modules([str(Path(__file__).parents[2])])
+    if module.ispkg and module.name not in _OTHERS
 )
 
 
@@ -39,7 +38,8 @@ def install_steps(packages: Iterable[str] = ROOMS, own: Iterable[str] = ()) -> d
             except MissingPackageError:
                 continue
             except ModuleNotFoundError as error:
-                if (error.name or "").partition(".")[0] not in EXTRAS:
+                missing = (error.name or "").partition(".")[0]
+                if missing not in EXTRAS or find_spec(missing) is not None:
                     raise
     for name in own:
         try:

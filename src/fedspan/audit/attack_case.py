@@ -52,7 +52,7 @@ class Case:
         found = self.received
         if found.distances is None or found.landmarks is None:
             return None
-        return trilaterate(found.distances, found.landmarks)
+        return trilaterate(found.distances, found.landmarks, cut=0.0 if found.exact else "auto")
 
     @cached_property
     def in_doubt(self) -> bool:

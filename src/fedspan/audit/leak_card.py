@@ -20,6 +20,7 @@ SHOWN = {
     "psnr": ("PSNR (dB)", "{:.1f}"),
     "reidentified": ("re-identified", "{:.1%}"),
     "auc": ("membership AUC", "{:.3f}"),
+    "rebuilt": ("rows to 1e-6", "{:.1%}"),
     "exact": ("rows found exactly", "{:.2%}"),
     "found": ("rows in messages", "{:.2%}"),
     "followed": ("rows followed", "{:.2%}"),

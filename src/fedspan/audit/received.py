@@ -82,6 +82,8 @@ class Received:
         The sites, and the site of each row by its place among them.
     landmarks, distances : array (n_y, m), array (n, n_y), optional
         Landmarks, and the distances of rows to them.
+    exact : bool
+        Whether the distances are known to have neither noise nor rounding beyond double precision.
     noise, map, k_means_sums, sums : Noise, ReceivedMap, KMeansSums, Sums, optional
         `sums` are those of FedDL; `of_rows` says that those of k-means are of rows as they are, not along axes.
     histograms : tuple of arrays (g, g)
@@ -106,6 +108,7 @@ class Received:
     kept_positions: bool = False
     sums: Sums | None = field(default=None, repr=False)
     journals: tuple[Path, ...] = ()
+    exact: bool = False
 
     @property
     def columns(self) -> int | None:

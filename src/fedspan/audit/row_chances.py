@@ -114,11 +114,17 @@ def cell_bits(rows: Matrix) -> Matrix:
 
 
 def step(values: Matrix) -> float:
-    """Return the step of the grid of powers of ten or two on which most values lie; 0 where there is none."""
+    """Return the step of the grid on which most values lie, such as 0.01, 1/8 or 1/255; 0 where there is none."""
     for power in (*(10.0 ** np.arange(-3, 7)), *(2.0 ** np.arange(1, 21))):
         scaled = values * power
         if np.mean(np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))) > 0.5:
             return float(1 / power)
+    gaps = np.diff(np.unique(values))
+    gaps = gaps[gaps > 1e-12 * np.abs(values).max(initial=0)]  # others are of rounding
+    if len(gaps) > 2:
+        multiples = gaps / gaps.min()
+        if multiples.max() < 1e5 and np.mean(np.abs(multiples - np.rint(multiples)) < 1e-4 * multiples) > 0.5:
+            return float(gaps.min())
     return 0.0
 
 

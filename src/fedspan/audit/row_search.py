@@ -342,9 +342,10 @@ class RowSearch:
         """Look for numbers that equal cells. Cells of a coarse grid are met by chance, which is taken into account."""
         known = {place for name in ("rows", "scaled rows", "some columns") for place in self.found[name].places}
         parts, expected = [], 0.0  # of one number
+        common = step(np.unique(rows))
         for j, column in enumerate(rows.T):
             cells, first = np.unique(column, return_index=True)
-            width, grid = np.ptp(cells), step(cells)
+            width, grid = np.ptp(cells), max(common, step(cells))
             if len(cells) * grid < 1e-3 * width:  # neither constant nor too coarse to tell
                 parts.append(np.column_stack([cells, first, np.full(len(cells), j)]))
                 expected += len(cells) * max(grid, 2e-13 * np.abs(cells).max()) / width

@@ -64,7 +64,7 @@ class FedEstimator(BaseEstimator):
         fed = self._as_federation(X, y, sites, task, **checks)
         needs = self._single_replies()
         if needs is not None:
-            fed.need_single_replies(f"{type(self).__name__}{needs}")
+            fed.need_single_replies(f"{type(self).__name__}{needs}", or_totals=self._totals_will_do())
         settings = {**self._settings_that_count(), "random_state": self._seed()}
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
@@ -86,6 +86,10 @@ class FedEstimator(BaseEstimator):
         """Return which parameters need the replies of single sites, as a call has them, or ``None`` for sums alone."""
         aggregator = getattr(self, "aggregator", None)
         return None if aggregator is None else f"(aggregator={aggregator!r})"
+
+    def _totals_will_do(self) -> bool:
+        """Return whether totals of groups of sites will do in place of single replies."""
+        return False
 
     def _as_federation(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Federation:
         if isinstance(X, Federation):

@@ -47,6 +47,9 @@ def test_quorum_counts(quorum, asked, needed):
         {"max_bytes": 0},
         {"max_bytes": 1.5},
         {"secure_sum": "yes"},
+        {"groups": 1, "secure_sum": True},
+        {"groups": 2.0, "secure_sum": True},
+        {"groups": 3},
     ],
     ids=str,
 )

@@ -124,7 +124,7 @@ def test_a_site_takes_part_in_no_sum_that_has_less_noise():
     query = {"center": np.zeros(D), "clip": 1.0, "multiplier": 3.0, "sharers": 6, "colluding": 1}
     with pytest.raises(QuorumError, match=r"knows 5 sites, itself included, and is to add a share .* among 7"):
         fed_of(policy=SECURE).sum(local_noisy_scatter, **query)
-    with pytest.raises(QuorumError, match="a threshold of 4 is below the 5 sites that this site demands"):
+    with pytest.raises(QuorumError, match="a threshold of 4 of 5 sites is below the 5 that this site demands"):
         fed_of(policy=SECURE).sum(local_noisy_scatter, **(query | {"sharers": 4}))  # five sites: a threshold of four
 
 

@@ -7,8 +7,9 @@ import pytest
 
 import fedspan as fs
 from fedspan import attacks
+from fedspan.aggregation import CoordinateMedian, GeometricMedian
 from fedspan.datasets import make_subspace_sites
-from fedspan.errors import QuorumError
+from fedspan.errors import InputError, PolicyError, QuorumError
 from fedspan.federation import FailureKind
 from fedspan.linalg import subspace_distance
 from fedspan.pca.subspace_median import local_basis, subspace_median
@@ -199,3 +200,95 @@ def test_the_table_of_resilience_is_in_model_record_and_file(fed, data, tmp_path
     model.save(tmp_path / "model.fedspan")
     np.testing.assert_array_equal(fs.load(tmp_path / "model.fedspan").resilience_, table)
     assert fs.FedPCA(R).fit(fed).resilience_ is None
+
+
+GROUPS = fs.Policy(secure_sum=True, groups=3)
+
+
+def nine_sites(seed, attack=None, rows=60, d=20):
+    """Sites with three leading directions, of which one site has rows of its own making; and these directions."""
+    rng = np.random.default_rng(seed)
+    Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    spread = np.r_[5.0, 4.0, 3.0, np.ones(d - 3)]
+    made = [rng.normal(size=(rows, d)) * spread @ Q.T for _ in range(9)]
+    bad = int(rng.integers(9))
+    if attack == "orthogonal":
+        made[bad] = rng.normal(size=(rows, 3)) * 30.0 @ Q[:, 3:6].T
+    elif attack == "huge":
+        made[bad] = rng.normal(size=(rows, 3)) * 1e6 @ Q[:, 3:6].T
+    elif attack == "other":
+        made[bad] = rng.normal(size=(rows, d)) * spread @ np.linalg.qr(rng.normal(size=(d, d)))[0].T
+    return [fs.Site(f"s{i}", X) for i, X in enumerate(made)], Q[:, :3], f"s{bad}"
+
+
+@pytest.mark.parametrize("attack", [None, "orthogonal", "huge", "other"])
+def test_secure_sums_within_groups_bound_a_malicious_site(attack):
+    """One malicious site of nine, in three groups: the error is at most 1.5 times that in the clear."""
+    errors = []
+    for seed in range(3):
+        sites, truth, bad = nine_sites(seed, attack)
+        for policy in (None, GROUPS):
+            model = fs.FedPCA(3, solver="subspace_median").fit(fs.LocalFederation(sites, seed=seed, policy=policy))
+            errors.append(subspace_distance(model.components_.T, truth))
+        assert all(call.secure for call in model.run_.calls[1:])  # the first one is about the names of columns
+        assert model.site_weights_.sum() == pytest.approx(1.0)
+        if attack is not None:
+            assert bad not in model.sites_trusted_
+            assert len(model.sites_trusted_) == 6
+    clear, groups = np.reshape(errors, (3, 2)).T
+    print(f"attack {attack}: error in the clear {clear.mean():.3f}, in groups {groups.mean():.3f}")
+    assert np.all(groups < 1.5 * clear)
+
+
+def test_any_aggregator_takes_the_totals_of_groups():
+    sites, truth, _ = nine_sites(4, "huge")
+    clear, groups = (fs.LocalFederation(sites, seed=1, policy=policy) for policy in (None, GROUPS))
+    for model in (
+        lambda: fs.FedPCA(3, solver="resilient_covariance"),
+        lambda: fs.FedPCA(3, aggregator=GeometricMedian()),
+        lambda: fs.FedPCA(3, solver="subspace_iteration", aggregator=GeometricMedian(), max_rounds=30, tol=1e-4),
+    ):
+        found, expected = (subspace_distance(model().fit(fed).components_.T, truth) for fed in (groups, clear))
+        assert found < 1.5 * expected
+    scaler = fs.FedStandardScaler(aggregator=CoordinateMedian()).fit(groups)
+    plain = fs.FedStandardScaler(aggregator=CoordinateMedian()).fit(clear)
+    np.testing.assert_allclose(scaler.scale_, plain.scale_, rtol=0.3)
+
+
+def test_a_group_that_a_site_spoils_is_missing_and_the_run_goes_on():
+    sites, truth, _ = nine_sites(5)
+    sites[4] = fs.Site("s4", np.where(np.arange(60)[:, None] == 0, np.inf, sites[4].X))
+    fed = fs.LocalFederation(sites, seed=2, policy=GROUPS)
+    model = fs.FedPCA(3, solver="subspace_median", center=False).fit(fed)
+    spoilt = next(names for names in fed.groups.values() if "s4" in names)
+    assert not set(model.sites_trusted_) & set(spoilt)
+    assert subspace_distance(model.components_.T, truth) < 0.2
+    fed = fs.LocalFederation([fs.Site(site.name, np.full((5, 4), np.nan)) for site in sites], policy=GROUPS)
+    with pytest.raises(InputError, match="of 3 groups 0 have rows and no NaN or infinity in X"):
+        fs.FedPCA(3, solver="subspace_median").fit(fed)
+
+
+def test_groups_have_the_fewest_sites_of_a_sum_and_stay_the_same():
+    sites, _, _ = nine_sites(0)
+    fed = fs.LocalFederation(sites, seed=7, policy=GROUPS)
+    assert sorted(map(len, fed.groups.values())) == [3, 3, 3]
+    assert sorted(name for names in fed.groups.values() for name in names) == list(fed.sites)
+    assert fed.groups == fs.LocalFederation(sites, seed=7, policy=GROUPS).groups
+    assert fed.groups != fs.LocalFederation(sites, seed=8, policy=GROUPS).groups
+    assert fed.run(lambda run: run.groups, random_state=3) == fed.groups
+    fewer = fed.subset(fed.sites[:8]).groups
+    assert all(set(fewer[name]) <= set(names) for name, names in fed.groups.items())
+    with pytest.raises(PolicyError, match="the sum of one of 5 groups of 9 sites over 1 site cannot be a secure one"):
+        fs.LocalFederation(sites, policy=fs.Policy(secure_sum=True, groups=5))
+
+
+def test_without_groups_it_stays_refused():
+    sites, _, _ = nine_sites(0)
+    with pytest.raises(PolicyError, match=r"FedPCA\(solver='subspace_median'\) needs .* or groups of sites"):
+        fs.FedPCA(3, solver="subspace_median").fit(fs.LocalFederation(sites, policy=fs.Policy(secure_sum=True)))
+    fed = fs.LocalFederation(sites, policy=GROUPS)
+    for model in (fs.FedPCA(3, solver="fedpg"), fs.FedPCA(3, solver="median_of_means"), fs.LocalPCADetector(2)):
+        with pytest.raises(PolicyError, match="needs the replies of single sites"):
+            model.fit(fed)
+    with pytest.raises(PolicyError, match="needs the replies of single sites"):
+        fed.ask(local_basis, rank=2)

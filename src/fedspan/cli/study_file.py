@@ -17,7 +17,7 @@ from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Policy
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "GaussianMoments", "PaperNoise")
-_POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum")
+_POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum", "groups")
 
 
 @dataclass(frozen=True)

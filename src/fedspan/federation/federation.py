@@ -24,6 +24,7 @@ from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, RunRecord, plain
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
+from fedspan.federation.site.site import generator
 from fedspan.federation.site.state import NO_CHANGES
 from fedspan.federation.site.steps import dotted_name, find_step
 from fedspan.federation.site.transforms import Transform
@@ -79,7 +80,8 @@ class View:
 class Federation:
     """What a protocol receives.
 
-    Protocols use `sites`, `rng`, `ask` (or `gather`), `sum`, `mean`, `sample`, `subset`, `rounds`, `log` and `stop`.
+    Protocols use `sites`, `rng`, `ask` (or `gather`), `sum`, `mean`, `totals`, `sample`, `subset`, `rounds`, `log` and
+    `stop`.
     Callers of protocols use `begin`, `run`, `apply`, `corrupt` and `with_faults`. The views that these return share the
     engine, and within a run its counter, generator and journal.
     """
@@ -151,12 +153,47 @@ class Federation:
         """Run `step` at all sites and return, key by key, the plain mean of the replies."""
         return _total(self._call(step, self.sites, payload, "mean"))
 
-    def need_single_replies(self, what: str) -> None:
-        """Refuse `what` under secure sums: a protocol that needs single replies calls this before its first call."""
-        if self.policy.secure_sum:
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The sites of each group of the policy, by the group's name.
+
+        The federation's seed decides the groups, and they are the same in all of its runs: of two ways to divide the
+        sites, the totals would reveal more than those of one.
+        """
+        sites = self._root.engine.sites
+        drawn = np.array_split(generator(self._root.seed, "groups").permutation(len(sites)), self.policy.groups or 1)
+        groups = {f"group {i + 1}": {sites[k] for k in members} for i, members in enumerate(drawn)}
+        return {name: tuple(site for site in self.sites if site in members) for name, members in groups.items()}
+
+    def totals(self, step: StepLike, /, **payload: object) -> Replies:
+        """Run `step` at all sites; return every reply, or with ``Policy(groups=...)`` the secure sum of each group.
+
+        For replies that are totals over rows, such as sums with their number of rows: that of a group is such a reply,
+        too. A group whose sum fails, for too few sites or because a site spoils it, is missing, within the quorum.
+        """
+        if not self.policy.groups:
+            return self.ask(step, **payload)
+        ok: dict[str, Message] = {}
+        failed: dict[str, Failure] = {}
+        for name, sites in self.groups.items():
+            try:
+                ok[name] = dict(self.subset(sites).sum(step, **payload))
+            except (InputError, PolicyError, QuorumError) as error:
+                failed[name] = Failure(FailureKind.REJECTED, str(error), error)
+        if len(ok) < self.policy.needed(len(self.groups)):
+            raise next(failure.error for failure in failed.values() if failure.error is not None)
+        return Replies(ok, failed)
+
+    def need_single_replies(self, what: str, *, or_totals: bool = False) -> None:
+        """Refuse `what` under secure sums: a protocol that needs single replies calls this before its first call.
+
+        With `or_totals` the totals of groups of sites will do (`totals`).
+        """
+        if self.policy.secure_sum and not (or_totals and self.policy.groups):
+            more = ", or groups of sites (Policy(secure_sum=True, groups=...))" if or_totals else ""
             raise PolicyError(
                 f"{what} needs the replies of single sites, which secure_sum=True hides from the coordinator: "
-                "use what needs sums alone, or a policy without secure_sum"
+                f"use what needs sums alone, or a policy without secure_sum{more}"
             )
 
     def accept(self, replies: Replies, check: Callable[[Message], Message]) -> Replies:

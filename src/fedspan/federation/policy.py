@@ -99,6 +99,9 @@ class Policy:
     secure_sum : bool or SecureSum, default=False
         Carry ``fed.sum`` and ``fed.mean`` by a secure sum, so that the coordinator sees no single site's part; ``True``
         is ``SecureSum()``. What needs single replies is then refused before any site is contacted.
+    groups : int, optional
+        Under secure sums: the number of random groups of sites whose totals the coordinator may see one by one, so that
+        a median over them bounds what a malicious site can do. Each must have the fewest sites of a secure sum.
     run_deadline : float, default=86400.0
         Seconds for a whole run. A run that takes longer stops, and continues if it is resumed. It waits this long for
         offline sites that the quorum needs. A call outside any run has all of it.
@@ -115,6 +118,7 @@ class Policy:
     finite: bool = True
     secure_sum: bool | SecureSum = False
     run_deadline: float = 86400.0
+    groups: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("deadline", "run_deadline"):
@@ -127,6 +131,11 @@ class Policy:
             raise PolicyError(f"secure_sum={self.secure_sum!r} must be True, False or a SecureSum")
         if self.secure_sum is True:
             object.__setattr__(self, "secure_sum", SecureSum())
+        if self.groups is not None:
+            if isinstance(self.groups, bool) or not isinstance(self.groups, int) or self.groups < 2:
+                raise PolicyError(f"groups={self.groups!r} must be a whole number of at least 2")
+            if not self.secure_sum:
+                raise PolicyError(f"groups={self.groups} are of sites whose sums are secure: set secure_sum=True")
         good = self.quorum in ("majority", "all") if isinstance(self.quorum, str) else self._is_count_or_fraction()
         if not good:
             raise PolicyError(
@@ -147,6 +156,12 @@ class Policy:
         assert isinstance(self.quorum, float)
         # 0.1 * 30 is 3.0000000000000004: round before rounding up.
         return max(1, math.ceil(round(self.quorum * asked, 9)))
+
+    def smallest_sum(self, sites: int) -> tuple[str, int]:
+        """Return in words the smallest sum over this number of sites, or over one of their groups, and its sites."""
+        if self.groups is None:
+            return "a sum", sites
+        return f"the sum of one of {self.groups} groups of {sites} sites", sites // self.groups
 
     def _is_count_or_fraction(self) -> bool:
         if not _is_number(self.quorum):

@@ -15,7 +15,7 @@ from fedspan.aggregation.aggregator import believed
 from fedspan.federation import Federation, Site, step
 from fedspan.linalg import top_eigenpairs
 from fedspan.pca.parts.principal_axes import PrincipalAxes
-from fedspan.sums.moments import site_weights, some_rows, typical_rows
+from fedspan.sums.moments import means_of_rows, site_weights, some_rows, typical_rows
 from fedspan.sums.row_blocks import blocks, n_columns
 
 Matrix = NDArray[np.float64]
@@ -55,7 +55,7 @@ def total_scatter(fed: Federation, *, aggregator: Aggregator | None = None) -> t
     if aggregator is None:
         total = fed.sum(local_gram)
         return unpacked(total["gram"]), total["n"], site_weights(total.sites)
-    replies = fed.ask(local_phi)
+    replies = means_of_rows(fed, local_phi, "phi", local_gram, "gram")
     phi, counts = replies.stack("phi"), replies.stack("n")
     # An entry off the diagonal stands for two, one on it for one: so distances are those of whole matrices.
     factor = np.where(np.equal(*np.triu_indices(_side(phi.shape[1]))), np.sqrt(0.5), 1.0)

@@ -268,6 +268,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     def _single_replies(self) -> str | None:
         return super()._single_replies() if SOLVERS[self.solver].sums_only else f"(solver={self.solver!r})"
 
+    def _totals_will_do(self) -> bool:
+        return SOLVERS[self.solver].totals
+
     def _column_aggregator(self) -> Aggregator | None:
         """Return what combines the sites' means, deviations and residuals; ``None`` for exact sums."""
         return self.aggregator or (CoordinateMedian() if SOLVERS[self.solver].resilient else None)

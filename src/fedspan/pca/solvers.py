@@ -41,21 +41,22 @@ class Solver:
     sums_only: bool = False  # needs no single reply, unless there is an aggregator
     resilient: bool = False  # trusts no single site, neither for the axes nor for the centre
     iterative: bool = False  # runs until it has converged
+    totals: bool = False  # takes the totals of groups of sites in place of single replies
 
 
 #: By name. "auto" is replaced by one of the next two before it runs.
 SOLVERS = {
-    "auto": Solver(covariance_pca, sums_only=True),
-    "covariance": Solver(covariance_pca, sums_only=True),
-    "subspace_iteration": Solver(subspace_iteration, sums_only=True, iterative=True),
+    "auto": Solver(covariance_pca, sums_only=True, totals=True),
+    "covariance": Solver(covariance_pca, sums_only=True, totals=True),
+    "subspace_iteration": Solver(subspace_iteration, sums_only=True, iterative=True, totals=True),
     "stack": Solver(stack_pca),
     "power": Solver(power, sums_only=True),
     "fedpe": Solver(fedpe, iterative=True),
     "fedpg": Solver(fedpg, iterative=True),
-    "subspace_median": Solver(subspace_median, resilient=True),
+    "subspace_median": Solver(subspace_median, resilient=True, totals=True),
     "median_of_means": Solver(median_of_means, resilient=True),
     "resilient_power": Solver(resilient_power, resilient=True),
-    "resilient_covariance": Solver(resilient_covariance, resilient=True),
+    "resilient_covariance": Solver(resilient_covariance, resilient=True, totals=True),
 }
 
 
@@ -91,15 +92,25 @@ def solve(name: str, fed: Federation, parameters: Mapping[str, Any]) -> Solution
                 stacklevel=frames_inside(),
             )
         axes = axis_variances(fed, U=found.basis, aggregator=aggregator)
-        return Solution(axes, site_weights(found.sites, found.weights), found.trusted, found.resilience)
+        weights = _by_site(fed, site_weights(found.sites, found.weights))
+        trusted = tuple(_by_site(fed, dict.fromkeys(found.trusted, 1.0)))
+        return Solution(axes, weights, trusted, found.resilience)
     if isinstance(found, PrincipalAxes):  # every site counts alike
         found = found, site_weights(fed.record.calls[-1].answered)
-    axes, weights = found
+    axes, weights = found[0], _by_site(fed, found[1])
     if isinstance(axes, np.ndarray):  # a basis; that of a consensus need not be orthonormal
         U = orthonormalize(axes, complete=True) if solver.iterative else axes
         axes = axis_variances(fed, U=U, aggregator=aggregator)
     trusted = tuple(site for site, weight in weights.items() if weight >= 0.5 / len(weights))
     return Solution(axes, weights, trusted)
+
+
+def _by_site(fed: Federation, weights: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the weight of each site, where weights may be those of groups of sites."""
+    groups = fed.groups if fed.policy.groups else {}
+    if not weights.keys() <= groups.keys():
+        return weights
+    return {site: weight / len(groups[name]) for name, weight in weights.items() for site in groups[name]}
 
 
 def cheaper_solver(n_columns: int, directions: int, max_bytes: int) -> tuple[str, str]:

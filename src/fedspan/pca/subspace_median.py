@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, step
+from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
-from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank
+from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank, top_eigenpairs
 from fedspan.linalg import subspace_median as median_of_subspaces
 from fedspan.linalg.medians.projector_median import Output
+from fedspan.pca.covariance import local_gram, unpacked
 from fedspan.pca.parts.principal_axes import Rank
 from fedspan.sums.row_blocks import n_columns
 
@@ -92,6 +93,10 @@ def subspace_median(
 ) -> ResilientSubspace:
     """Return the subspace median of the sites' leading subspaces. Centre the rows first.
 
+    With ``Policy(secure_sum=True, groups=...)``, that of the leading subspaces of the groups' second moments, each from
+    a secure sum: d (d + 1) / 2 numbers up per site. Fewer than half of the *groups* may hold a malicious site, and
+    `ResilientSubspace` names groups in place of sites.
+
     Parameters
     ----------
     n_columns : int, optional
@@ -104,13 +109,28 @@ def subspace_median(
     choose : bool
         Whether to return only the directions that most sites share (see `shared_rank`) of the `rank` that they send.
     """
-    # Lines 4 and 5: orthonormalise. A reply of too low a rank or another shape fails its site, never the run.
-    replies = fed.ask(local_basis, rank=rank)
-    replies = fed.accept(replies, lambda reply: checked_basis(reply, n_columns, rank, complete))
+    if fed.policy.groups:
+        replies = _group_bases(fed, rank)
+    else:
+        # Lines 4 and 5: orthonormalise. A reply of too low a rank or another shape fails its site, never the run.
+        replies = fed.ask(local_basis, rank=rank)
+        replies = fed.accept(replies, lambda reply: checked_basis(reply, n_columns, rank, complete))
     # Lines 6 to 9: the median projector, and the output made of it.
     found = median_of_bases(replies.stack("basis"), tuple(replies), output)
     found.log(fed)
     return replace(found, basis=found.basis[:, : shared_rank(found)]) if choose else found
+
+
+def _group_bases(fed: Federation, rank: int) -> Replies:
+    """Return the `rank` leading eigenvectors of each group's Gram matrix."""
+    totals = fed.totals(local_gram)
+    bases: dict[str, dict[str, Any]] = {}
+    for name, total in totals.ok.items():
+        if total["n"] >= rank:
+            bases[name] = {"basis": top_eigenpairs(unpacked(total["gram"]), rank)[1]}
+    if len(bases) < fed.policy.needed(len(fed.groups)):
+        raise InputError(f"of {len(fed.groups)} groups {len(bases)} have {rank} rows or more, one for each direction")
+    return Replies(bases, totals.failed)
 
 
 def median_of_bases(bases: Matrix, sites: tuple[str, ...], output: Output) -> ResilientSubspace:

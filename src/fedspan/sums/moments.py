@@ -116,12 +116,30 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: A
 
 
 def _aggregated_moments(fed: Federation, aggregator: Aggregator) -> Moments:
-    means = fed.ask(local_mean)
+    means = means_of_rows(fed, local_mean, "mean", local_sums, "sum")
     centre = aggregator(means.stack("mean"), believed(aggregator, means.stack("n"))).value
-    replies = fed.ask(local_spread, centre=centre)
+    replies = means_of_rows(fed, local_spread, "spread", local_centred_sums, "squares", centre=centre)
     counts = replies.stack("n")
     variance = np.maximum(aggregator(replies.stack("spread"), believed(aggregator, counts)).value, 0.0)
     return Moments(typical_rows(counts), centre, variance)
+
+
+def means_of_rows(
+    fed: Federation, of_means: StepLike, key: str, of_sums: StepLike, sums_key: str, **payload: object
+) -> Replies:
+    """Return the replies of the step `of_means`, each a mean over rows and their number `n`.
+
+    With groups of sites, the means over the rows of each group, from the totals of the step `of_sums`.
+    """
+    if not fed.policy.groups:
+        return fed.ask(of_means, **payload)
+
+    totals = fed.totals(of_sums, **payload)
+    good = {name: total for name, total in totals.ok.items() if total["n"] and not np.any(total.get("bad", 0))}
+    if len(good) < fed.policy.needed(len(fed.groups)):
+        raise InputError(f"of {len(fed.groups)} groups {len(good)} have rows and no NaN or infinity in X")
+    found = {name: {key: total[sums_key] / total["n"], "n": total["n"]} for name, total in good.items()}
+    return Replies(found, totals.failed)
 
 
 def refuse_bad_values(fed: Federation, names: tuple[str, ...] | None = None) -> None:
@@ -199,7 +217,7 @@ def row_totals(
     if aggregator is None:
         total = fed.sum(step, **payload)
         return RowTotals({key: total[key] for key in keys}, total["n"], site_weights(total.sites))
-    replies = fed.ask(step, **payload)
+    replies = fed.totals(step, **payload)
     found, n = aggregated(replies, keys, aggregator)
     sums = {key: n * one.value for key, one in zip(keys, found, strict=True)}
     return RowTotals(sums, n, site_weights(replies, found[0].weights))

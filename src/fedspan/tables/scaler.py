@@ -100,5 +100,8 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         shifted = scaled + self.mean_ if self.with_mean else scaled
         return cast(NDArray[Any], shifted.astype(X.dtype))
 
+    def _totals_will_do(self) -> bool:
+        return True
+
     def _transform_parameters(self) -> dict[str, Any]:
         return {"mean": self.mean_ if self.with_mean else None, "scale": self.scale_ if self.with_std else None}

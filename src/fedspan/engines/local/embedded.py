@@ -189,7 +189,7 @@ class LocalFederation(Federation):
         summation = None
         if policy is not None and isinstance(policy.secure_sum, SecureSum):
             summation = SecureSummation(policy.secure_sum)
-            summation.check_possible("a sum", len(engine.sites))
+            summation.check_possible(*policy.smallest_sum(len(engine.sites)))
             engine.introduce(policy.secure_sum)
         root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir), summation)
         super().__init__(root, View(engine.sites))

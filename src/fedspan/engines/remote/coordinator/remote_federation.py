@@ -68,7 +68,7 @@ class RemoteFederation(Federation):
         self.engine = RemoteEngine(transport, signer, authority, secure)
         summation = None if secure is None else SecureSummation(secure)
         if summation is not None:
-            summation.check_possible("a sum", len(self.engine.sites))
+            summation.check_possible(*policy.smallest_sum(len(self.engine.sites)))
         folder = None if run_dir is None else Path(run_dir)
         root = Root(self.engine, whole_number("seed", seed, 0), policy, folder, summation)
         super().__init__(root, View(self.engine.sites))

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import MessageError
+from fedspan.wire import LONGEST_EMPTY_AXIS
 
-#: No axis of an array without entries may be longer: a step may make an array of that length. Others have their bytes.
-LONGEST_EMPTY_AXIS = 2**20
 #: The largest number of rows, columns or products; and the most passes over its rows that one call takes of a site.
 MOST, MOST_PASSES = 2**40, 10_000
 #: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.

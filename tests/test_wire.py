@@ -183,11 +183,14 @@ def test_an_array_that_claims_to_be_huge_allocates_nothing():
     tracemalloc.stop()
 
 
-def test_an_empty_array_may_not_claim_impossible_extents():
+def test_an_array_without_entries_has_no_long_axis():
+    assert decode(encode({"x": np.empty((0, 2**20))}))["x"].shape == (0, 2**20)
+    with pytest.raises(MessageError, match="holds an array without entries"):
+        encode({"x": np.empty((2**20 + 1, 0))})
     data = bytearray(encode({"x": np.zeros((0, 4))}))
     at = data.index(b"\x0b\x02\x00\x04", 24)
     data[at + 3 : at + 4] = bytes([0xFF] * 8 + [0x7F])
-    with pytest.raises(MessageError, match="declares to be larger"):
+    with pytest.raises(MessageError, match="has no entries, and an axis of"):
         decode(with_good_checksum(data))
 
 

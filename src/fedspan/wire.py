@@ -39,6 +39,8 @@ _ZERO = bytes(3)
 _MOST_ENTRIES = 10_000
 _MAX_NDIM = 32
 _LARGEST_KEY = 1000
+#: No axis of an array without entries may be longer: its reader may make an array of that length. Others have bytes.
+LONGEST_EMPTY_AXIS = 2**20
 _LARGEST_CODE_POINT = 0x10FFFF
 _SMALL = 2**62
 
@@ -186,6 +188,8 @@ def _check_key(key: object, what: str) -> None:
 
 
 def _canonical_value(key: str, value: object, what: str) -> Value:
+    if isinstance(value, np.ndarray) and not value.size and max(value.shape) > LONGEST_EMPTY_AXIS:
+        raise MessageError(f"{what} key {key!r} holds an array without entries, of the shape {value.shape}")
     if type(value) is np.ndarray and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
         copy = value.copy()
         copy.flags.writeable = False
@@ -357,7 +361,9 @@ class _Reader:
                 f"the message's array {key[:40]!r} has {ndim} dimensions, at most {_MAX_NDIM} are allowed"
             )
         shape = tuple(self.varint() for _ in range(ndim))
-        # An empty array may declare any other extent, so bound the product without its zeros too.
+        # An array without entries takes no bytes, whatever its other extents are.
+        if 0 in shape and max(shape) > LONGEST_EMPTY_AXIS:
+            raise MessageError(f"the message's array {key[:40]!r} has no entries, and an axis of {max(shape)}")
         if math.prod(extent or 1 for extent in shape) * dtype.itemsize >= 2**62:
             self._refuse_array(key)
         return dtype, shape

@@ -72,6 +72,23 @@ def honest_values(id, one):
 
 
 @pytest.mark.parametrize("id", functions())
+def test_whole_numbers_have_upper_bounds(id):
+    """A number of passes over the rows has a small one: 10**12 local epochs would never end."""
+    for name, check in functions()[id].declared.declared.items():
+        most = 10_000 if name.endswith(("steps", "epochs", "iterations", "rounds", "degree")) else 10**15
+        whole = any(takes(check, number) for number in (0, 1, 2, 10)) and not takes(check, 1.5)
+        assert not (whole and takes(check, most + 1)), name
+
+
+def takes(check, value):
+    try:
+        check("it", value)
+    except MessageError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("id", functions())
 def test_what_is_not_refused_is_the_equal_plain_value(id):
     one = functions()[id]
     honest = honest_values(id, one)

@@ -10,10 +10,10 @@ from fedspan.aggregation import Aggregator
 from fedspan.anomaly.parts.fedavg import Trained, fedavg, local_change, local_errors, rows_of_a_check, rows_of_a_step
 from fedspan.anomaly.parts.local_descent import TorchNetwork
 from fedspan.anomaly.parts.network_detector import NetworkDetector
-from fedspan.anomaly.parts.networks import Epochs, Network, Seed, Weights, Width, Widths
+from fedspan.anomaly.parts.networks import Network, Seed, Weights, Width, Widths
 from fedspan.anomaly.scores import in_blocks
 from fedspan.federation import Federation, Site, step, transform
-from fedspan.federation.site.parameters import Count, Matrix, Positive, Share, Vector
+from fedspan.federation.site.parameters import Count, Matrix, Passes, Positive, Share, Vector
 
 
 def autoencoder_network(n_columns: int, hidden: Widths, latent: int) -> Network:
@@ -30,7 +30,7 @@ def local_training(
     latent: Width,
     held_back: Share,
     split: Seed,
-    local_epochs: Epochs,
+    local_epochs: Passes,
     batch_size: Count,
     step_size: Positive,
     seed: Seed,

@@ -28,7 +28,7 @@ def main() -> int:
         return connect_as(delegate, authority, kit / RUNNER, study.seed, study.policy, study.output)
 
     try:
-        study = read_study(folder / "study.toml", folder / "results", at_sites=True)
+        study = read_study(folder / "study.toml", folder / "results", at_sites=True, detached=True)
         run_study(study, resume=True, connect=connect)
     except FedspanError as error:
         print(error, flush=True)

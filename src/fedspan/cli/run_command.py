@@ -29,7 +29,7 @@ def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: fl
         raise InputError("--detach needs --kit: a detached study runs at a real federation's coordinator")
     if detach and (out is not None or resume):
         raise InputError("--detach goes without --out and --resume: 'fedspan fetch' brings the results")
-    plan = read_study(study, out, at_sites=kit is not None)
+    plan = read_study(study, out, at_sites=kit is not None, detached=detach)
     if kit is None:
         run_study(plan, resume=resume)
     elif detach:
@@ -47,11 +47,6 @@ def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: fl
 def _submit(study: Study, kit: Path, hours: float) -> None:
     from fedspan.engines.nvflare.client.study_client import submit_study
 
-    if study.report.judge is not None:
-        raise InputError(
-            "--detach goes without [report] judge, whose rows are here: put it into the study.toml that 'fedspan "
-            "fetch' brings, and write the report again with 'fedspan report'"
-        )
     name = submit_study(kit, study.path.stem, study.text, hours)
     print(f"study {name} is submitted: 'fedspan status {kit}' shows its state,")
     print(f"'fedspan fetch {kit} {name} --out FOLDER' fetches its results")

@@ -62,10 +62,11 @@ class Study:
     report: ReportPlan
 
 
-def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False) -> Study:
+def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False, detached: bool = False) -> Study:
     """Read and check a study file; `output` replaces the folder that it names.
 
-    A study `at_sites` of a real federation names no data: the sites' owners do.
+    A study `at_sites` of a real federation names no data: the sites' owners do. A `detached` one names no file at all:
+    it runs at the coordinator, whose files are not its user's.
     """
     text, raw = parsed(path)
     file = Section(raw, path, keys=("seed", "output", "data", "preprocess", "model", "federation", "report"))
@@ -78,6 +79,11 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
     if "model" not in file:
         raise file.error("a [model] table with a name is missing")
     model = _estimator(file.table("model"), "fit")
+    if detached and "judge" in file.table("report"):  # before anything shows whether that file exists
+        raise file.error(
+            "--detach goes without [report] judge, whose rows are not at the coordinator: put it into the study.toml "
+            "that 'fedspan fetch' brings, and write the report again with 'fedspan report'"
+        )
     report = report_plan(file)
     if report.judge is not None and not isinstance(model, FedDetector):
         raise file.error(f"[report] judge needs a detector, and {type(model).__name__} is not one")

@@ -24,14 +24,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from fedspan.checks import json_value
+
 _DIGEST = 16
 _SUFFIX = len(', "chain": "') + 2 * _DIGEST + len('"}')
 #: The end of an entry's line; another entry that begins one byte after such an end, in the same line; a whole line.
 _END = re.compile(rb', "chain": "[0-9a-f]{32}"\}\n')
 _NEXT_IN_LINE = re.compile(rb', "chain": "[0-9a-f]{32}"\}.\{"', re.DOTALL)
 _LINE = re.compile(rb'^(\{".*), "chain": "([0-9a-f]{32})"\}\n', re.MULTILINE)
-#: A line of JSON may have this many bytes.
-_LONGEST_LINE = 2**28
+#: Bytes of the longest line of JSON.
+_LONGEST_LINE = 2**24
 
 Parts = tuple[bytes | memoryview, ...]
 
@@ -147,6 +149,8 @@ class AppendFile:
         head = json.dumps({**fields, **({"body_bytes": size} if parts else {})})[:-1].encode()
         if self.count == 0 and self._key_of is not None:
             self._key = self._key_of(dict(fields))
+        if len(head) > _LONGEST_LINE - _SUFFIX - 1:
+            raise AppendFileError(f"can't hold an entry with {len(head):,} bytes of JSON, at most {_LONGEST_LINE:,}")
         chain = self._digest(self.chain, head, parts)
         line = head + f', "chain": "{chain}"}}\n'.encode()
         entry = Entry(dict(fields), self.end, self.end + len(line), self.end + len(line) + size + bool(parts), chain)
@@ -224,7 +228,7 @@ class AppendFile:
                 if not self._read_only:
                     os.ftruncate(self._descriptor, self.end)
                 return
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, KeyError, TypeError) as error:
                 raise self._damage(error) from None
 
     def _entry_at(self, start: int, size: int) -> Entry:
@@ -235,10 +239,10 @@ class AppendFile:
         body = start + len(line)
         head, suffix = line[: -_SUFFIX - 1], line[-_SUFFIX - 1 :]
         try:
-            fields = json.loads(head + b"}")
+            fields = json_value(head + b"}", _LONGEST_LINE)
             length = fields.pop("body_bytes", None)
             whole = _END.fullmatch(suffix) and (length is None or (type(length) is int and length >= 0))
-        except (ValueError, AttributeError, RecursionError):
+        except (ValueError, AttributeError):
             whole = None
         if not whole:
             raise _TornError("it is not an entry", line, body)
@@ -279,8 +283,8 @@ class AppendFile:
             return bool(_END.search(rest) or _NEXT_IN_LINE.search(torn.line))
         # The raw bytes of an entry may quote others. Only an entry that continues the chain really follows.
         for found in _LINE.finditer(rest):
-            with suppress(ValueError, AttributeError, TypeError, RecursionError):
-                length = json.loads(found[1] + b"}").get("body_bytes", 0)
+            with suppress(ValueError, AttributeError, TypeError):
+                length = json_value(found[1] + b"}", _LONGEST_LINE).get("body_bytes", 0)
                 parts = (memoryview(rest)[found.end() : found.end() + length],)
                 if self._digest(torn.chain, found[1], parts) == found[2].decode():
                     return True
@@ -316,8 +320,8 @@ def _may_be_torn(line: bytes, has_bytes: bool) -> bool:
 
 def _is_json(line: bytes) -> bool:
     try:
-        json.loads(line)
-    except (ValueError, RecursionError):
+        json_value(line, _LONGEST_LINE)
+    except ValueError:
         return False
     return True
 

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
+from fedspan.federation.site.parameters import MOST_PASSES
 from fedspan.landmarks.parts.discrepancy import Discrepancy
 from fedspan.landmarks.parts.kernel_pull import (
-    MOST_STEPS,
     kept_within,
     local_descent,
     local_pull,
@@ -104,7 +104,7 @@ class FedDLSettings:
         edge = 2 * (1 + real_number("momentum", chosen.momentum, least=0, below=1))
         if self.step_size is not None:
             real_number("step_size", self.step_size, above=0, below=edge, why=", twice 1 + momentum: above is unstable")
-        whole_number("local_steps", chosen.local_steps, 1, MOST_STEPS)
+        whole_number("local_steps", chosen.local_steps, 1, MOST_PASSES)
         one_of("upload", chosen.upload, ("gradient", "landmarks"))
         one_of("precision", chosen.precision, ("auto", "single", "double"))
         whole_number("n_frequencies", chosen.n_frequencies, 0)

@@ -16,9 +16,9 @@ import numpy as np
 from fedspan.aggregation import Aggregator
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, OneOf, Positive
+from fedspan.federation.site.parameters import MOST_PASSES, Matrix, OneOf, Passes, Positive
 from fedspan.mixed_regression.exact import exact_round
-from fedspan.mixed_regression.parts.cluster_rounds import Shares, Steps, Variance, local_rounds, responsibilities
+from fedspan.mixed_regression.parts.cluster_rounds import Shares, Variance, local_rounds, responsibilities
 from fedspan.mixed_regression.parts.refinement import Refinement, refine_accelerated
 from fedspan.mixed_regression.parts.regression_rows import local_operator, rows_of
 
@@ -35,7 +35,7 @@ def local_curvature(site: Site) -> dict[str, Any]:
 
 @step("mixed_regression.refinement", reveals="sums", moments=True)
 def local_refinement(
-    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Steps, shares: Shares, variance: Variance
+    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Passes, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Lines 6 and 7. Leaves the site, in the row of its cluster (k, d + 3): n times the model's change, n, 1, its loss.
 
@@ -58,7 +58,7 @@ def local_refinement(
 
 @step("mixed_regression.change", reveals="sums", moments=True)
 def local_change(
-    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Steps, shares: Shares, variance: Variance
+    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Passes, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Lines 6, 7. Leaves the site: its part in each cluster (k,), its model's change (d,) or all (k, d), n, its loss.
 
@@ -118,7 +118,7 @@ def fedx(
 
 def check_steps(local_steps: int, rate: float | None) -> None:
     """Refuse local steps that no site can take."""
-    whole_number("local_steps", local_steps, 1)
+    whole_number("local_steps", local_steps, 1, MOST_PASSES)
     if rate is not None:
         real_number("rate", rate, above=0)
 

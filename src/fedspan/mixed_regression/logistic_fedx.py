@@ -16,9 +16,9 @@ from fedspan.aggregation import Aggregator
 from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, OneOf, Passes, Positive, Vector
 from fedspan.mixed_regression.fedx import check_steps, default_rate
-from fedspan.mixed_regression.parts.cluster_rounds import Shares, Steps, Variance, local_rounds, responsibilities
+from fedspan.mixed_regression.parts.cluster_rounds import Shares, Variance, local_rounds, responsibilities
 from fedspan.mixed_regression.parts.refinement import Refinement, refine_accelerated
 from fedspan.mixed_regression.parts.regression_rows import target
 
@@ -36,7 +36,7 @@ def rows_of_part(site: Site, *, part: str = "held back", **_: Any) -> int:
 
 @step("mixed_regression.logistic_refinement", reveals="sums", fewest=rows_of_part)
 def local_logistic_refinement(
-    site: Site, models: Matrix, rate: Positive, local_steps: Steps, part: Part, shares: Shares, variance: Variance
+    site: Site, models: Matrix, rate: Positive, local_steps: Passes, part: Part, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Leaves the site, in the row of its cluster (k, d + 3): n times the model's change, n, 1, its loss."""
     belongs, losses, change, n = _logistic_steps(site, models, rate, local_steps, part, shares, variance)
@@ -46,7 +46,7 @@ def local_logistic_refinement(
 
 @step("mixed_regression.logistic_change", reveals="sums", fewest=rows_of_part)
 def local_logistic_change(
-    site: Site, models: Matrix, rate: Positive, local_steps: Steps, part: Part, shares: Shares, variance: Variance
+    site: Site, models: Matrix, rate: Positive, local_steps: Passes, part: Part, shares: Shares, variance: Variance
 ) -> dict[str, Any]:
     """Leaves the site: its part in each cluster (k,), its model's change (d,) or each one's (k, d), n and its loss.
 

@@ -16,9 +16,9 @@ from scipy.linalg.blas import dgemm
 
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Count, Matrix, Positive
+from fedspan.federation.site.parameters import Count, Matrix, Passes, Positive
 from fedspan.pca.parts import consensus
-from fedspan.pca.parts.consensus import Consensus, LocalSteps, Rows, Variant
+from fedspan.pca.parts.consensus import Consensus, Rows, Variant
 from fedspan.pca.parts.second_moment import SecondMoment
 
 #: In units of the largest local eigenvalue. Steps are shorter than FedPG's: with less the sites do not agree.
@@ -72,7 +72,7 @@ def _identity(k: int) -> Matrix:
 
 @step("pca.fedpe_update", reveals="sums", moments=True)
 def local_update(
-    site: Site, Z: Matrix, rho: Positive, rows: Rows, variant: Variant, local_steps: LocalSteps, products: Count
+    site: Site, Z: Matrix, rho: Positive, rows: Rows, variant: Variant, local_steps: Passes, products: Count
 ) -> dict[str, Any]:
     """Lines 4 to 6, and 11. Leaves the site: ``U + Y / rho`` (d, k), n, its loss, its Lagrangian, ``||U - Z||``.
 

@@ -19,10 +19,10 @@ from scipy.linalg.blas import dgemm, dsymm, dsyr2k
 
 from fedspan.aggregation import Aggregator
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Count, Matrix, Positive
+from fedspan.federation.site.parameters import Count, Matrix, Passes, Positive
 from fedspan.linalg import q_factor
 from fedspan.pca.parts import consensus
-from fedspan.pca.parts.consensus import Consensus, LocalSteps, Rows, Variant
+from fedspan.pca.parts.consensus import Consensus, Rows, Variant
 from fedspan.pca.parts.second_moment import SecondMoment
 
 Move = Callable[[Matrix, Matrix], Matrix]
@@ -62,7 +62,7 @@ def local_step(C: SecondMoment, U: Matrix, pull: Matrix, eta: float, move: Move)
 
 @step("pca.fedpg_update", reveals="sums", moments=True)
 def local_update(
-    site: Site, Z: Matrix, rho: Positive, rows: Rows, variant: Variant, local_steps: LocalSteps, products: Count
+    site: Site, Z: Matrix, rho: Positive, rows: Rows, variant: Variant, local_steps: Passes, products: Count
 ) -> dict[str, Any]:
     """Lines 4 to 11. Leaves the site: ``U + Y / rho`` (d, k), n, its loss, its Lagrangian, ``||U - Z||``.
 

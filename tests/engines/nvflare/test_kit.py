@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedspan.engines.nvflare.setup.kit import parse_plan, read_plan
+from fedspan.engines.nvflare.setup.kit import parse_plan, read_kit, read_plan
 from fedspan.errors import InputError
 
 GOOD = {"name": "lab", "server": "fl.example.org:8002", "sites": ["north", "south"], "users": {"alice": "analyst"}}
@@ -47,3 +47,10 @@ def test_an_error_names_the_file(tmp_path):
     (tmp_path / "fed.toml").write_text('name = "lab"\n')
     with pytest.raises(InputError, match=r"fed\.toml: 'server' is missing"):
         read_plan(tmp_path / "fed.toml")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"sites": 3}'])
+def test_a_damaged_kit_is_refused(tmp_path, text):
+    (tmp_path / "fedspan.json").write_text(text)
+    with pytest.raises(InputError, match="is damaged; request the kit again"):
+        read_kit(tmp_path)

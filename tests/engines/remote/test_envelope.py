@@ -8,7 +8,7 @@ import pytest
 from fedspan.engines.remote.messages import envelope
 from fedspan.engines.remote.messages.envelope import Sealed, head_digest, open_sealed
 from fedspan.errors import MessageError
-from fedspan.wire import decode, encode
+from fedspan.wire import as_array, decode, encode
 
 from .people import authority, user
 
@@ -92,3 +92,11 @@ def test_nonsense_is_refused(data):
     with pytest.raises(MessageError):
         opened(data)
     assert head_digest(data, 100) == ""
+
+
+@pytest.mark.parametrize("parts", ["[" * 100_000, "nonsense", "[]", '{"payload": 3}', 3, None])
+def test_digests_of_another_form_are_refused(parts):
+    raw = encode({"format": envelope.FORMAT, **HEAD, "parts": parts})
+    outer = {"head": as_array(raw), "signature": as_array(user().sign(envelope._signed("request", raw)))}
+    with pytest.raises(MessageError, match="does not state the digests of its parts"):
+        opened(encode(outer | {"certificate": as_array(user().certificate)}))

@@ -75,6 +75,10 @@ def test_an_identity_is_read_from_a_kit(tmp_path):
     alice, root = Identity.from_kit(tmp_path), Authority.from_kit(str(tmp_path))
     assert root.verify(alice.certificate, alice.sign(b"x"), b"x") == Participant("alice", "analyst")
     assert (root.federation, root.sites) == ("clinics", {"a", "b"})
+    for damaged in ("", "[]", '{"federation": "clinics"}', '{"sites": ' + "[" * 100_000):
+        (tmp_path / "fedspan.json").write_text(damaged)
+        with pytest.raises(InputError, match=r"fedspan\.json is damaged"):
+            Authority.from_kit(tmp_path)
     (startup / "client.key").write_bytes(pem(key(6)))
     with pytest.raises(InputError, match="does not belong to the certificate"):
         Identity.from_kit(tmp_path)

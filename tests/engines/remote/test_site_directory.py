@@ -8,6 +8,8 @@ import pytest
 
 from fedspan.engines.remote.coordinator import site_directory
 from fedspan.engines.remote.messages import environment
+from fedspan.engines.remote.messages.envelope import Opened
+from fedspan.engines.remote.messages.identity import Participant
 from fedspan.engines.remote.site import site_worker
 from fedspan.errors import QuorumError
 
@@ -82,6 +84,14 @@ def test_numbers_of_several_kinds_are_numbers(net):
             assert len(fed.engine.reports()) == 3
 
 
-@pytest.mark.parametrize("owner", [b"", b"\xff", b"[]", b'{"columns": 3}', b"{}", None, b'{"rows": "x"}'])
+@pytest.mark.parametrize(
+    "owner", [b"", b"\xff", b"[]", b'{"columns": 3}', b"{}", None, b'{"rows": "x"}', b"[" * 100_000, b"[]," * 2**20]
+)
 def test_what_an_owner_publishes_is_ignored_where_it_is_unreadable(owner):
     assert site_directory._published(owner) == (None, {}, ())
+
+
+def test_a_report_of_100_000_brackets_is_refused_in_a_sentence():
+    head = {"kind": "about", "instance": "i"}
+    answer = Opened(Participant("a"), head, {"about": memoryview(b"[" * 100_000), "key": memoryview(b"")}, {}, "")
+    assert site_directory._read(answer).refused == "the answer lacks a field that it must have"

@@ -239,7 +239,7 @@ def test_replies_are_measured_before_they_leave(desk):
 
 
 @pytest.mark.parametrize("missing", ["step", "sites", "transforms", "seed", "serial", "run", "threads", "deadline"])
-@pytest.mark.parametrize("value", [None, "nonsense", 3, -1.5])
+@pytest.mark.parametrize("value", [None, "nonsense", 3, -1.5, "[" * 100_000])
 def test_the_site_answers_whatever_a_head_holds(desk, missing, value):
     head = desk.answer(desk.request(over={missing: value})).head
     assert head["kind"] in ("refused", "failed", "reply")

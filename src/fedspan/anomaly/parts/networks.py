@@ -25,7 +25,6 @@ Function = Callable[[Array], NDArray[np.float64]]
 Weights = Annotated[NDArray[np.float32], ArrayOf("float", 1)]
 Widths = Annotated[NDArray[np.int64], ArrayOf("whole", 1, least=1, most=10**6)]
 Width = Annotated[int, Whole(1, 10**6)]
-Epochs = Annotated[int, Whole(1, 10**4)]
 Seed = Annotated[int, Whole(0, 2**32 - 1)]
 
 #: Of the activation below zero. With a plain ReLU, whose slope there is 0, narrow layers can die while they learn.

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import MessageError
+from fedspan.wire import LONGEST_EMPTY_AXIS
 
-#: No axis of an array without entries may be longer: a step may make an array of that length. Others have their bytes.
-LONGEST_EMPTY_AXIS = 2**20
+#: The largest number of rows, columns or products; and the most passes over its rows that one call takes of a site.
+MOST, MOST_PASSES = 2**40, 10_000
 #: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.
 RESERVED = ("step", "to", "site")
 
@@ -163,8 +164,9 @@ Labels = Annotated[NDArray[np.str_], ArrayOf("text", 1)]
 Positive = Annotated[float, Real(above=0.0)]
 NotNegative = Annotated[float, Real(least=0.0)]
 Share = Annotated[float, Real(least=0.0, most=1.0)]
-Count = Annotated[int, Whole(1)]
-Index = Annotated[int, Whole(0)]
+Count = Annotated[int, Whole(1, MOST)]
+Index = Annotated[int, Whole(0, MOST)]
+Passes = Annotated[int, Whole(1, MOST_PASSES)]
 
 _PLAIN: dict[Any, Any] = {int: Whole(-(2**53)), float: Real(), bool: Flag(), str: Text()}
 

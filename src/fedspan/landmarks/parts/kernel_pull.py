@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step, transform
-from fedspan.federation.site.parameters import Matrix, OneOf, Positive, Text, Vector, Whole
+from fedspan.federation.site.parameters import Matrix, OneOf, Passes, Positive, Text, Vector
 from fedspan.linalg.array_backend import device_here, to_device
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
 from fedspan.sums.plausible_totals import ABSURD
@@ -22,9 +22,6 @@ from fedspan.sums.row_blocks import n_columns
 Array = NDArray[Any]
 Device = Annotated[str, Text(20)]
 Precision = Annotated[str, OneOf(("single", "double"))]
-#: Local steps of a round.
-MOST_STEPS = 10_000
-Steps = Annotated[int, Whole(1, MOST_STEPS)]
 Upload = Annotated[str, OneOf(("gradient", "landmarks"))]
 
 #: Sites keep rows that were prepared for the products up to this size; they prepare larger ones in every round.
@@ -50,7 +47,7 @@ def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Device = "") -> d
 
 @step("landmarks.descent", reveals="sums", counts=["n"])
 def local_descent(
-    site: Site, Y: Matrix, gamma: Positive, size: Positive, steps: Steps, upload: Upload, device: Device = ""
+    site: Site, Y: Matrix, gamma: Positive, size: Positive, steps: Passes, upload: Upload, device: Device = ""
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks after some steps, or its mean gradient on the way; kernel sum; n_p.
 

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
-from fedspan.federation.site.parameters import Matrix, Positive, Real
+from fedspan.federation.site.parameters import Matrix, Passes, Positive, Real
 from fedspan.landmarks.parts.kernel_pull import (
     Device,
-    Steps,
     Upload,
     descent_reply,
     kept_within,
@@ -82,7 +81,7 @@ def local_noisy_descent(
     Y: Matrix,
     gamma: Gamma,
     size: Positive,
-    steps: Steps,
+    steps: Passes,
     upload: Upload,
     multiplier: Positive,
     device: Device = "",
@@ -115,7 +114,7 @@ def local_paper_descent(
     Y: Matrix,
     gamma: Positive,
     size: Positive,
-    steps: Steps,
+    steps: Passes,
     upload: Upload,
     beta: Positive,
     device: Device = "",

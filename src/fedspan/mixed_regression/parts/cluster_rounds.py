@@ -14,14 +14,13 @@ from fedspan.aggregation.aggregator import believed
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Total
-from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector, Whole
+from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector
 from fedspan.sums.plausible_totals import refuse_absurd
 from fedspan.wire import Message
 
 #: Parameters of the steps of a round.
 Shares = Annotated[NDArray[np.float64], ArrayOf("float", 1, least=0.0, most=1.0)]
 Variance = Positive | None
-Steps = Annotated[int, Whole(1, 2**20)]
 
 _TINY = np.finfo(np.float64).tiny
 

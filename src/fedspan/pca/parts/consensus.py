@@ -23,7 +23,7 @@ from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import FedspanError, InputError, QuorumError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.federation import StepLike
-from fedspan.federation.site.parameters import Count, Matrix, OneOf, Positive, Real, Whole
+from fedspan.federation.site.parameters import MOST_PASSES, Count, Matrix, OneOf, Positive, Real
 from fedspan.linalg import polar_factor, q_factor
 from fedspan.pca.parts.orthogonal_iteration import random_basis
 from fedspan.pca.parts.principal_axes import Rank
@@ -38,8 +38,6 @@ VARIANTS = ("corrected", "paper")
 Variant = Annotated[Literal["corrected", "paper"], OneOf(VARIANTS)]
 #: What a site divides by: the mean number of rows, or its own.
 Rows = Annotated[float, Real(least=1.0)] | None
-#: Gradient steps of one visit.
-LocalSteps = Annotated[int, Whole(1, 10**6)]
 
 _TINY = float(np.finfo(np.float64).tiny)
 _VISITS = 500  # of each site, by default
@@ -300,7 +298,7 @@ class LastReplies:
 def check_settings(of: Any) -> None:
     """Refuse settings of a `Consensus`, or of an estimator, that cannot work; ``None`` is a default."""
     one_of("variant", of.variant, VARIANTS)
-    whole_number("local_steps", of.local_steps, 1)
+    whole_number("local_steps", of.local_steps, 1, MOST_PASSES)
     real_number("participation", of.participation, above=0, most=1)
     if of.max_rounds is not None:
         whole_number("max_rounds", of.max_rounds, 1)

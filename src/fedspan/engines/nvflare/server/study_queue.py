@@ -6,7 +6,6 @@ while. A study whose process dies, or whose coordinator restarts, continues wher
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -20,6 +19,7 @@ from typing import Any
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 
+from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
 from fedspan.engines.nvflare.setup.kit import COORDINATOR, write_json
@@ -78,7 +78,7 @@ class StudyQueue:
         user, head = opened.sender, opened.head
         if user.role != ANALYST:
             raise InputError(f"{user.name!r} has the role {user.role!r}, which may not run studies")
-        if abs(time.time() - float(head["time"])) > LATEST:
+        if not abs(time.time() - float(head["time"])) <= LATEST:
             raise InputError("the request is too old, or the clocks differ by minutes")
         if head["kind"] == "submit":
             return {"study": self._submit(user, opened)}
@@ -164,11 +164,21 @@ class StudyQueue:
             self._over(name, state="failed", why=(lines or ["its log is empty"])[-1][:1000])
 
     def _names(self) -> list[str]:
-        return sorted(p.name for p in self._folder.iterdir() if _NAME.fullmatch(p.name) and (p / "about.json").exists())
+        """Return the names of all studies; one whose file is damaged does not stop the others."""
+        return sorted(p.name for p in self._folder.iterdir() if _NAME.fullmatch(p.name) and self._read(p.name))
 
     def _about(self, name: str) -> dict[str, Any]:
-        about: dict[str, Any] = json.loads((self._folder / name / "about.json").read_text(encoding="utf-8"))
+        about = self._read(name)
+        if about is None:
+            raise InputError(f"what this coordinator has recorded of study {name} is damaged: submit it again")
         return about
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            about = json_value((self._folder / name / "about.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return about if isinstance(about, dict) and {"who", "state"} <= about.keys() else None
 
     def _set(self, name: str, **changes: Any) -> None:
         write_json(self._folder / name / "about.json", self._about(name) | changes)

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fedspan.checks import json_value
 from fedspan.datasets.toml_file import parsed
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.remote.messages.environment import fedspan_version
@@ -167,7 +168,7 @@ def read_kit(path: str | os.PathLike[str]) -> Kit:
     folder = Path(path).resolve()
     file = folder / "fedspan.json"
     try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
+        raw = json_value(file.read_bytes())
         schema = raw.pop("schema", None)
         kit = Kit(folder, **raw | {name: tuple(sorted(raw[name])) for name in ("sites", "users")})
         if kit.kind not in KINDS or not isinstance(schema, dict | None):

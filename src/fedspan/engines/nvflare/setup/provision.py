@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import logging
 import os
 import shutil
@@ -14,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.nvflare.setup.hardening import (
     RUNNER,
@@ -73,7 +73,7 @@ def provision(plan: FederationPlan, out: Path) -> Provisioned:
     (out / AUTHORITY).mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out / AUTHORITY) as work:
         produced = _run_provisioner(plan, out / AUTHORITY, Path(work))
-        root_key = json.loads((out / AUTHORITY / plan.name / "cert.json").read_text(encoding="utf-8"))["root_pri_key"]
+        root_key = json_value((out / AUTHORITY / plan.name / "cert.json").read_text(encoding="utf-8"))["root_pri_key"]
         signed = sign_settings(root_key.encode(), plan.name, plan.secure_sum)
         for name in made:
             _place(produced / name, new_kit(out / name, plan, wanted[name], name, signed))
@@ -148,7 +148,7 @@ def _run_provisioner(plan: FederationPlan, authority: Path, work: Path) -> Path:
 
 def _keep_authority(fresh: Path, state: Path) -> None:
     """Keep the authority's certificate and key alone: each participant's key leaves with its kit."""
-    known = json.loads(fresh.read_text(encoding="utf-8"))
+    known = json_value(fresh.read_bytes())
     root = {key: value for key, value in known.items() if key.startswith("root_")}
     state.mkdir(mode=0o700)
     write_json(state / "cert.json", root)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
 
+from fedspan.checks import json_value
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
 from fedspan.engines.remote.messages.envelope import MISREAD, Opened
 from fedspan.engines.remote.messages.environment import differences, fedspan_version
@@ -178,7 +178,7 @@ def _read(answer: Answer) -> SiteReport:
     if answer.head["kind"] != "about":
         return SiteReport(refused=str(answer.head.get("why"))[:1000] or "no reason given")
     try:
-        about = json.loads(bytes(answer.parts["about"]))
+        about = json_value(bytes(answer.parts["about"]))
         if about.get("refused"):
             return SiteReport(str(about["version"])[:100], str(about["refused"])[:1000])
         rows, columns, allowed = _published(answer.parts.get("owner", b"{}"))
@@ -200,7 +200,7 @@ def _read(answer: Answer) -> SiteReport:
 def _published(owner: Any) -> tuple[int | None, dict[str, str], tuple[str, ...]]:
     """Return the rows, kinds of columns and allowed steps that a site's owner publishes; none if it is unreadable."""
     try:
-        about = json.loads(bytes(owner))
+        about = json_value(bytes(owner))
         columns = {str(name)[:200]: str(kind)[:20] for name, kind in about.get("columns", {}).items()}
         rows = about.get("rows")
         return None if rows is None else int(rows), columns, tuple(map(str, about.get("steps", ())))

@@ -14,6 +14,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from fedspan.checks import json_value
 from fedspan.engines.remote.messages.identity import Authority, Participant, Signer, check_delegation
 from fedspan.errors import MessageError
 from fedspan.wire import Message, as_array, decode, encode
@@ -23,7 +24,7 @@ FORMAT = 1
 ALLOWANCE = 2**20
 APART = "apart "
 #: What reading a head from outside may raise.
-MISREAD = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+MISREAD = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 _PART = "part "
 _OUTER = {"head", "signature", "certificate"}
 
@@ -88,7 +89,7 @@ def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_
         raise MessageError(f"the message has the format {head.get('format')!r}, and this fedspan reads {FORMAT}")
     if head.get("federation") != authority.federation:
         raise MessageError("the message is of another federation")
-    digests: dict[str, str] = json.loads(head["parts"])
+    digests = _digests(head.get("parts"))
     parts = {name.removeprefix(_PART): memoryview(outer[name]) for name in outer.keys() - _OUTER}
     for name in digests.keys() | parts.keys():
         if name in parts and _digest(parts[name]) == digests.get(name):
@@ -96,6 +97,16 @@ def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_
         if name in parts or not name.startswith(APART) or name == APART + site:
             raise MessageError(f"the message's {name!r} is not the one that was signed")
     return Opened(sender, head, parts, {name: digests[name] for name in parts}, _digest(raw))
+
+
+def _digests(text: object) -> dict[str, str]:
+    try:
+        digests = json_value(text) if isinstance(text, str) else None
+    except ValueError:
+        digests = None
+    if not isinstance(digests, dict) or not all(isinstance(digest, str) for digest in digests.values()):
+        raise MessageError("the message does not state the digests of its parts")
+    return digests
 
 
 def head_digest(data: bytes, max_bytes: int) -> str:

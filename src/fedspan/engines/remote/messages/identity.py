@@ -20,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from fedspan.checks import json_value
 from fedspan.errors import InputError, MessageError, MissingPackageError
 from fedspan.federation.policy import SecureSum
 from fedspan.wire import as_array, decode, encode
@@ -131,10 +132,16 @@ class Authority:
     @classmethod
     def from_kit(cls, folder: Path | str) -> Authority:
         """Read the root's certificate, the federation's name and sites, and its signed settings from a kit."""
-        about = json.loads(_bytes_of(Path(folder) / "fedspan.json"))
-        authority = cls(_bytes_of(Path(folder) / "startup" / "rootCA.pem"), about["federation"], about["sites"])
-        if about.get("secure_sum") is not None:
-            authority.secure_sum = authority._settings(about["secure_sum"])
+        file = Path(folder) / "fedspan.json"
+        try:
+            about = json_value(_bytes_of(file))
+            federation, sites = str(about["federation"]), tuple(map(str, about["sites"]))
+            signed = about.get("secure_sum")
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InputError(f"{file} is damaged; request the kit again") from None
+        authority = cls(_bytes_of(Path(folder) / "startup" / "rootCA.pem"), federation, sites)
+        if signed is not None:
+            authority.secure_sum = authority._settings(signed)
         return authority
 
     def _settings(self, signed: Mapping[str, Any]) -> SecureSum:
@@ -249,13 +256,15 @@ def check_delegation(delegation: bytes, authority: Authority, delegate: Particip
         user = authority.verify(certificate, signature, _DELEGATION + raw)
         head = decode(raw, _LARGEST)
         to, federation, until = str(head["to"]), str(head["federation"]), float(head["until"])
-    except (AttributeError, KeyError, TypeError) as error:
+    except MessageError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MessageError("the delegation cannot be read") from error
     if federation != authority.federation:
         raise MessageError("the delegation is of another federation")
     if not user.role or delegate != Participant(to):
         raise MessageError(f"{user.name!r} has not delegated anything to {delegate.name!r}")
-    if time.time() > until:
+    if not time.time() <= until:  # not a number: never valid
         raise MessageError(f"the delegation of {user.name!r} to {to!r} has expired")
     return user
 

@@ -11,6 +11,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Annotated, Any
 
+from fedspan.checks import json_value
 from fedspan.engines.remote.messages.envelope import APART, Opened
 from fedspan.errors import MessageError
 from fedspan.federation.calls.call import Call
@@ -181,8 +182,8 @@ def _is_transform(value: object) -> bool:
 
 
 def _parsed(head: Message, name: str) -> Any:
-    with suppress(KeyError, RecursionError, TypeError, ValueError):
-        return json.loads(head[name])
+    with suppress(KeyError, TypeError, ValueError):
+        return json_value(head[name])
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from fedspan.checks import json_value
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.errors import (
     BudgetError,
@@ -78,8 +79,8 @@ def refusal(error: Exception) -> Message:
 def read_facts(text: object) -> dict[str, float]:
     """Return the figures that a site reports with a failure: few names with finite numbers, or none."""
     try:
-        facts = json.loads(text) if isinstance(text, str) and len(text) < _LONGEST_FACTS else {}
-    except (ValueError, RecursionError):
+        facts = json_value(text, _LONGEST_FACTS) if isinstance(text, str) else {}
+    except ValueError:
         facts = {}
     if not isinstance(facts, dict):
         return {}

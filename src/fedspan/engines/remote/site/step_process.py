@@ -110,7 +110,6 @@ class StepProcess:
         more: Mapping[str, Any] | None = None,
     ) -> tuple[Message, Message]:
         """Let the process do some work. Return its answer's head and reply; `context` gets charges and changes."""
-        link, base = self._connected(), context.base
         head: Message = {
             "work": what,
             "run": context.run,
@@ -121,24 +120,15 @@ class StepProcess:
             "largest": context.largest,
             "threads": self._threads,
             "transforms": json.dumps([[one.id, one.columns] for one in transforms]),
-            "dropped": json.dumps([key for key in self._known if key not in base]),
             **(more or {}),
         }
-        changed = {key: value for key, value in base.items() if self._known.get(key, head) is not value}
-        answer: Message | None = None
-        try:
-            for message in (head, payload, changed, *(one.parameters for one in transforms)):
-                link.send(message)
-            self._known = dict(base)
-            answer = self._answer(link, step, context)
-            if "error" not in answer:
-                reply, put = link.receive(), link.receive()
-        except (EOFError, OSError):
-            answer = None
-            raise StepLimitError(step, "its process died, as happens where memory runs out") from None
-        finally:
-            if answer is None or answer["exhausted"]:
-                self._drop()
+        for again in (False, True):
+            try:
+                answer, reply, put = self._exchange(head, payload, context, transforms)
+                break
+            except (EOFError, OSError):  # something else may have killed the process: once, it gets another chance
+                if again:
+                    raise StepLimitError(step, "its process died, as happens where memory runs out") from None
         context.least = answer["least"]
         if not answer["charges"]:
             context.charged.clear()
@@ -146,6 +136,25 @@ class StepProcess:
             raise self._error(step, answer)
         context.changes = Changes(put, tuple(json.loads(answer["deleted"])))
         return answer, reply
+
+    def _exchange(
+        self, head: Message, payload: Message, context: CallContext, transforms: tuple[Transform, ...]
+    ) -> tuple[Message, Message, Message]:
+        """Send work to the process; return its answer's head, its reply, and what it put into the state."""
+        link, base = self._connected(), context.base
+        dropped = {"dropped": json.dumps([key for key in self._known if key not in base])}
+        changed = {key: value for key, value in base.items() if self._known.get(key, head) is not value}
+        answer: Message = {"exhausted": True}
+        try:
+            for message in (head | dropped, payload, changed, *(one.parameters for one in transforms)):
+                link.send(message)
+            found = self._answer(link, head["step"], context)
+            reply, put = ({}, {}) if "error" in found else (link.receive(), link.receive())
+            self._known, answer = dict(base), found
+            return answer, reply, put
+        finally:
+            if answer["exhausted"]:
+                self._drop()
 
     def _answer(self, link: StepLink, step: str, context: CallContext) -> Message:
         """Return the head of the process's answer; note charges, and kill the process when its time is over."""

@@ -170,6 +170,8 @@ SETTINGS = {
         "book": NoisyBook(centres=5, axes=3, k_means_rounds=2),
     },
     "noisy_moments": {"privacy": MOMENTS, "n_columns": 8},
+    "noisy_quantiles": {"level": 0.9, "privacy": MOMENTS, "n_columns": 8},
+    "noisy_k_means": {"n_clusters": 3, "privacy": MOMENTS, "n_columns": 8, "max_iter": 3},
     "noisy_covariance": {"privacy": MOMENTS, "n_columns": 8},
     "centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances": {"landmarks": LANDMARKS},

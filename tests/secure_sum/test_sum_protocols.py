@@ -53,7 +53,7 @@ OF_SUMS = {
     "pooled_coefs",
 }
 #: Those whose sites add shares of the noise under a secure sum, and all of it without: other results, by design.
-OF_SHARED_NOISE = {"noisy_centres", "noisy_moments", "noisy_covariance"}
+OF_SHARED_NOISE = {"noisy_centres", "noisy_moments", "noisy_covariance", "noisy_quantiles", "noisy_k_means"}
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -87,18 +88,18 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
     def _check_quantile(self) -> None:
         real_number("quantile", self.quantile, above=0, most=1, why=", such as 0.95")
 
-    def _learn_threshold(self, fed: Federation, aggregator: Aggregator | None = None) -> None:
-        """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`)."""
+    def _learn_threshold(
+        self, fed: Federation, aggregator: Aggregator | None = None, search: Callable[..., Vector] | None = None
+    ) -> None:
+        """Set ``offset_`` from the scores of the sites' own rows, which do not leave them (see `quantiles`).
+
+        `search` finds the quantile of another federation's scores in another way.
+        """
         transform, parameters = self._training_transform()
         searched: list[tuple[Vector, Vector]] = []
-        threshold = float(
-            quantiles(
-                fed.apply(transform, **parameters),
-                level=self.quantile,
-                aggregator=aggregator,
-                watch=lambda edges, shares: searched.append((edges[0], shares[0])),
-            )[0]
-        )
+        search = search or partial(quantiles, level=self.quantile, aggregator=aggregator)
+        scored = fed.apply(transform, **parameters)
+        threshold = float(search(scored, watch=lambda edges, shares: searched.append((edges[0], shares[0])))[0])
         # The first round of the search sees all scores, the second those near the threshold.
         self.score_levels_ = _levels(*map(np.concatenate, zip(*searched[:2], strict=True)))
         # The threshold often is the score of many equal rows. These must stay normal, although the last digits of a

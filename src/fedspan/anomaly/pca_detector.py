@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -20,8 +22,13 @@ from fedspan.federation import Federation
 from fedspan.linalg import whitening_root
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.estimator import FedPCA
+from fedspan.pca.noisy_covariance import covariance_within, local_noisy_gram
 from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.pca.solvers import SOLVERS
+from fedspan.privacy.mechanisms import GaussianMoments
+from fedspan.privacy.noisy_sums import NoisySums, noisy_sums
+from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
+from fedspan.sums.noisy_quantiles import search as noisy_search
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -34,6 +41,8 @@ SCORES = ("residual", "mahalanobis", "combined")
 WIDEST = 1000
 #: A share of the variance that is rounding alone: that of numbers in single precision is 1e-15.
 ROUNDING = 1e-14
+#: The threshold's share of the privacy budget.
+_THRESHOLD_SHARE = 0.25
 _SUBSPACE: Form = (forms.subspace_score, forms.one_subspace_score, forms.subspace_shares)
 _WHITENED: Form = (forms.whitened_score, forms.one_whitened_score, forms.whitened_shares)
 _TAKEN_OVER = (
@@ -85,6 +94,10 @@ class FedPCADetector(FedDetector):
         22 d^1.5 rows of d columns (for the 0.95 quantile), or if variances within and outside the subspace are alike.
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
+    privacy : fedspan.privacy.GaussianMoments, optional
+        Differential privacy, with solver ``"auto"`` or ``"covariance"`` and a `quantile` below 1: three quarters of the
+        budget for a covariance with noise, one for the threshold (see ``docs/privacy.md``). The ridge is then at least
+        about the noise of the covariance.
     random_state : int, optional
         Seed of the run.
     verbose : int, default=0
@@ -106,6 +119,8 @@ class FedPCADetector(FedDetector):
         Whether the threshold is one of rows left out.
     ridge_ : float
         The ridge in the units of the standardised rows' variances.
+    privacy_ : PrivacySpent or None
+        What the fit has spent of the sites' privacy, with the accountant's figure.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -159,6 +174,7 @@ class FedPCADetector(FedDetector):
         aggregator: Aggregator | None = None,
         left_out: bool | str = "auto",
         solver_options: Mapping[str, Any] | None = None,
+        privacy: GaussianMoments | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -172,22 +188,31 @@ class FedPCADetector(FedDetector):
         self.aggregator = aggregator
         self.left_out = left_out
         self.solver_options = solver_options
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn subspace, covariance and threshold from a table (with ``sites``) or a federation."""
         self._check_parameters()
-        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            self._learn_model(fed)
+        with self._fitting(X, y, sites, ensure_min_samples=2) as fed, self._account(fed) as noisy:
+            search = self._learn_model(fed, noisy)
             n, variances = self.n_samples_, self.explained_variance_
             few = few_rows(n, self.n_features_in_, float(self.quantile), variances, self.noise_variance_)
             self.left_out_ = n > 2 and bool(few if self.left_out == "auto" else self.left_out)
-            self._learn_threshold(fed, self._resilient(CoordinateMedian()))
+            self._learn_threshold(fed, self._resilient(CoordinateMedian()), search)
             fed.log(threshold=-self.offset_)
         return self
 
-    def _learn_model(self, fed: Federation) -> None:
+    def _account(self, fed: Federation) -> AbstractContextManager[NoisySums | None]:
+        """Open the account for sums with noise, if `privacy` is wanted."""
+        if self.privacy is None:
+            return nullcontext()
+        plan = {local_noisy_gram: (1.0 - _THRESHOLD_SHARE, 1), local_noisy_counts: (_THRESHOLD_SHARE, ROUNDS)}
+        return noisy_sums(self.privacy, fed, plan, "all sums, and so model and threshold")
+
+    def _learn_model(self, fed: Federation, noisy: NoisySums | None = None) -> Callable[..., Vector] | None:
+        """Learn subspace and covariance. With noise, return how the threshold is found."""
         d = self.n_features_in_
         fits = d <= WIDEST and 8 * d * (d + 8) <= fed.policy.max_bytes  # the root, mean and scale go to the sites
         wants_covariance = self.score != "residual" and fits
@@ -196,7 +221,12 @@ class FedPCADetector(FedDetector):
             pca.solver = "covariance"
         self._share_columns(pca)
         one_message = wants_covariance and pca.solver in ("covariance", "resilient_covariance")
-        axes = pca._learn(fed, all_axes=one_message).axes
+        covariance = None
+        if noisy is not None and self.privacy is not None:
+            covariance = covariance_within(noisy, fed, self.privacy.bounds(d))
+            axes = pca._keep_noisy(covariance, all_axes=one_message).axes
+        else:
+            axes = pca._learn(fed, all_axes=one_message).axes
         for name in _TAKEN_OVER:
             setattr(self, name, getattr(pca, name))
         self._refuse_full_rank(axes)
@@ -204,12 +234,19 @@ class FedPCADetector(FedDetector):
             standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
             axes, _ = covariance_pca(standard, aggregator=self._resilient(GeometricMedian()))
         free = self._free(axes.n)
-        self.ridge_ = self.ridge * axes.total / free / d
+        noise = 0.0 if covariance is None else covariance.spectral_noise(self.scale_)
+        self.ridge_ = max(self.ridge * axes.total / free / d, noise)
         self.whitening_ = None
         if wants_covariance:
             C = (axes.components.T * (axes.scatter / free)) @ axes.components
             U = self.components_.T if self.score == "combined" else None
             self.whitening_ = whitening_root(C, self.ridge_, without=U)
+        if noisy is None:
+            return None
+        # The mean score. At most a share of 1 - quantile of the rows has more than this over 1 - quantile (Markov).
+        mean = (self.noise_variance_ + noise) * (d - self.n_components_) if self.score == "residual" else float(d)
+        most = np.array([2.0 * mean / (1.0 - self.quantile)])
+        return partial(noisy_search, noisy, low=np.zeros(1), high=most, level=float(self.quantile))
 
     def _refuse_full_rank(self, axes: PrincipalAxes) -> None:
         """Refuse a subspace that leaves nothing outside: the residual would be rounding alone."""
@@ -221,15 +258,16 @@ class FedPCADetector(FedDetector):
                 "sends false values"
             )
         if self.score != "mahalanobis" and not self.noise_variance_ * (min(axes.n, d) - k) > ROUNDING * variance:
+            hidden = " but noise" if self.privacy is not None else ""
             raise InputError(
                 f"n_components={k} must be below the rank of the data (n_features={d}, n_samples={axes.n}): "
-                f"score={self.score!r} measures what lies outside the subspace, and nothing does"
+                f"score={self.score!r} measures what lies outside the subspace, and nothing does{hidden}"
             )
 
     def _pca(self, d: int) -> FedPCA:
         """Return the estimator of the subspace of `d` columns."""
         options: dict[str, Any] = dict(self.solver_options or {})
-        for name in ("solver", "center", "scale", "aggregator"):
+        for name in ("solver", "center", "scale", "aggregator", "privacy"):
             options[name] = getattr(self, name)
         return FedPCA(usual_dimension(d) if self.n_components is None else self.n_components, **options)
 
@@ -262,6 +300,8 @@ class FedPCADetector(FedDetector):
         if unknown:
             raise InputError(f"solver_options has {unknown[0]!r}, and may have {', '.join(allowed)}")
         self._pca(2)._check_parameters()
+        if self.privacy is not None:
+            real_number("quantile", self.quantile, above=0, below=1, why=" with privacy=...")
 
     def score_one(self, x: Any) -> float:
         """Return ``score_samples`` of one row (d,), without its checks: for streams."""

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
 from fedspan.clustering.parts.guarded_sums import GuardedSums
-from fedspan.clustering.parts.rows_by_centre import Moved, local_counts, local_means, means_of
+from fedspan.clustering.parts.rows_by_centre import Clusters, Moved, local_counts, local_means, means_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg.kernels.nearest_centres import closest, rounded_mean
@@ -64,6 +64,11 @@ class KMeansRuns:
     inertia: Matrix
     rounds: Counts
     moments: Moments
+
+    def best(self) -> Clusters:
+        """Return the result of the start with the least inertia."""
+        i = int(self.inertia.argmin())
+        return Clusters(self.centres[i], self.counts[i], float(self.inertia[i]), int(self.rounds[i]))
 
 
 def federated_k_means(

@@ -12,11 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.base import FedTransformer
 from fedspan.checks import true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
+from fedspan.clustering.noisy_k_means import noisy_k_means
 from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.parts.landmark_models import LabelledRows
+from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -51,6 +53,9 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         rounds, starts and centres. A centre that would need such a sum stays where it is. The start is around draws.
     post_labels : bool, default=False
         Whether the sites of a federation post the labels of their rows. That needs single replies.
+    privacy : fedspan.privacy.GaussianMoments, optional
+        Differential privacy: all sums have noise (see ``docs/privacy.md``). Then `max_iter` rounds are made, at most 7;
+        the default start is drawn with noisy means and variances; `n_init`, `tol` and `least_rows` have no effect.
     random_state : int, optional
         Seed of the start.
     verbose : int, default=0
@@ -60,9 +65,11 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     ----------
     cluster_centers_ : array (n_clusters, d)
     cluster_sizes_ : array (n_clusters,)
-        Rows closest to each centre.
+        Rows closest to each centre; with noise under `privacy`.
     inertia_ : float
-        Sum of the rows' squared distances to the closest centre.
+        Sum of the rows' squared distances to the closest centre; an estimate under `privacy`.
+    privacy_ : PrivacySpent or None
+        What the fit has spent of the sites' privacy, with the accountant's figure.
     n_iter_ : int
     labels_, row_sites_ : array (n,)
         The closest centre of each row, and the number of its site in ``sites_``. Fitted on a table, in the order of its
@@ -95,6 +102,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         tol: float = 1e-4,
         least_rows: int = 1,
         post_labels: bool = False,
+        privacy: GaussianMoments | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -105,6 +113,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         self.tol = tol
         self.least_rows = least_rows
         self.post_labels = post_labels
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
@@ -113,17 +122,28 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         settings = {name: getattr(self, name) for name in ("n_clusters", "n_init", "max_iter", "tol", "least_rows")}
         check_k_means(**settings)
         true_or_false("post_labels", self.post_labels)
+        check_moments(self.privacy)
+        if self.privacy is not None:
+            self._refuse_unused(("n_init", "tol", "least_rows"), "privacy=...")
         start = self._start()
         self._forget()
         with self._fitting(X, y, sites) as fed:
             if start is not None and start.shape[1] != self.n_features_in_:
                 raise InputError(f"init has {start.shape[1]} columns, and the rows have {self.n_features_in_}")
-            found = federated_k_means(fed, init=start, names=self._names(), **settings)
-            best = int(found.inertia.argmin())
-            self.cluster_centers_ = found.centres[best]
-            self.cluster_sizes_ = found.counts[best]
-            self.inertia_ = float(found.inertia[best])
-            self.n_iter_ = int(found.rounds[best])
+            if self.privacy is None:
+                found = federated_k_means(fed, init=start, names=self._names(), **settings).best()
+            else:
+                found = noisy_k_means(
+                    fed,
+                    n_clusters=self.n_clusters,
+                    privacy=self.privacy,
+                    n_columns=self.n_features_in_,
+                    init=start,
+                    max_iter=self.max_iter,
+                    post_labels=self.post_labels,
+                )
+            self.cluster_centers_, self.cluster_sizes_ = found.centres, found.counts
+            self.inertia_, self.n_iter_ = found.inertia, found.rounds
             self._keep_labels(fed, X, sites)
         return self
 

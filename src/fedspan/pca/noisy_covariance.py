@@ -91,6 +91,11 @@ class NoisyCovariance:
         variance = np.diag(self.covariance)
         return np.sqrt(np.where(variance > _CLEAR * self.noise**2, variance, 1.0))
 
+    def spectral_noise(self, scale: Vector | None) -> float:
+        """Return about the largest eigenvalue of the noise, of rows over `scale`."""
+        noise = self.noise if scale is None else self.noise / scale
+        return math.sqrt(2 * len(noise)) * float(np.mean(noise**2))
+
 
 def noisy_covariance(fed: Federation, *, privacy: GaussianMoments, n_columns: int) -> NoisyCovariance:
     """Return the covariance of all rows, drawn in to public bounds, from one sum with noise."""

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
@@ -103,9 +104,9 @@ def rows_in_bounds(site: Site, center: Vector, width: Vector, box: bool, *, alon
 
 def rows_alone(site: Site) -> Iterator[Matrix]:
     """Yield blocks of rows, each of which went through the transforms in front by itself."""
-    rows = [np.asarray(batch.X, dtype=np.float64) for batch in site.batches(1)]
-    for start in range(0, len(rows), _BLOCK_ROWS):
-        yield np.concatenate(rows[start : start + _BLOCK_ROWS])
+    rows = (np.asarray(batch.X, dtype=np.float64) for batch in site.batches(1))
+    while block := list(islice(rows, _BLOCK_ROWS)):
+        yield np.concatenate(block)
 
 
 def in_unit_ball(U: Matrix) -> Matrix:

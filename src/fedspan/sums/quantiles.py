@@ -36,7 +36,10 @@ from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Matrix, Vector
+from fedspan.privacy.mechanisms import GaussianMoments, check_moments
+from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.moments import some_rows
+from fedspan.sums.noisy_quantiles import noisy_quantiles
 from fedspan.sums.row_blocks import blocks, n_columns
 
 Keys = Annotated[NDArray[np.uint64], ArrayOf("word", 1)]
@@ -79,6 +82,7 @@ def quantiles(
     level: float,
     aggregator: Aggregator | None = None,
     watch: Callable[[Matrix, Matrix], None] | None = None,
+    privacy: GaussianMoments | None = None,
 ) -> Vector:
     """Return the `level` quantile (d,) of every column: the smallest value that a share `level` of the rows is up to.
 
@@ -93,6 +97,9 @@ def quantiles(
         are then needed, and the result is that of the pooled rows only where the sites' rows are alike (see above).
     watch : callable, optional
         Receives in every round what the coordinator learns: edges (d, 257), and the share of the rows up to each.
+    privacy : GaussianMoments, optional
+        Differential privacy: a search between public bounds, by counts with noise (`noisy_quantiles`). `watch` is not
+        used then.
 
     Examples
     --------
@@ -102,6 +109,10 @@ def quantiles(
     array([95.])
     """
     level = real_number("level", level, above=0, most=1)
+    if privacy is not None:
+        check_moments(privacy, aggregator)
+        columns, fed = agree_on_columns(fed)
+        return noisy_quantiles(fed, level=level, privacy=privacy, n_columns=columns.count)
     least, most = _keys(np.array([-np.inf, np.inf]))
     low, high = least[None], most[None]  # one interval for all columns: the first reply gives their number
     for number in fed.rounds(3 * _PASS):

@@ -91,6 +91,16 @@ def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:
 
 
 @dataclass(frozen=True)
+class Clusters:
+    """Centres (k, d), rows of each (k,), inertia and the number of rounds."""
+
+    centres: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    inertia: float
+    rounds: int
+
+
+@dataclass(frozen=True)
 class Moved:
     """Centres (b, k, d) after one round.
 

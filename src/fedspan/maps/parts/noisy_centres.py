@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import whole_number
+from fedspan.clustering.noisy_k_means import SENSITIVITY as CELLS_SENSITIVITY
+from fedspan.clustering.noisy_k_means import beside_others
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector
@@ -45,11 +47,9 @@ from fedspan.privacy.noisy_sums import (
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.plausible_totals import whole
 
-CELLS_SENSITIVITY = math.sqrt(1 + WEIGHT**2)
 _AXES_SHARE = 0.25
-#: The fewest rows of a centre, in deviations of its noise; the spread of the start, and the distance of a new centre
-#: from its parent, in deviations of rows.
-_CLEAR, _START, _NUDGE = 2.0, 0.5, 0.2
+#: The fewest rows of a centre, in deviations of its noise; the spread of the start, in deviations of rows.
+_CLEAR, _START = 2.0, 0.5
 POSITIONS = "the posted positions of the rows on the map"
 UNPOSTED = "positions of rows on the map, if they are posted later"
 
@@ -179,7 +179,7 @@ def _from_noisy_sums(
     counts = np.full(k, n / k)
     for number in fed.rounds(book.k_means_rounds):
         if number:
-            C = _replaced(fed.rng, C, counts, least, np.sqrt(variances))
+            C = beside_others(fed.rng, C, counts, least, np.sqrt(variances))
         C = 2.0 * in_unit_ball(C / 2.0)  # no row is further than 1 from the origin
         cells = noisy.sum(fed, local_noisy_cells, center=center, clip=clip, axes=W, centres=C)
         whole(cells, sums=(k, r), rows=(k,))
@@ -214,15 +214,3 @@ def _axes(products: Matrix, mean: Vector, r: int) -> tuple[Vector, Matrix]:
     values, vectors = np.linalg.eigh(about_mean(products, mean))
     # Noise can make variances negative.
     return np.maximum(values[::-1][:r], 1e-12), np.ascontiguousarray(vectors[:, ::-1][:, :r].T)
-
-
-def _replaced(rng: np.random.Generator, C: Matrix, counts: Vector, least: float, deviations: Vector) -> Matrix:
-    """Return centres; those with too few rows move beside others, drawn by their numbers of rows."""
-    few = counts < least
-    odds = np.where(few, 0.0, counts)
-    if not few.any() or not odds.sum() > 0:
-        return C
-    parents = rng.choice(len(C), int(few.sum()), p=odds / odds.sum())
-    moved = C.copy()
-    moved[few] = C[parents] + _NUDGE * deviations * rng.standard_normal((len(parents), C.shape[1]))
-    return moved

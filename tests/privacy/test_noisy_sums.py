@@ -1,0 +1,84 @@
+"""Sums with noise: rows within bounds, one row at a time, shares of the noise, and what an account records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.errors import QuorumError
+from fedspan.federation.site.call_context import CallContext
+from fedspan.privacy import GaussianMoments, Ledger, epsilon_of, mu_of
+from fedspan.privacy.noisy_sums import in_unit_ball, on_grid, rows_in_bounds
+from fedspan.sums.noisy_moments import local_noisy_sums, noisy_moments
+from fedspan.sums.row_transforms import project
+
+SECURE = fs.Policy(secure_sum=True)
+QUERY = {"center": np.zeros(3), "width": np.ones(3), "box": True, "multiplier": 3.0, "sharers": 4, "colluding": 0}
+
+
+def in_bounds(X, **bounds):
+    return np.concatenate(list(rows_in_bounds(fs.Site("a", X).in_call(CallContext({}, number=0)), **bounds)))
+
+
+def test_rows_within_a_ball_and_within_a_box():
+    X = np.array([[3.0, 4.0], [30.0, 40.0], [np.nan, 1.0], [1e308, -1e308], [np.inf, 0.0]])
+    ball = in_bounds(X, center=np.zeros(2), width=np.full(2, 10.0), box=False)
+    np.testing.assert_allclose(ball, [[0.3, 0.4], [0.6, 0.8], [0, 0], [np.sqrt(0.5), -np.sqrt(0.5)], [0, 0]])
+    box = in_bounds(X, center=np.zeros(2), width=np.array([10.0, 4.0]), box=True)
+    np.testing.assert_allclose(box * np.sqrt(2), [[0.3, 1.0], [1, 1], [0, 0], [1, -1], [1, 0]])
+
+
+def test_points_on_the_grid_have_exact_products_and_are_not_longer():
+    U = in_unit_ball(np.random.default_rng(0).normal(size=(500, 40)))
+    Z = on_grid(U)
+    assert (np.linalg.norm(Z, axis=1) <= np.linalg.norm(U, axis=1)).all()
+    assert np.abs(Z - U).max() < 2**-25
+    every = [Z[:, order] @ Z[:, order].T for order in (slice(None), slice(None, None, -1))]
+    np.testing.assert_array_equal(*every)
+
+
+def test_a_row_alone_does_not_depend_on_its_place():
+    rng = np.random.default_rng(0)
+    row, axes = rng.normal(size=(1, 37)), rng.normal(size=(5, 37))
+    site = fs.Site("a", row.repeat(1025, axis=0)).through(lambda X: project(X, axes)).in_call(CallContext({}, number=0))
+    bounds = {"center": np.zeros(5), "width": np.full(5, 100.0), "box": False}
+    alone = np.concatenate(list(rows_in_bounds(site, **bounds, alone=True)))
+    assert len(np.unique(alone, axis=0)) == 1
+    assert len(np.unique(np.concatenate(list(rows_in_bounds(site, **bounds))), axis=0)) > 1  # what it is for
+
+
+@pytest.mark.parametrize(
+    ("policy", "change", "message"),
+    [
+        (None, {}, "adds a share of the noise only where a secure sum hides its part"),
+        (SECURE, {"sharers": 6}, "knows 5 sites, itself included"),
+        (SECURE, {"colluding": 1}, "a threshold of 4 is below the 5 sites"),
+    ],
+)
+def test_a_share_leaves_only_in_a_sum_that_has_all_of_the_noise(policy, change, message):
+    fed = fs.federate(np.zeros((20, 3)), sites=np.arange(20) % 5, policy=policy)
+    with pytest.raises(QuorumError, match=message):
+        fed.sum(local_noisy_sums, **(QUERY | change))
+
+
+def test_shares_are_charged_each_time_and_whole_noise_once(tmp_path):
+    for name, policy, times in (("plain", None, 1), ("secure", SECURE, 2)):
+        ledgers = [Ledger(tmp_path / f"{name}-{i}", epsilon=9.0, delta=1e-5) for i in range(4)]
+        sites = [fs.Site(f"s{i}", np.ones((9, 3)), ledger=ledger) for i, ledger in enumerate(ledgers)]
+        fed = fs.LocalFederation(sites, policy=policy)
+        for _ in range(2):
+            fed.run(noisy_moments, privacy=GaussianMoments(2.0, 1e-5, clip=2.0), n_columns=3)
+        expected = epsilon_of(np.sqrt(times) * mu_of(2.0, 1e-5), 1e-5)
+        assert [ledger.spent for ledger in ledgers] == [pytest.approx(expected)] * 4
+
+
+def test_a_site_whose_budget_is_spent_refuses_and_is_named(tmp_path):
+    sites = [fs.Site(f"s{i}", np.ones((9, 3))) for i in range(4)]
+    sites.append(fs.Site("poor", np.ones((9, 3)), ledger=Ledger(tmp_path / "poor", epsilon=1.0, delta=1e-5)))
+    model = fs.FedStandardScaler(privacy=GaussianMoments(2.0, 1e-5, clip=2.0))
+    with pytest.warns(UserWarning, match="does not last"):
+        model.fit(fs.LocalFederation(sites))
+    assert model.privacy_.refused == ("poor",)
+    assert model.privacy_.epsilon["poor"] == 0.0
+    assert model.privacy_.simulated == ("s0", "s1", "s2", "s3")

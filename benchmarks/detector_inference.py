@@ -48,7 +48,7 @@ def compare() -> Iterator[Ratio]:
         rest = batch - mean
         return np.vecdot(rest @ P, rest)
 
-    detector = fs.FedPCADetector(RANK, scale=False, score="mahalanobis", ridge=1e-12).fit(train, sites=sites)
+    detector = fs.FedPCADetector(RANK, scale=False, distance="mahalanobis", ridge=1e-12).fit(train, sites=sites)
     by_n = len(train) / (len(train) - 1.0)  # scikit-learn divides by n here, ours by n - 1
     yield from _compared(X, "Mahalanobis distance", detector, covariance.mahalanobis, squared_distance, by_n)
 

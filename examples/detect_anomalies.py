@@ -31,15 +31,15 @@ def main(seeds: int = 5) -> dict[str, float]:
     for seed in range(seeds):
         split = anomaly_split(table, 250, seed=seed)
         clinic = split_dirichlet(np.zeros(250, dtype=int), 8, alpha=2.0, seed=seed)  # unequal sizes
-        for score in ("residual", "mahalanobis", "combined"):
-            detector = fs.FedPCADetector(5, score=score, quantile=0.9).fit(split.X_train, sites=clinic)
-            areas.setdefault(score, []).append(roc_auc_score(split.y_test, -detector.score_samples(split.X_test)))
+        for distance in ("residual", "mahalanobis", "combined"):
+            detector = fs.FedPCADetector(5, distance=distance, quantile=0.9).fit(split.X_train, sites=clinic)
+            areas.setdefault(distance, []).append(roc_auc_score(split.y_test, -detector.score_samples(split.X_test)))
             alarm = detector.predict(split.X_test) == -1
-            rates.setdefault(score, []).append((alarm[split.y_test == 0].mean(), alarm[split.y_test == 1].mean()))
+            rates.setdefault(distance, []).append((alarm[split.y_test == 0].mean(), alarm[split.y_test == 1].mean()))
     print(f"{seeds} seeds, 250 benign rows in 8 clinics train; threshold: the 0.9 quantile of the training scores")
-    for score, found in areas.items():
-        false, true = np.mean(rates[score], axis=0)
-        print(f"{score:12} AUC {np.mean(found):.3f}   alarms: {false:.0%} of benign, {true:.0%} of malignant rows")
+    for distance, found in areas.items():
+        false, true = np.mean(rates[distance], axis=0)
+        print(f"{distance:12} AUC {np.mean(found):.3f}   alarms: {false:.0%} of benign, {true:.0%} of malignant rows")
 
     alarms = np.flatnonzero((detector.predict(split.X_test) == -1) & (split.y_test == 1))
     print("\nWhy the first malignant row raised an alarm (share of its score):")
@@ -49,7 +49,7 @@ def main(seeds: int = 5) -> dict[str, float]:
         print(f"  {names[j]:24} {shares[j]:.0%}")
     if plt:
         draw(detector, split, names, shares)
-    return {score: float(np.mean(found)) for score, found in areas.items()}
+    return {distance: float(np.mean(found)) for distance, found in areas.items()}
 
 
 def draw(detector: fs.FedPCADetector, split: fs.datasets.Bunch, names: list[str], shares: np.ndarray) -> None:

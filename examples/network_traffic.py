@@ -57,13 +57,13 @@ def main() -> None:
     name, split, columns = traffic()
     gateway = split_iid(len(split.X_train), 20, seed=0)
     scores = {}
-    for score in ("residual", "mahalanobis"):
-        detector = fs.FedPCADetector(10, score=score, quantile=0.95).fit(split.X_train, sites=gateway)
-        scores[score] = -detector.score_samples(split.X_test)
+    for distance in ("residual", "mahalanobis"):
+        detector = fs.FedPCADetector(10, distance=distance, quantile=0.95).fit(split.X_train, sites=gateway)
+        scores[distance] = -detector.score_samples(split.X_test)
         alarm = detector.predict(split.X_test) == -1
         false, true = alarm[split.y_test == 0].mean(), alarm[split.y_test == 1].mean()
-        area = roc_auc_score(split.y_test, scores[score])
-        print(f"{name}, {score:12} AUC {area:.3f}, alarms: {false:.1%} of normal rows, {true:.1%} of attacks")
+        area = roc_auc_score(split.y_test, scores[distance])
+        print(f"{name}, {distance:12} AUC {area:.3f}, alarms: {false:.1%} of normal rows, {true:.1%} of attacks")
     row = split.X_test[np.flatnonzero(alarm & (split.y_test == 1))[0]]
     shares = detector.explain(row)
     print(

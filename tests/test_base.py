@@ -13,7 +13,6 @@ from fedspan.errors import InputError
 from tests.laws.estimator_examples import CLASSES, Y, assert_same_fit, make, table
 
 #: Checks of scikit-learn's that an estimator cannot pass, with the reason.
-SCORE_IS_A_PARAMETER = "score is the name of a parameter, and these checks call a method of that name"
 FIT_LAYS_OUT = "fit lays rows out, and transform places them by their neighbours: that is not the same"
 EXPECTED_TO_FAIL: dict[str, dict[str, str]] = {
     **dict.fromkeys(
@@ -23,15 +22,6 @@ EXPECTED_TO_FAIL: dict[str, dict[str, str]] = {
     "FedMixedRegressor": {
         "check_methods_sample_order_invariance": "it sets n_clusters=2, and a table without sites is one site"
     },
-    "FedPCADetector": dict.fromkeys(
-        (
-            "check_fit_score_takes_y",
-            "check_n_features_in_after_fitting",
-            "check_pipeline_consistency",
-            "check_array_api_input",
-        ),
-        SCORE_IS_A_PARAMETER,
-    ),
 }
 
 

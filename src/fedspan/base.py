@@ -97,6 +97,11 @@ class FedEstimator(BaseEstimator):
                 if value is not None:
                     raise InputError(f"{name}=... goes with a table: a federation has its {name.rstrip('s')}s already")
             return X
+        if isinstance(sites, str):
+            raise InputError(
+                f"sites={sites!r} is one text, and fit takes the label of each row: for a column of that name use "
+                f"fit(fedspan.federate(X, sites={sites!r}))"
+            )
         # Values that are not finite are refused later, by feature and site.
         table = self._validated(X, reset=True, ensure_all_finite=False, **checks)
         if sites is None:

@@ -75,10 +75,10 @@ def test_the_residual_on_ton(ton):
     assert auc(detector, test, y) == pytest.approx(0.894, abs=0.005)
 
 
-@pytest.mark.parametrize("score", ["mahalanobis", "combined"])
-def test_mahalanobis_distances_find_nearly_all_attacks_in_ton(ton, score):
+@pytest.mark.parametrize("distance", ["mahalanobis", "combined"])
+def test_mahalanobis_distances_find_nearly_all_attacks_in_ton(ton, distance):
     train, sites, test, y = ton_split(ton, 0, log(ton.data))
-    flagged = fs.FedPCADetector(10, score=score).fit(train, sites=sites).predict(test) == -1
+    flagged = fs.FedPCADetector(10, distance=distance).fit(train, sites=sites).predict(test) == -1
     assert f1_score(y, flagged) >= 0.985
     assert np.mean(flagged[y == 0]) <= 0.06
 
@@ -88,17 +88,17 @@ def test_categories_and_the_combined_score_find_most_attacks_in_unsw(unsw):
     frame = pd.DataFrame(log(unsw.data), columns=unsw.feature_names).assign(**text)
     train_rows, sites, test_rows, y = unsw_split(unsw, 0, np.arange(len(frame)))
     fed, test = fs.federate(frame.iloc[train_rows], sites=sites), frame.iloc[test_rows]
-    detector = fs.FedPCADetector(10, score="combined", scale=False)
+    detector = fs.FedPCADetector(10, distance="combined", scale=False)
     model = make_pipeline(fs.FedTabularEncoder(), detector).fit(fed)  # no test row is seen, nor its categories
     assert auc(model, test, y) >= 0.87
     assert abs(np.mean(model.predict(test[y == 0]) == -1) - 0.05) < 0.01
 
 
-@pytest.mark.parametrize(("score", "quantile"), [("residual", 0.9), ("mahalanobis", 0.95), ("combined", 0.99)])
-def test_the_false_positive_rate_on_unseen_rows_follows_the_quantile(unsw, ton, score, quantile):
+@pytest.mark.parametrize(("distance", "quantile"), [("residual", 0.9), ("mahalanobis", 0.95), ("combined", 0.99)])
+def test_the_false_positive_rate_on_unseen_rows_follows_the_quantile(unsw, ton, distance, quantile):
     for split in (unsw_split(unsw, 0, log(unsw.data)), ton_split(ton, 0, log(ton.data))):
         train, sites, test, y = split
-        detector = fs.FedPCADetector(10, score=score, quantile=quantile).fit(train, sites=sites)
+        detector = fs.FedPCADetector(10, distance=distance, quantile=quantile).fit(train, sites=sites)
         assert abs(np.mean(detector.predict(test[y == 0]) == -1) - (1 - quantile)) < 0.01
 
 

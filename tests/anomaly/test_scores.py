@@ -10,12 +10,12 @@ import pytest
 import fedspan as fs
 from fedspan.errors import InputError
 
-from .unlike_units import SCORES, anomalies, labels, rows
+from .unlike_units import DISTANCES, anomalies, labels, rows
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_shares_are_of_the_score(score):
-    detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_shares_are_of_the_score(distance):
+    detector = fs.FedPCADetector(3, distance=distance).fit(rows(), sites=labels())
     X = np.vstack([rows(50, seed=9), anomalies(50)])
     shares = detector.explain(X)
     assert shares.shape == X.shape
@@ -33,8 +33,8 @@ def test_a_feature_that_goes_wrong_is_named():
     pd = pytest.importorskip("pandas")
     names = [f"column {j}" for j in range(8)]
     frame = pd.DataFrame(rows(), columns=names)
-    for score in SCORES:
-        detector = fs.FedPCADetector(3, score=score).fit(frame, sites=labels())
+    for distance in DISTANCES:
+        detector = fs.FedPCADetector(3, distance=distance).fit(frame, sites=labels())
         row = frame.iloc[0].copy()
         row["column 5"] += 60 * detector.scale_[5]
         (name, share), *others = detector.top_features(row)
@@ -44,9 +44,9 @@ def test_a_feature_that_goes_wrong_is_named():
         assert detector.top_features(frame.iloc[:1], 1)[0][0] in names
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_one_row_has_the_score_of_a_batch(score):
-    detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_one_row_has_the_score_of_a_batch(distance):
+    detector = fs.FedPCADetector(3, distance=distance).fit(rows(), sites=labels())
     inside = detector.mean_ + (np.eye(3) @ detector.components_) * detector.scale_
     X = np.vstack([rows(100, seed=4), anomalies(100), rows(50, seed=6) * 1e3, inside + 1e-4 * detector.scale_])
     scores = detector.score_samples(X)
@@ -58,9 +58,9 @@ def test_one_row_has_the_score_of_a_batch(score):
         detector.score_one([np.nan] * 8)
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_batches_of_any_size_and_precision(score):
-    detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_batches_of_any_size_and_precision(distance):
+    detector = fs.FedPCADetector(3, distance=distance).fit(rows(), sites=labels())
     X = rows(9001, seed=4)  # more than two blocks
     scores = detector.score_samples(X)
     np.testing.assert_allclose(detector.score_samples(X[::-1])[::-1], scores, rtol=1e-11)
@@ -71,9 +71,9 @@ def test_batches_of_any_size_and_precision(score):
     assert detector.score_samples(np.asfortranarray(X)) == pytest.approx(scores, rel=1e-11)
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_huge_rows_are_outliers_and_never_nan(score):
-    detector = fs.FedPCADetector(3, score=score).fit(rows(), sites=labels())
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_huge_rows_are_outliers_and_never_nan(distance):
+    detector = fs.FedPCADetector(3, distance=distance).fit(rows(), sites=labels())
     X = np.array([[1e308] * 8, [-1e308, 1e308] * 4, [1e160] * 8, [1e308, 0, 0, 0, 0, 0, 0, 0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

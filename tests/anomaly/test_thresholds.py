@@ -96,31 +96,31 @@ def test_distances_within_a_subspace_are_those_without_the_row():
     np.testing.assert_allclose((both - alone)[:, 0], expected, rtol=1e-7)
 
 
-def false_alarms(score, left_out, n=400, d=30, solver="auto", scale=True):
+def false_alarms(distance, left_out, n=400, d=30, solver="auto", scale=True):
     """Return the share of new rows above the threshold of few, for ten samples."""
     rates = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
         A = rng.normal(size=(d, d)) * np.exp(-np.arange(d) / 8)[:, None]
         X = rng.standard_t(8, (n + 4000, d)) @ A + 0.1 * rng.normal(size=(n + 4000, d))
-        detector = fs.FedPCADetector(5, solver=solver, score=score, left_out=left_out, scale=scale)
+        detector = fs.FedPCADetector(5, solver=solver, distance=distance, left_out=left_out, scale=scale)
         detector.fit(X[:n], sites=np.arange(n) % 8)
         rates.append(np.mean(detector.predict(X[n:]) == -1))
     return np.mean(rates)
 
 
-@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
-def test_few_rows_have_the_false_positive_rate_of_the_quantile(score):
-    assert false_alarms(score, "auto") == pytest.approx(0.05, abs=0.01)
+@pytest.mark.parametrize("distance", ["residual", "mahalanobis", "combined"])
+def test_few_rows_have_the_false_positive_rate_of_the_quantile(distance):
+    assert false_alarms(distance, "auto") == pytest.approx(0.05, abs=0.01)
 
 
 @pytest.mark.parametrize(("n", "d"), [(400, 30), (3300, 30), (650, 10)])
-@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
-def test_unrelated_columns_have_the_false_positive_rate_of_the_quantile(score, n, d):
+@pytest.mark.parametrize("distance", ["residual", "mahalanobis", "combined"])
+def test_unrelated_columns_have_the_false_positive_rate_of_the_quantile(distance, n, d):
     rates = []
     for seed in range(5):
         X = np.random.default_rng(seed).normal(size=(n + 4000, d))
-        detector = fs.FedPCADetector(score=score).fit(X[:n], sites=np.arange(n) % 5)
+        detector = fs.FedPCADetector(distance=distance).fit(X[:n], sites=np.arange(n) % 5)
         rates.append(np.mean(detector.predict(X[n:]) == -1))
     assert np.mean(rates) == pytest.approx(0.05, abs=0.01 if n > 500 else 0.015)
 

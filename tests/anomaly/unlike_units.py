@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-SCORES = ("residual", "mahalanobis", "combined")
+DISTANCES = ("residual", "mahalanobis", "combined")
 SIZES = np.array([9.0, 5.0, 3.0, 0.6, 0.5, 0.3, 0.2, 0.1])
 AXES = np.linalg.qr(np.random.default_rng(7).normal(size=(8, 8)))[0]
 UNITS = 10.0 ** np.arange(-3, 5)

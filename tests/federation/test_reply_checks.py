@@ -161,7 +161,9 @@ def test_where_two_shapes_are_equally_common_no_site_is_blamed(wire):
 
     fed = fs.LocalFederation(make_sites(4), wire=wire)
     assert fed.ask(halves).failed == {}
-    with pytest.raises(QuorumError, match=r"0 of 4 .*s0: misshapen: 'x' has the shape \(100\), others sent \(101\)"):
+    with pytest.raises(
+        QuorumError, match=r"0 of 4 .*s0, s2: misshapen: 'x' has the shape \(100\), others sent \(101\)"
+    ):
         fed.sum(halves)
 
 

@@ -26,10 +26,10 @@ def page_of(*fitted) -> Page:
 
 
 def test_a_detector_has_what_counts_as_an_outlier(X):
-    page = page_of(Fitted(offset_=-2.5, quantile=0.95, score="residual"))
+    page = page_of(Fitted(offset_=-2.5, quantile=0.95, distance="residual"))
     for words in ("What is an outlier", "residual", "2.5", "0.95", "5 %"):
         assert words in page.words
-    assert "score" not in page_of(Fitted(offset_=-2.5, quantile=0.95, score=lambda X: 0.0)).words
+    assert "distance" not in page_of(Fitted(offset_=-2.5, quantile=0.95, distance=lambda X: 0.0)).words
     assert "What is an outlier" not in page_of(Fitted(offset_=np.zeros(3), quantile=0.95)).words
 
 

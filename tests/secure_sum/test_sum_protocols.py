@@ -141,7 +141,7 @@ def fitted(estimator, scale=1.0, **options):
         lambda: fs.FedPCA(2, solver="subspace_iteration"),
         lambda: fs.FedPCA(2, solver="power"),
         lambda: fs.FedPCADetector(2),
-        lambda: fs.FedPCADetector(2, score="mahalanobis"),
+        lambda: fs.FedPCADetector(2, distance="mahalanobis"),
         lambda: fs.FedTabularEncoder(categorical=[]),
     ],
 )

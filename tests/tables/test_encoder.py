@@ -193,12 +193,12 @@ def flows(n=1000):
     )
 
 
-@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
+@pytest.mark.parametrize("distance", ["residual", "mahalanobis", "combined"])
 @pytest.mark.parametrize("again", [True, False])
 @pytest.mark.parametrize("options", [{}, {"rare": 0.0}, {"rare": 0.5}, {"scale": False}], ids=str)
-def test_a_row_of_garbage_is_an_anomaly(score, again, options):
+def test_a_row_of_garbage_is_an_anomaly(distance, again, options):
     frame = flows()
-    detector = fs.FedPCADetector(2, score=score, scale=again)
+    detector = fs.FedPCADetector(2, distance=distance, scale=again)
     model = make_pipeline(fs.FedTabularEncoder(**options), detector).fit(frame)
     bad = pd.DataFrame({"proto": [np.nan], "dur": [np.nan], "bytes": [np.inf], "pk": ["garbage"]})
     assert model.predict(bad).tolist() == [-1]
@@ -207,12 +207,12 @@ def test_a_row_of_garbage_is_an_anomaly(score, again, options):
     assert mean.predict(bad).tolist() == [1]  # else this test shows nothing
 
 
-@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
+@pytest.mark.parametrize("distance", ["residual", "mahalanobis", "combined"])
 @pytest.mark.parametrize("again", [True, False])
-def test_one_bad_cell_among_forty_heavy_tailed_columns_raises_an_alarm(score, again):
+def test_one_bad_cell_among_forty_heavy_tailed_columns_raises_an_alarm(distance, again):
     frame = pd.DataFrame(np.random.default_rng(0).standard_t(2.2, (2000, 40))).rename(columns="c{}".format)
     encoder = fs.FedTabularEncoder(log=False)  # so that the tails stay, and the threshold is high
-    model = make_pipeline(encoder, fs.FedPCADetector(score=score, scale=again)).fit(frame)
+    model = make_pipeline(encoder, fs.FedPCADetector(distance=distance, scale=again)).fit(frame)
     calm = pd.DataFrame([frame.mean()] * len(GARBAGE)).reset_index(drop=True)
     assert (model.predict(calm) == 1).all()
     assert (model.predict(calm.astype(object).assign(c7=GARBAGE)) == -1).all()
@@ -405,8 +405,10 @@ def test_a_federation_is_transformed_where_its_rows_are():
         np.testing.assert_array_equal(replies[site.name]["blocks"], expected)
         assert not replies[site.name]["named"]
     swapped = fs.LocalFederation([fs.Site("a", sites[0].frame.iloc[:, ::-1])])
-    with pytest.raises(fs.errors.QuorumError, match="not those that the transform was fitted on"):
-        encoder.transform(swapped).ask(rows)
+    np.testing.assert_array_equal(encoder.transform(swapped).ask(rows)["a"]["X"], replies[sites[0].name]["X"])
+    others = fs.LocalFederation([fs.Site("a", sites[0].frame.iloc[:, 1:])])
+    with pytest.raises(fs.errors.QuorumError, match="this transform was fitted on"):
+        encoder.transform(others).ask(rows)
     narrow = fs.LocalFederation([fs.Site("a", np.zeros((3, 2)))])
     with pytest.raises(fs.errors.QuorumError, match="must have 8 columns"):
         encoder.transform(narrow).ask(rows)

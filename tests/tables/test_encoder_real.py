@@ -53,11 +53,11 @@ def encoded():
     return normal, fs.FedTabularEncoder().fit(normal)
 
 
-@pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
-def test_one_cell_of_garbage_in_normal_traffic_raises_an_alarm(encoded, score):
+@pytest.mark.parametrize("distance", ["residual", "mahalanobis", "combined"])
+def test_one_cell_of_garbage_in_normal_traffic_raises_an_alarm(encoded, distance):
     normal, encoder = encoded
     for scale in (True, False):
-        detector = fs.FedPCADetector(10, score=score, scale=scale).fit(encoder.transform(normal))
+        detector = fs.FedPCADetector(10, distance=distance, scale=scale).fit(encoder.transform(normal))
         calm = normal[detector.predict(encoder.transform(normal)) == 1].iloc[:39].astype(object)
         for i in range(39):  # a row each
             calm.iloc[i, i] = ("n/a", "garbage", np.inf)[i % 3]

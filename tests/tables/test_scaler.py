@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,17 +88,34 @@ def test_nan_is_refused_by_name_of_feature_and_site():
         fs.FedStandardScaler().fit(fed)
 
 
-def test_frames_give_names_and_columns_in_another_order_are_not_mixed():
-    X = np.random.default_rng(0).normal(size=(9, 2))
-    frames = [pd.DataFrame(X[i::3], columns=["a", "b"]) for i in range(3)]
+def test_columns_are_matched_by_name_whatever_their_order():
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    frames = [pd.DataFrame(X[i::3], columns=["a", "b", "c"]) for i in range(3)]
     scaler = fs.FedStandardScaler().fit(fs.LocalFederation([fs.Site(f"s{i}", f) for i, f in enumerate(frames)]))
-    assert scaler.feature_names_in_.tolist() == ["a", "b"]
-    swapped = fs.Site("z", frames[0][["b", "a"]])
-    with pytest.warns(UserWarning, match="left out, because their columns are not those of most sites: z"):
-        again = fs.FedStandardScaler().fit(
-            fs.LocalFederation([*(fs.Site(f"s{i}", f) for i, f in enumerate(frames)), swapped])
-        )
-    np.testing.assert_array_equal(again.mean_, scaler.mean_)
+    assert scaler.feature_names_in_.tolist() == ["a", "b", "c"]
+    for order in (["b", "a", "c"], ["c", "b", "a"]):
+        mixed = [frames[0], frames[1], frames[2][order]]
+        for tables in (mixed, [pa.table(frame) for frame in mixed]):
+            fed = fs.LocalFederation([fs.Site(f"s{i}", table) for i, table in enumerate(tables)])
+            again = fs.FedStandardScaler().fit(fed)
+            assert again.feature_names_in_.tolist() == ["a", "b", "c"]
+            np.testing.assert_array_equal(again.mean_, scaler.mean_)
+
+
+def test_sites_with_other_names_are_left_out_and_the_warning_lists_them():
+    frames = {f"s{i}": pd.DataFrame(np.eye(3), columns=["a", "b", "c"]) for i in range(4)}
+    frames["s1"] = frames["s1"].rename(columns={"b": "B"})
+    frames["s4"] = frames["s1"].rename(columns={"b": "B"})
+    frames["s2"] = frames["s2"].assign(d=1.0, e=2.0)
+    expected = (
+        "not those of most sites: s1, s4: it lacks 'b' and also has 'B'; s2: it also has 'd', 'e'; add, drop or rename"
+    )
+    sites = [*frames.items(), ("s5", frames["s0"]), ("s6", frames["s0"])]
+    with pytest.warns(UserWarning, match=expected):
+        scaler = fs.FedStandardScaler().fit(fs.federate(dict(sites)))
+    assert scaler.sites_ == ("s0", "s3", "s5", "s6")
+    with pytest.raises(fs.errors.QuorumError, match=r"s2: rejected: it also has 'd', 'e'|it lacks 'd', 'e'"):
+        fs.FedStandardScaler().fit(fs.federate({name: frames[name] for name in ("s0", "s2")}))
 
 
 def test_bad_values_are_named_even_when_replies_are_lost():
@@ -115,21 +133,25 @@ def test_bad_values_are_named_even_when_replies_are_lost():
         assert not refusal or "feature number 1 at" in refusal
 
 
-def test_transform_refuses_sites_whose_columns_are_others():
+def test_transform_matches_columns_by_name_and_refuses_others():
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(8, 2)), columns=["a", "b"])
     scaler = fs.FedStandardScaler().fit(fs.federate(frame, sites=np.arange(8) % 2))
-    swapped = scaler.transform(fs.federate(frame[["b", "a"]], sites=np.arange(8) % 2))
-    with pytest.raises(fs.errors.QuorumError, match="not those that the transform was fitted on"):
-        fs.FedPCA(1).fit(swapped)
+    here, swapped = (
+        scaler.transform(fs.federate(frame[order], sites=np.arange(8) % 2)) for order in (["a", "b"], ["b", "a"])
+    )
+    np.testing.assert_array_equal(fs.FedPCA(1).fit(swapped).components_, fs.FedPCA(1).fit(here).components_)
+    others = scaler.transform(fs.federate(frame.rename(columns={"a": "A"}), sites=np.arange(8) % 2))
+    with pytest.raises(fs.errors.QuorumError, match=r"columns \('A', 'b'\).*was fitted on \('a', 'b'\)"):
+        fs.FedPCA(1).fit(others)
 
 
 def test_other_columns_count_against_the_quorum():
     sites = [fs.Site(f"s{i}", np.ones((4, 3 + (i == 2)))) for i in range(5)]
-    with pytest.raises(fs.errors.QuorumError, match="this site has 4 columns, most have 3"):
+    with pytest.raises(fs.errors.QuorumError, match="s2: rejected: it has 4 columns, most sites have 3"):
         fs.FedStandardScaler().fit(fs.LocalFederation(sites, policy=fs.Policy(quorum="all")))
     with pytest.warns(UserWarning, match="s2"):
         scaler = fs.FedStandardScaler().fit(fs.LocalFederation(sites))
-    assert scaler.run_.failures == [(0, "s2", "rejected: this site has 4 columns, most have 3")]
+    assert scaler.run_.failures == [(0, "s2", "rejected: it has 4 columns, most sites have 3")]
 
 
 def test_a_table_without_names_goes_with_named_ones():

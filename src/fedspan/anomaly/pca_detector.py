@@ -36,7 +36,7 @@ Vector = NDArray[np.float64]
 #: The functions that score many rows, score one, and explain.
 Form = tuple[Callable[..., Array], Callable[..., float], Callable[..., Vector]]
 
-SCORES = ("residual", "mahalanobis", "combined")
+DISTANCES = ("residual", "mahalanobis", "combined")
 #: More columns than this and no covariance is formed: its eigenvectors would take minutes.
 WIDEST = 1000
 #: A share of the variance that is rounding alone: that of numbers in single precision is 1e-15.
@@ -75,7 +75,7 @@ class FedPCADetector(FedDetector):
         at most 10. For ``"mahalanobis"`` it matters with more than 1,000 columns only.
     solver : str, default="auto"
         Any solver of `FedPCA`. With a resilient one the means, deviations, covariance and threshold are resilient, too.
-    score : {"residual", "mahalanobis", "combined"}, default="residual"
+    distance : {"residual", "mahalanobis", "combined"}, default="residual"
     quantile : float, default=0.95
         Of the training scores.
     ridge : float, default=1e-4
@@ -166,7 +166,7 @@ class FedPCADetector(FedDetector):
         n_components: int | float | str | None = None,
         *,
         solver: str = "auto",
-        score: str = "residual",
+        distance: str = "residual",
         quantile: float = 0.95,
         ridge: float = 1e-4,
         center: bool = True,
@@ -180,7 +180,7 @@ class FedPCADetector(FedDetector):
     ) -> None:
         self.n_components = n_components
         self.solver = solver
-        self.score = score
+        self.distance = distance
         self.quantile = quantile
         self.ridge = ridge
         self.center = center
@@ -215,7 +215,7 @@ class FedPCADetector(FedDetector):
         """Learn subspace and covariance. With noise, return how the threshold is found."""
         d = self.n_features_in_
         fits = d <= WIDEST and 8 * d * (d + 8) <= fed.policy.max_bytes  # the root, mean and scale go to the sites
-        wants_covariance = self.score != "residual" and fits
+        wants_covariance = self.distance != "residual" and fits
         pca = self._pca(d)
         if wants_covariance and pca.solver == "auto":
             pca.solver = "covariance"
@@ -239,12 +239,12 @@ class FedPCADetector(FedDetector):
         self.whitening_ = None
         if wants_covariance:
             C = (axes.components.T * (axes.scatter / free)) @ axes.components
-            U = self.components_.T if self.score == "combined" else None
+            U = self.components_.T if self.distance == "combined" else None
             self.whitening_ = whitening_root(C, self.ridge_, without=U)
         if noisy is None:
             return None
         # The mean score. At most a share of 1 - quantile of the rows has more than this over 1 - quantile (Markov).
-        mean = (self.noise_variance_ + noise) * (d - self.n_components_) if self.score == "residual" else float(d)
+        mean = (self.noise_variance_ + noise) * (d - self.n_components_) if self.distance == "residual" else float(d)
         most = np.array([2.0 * mean / (1.0 - self.quantile)])
         return partial(noisy_search, noisy, low=np.zeros(1), high=most, level=float(self.quantile))
 
@@ -257,11 +257,11 @@ class FedPCADetector(FedDetector):
                 f"the variance of all rows is {variance}, and must be above 0: the rows are all the same, or a site "
                 "sends false values"
             )
-        if self.score != "mahalanobis" and not self.noise_variance_ * (min(axes.n, d) - k) > ROUNDING * variance:
+        if self.distance != "mahalanobis" and not self.noise_variance_ * (min(axes.n, d) - k) > ROUNDING * variance:
             hidden = " but noise" if self.privacy is not None else ""
             raise InputError(
                 f"n_components={k} must be below the rank of the data (n_features={d}, n_samples={axes.n}): "
-                f"score={self.score!r} measures what lies outside the subspace, and nothing does{hidden}"
+                f"distance={self.distance!r} measures what lies outside the subspace, and nothing does{hidden}"
             )
 
     def _pca(self, d: int) -> FedPCA:
@@ -286,7 +286,7 @@ class FedPCADetector(FedDetector):
 
     def _check_parameters(self) -> None:
         self._check_quantile()
-        one_of("score", self.score, SCORES)
+        one_of("distance", self.distance, DISTANCES)
         real_number("ridge", self.ridge, above=0)
         for name in ("center", "scale"):
             true_or_false(name, getattr(self, name))
@@ -352,7 +352,7 @@ class FedPCADetector(FedDetector):
         if self.whitening_ is None:
             return left_out_subspace, {**parameters, "leverage": leverage}
         within: dict[str, Any] = {"components": None, "inside": None, "leverage": None}
-        if self.score == "combined":
+        if self.distance == "combined":
             inside = 1.0 / (self.explained_variance_ + self.ridge_)
             within = {"components": self.components_, "inside": inside, "leverage": leverage}
         return left_out_whitened, {**parameters, **within}
@@ -363,9 +363,9 @@ class FedPCADetector(FedDetector):
         if self.whitening_ is not None:
             return _WHITENED, {**standard, "root": self.whitening_}
         inside, outside = None, 1.0
-        if self.score != "residual":
+        if self.distance != "residual":
             outside = 1.0 / (self.noise_variance_ + self.ridge_)
-        if self.score == "mahalanobis":
+        if self.distance == "mahalanobis":
             inside = 1.0 / (self.explained_variance_ + self.ridge_)
         return _SUBSPACE, {**standard, "components": self.components_, "inside": inside, "outside": outside}
 

@@ -18,7 +18,7 @@ from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.calls.reply_checks import check_replies
 from fedspan.federation.journal import JournalEntry
-from fedspan.federation.outcomes import EndingKind, Failure, FailureKind
+from fedspan.federation.outcomes import EndingKind, Failure, FailureKind, by_reason
 from fedspan.federation.policy import Policy, SecureSum
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, RunRecord, plain
@@ -481,15 +481,18 @@ class Federation:
 
     def _quorum_error(self, call: CallRecord, failed: Mapping[str, Failure]) -> QuorumError:
         """Return the error that names the failed sites; its cause is what a step raised in this process."""
-        reasons = [f"{site}: {why}" for site, why in failed.items()]
-        shown = "; ".join(reasons[:5]) + (f"; and {len(reasons) - 5} more" if len(reasons) > 5 else "")
-        asked = len(call.asked)
-        error = QuorumError(
+        asked, shown = len(call.asked), by_reason(failed)
+        text = (
             f"{asked - len(failed)} of {asked} sites answered step {call.step!r} "
             f"(call {call.number}), and the {'secure sum' if call.secure else 'quorum'} needs "
-            f"{self.policy.needed(asked, adding=call.secure)}. Failed: {shown}",
-            failed,
+            f"{self.policy.needed(asked, adding=call.secure)}. Failed: {shown}"
         )
+        if len(failed) == asked and all(why.kind is FailureKind.NON_FINITE for why in failed.values()):
+            text = (
+                f"the numbers overflow in step {call.step!r} (call {call.number}) at every site: the values in the "
+                f"tables are too large, divide the columns first. {shown}"
+            )
+        error = QuorumError(text, failed)
         error.__cause__ = next((failure.error for failure in failed.values() if failure.error is not None), None)
         return error
 

@@ -78,6 +78,25 @@ class Failure(str):
         return cls(FailureKind(values["kind"]), str(values["detail"]), None, values.get("facts"))
 
 
+def by_reason(failed: Mapping[str, str], most: int = 5) -> str:
+    """Return sites and why they failed, where sites with the same reason share one.
+
+    Examples
+    --------
+    >>> by_reason({"a": "late", "b": "offline", "c": "late"})
+    'a, c: late; b: offline'
+    """
+    sites: dict[str, list[str]] = {}
+    for site, why in failed.items():
+        sites.setdefault(str(why), []).append(site)
+    shown = [
+        f"{', '.join(names[:10])}{f' and {len(names) - 10} more' if len(names) > 10 else ''}: {why}"
+        for why, names in sites.items()
+    ]
+    left = sum(len(names) for names in list(sites.values())[most:])
+    return "; ".join(shown[:most]) + (f"; and {left} more" if left else "")
+
+
 class EndingKind(StrEnum):
     """How a run ended."""
 

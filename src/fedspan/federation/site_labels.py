@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,26 @@ def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dty
 
 def _label_array(labels: Any) -> np.ndarray[Any, Any]:
     """Return labels as an array of their own types: numpy would make text of a list of numbers and text."""
+    if isinstance(labels, np.ma.MaskedArray):
+        if np.ma.getmaskarray(labels).any():
+            raise InputError("sites has masked values among its labels: every row must belong to a site")
+        return np.asarray(labels.data)
     if isinstance(labels, np.ndarray):
         return labels
-    if hasattr(labels, "to_numpy"):
+    if hasattr(labels, "iloc") or hasattr(labels, "array"):  # of pandas
         plain: np.ndarray[Any, Any] = np.asarray(labels.to_numpy())
         return plain if plain.dtype.kind in "biufUM" else np.asarray(labels.to_numpy(dtype=object))
-    values = list(labels)
+    if isinstance(labels, str | bytes | Mapping | Set) or not isinstance(labels, Iterable):
+        shown = f"sites={labels!r}" if isinstance(labels, str | bytes | int) else f"sites is a {type(labels).__name__}"
+        raise InputError(
+            f"{shown}, and must be a list or an array with the label of each row, in the order of the rows "
+            "(a column's name, or a dict of tables, goes to fedspan.federate)"
+        )
+    as_list = getattr(labels, "to_pylist", None) or getattr(labels, "to_list", None)  # of pyarrow, of polars
+    values = list(labels) if as_list is None else as_list()
     array = np.empty(len(values), dtype=object)
-    array[:] = values
+    for row, label in enumerate(values):
+        array[row] = label
     return array
 
 
@@ -49,6 +62,11 @@ def _check_objects(labels: np.ndarray[Any, Any]) -> None:
     """Refuse missing labels, and two labels that have one name."""
     by_name: dict[str, Any] = {}
     for label in labels:
+        if isinstance(label, Iterable) and not isinstance(label, str | bytes):
+            raise InputError(
+                f"sites has a label of the type {type(label).__name__}: a label is one number, text or date for each "
+                "row; join several into one text first"
+            )
         is_nan = isinstance(label, float | np.floating) and math.isnan(label)
         if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):
             raise InputError("sites has a missing value among its labels: every row must belong to a site")

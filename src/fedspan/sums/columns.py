@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.checks import frames_inside
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
+from fedspan.federation.outcomes import by_reason
 from fedspan.sums.row_blocks import n_columns, width
 from fedspan.wire import Message
 
@@ -48,26 +50,42 @@ def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, F
     common = max(names, key=lambda found: (names[found], found), default=())
 
     def check(reply: Message) -> Message:
+        own = _names(reply)
+        if own and common and own != common:
+            raise InputError(_difference(own, common))
         if reply["columns"] != count:
-            raise InputError(f"this site has {reply['columns']} columns, most have {count}")
-        if _names(reply) not in ((), common):
-            raise InputError("this site's columns have other names, or another order, than those of most sites")
+            raise InputError(f"it has {reply['columns']} columns, most sites have {count}")
         return reply
 
-    _, fed = without_refused(replies, fed, check, "their columns are not those of most sites")
+    why = "their columns are not those of most sites"
+    fix = "; add, drop or rename columns there, or choose those that all sites have"
+    _, fed = without_refused(replies, fed, check, why, fix)
     return Columns(count, common or None), fed
 
 
 def without_refused(
-    replies: Replies, fed: Federation, check: Callable[[Message], Message], why: str
+    replies: Replies, fed: Federation, check: Callable[[Message], Message], why: str, fix: str = ""
 ) -> tuple[Replies, Federation]:
     """Return the replies that `check` accepts, and the federation without the sites whose replies it refuses."""
     accepted = fed.accept(replies, check)
-    others = [name for name in replies.ok if name not in accepted.ok]
+    others = {name: accepted.failed[name].detail for name in replies.ok if name not in accepted.ok}
     if others:
-        warnings.warn(f"left out, because {why}: {', '.join(others)}", stacklevel=3)
+        warnings.warn(f"left out, because {why}: {by_reason(others)}{fix}", stacklevel=frames_inside())
         fed = fed.subset(name for name in fed.sites if name not in others)
     return accepted, fed
+
+
+def _difference(own: tuple[str, ...], common: tuple[str, ...]) -> str:
+    """Describe how the names of a site's columns differ from those of most sites."""
+    lacks, more = [name for name in common if name not in own], [name for name in own if name not in common]
+    if not lacks and not more:
+        return "it has the columns of most sites in another order, or some of them twice"
+    parts = [f"{verb} {_listed(names)}" for verb, names in (("lacks", lacks), ("also has", more)) if names]
+    return f"it {' and '.join(parts)}"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _names(reply: Message) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.site import checked_names
+from fedspan.federation.site.site_data import as_pandas
 from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.state import Changes
 from fedspan.federation.site_labels import site_rows
@@ -185,7 +187,7 @@ class LocalFederation(Federation):
                     f"a federation is made of sites, and {type(site).__name__} is not one: use fedspan.Site(name, X)"
                 )
         seed = whole_number("seed", seed, 0)
-        engine = LocalEngine(sites, n_jobs, wire)
+        engine = LocalEngine(_in_one_order(sites), n_jobs, wire)
         summation = None
         if policy is not None and isinstance(policy.secure_sum, SecureSum):
             summation = SecureSummation(policy.secure_sum)
@@ -195,15 +197,19 @@ class LocalFederation(Federation):
         super().__init__(root, View(engine.sites))
 
 
-def federate(X: Any, y: Any = None, *, sites: Any, task: Any = None, **kwargs: Any) -> LocalFederation:
-    """Split a table into an embedded federation: one site per label.
+def federate(X: Any, y: Any = None, *, sites: Any = None, task: Any = None, **kwargs: Any) -> LocalFederation:
+    """Make an embedded federation of one table or of one table per site.
 
     Parameters
     ----------
-    X : array (n, ...) or data frame
-    y, task : array (n,), optional
-    sites : array (n,)
-        The site of each row. Sites are named by ``str(label)``.
+    X : array (n, ...), data frame, or mapping of tables
+        One table, or the table of each site by the site's name: an array, a data frame, or the path of a file
+        (see `fedspan.datasets.sources`). Columns with names are matched by them, whatever their order.
+    y, task : array (n,), or str, optional
+        Target and task of each row; or the name of a column of X, which is then no feature.
+    sites : array (n,), or str, optional
+        The site of each row, or the name of the column that holds it. Sites are named by ``str(label)``. Default: all
+        rows are at one site.
     **kwargs
         For `LocalFederation`.
 
@@ -211,7 +217,15 @@ def federate(X: Any, y: Any = None, *, sites: Any, task: Any = None, **kwargs: A
     --------
     >>> federate(np.eye(3), sites=["b", "a", "b"]).sites
     ('a', 'b')
+    >>> federate({"north": np.eye(3), "south": np.eye(3)}).sites
+    ('north', 'south')
     """
+    if isinstance(X, Mapping):
+        return LocalFederation(_sites_of_tables(X, y, sites, task), **kwargs)
+    X = as_pandas(X)
+    X, (y, task, sites) = _without_columns(X, {"y": y, "task": task, "sites": sites})
+    if sites is None:
+        return LocalFederation([Site("site", X, y, task)], **kwargs)
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     parts = [
         Site(name, _rows(X, index), _rows(y, index), _rows(task, index))
@@ -220,10 +234,56 @@ def federate(X: Any, y: Any = None, *, sites: Any, task: Any = None, **kwargs: A
     return LocalFederation(parts, **kwargs)
 
 
+def _sites_of_tables(tables: Mapping[Any, Any], y: Any, sites: Any, task: Any) -> list[Site]:
+    """Return one site for each table, or for each path of one."""
+    if sites is not None:
+        raise InputError("sites=... goes with one table: in a dict of tables the keys name the sites")
+    for what, values in (("y", y), ("task", task)):
+        if values is not None and not isinstance(values, str):
+            raise InputError(f"{what}=... must be the name of a column where X is a dict of tables")
+    from fedspan.datasets.sources import read_table  # loads scikit-learn
+
+    found = []
+    for name, given in tables.items():
+        table = read_table(Path(given)) if isinstance(given, str | os.PathLike) else given
+        X, (own_y, own_task) = _without_columns(as_pandas(table), {"y": y, "task": task}, f"site {str(name)!r}")
+        found.append(Site(str(name), X, own_y, own_task))
+    return found
+
+
+def _without_columns(X: Any, wanted: Mapping[str, Any], whose: str = "X") -> tuple[Any, list[Any]]:
+    """Return `X` without the columns that `wanted` names, and their values in its place of names."""
+    names = {what: value for what, value in wanted.items() if isinstance(value, str)}
+    if not names:
+        return X, list(wanted.values())
+    columns = [str(column) for column in X.columns] if hasattr(X, "columns") else None
+    for what, name in names.items():
+        if columns is None:
+            raise InputError(f"{what}={name!r} names a column, and {whose} is no data frame: it has no names")
+        if columns.count(name) != 1:
+            raise InputError(
+                f"{what}={name!r}: {whose} has {columns.count(name) or 'no'} columns of that name, and one is needed. "
+                f"Columns: {', '.join(columns[:20])}{', ...' if len(columns) > 20 else ''}"
+            )
+    columns = columns or []
+    values = [X.iloc[:, columns.index(value)] if what in names else value for what, value in wanted.items()]
+    kept = [number for number, column in enumerate(columns) if column not in names.values()]
+    return X.iloc[:, kept], values
+
+
 def _rows(values: Any, index: Any) -> Any:
     if values is None:
         return None
     return values.iloc[index] if hasattr(values, "iloc") else np.asarray(values)[index]
+
+
+def _in_one_order(sites: Sequence[Site]) -> list[Site]:
+    """Return the sites with frames of the same columns in one order: that of most, or of the first by name."""
+    orders = Counter(site.feature_names for site in sorted(sites, key=lambda site: site.name) if site.feature_names)
+    chosen: dict[frozenset[str], tuple[str, ...]] = {}
+    for names, _ in orders.most_common():
+        chosen.setdefault(frozenset(names), names)
+    return [site.in_order(chosen[frozenset(site.feature_names)]) if site.feature_names else site for site in sites]
 
 
 def _checked_jobs(n_jobs: int) -> int:

@@ -43,7 +43,7 @@ class Site:
     name : str
         Unique within its federation.
     X : array (n, ...), memory map or data frame
-        One row per sample. Steps see it read-only.
+        One row per sample. Steps see it read-only. Frames of polars and tables of pyarrow become frames of pandas.
     y, task : array (n,), optional
         Target and task of each row.
     ledger : fedspan.privacy.Ledger, optional
@@ -260,13 +260,20 @@ class Site:
         With `frames` the transform receives a data frame, where the site was made of one and it is the first transform.
         """
         inner = self._open.transform
-        takes_frame = self._data.transform_takes_frame if inner else frames and hasattr(self._data.frame, "iloc")
+        takes_frame = self._data.transform_takes_frame if inner else frames and self._data.frame is not None
         if not takes_frame:
             _ = self._data.X  # made here, so that all views share it
         data = self._data.seen()
         data.transform = (lambda rows: transform(inner(rows))) if inner else transform
         data.transform_takes_frame = takes_frame
         return _site(data, None)
+
+    def in_order(self, names: tuple[str, ...]) -> Site:
+        """Return this site with its frame's columns in the order of `names`; itself, where these are not its names."""
+        own = self.feature_names
+        if own is None or own == names or len(set(own)) < len(own) or set(own) != set(names):
+            return self
+        return _site(self._data.in_order(names), self._context)
 
     def with_rows(self, X: Array) -> Site:
         """Return this site with the rows that a private transform made in place of its own.

@@ -41,15 +41,11 @@ class SiteData:
         self._rewritable = False  # whether the data are a file that others may write to
         self.frame: Any = None
         self.feature_names: tuple[str, ...] | None = None
-        if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        X = as_pandas(X)
+        if hasattr(X, "iloc") and hasattr(X, "columns"):
             self.feature_names = tuple(str(column) for column in X.columns)
-            if hasattr(X, "iloc"):
-                # Later writes to the caller's frame do not reach the site, nor with a ledger those to its arrays.
-                self.frame = X.copy(deep=ledger is not None)
-            elif ledger is None:
-                self.frame = X
-            else:
-                X = _frame_values(X)  # such a frame can't be copied in parts
+            # Later writes to the caller's frame do not reach the site, nor with a ledger those to its arrays.
+            self.frame = X.copy(deep=ledger is not None)
         if self.frame is None:
             self.X = self._own(X, "X")
         self.shape: tuple[int, ...] = X.shape if self.frame is not None else self.X.shape
@@ -70,7 +66,7 @@ class SiteData:
 
     def values(self, part: slice) -> Array:
         """Return the values of some rows, without those of the others."""
-        return _frame_values(self.frame.iloc[part]) if hasattr(self.frame, "iloc") else self.X[part]
+        return self.X[part] if self.frame is None else _frame_values(self.frame.iloc[part])
 
     def rows(self, part: slice) -> Any:
         """Return the rows that the transform receives: of the data frame, if it takes one, or of the values."""
@@ -114,18 +110,26 @@ class SiteData:
         """Return made-up data of the same shapes and kinds, seen through the same transforms."""
         data = self.seen()
         data._digest, data._rewritable = [], False
-        if hasattr(self.frame, "iloc"):
+        if self.frame is not None:
             vars(data).pop("X", None)
             data.frame = self.frame.copy()
             for k, dtype in enumerate(self.frame.dtypes):
                 plain = np.dtype(getattr(dtype, "kind", "O") if getattr(dtype, "kind", "O") in "buif" else "O")
                 data.frame.isetitem(k, invented_values(plain, (self.shape[0],), scale))
         else:
-            data.X, data.frame = invented_values(self.X.dtype, self.X.shape, scale), None
+            data.X = invented_values(self.X.dtype, self.X.shape, scale)
         data.y, data.task = (
             None if column is None else invented_values(column.dtype, column.shape, scale)
             for column in (self.y, self.task)
         )
+        return data
+
+    def in_order(self, names: tuple[str, ...]) -> SiteData:
+        """Return these data with the frame's columns in the order of `names`, which are its own names."""
+        data = self.seen()
+        data.frame = self.frame.iloc[:, [self.feature_names.index(name) for name in names]]  # type: ignore[union-attr]
+        data.feature_names, data._digest = names, []
+        vars(data).pop("X", None)
         return data
 
     def seen(self) -> SiteData:
@@ -183,6 +187,23 @@ def _frame_values(frame: Any) -> Array:
     if values.dtype == object and all(getattr(dtype, "kind", "O") in "buif" for dtype in frame.dtypes):
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
+
+
+def as_pandas(X: Any) -> Any:
+    """Return a table of polars or pyarrow as a pandas frame, so that its names stay, and anything else as it is."""
+    kind = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
+    if hasattr(X, "tocsr"):
+        raise InputError(f"X is a sparse matrix ({kind}), which fedspan does not take: use X.toarray()")
+    if hasattr(X, "iloc") or isinstance(X, np.ndarray):
+        return X
+    if hasattr(X, "collect") and hasattr(X, "collect_schema"):
+        raise InputError(f"X is a {kind}, which holds no rows yet: use X.collect()")
+    if not hasattr(X, "to_pandas"):
+        return X
+    try:
+        return X.to_pandas()
+    except ImportError:
+        raise InputError(f"X is a {kind}, which needs pandas and pyarrow here: pip install 'fedspan[tables]'") from None
 
 
 def read_only(values: Any, site: str, what: str) -> Array:

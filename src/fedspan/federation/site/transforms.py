@@ -125,8 +125,13 @@ class Transform:
         found = _transforms.by_id.get(self.id)
         if found is None:
             raise UnknownStepError(f"{self.id!r} is not an installed transform at this site")
-        if self.columns is not None and site.feature_names is not None and site.feature_names != self.columns:
-            raise InputError("the columns of this site are not those that the transform was fitted on")
+        if self.columns is not None:
+            site = site.in_order(self.columns)
+        if self.columns is not None and site.feature_names not in (None, self.columns):
+            raise InputError(
+                f"this site has the columns {_shown(site.feature_names)}, and this transform was fitted on "
+                f"{_shown(self.columns)}"
+            )
         if found.mu2 is not None:
             return self._noisy(site, found, ledger, run, before)
         return site.through(partial(found.function, **found.validated(self.parameters)), frames=found.frames)
@@ -143,3 +148,8 @@ class Transform:
         parameters = found.validated(self.parameters)
         key = ledger.key(NoiseQuery(run, self.id, digest), mu2=found.mu2(**parameters))
         return site.last_of("noisy", key, lambda: site.with_rows(found.function(site.X, key, **parameters)))
+
+
+def _shown(names: tuple[str, ...] | None) -> str:
+    names = names or ()
+    return f"({', '.join(map(repr, names[:20]))}{', ...' if len(names) > 20 else ''})"

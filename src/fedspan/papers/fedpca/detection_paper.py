@@ -174,7 +174,7 @@ def encoded_table(seeds: Sequence[int]) -> Table:
     source, most = SOURCES["UNSW-NB15"], 30
     unsw = load_unsw_nb15(categorical=True)
     frame = pd.DataFrame(unsw.data, columns=unsw.feature_names).assign(**{name: unsw[name] for name in TEXT})
-    ways = {f"{score}, k = {rank}": (score, rank) for rank in (10, most) for score in ("residual", "combined")}
+    ways = {f"{distance}, k = {rank}": (distance, rank) for rank in (10, most) for distance in ("residual", "combined")}
     ways["mahalanobis"] = ("mahalanobis", most)  # which does not depend on the rank
     found: dict[str, list[Detection]] = {name: [] for name in ways}
     width = 0
@@ -185,8 +185,8 @@ def encoded_table(seeds: Sequence[int]) -> Table:
         encoder = FedTabularEncoder().fit(fed)
         rows, encoded = encoder.transform(frame.iloc[split.test_rows]), encoder.transform(fed)
         width = rows.shape[1]
-        for name, (score, rank) in ways.items():
-            model = FedPCADetector(rank, score=score, quantile=QUANTILE, scale=False).fit(encoded)
+        for name, (distance, rank) in ways.items():
+            model = FedPCADetector(rank, distance=distance, quantile=QUANTILE, scale=False).fit(encoded)
             found[name].append(detection(split.y_test, -model.score_samples(rows), -model.offset_))
     return Table(
         f"UNSW-NB15 with {', '.join(TEXT)}: detection, FedTabularEncoder with its defaults, {width} columns",

@@ -65,9 +65,9 @@ def federated(model: Callable[[int], Any]) -> Method:
     return method
 
 
-def fedpca(score: str = "residual", solver: str = "covariance", **options: Any) -> Method:
+def fedpca(distance: str = "residual", solver: str = "covariance", **options: Any) -> Method:
     """Return FedPCADetector with a solver; `options` are those of the solver."""
-    settings: dict[str, Any] = {"solver": solver, "score": score, "quantile": QUANTILE, "solver_options": options}
+    settings: dict[str, Any] = {"solver": solver, "distance": distance, "quantile": QUANTILE, "solver_options": options}
     return federated(lambda seed: FedPCADetector(RANK, random_state=seed, **settings))
 
 
@@ -102,8 +102,8 @@ BASELINES: dict[str, Method] = {
     "self-learning PCA": federated(lambda seed: LocalPCADetector(RANK, quantile=QUANTILE)),
 }
 BEYOND: dict[str, Method] = {
-    "exact, Mahalanobis": fedpca(score="mahalanobis"),
-    "exact, combined": fedpca(score="combined"),
+    "exact, Mahalanobis": fedpca(distance="mahalanobis"),
+    "exact, combined": fedpca(distance="combined"),
 }
 
 

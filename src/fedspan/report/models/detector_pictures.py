@@ -40,9 +40,9 @@ def training_scores(model: Any, names: Names, levels: Matrix, offset: Matrix) ->
 @picture(offset_=0, quantile=0)
 def threshold(model: Any, names: Names, offset: Matrix, quantile: Matrix) -> Picture:
     """List what a detector calls an outlier."""
-    score = getattr(model, "score", None)
+    distance = getattr(model, "distance", None)
     rows = [
-        *([("score", score)] if isinstance(score, str) else []),
+        *([("distance", distance)] if isinstance(distance, str) else []),
         ("anomaly score above", number(-float(offset))),
         ("quantile of the training scores", number(float(quantile))),
         ("false alarms to expect among rows like those", percent(1.0 - float(quantile))),

@@ -1,0 +1,135 @@
+"""fs.federate: one table with the sites of its rows, or one table per site."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from scipy.sparse import coo_matrix, csr_array
+
+import fedspan as fs
+from fedspan.errors import InputError
+
+ROWS = np.random.default_rng(0).normal(size=(12, 3))
+LABELS = ["north", "south", "west"] * 4
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(ROWS, columns=["age", "dose", "weight"])
+
+
+@fs.step
+def seen(site):
+    names = site.feature_names
+    return {"X": site.X, "y": np.zeros(0) if site.y is None else site.y, "names": "-" if names is None else str(names)}
+
+
+class Frame:
+    """What a frame of polars has in common with others: names, rows without iloc, and a way to pandas."""
+
+    def __init__(self, frame):
+        self._frame, self.columns, self.shape = frame, list(frame.columns), frame.shape
+
+    def __len__(self):
+        return len(self._frame)
+
+    def to_numpy(self):
+        return self._frame.to_numpy()
+
+    def to_pandas(self):
+        return self._frame.copy()
+
+
+class LazyFrame:
+    columns = ("age",)
+
+    def collect(self):
+        raise AssertionError
+
+    def collect_schema(self):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("library", [pa.table, pa.RecordBatch.from_pandas, Frame], ids=["table", "batch", "polars"])
+def test_frames_of_other_libraries_keep_their_names(frame, library):
+    expected = fs.federate(frame, sites=LABELS).ask(seen)
+    for fed in (
+        fs.federate(library(frame), sites=LABELS),
+        fs.federate({name: library(frame.iloc[i::3]) for i, name in enumerate(LABELS[:3])}),
+    ):
+        found = fed.ask(seen)
+        for name in LABELS[:3]:
+            np.testing.assert_array_equal(found[name]["X"], expected[name]["X"])
+            assert found[name]["names"] == "('age', 'dose', 'weight')"
+
+
+def test_frames_that_cannot_become_frames_of_pandas_name_the_extra(frame):
+    class Alone(Frame):
+        def to_pandas(self):
+            raise ModuleNotFoundError("pyarrow is required")
+
+    with pytest.raises(InputError, match=r"needs pandas and pyarrow here: pip install 'fedspan\[tables\]'"):
+        fs.federate(Alone(frame), sites=LABELS)
+
+
+@pytest.mark.parametrize(
+    ("X", "reason"),
+    [(csr_array(ROWS), r"X\.toarray"), (coo_matrix(ROWS), r"X\.toarray"), (LazyFrame(), r"X\.collect")],
+    ids=["array", "matrix", "lazy"],
+)
+def test_what_holds_no_dense_rows_is_refused_with_the_way_out(X, reason):
+    with pytest.raises(InputError, match=reason):
+        fs.federate(X, sites=LABELS)
+    with pytest.raises(InputError, match=reason):
+        fs.Site("a", X)
+
+
+@pytest.mark.parametrize("library", [lambda frame: frame, pa.table, Frame], ids=["pandas", "pyarrow", "polars"])
+def test_columns_name_sites_and_targets_and_are_no_features_then(frame, library):
+    whole = library(frame.assign(hospital=LABELS, ill=np.arange(12.0)))
+    found = fs.federate(whole, "ill", sites="hospital").ask(seen)
+    expected = fs.federate(frame, np.arange(12.0), sites=LABELS).ask(seen)
+    for name in LABELS[:3]:
+        for key in ("X", "y"):
+            np.testing.assert_array_equal(found[name][key], expected[name][key])
+        assert found[name]["names"] == expected[name]["names"]
+
+
+def test_missing_columns_are_refused_with_those_that_exist(frame):
+    with pytest.raises(InputError, match=r"sites='clinic': X has no columns of that name.*Columns: age, dose, weight"):
+        fs.federate(frame, sites="clinic")
+    with pytest.raises(InputError, match="sites='clinic' names a column, and X is no data frame"):
+        fs.federate(ROWS, sites="clinic")
+    with pytest.raises(InputError, match="y='ill': site 'north' has no columns of that name"):
+        fs.federate({"north": frame, "south": frame}, "ill")
+    with pytest.raises(InputError, match=r"fit\(fedspan\.federate\(X, sites='age'\)\)"):
+        fs.FedStandardScaler().fit(frame, sites="age")
+
+
+def test_tables_by_site_may_be_paths_and_have_any_order_of_columns(frame, tmp_path):
+    parts = {name: frame.iloc[i::3].reset_index(drop=True) for i, name in enumerate(LABELS[:3])}
+    parts["south"][["weight", "age", "dose"]].to_parquet(tmp_path / "south.parquet")
+    parts["west"][["dose", "weight", "age"]].to_csv(tmp_path / "west.csv", index=False)
+    fed = fs.federate({**parts, "south": tmp_path / "south.parquet", "west": str(tmp_path / "west.csv")}, seed=3)
+    assert fed.sites == ("north", "south", "west")
+    found = fs.FedStandardScaler().fit(fed)
+    expected = fs.FedStandardScaler().fit(frame, sites=LABELS)
+    order = [list(frame.columns).index(name) for name in found.feature_names_in_]
+    np.testing.assert_allclose(found.mean_, expected.mean_[order], rtol=1e-12)
+    with pytest.raises(InputError, match="does not exist"):
+        fs.federate({"north": tmp_path / "none.csv"})
+    with pytest.raises(InputError, match="the keys name the sites"):
+        fs.federate(parts, sites=LABELS)
+    with pytest.raises(InputError, match="must be the name of a column"):
+        fs.federate(parts, np.zeros(12))
+
+
+def test_without_sites_there_is_one():
+    assert fs.federate(ROWS).sites == ("site",)
+
+
+def test_numbers_that_overflow_are_reported_as_such(frame):
+    with pytest.raises(fs.errors.QuorumError, match=r"the numbers overflow in step 'sums\.centred_sums'.*too large"):
+        fs.FedPCA(2).fit(1e200 * frame, sites=LABELS)

@@ -10,6 +10,8 @@ import zipfile
 
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
 
 import fedspan as fs
 from fedspan import persistence as files
@@ -53,6 +55,7 @@ FORGED = {
     "unknown kind": {"code": "import os"},
     "empty": {},
     "bad parameter": {"estimator": "FedPCA", "params": {"colour": 1}, "fitted": {}},
+    "pipeline of a number": {"pipeline": [["a", 3]]},
     "missing array": {"estimator": "FedPCA", "params": {}, "fitted": {"mean_": {"array": 99}}},
 }
 
@@ -158,3 +161,39 @@ def test_a_small_file_does_not_unfold_to_gigabytes(tmp_path):
         fs.load(tmp_path / "bomb")
     assert tracemalloc.get_traced_memory()[1] < 2**28
     tracemalloc.stop()
+
+
+def test_a_pipeline_is_saved_and_loaded(tmp_path):
+    X = np.random.default_rng(1).normal(size=(40, 4))
+    pipeline = make_pipeline(fs.FedStandardScaler(), fs.FedPCADetector(2)).fit(X)
+    fs.save(pipeline, tmp_path / "whole")
+    loaded = fs.load(tmp_path / "whole")
+    assert list(loaded.named_steps) == ["fedstandardscaler", "fedpcadetector"]
+    np.testing.assert_array_equal(loaded.score_samples(X), pipeline.score_samples(X))
+    assert loaded[-1].run_ == pipeline[-1].run_
+    fs.save(pipeline, tmp_path / "short", record=False)
+    assert not hasattr(fs.load(tmp_path / "short")[0], "run_")
+    assert hasattr(pipeline[0], "run_")
+
+
+def test_only_models_of_ours_are_saved(tmp_path):
+    with pytest.raises(
+        InputError, match=r"PCA\(\) is no estimator of fedspan, and a saved pipeline has no other steps"
+    ):
+        fs.save(make_pipeline(fs.FedStandardScaler(), PCA()), tmp_path / "model")
+    with pytest.raises(InputError, match="PCA is neither an estimator of fedspan nor a pipeline"):
+        fs.save(PCA(), tmp_path / "model")
+    with pytest.raises(InputError, match="does not exist: make it first"):
+        fs.save(fs.FedPCA(), tmp_path / "nowhere" / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_of_a_study_is_loaded_as_its_whole_pipeline(tmp_path):
+    X = np.random.default_rng(1).normal(size=(40, 4))
+    pipeline = make_pipeline(fs.FedStandardScaler(), fs.FedPCA(2)).fit(X)
+    pipeline[0].save(tmp_path / "preprocess-0-FedStandardScaler.fedspan")
+    with pytest.raises(InputError, match="has no model"):
+        fs.load(tmp_path)
+    pipeline[1].save(tmp_path / "model.fedspan")
+    loaded = fs.load(tmp_path)
+    np.testing.assert_array_equal(loaded.transform(X), pipeline.transform(X))

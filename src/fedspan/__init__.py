@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fedspan.maps.umap import FedUMAP
     from fedspan.mixed_regression.estimator import FedMixedRegressor
     from fedspan.pca.estimator import FedPCA
-    from fedspan.persistence import load
+    from fedspan.persistence import load, save
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -59,6 +59,7 @@ _LATER = {
     "connect": "engines.nvflare.client.connect",
     "federate": "engines.local.embedded",
     "load": "persistence",
+    "save": "persistence",
 }
 _MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
 
@@ -88,6 +89,7 @@ __all__ = [
     "connect",
     "federate",
     "load",
+    "save",
     "step",
     "transform",
 ]

@@ -36,14 +36,34 @@ _UNPACKING_MEMORY = 2**26
 Arrays = list[NDArray[Any]]
 
 
-def save(estimator: Any, path: str | os.PathLike[str], *, record: bool = True) -> None:
-    """Write a fitted estimator to `path`, whole or not at all; without `record` the record of its run is left out."""
+def save(model: Any, path: str | os.PathLike[str], *, record: bool = True) -> None:
+    """Write a fitted estimator, or a scikit-learn pipeline of such, to one file, without pickle.
+
+    Parameters
+    ----------
+    model : estimator or Pipeline
+        An estimator of fedspan, or a pipeline whose steps are such estimators.
+    path : path
+        The file, which is written whole or not at all.
+    record : bool, default=True
+        Keep the records of the runs. Without them the file is smaller, and a loaded model has no ``run_``.
+
+    Examples
+    --------
+    >>> import tempfile, fedspan as fs
+    >>> from sklearn.pipeline import make_pipeline
+    >>> pipeline = make_pipeline(fs.FedStandardScaler(), fs.FedPCA(1)).fit([[1.0, 2.0], [3.0, 5.0], [4.0, 6.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fs.save(pipeline, f"{folder}/model.fedspan")
+    ...     fs.load(f"{folder}/model.fedspan").transform([[1.0, 2.0]]).shape
+    (1, 1)
+    """
     arrays: Arrays = []
-    if not record and hasattr(estimator, "run_"):
-        estimator = copy.copy(estimator)
-        del estimator.run_
-    described = {"format": FORMAT, "estimator": _described(estimator, type(estimator).__name__, arrays)}
+    content = _content(model, record)
+    described = {"format": FORMAT, "estimator": _described(content, type(model).__name__, arrays)}
     target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"the folder {target.parent} does not exist: make it first")
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
@@ -60,8 +80,37 @@ def save(estimator: Any, path: str | os.PathLike[str], *, record: bool = True) -
         raise
 
 
+def _content(model: Any, record: bool) -> Any:
+    """Return an estimator, or the steps of a pipeline by name; refuse what a file cannot keep."""
+    if _is_pipeline(model):
+        others = [step for _, step in model.steps if not _is_estimator(step)]
+        if others:
+            raise InputError(f"{others[0]!r} is no estimator of fedspan, and a saved pipeline has no other steps")
+        return _Steps((name, _content(step, record)) for name, step in model.steps)
+    if not _is_estimator(model):
+        raise InputError(f"{type(model).__name__} is neither an estimator of fedspan nor a pipeline of such")
+    if not record and hasattr(model, "run_"):
+        model = copy.copy(model)
+        del model.run_
+    return model
+
+
+class _Steps(dict[str, Any]):
+    """The steps of a pipeline by name, in their order."""
+
+
+def _is_pipeline(model: Any) -> bool:
+    return type(model).__name__ == "Pipeline" and hasattr(model, "steps")
+
+
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator that ``save`` wrote.
+    """Read what ``save`` wrote, or the whole fitted pipeline of a study.
+
+    Parameters
+    ----------
+    path : path
+        A model's file, or the output folder of ``fedspan run``: then its preprocessing steps and its model are returned
+        as one scikit-learn pipeline.
 
     Examples
     --------
@@ -71,6 +120,25 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     fs.load(f"{folder}/scaler.fedspan").mean_
     array([2.])
     """
+    if Path(path).is_dir():
+        return _of_study(Path(path))
+    return _of_file(path)
+
+
+def _of_study(folder: Path) -> Any:
+    """Return the models of a run's folder as a pipeline."""
+    from sklearn.pipeline import make_pipeline
+
+    model = folder / "model.fedspan"
+    if not model.is_file():
+        raise InputError(
+            f"{folder} has no model.fedspan: it is no output folder of 'fedspan run', or the run has not ended "
+            "('fedspan run STUDY.toml --resume' continues it)"
+        )
+    return make_pipeline(*(_of_file(file) for file in (*sorted(folder.glob("preprocess-*.fedspan")), model)))
+
+
+def _of_file(path: str | os.PathLike[str]) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
@@ -81,12 +149,13 @@ def load(path: str | os.PathLike[str]) -> Any:
             files = [io.BytesIO(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
         model = _made(described["estimator"], [np.lib.format.read_array(file, allow_pickle=False) for file in files])
     except FileNotFoundError:
-        raise InputError(f"there is no model file {path}") from None
+        raise InputError(f"there is no model file or study folder {path}") from None
     except InputError:
         raise
     except Exception as error:  # of bytes from outside, which need not be a zip archive, JSON or npy
         raise InputError(f"{path} is not a fedspan model, or is damaged: {type(error).__name__}: {error}") from None
-    if not _is_estimator(model):
+    steps = [step for _, step in model.steps] if _is_pipeline(model) else [model]
+    if not all(map(_is_estimator, steps)):
         raise InputError(f"{path} is not a fedspan model: it holds a {type(model).__name__}")
     return model
 
@@ -121,6 +190,8 @@ def _described(value: Any, where: str, arrays: Arrays) -> Any:
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_described(item, f"{where}[{i}]", arrays) for i, item in enumerate(value)]}
+    if isinstance(value, _Steps):
+        return {"pipeline": [[name, _described(step, f"{where}.{name}", arrays)] for name, step in value.items()]}
     if isinstance(value, dict) and all(type(key) in (int, str) for key in value):
         items = {key: _described(item, f"{where}[{key!r}]", arrays) for key, item in value.items()}
         return {"dict": items} if all(type(key) is str for key in items) else {"pairs": list(items.items())}
@@ -162,6 +233,10 @@ def _made(described: Any, arrays: Arrays) -> Any:
     if kind in ("dict", "pairs"):
         pairs = content.items() if kind == "dict" else content
         return {key: _made(item, arrays) for key, item in pairs}
+    if kind == "pipeline":
+        from sklearn.pipeline import Pipeline
+
+        return Pipeline([(str(name), _made(step, arrays)) for name, step in content])
     if kind == "packed record":
         return _unpacked(arrays[content])
     if kind == "estimator":

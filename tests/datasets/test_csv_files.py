@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedspan.datasets.sources import Dialect, FileSource, read_table
+from fedspan.datasets.sources import Dialect, FileSource, missing_words, read_table
 from fedspan.datasets.sources.csv_dialect import detected
 from fedspan.errors import InputError
 
@@ -144,3 +144,13 @@ def test_csv_and_parquet_of_one_table_are_the_same(tmp_path):
 def test_missing_words_are_for_text_files(tmp_path):
     with pytest.raises(InputError, match=r"missing are for \.csv files"):
         FileSource(tmp_path / "rows.parquet", Dialect(missing=("NA",)))
+
+
+def test_words_that_were_taken_as_missing_are_counted(tmp_path):
+    text = "age,dose,ward\n20,NA,none\n?,n/a,B\n,NA,?\n30,1.5,NA\n"
+    frame = read_table(written(tmp_path, text), Dialect(missing=("?",)))
+    assert missing_words(frame) == {"age": {"?": 1}, "dose": {"NA": 2, "n/a": 1}, "ward": {"?": 1}}
+    assert frame["ward"].fillna("").tolist() == ["none", "B", "", "NA"]  # in columns of text, the usual words are text
+    frame = read_table(written(tmp_path, "a,b\n" + "1,x\n" * 5000 + "NA,y\n"))
+    assert missing_words(frame) == {"a": {"NA": 1}}
+    assert frame["a"].isna().sum() == 1

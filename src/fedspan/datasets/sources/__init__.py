@@ -7,10 +7,22 @@ are chosen by SQL conditions, which DuckDB evaluates.
 
 from __future__ import annotations
 
-from fedspan.datasets.sources.csv_dialect import Dialect
-from fedspan.datasets.sources.file_source import ENDINGS, FileSource, read_table
+from fedspan.datasets.sources.csv_dialect import Dialect, detected
+from fedspan.datasets.sources.file_source import CSV_ENDINGS, ENDINGS, FileSource, Words, missing_words, read_table
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.sql_source import SqlSource
 from fedspan.datasets.sources.table_source import TableSource
 
-__all__ = ["ENDINGS", "Dialect", "FileSource", "RowFilter", "SqlSource", "TableSource", "read_table"]
+__all__ = [
+    "CSV_ENDINGS",
+    "ENDINGS",
+    "Dialect",
+    "FileSource",
+    "RowFilter",
+    "SqlSource",
+    "TableSource",
+    "Words",
+    "detected",
+    "missing_words",
+    "read_table",
+]

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _DATASETS = {".parquet": "parquet", ".feather": "ipc", ".arrow": "ipc"}
 _EXCEL = (".xlsx", ".xls", ".ods")
-ENDINGS = (*_CSV, *_DATASETS, *_EXCEL, ".npz")
+ENDINGS = (*CSV_ENDINGS, *_DATASETS, *_EXCEL, ".npz")
 
 #: Wanted columns and the types of all, then the batches: what a reader returns for a file.
 Opened = tuple[list[str], Callable[[list[str]], "Iterator[pa.RecordBatch]"]]
+#: Words in the cells of a CSV file that were taken as missing cells: by column, with their numbers.
+Words = dict[str, dict[str, int]]
+_WORDS = "words taken as missing"
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class FileSource:
     dialect: Dialect = field(default_factory=Dialect)
 
     def __post_init__(self) -> None:
-        if self.ending not in _CSV and self.dialect != Dialect():
-            raise InputError(f"{self.file}: separator, decimal, encoding and missing are for {_CSV[0]} files")
+        if self.ending not in CSV_ENDINGS and self.dialect != Dialect():
+            raise InputError(f"{self.file}: separator, decimal, encoding and missing are for {CSV_ENDINGS[0]} files")
 
     @property
     def label(self) -> str:
@@ -70,15 +73,18 @@ class FileSource:
             import pyarrow  # noqa: F401
         except ImportError:
             raise InputError("reading tables needs pyarrow and pandas: pip install 'fedspan[tables]'") from None
+        words: Words = {}
         try:
-            names, batches = self._open()
+            names, batches = self._open(words)
             wanted = chosen(names, choose, self.label)
             tested = () if where is None else where.columns
             missing = [name for name in tested if name not in names]
             if missing:
                 raise InputError(f"{self.file} has no column {missing[0]!r}, which 'where' is about")
             frame = read_batches(batches([*wanted, *(set(tested) - set(wanted))]), wanted, where, self.label)
-            return _by_rows(frame) if self.ending == ".npz" else frame
+            frame = _by_rows(frame) if self.ending == ".npz" else frame
+            frame.attrs[_WORDS] = words
+            return frame
         except InputError:
             raise
         except Exception as error:  # what a reader makes of bytes from outside
@@ -99,11 +105,11 @@ class FileSource:
         """Return whether the file no longer exists."""
         return not self.file.exists()
 
-    def _open(self) -> Opened:
+    def _open(self, words: Words) -> Opened:
         """Return the names of all columns, and a function that reads some of them in batches."""
         ending = self.ending
-        if ending in _CSV:
-            return _open_csv(self.file, self.dialect, "\t" if ending.startswith(".tsv") else ",")
+        if ending in CSV_ENDINGS:
+            return _open_csv(self.file, self.dialect, "\t" if ending.startswith(".tsv") else ",", words)
         if ending == ".npz":
             return _open_npz(self.file)
         if ending in _EXCEL:
@@ -115,16 +121,23 @@ class FileSource:
         return names, lambda wanted: dataset.to_batches(columns=wanted, batch_size=batch_rows(len(names)))
 
 
+def missing_words(frame: pd.DataFrame) -> Words:
+    """Return the words that were taken as missing cells when a table was read: by column, with their numbers."""
+    words: Words = frame.attrs.get(_WORDS, {})
+    return words
+
+
 def read_table(file: Path, dialect: Dialect | None = None) -> pd.DataFrame:
     """Read a whole file, or say in a sentence why not."""
     return FileSource(file, dialect or Dialect()).read()
 
 
-def _open_csv(file: Path, dialect: Dialect, separator: str) -> Opened:
-    """Open a CSV file with a header.
+def _open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Opened:
+    """Open a CSV file with a header; `words` gets the words that were taken as missing cells, when it is read.
 
-    A column holds truth values, whole numbers or numbers if all of its cells do; otherwise it is text. Where a later
-    cell contradicts the first ones, the file is read again as text, and every column is settled by all of its cells.
+    A column holds truth values, whole numbers or numbers if all of its cells do; otherwise it is text. The first rows
+    show what it seems to be. Where a later cell contradicts them, the file is read again as text, and all cells settle
+    what it is.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -137,9 +150,6 @@ def _open_csv(file: Path, dialect: Dialect, separator: str) -> Opened:
         bad_rows.append(row)
         return "error"
 
-    def skip(row: Any) -> str:
-        return "skip"
-
     def options(*, lines: bool = False, bad: Callable[[Any], str] = refuse, **more: Any) -> dict[str, Any]:
         return {
             # With one thread, a bad line has its number.
@@ -149,17 +159,19 @@ def _open_csv(file: Path, dialect: Dialect, separator: str) -> Opened:
             ),
             "convert_options": csv.ConvertOptions(
                 decimal_point=dialect.decimal,
-                null_values=["", *_MISSING_NUMBERS, *dialect.missing],
-                true_values=_TRUE,
-                false_values=_FALSE,
-                strings_can_be_null=False,
+                null_values=[""],
+                true_values=_TRUTH[:3],
+                false_values=_TRUTH[3:],
+                strings_can_be_null=True,
                 **more,
             ),
         }
 
     if _is_empty(file):
         raise InputError(f"{file} is empty: its first line must name the columns")
-    with csv.open_csv(file, **options(bad=skip)) as reader:  # reads some rows, for the names and likely types
+    with csv.open_csv(
+        file, **options(bad=lambda row: "skip")
+    ) as reader:  # reads some rows, for the names and likely types
         schema = reader.schema
     names = [name for name in schema.names if name]
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
@@ -181,19 +193,24 @@ def _open_csv(file: Path, dialect: Dialect, separator: str) -> Opened:
             raise
 
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
+        types = {name: _csv_type(schema.field(name).type, dialect) for name in wanted}
         try:
-            table = table_of({name: _csv_type(schema.field(name).type) for name in wanted})
-        except pa.ArrowInvalid:  # a later cell contradicts the type of the first ones
-            texts = table_of(dict.fromkeys(wanted, pa.string()))
-            table = pa.table({name: _settled(texts.column(name), dialect.decimal) for name in wanted})
-        yield from _with_missing_text(table, dialect.missing).to_batches()
+            table = table_of(types)
+        except pa.ArrowInvalid:
+            table = table_of(dict.fromkeys(wanted, pa.string()))
+        for place, entry in enumerate(table.schema):
+            if pa.types.is_string(entry.type):
+                column, counts = _settled(table.column(place), dialect)
+                table = table.set_column(place, entry.name, column)
+                words.update({entry.name: counts} if counts else {})
+        yield from table.to_batches()
 
     if len(names) < len(schema.names):
         _refuse_unnamed(csv.read_csv(file, **options(lines=True, column_types={"": pa.string()})), file)
     return names, batches
 
 
-_TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
+_TRUTH = ["true", "True", "TRUE", "false", "False", "FALSE"]
 #: Words for a missing number.
 _MISSING_NUMBERS = (
     *("NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None", "none"),
@@ -201,43 +218,56 @@ _MISSING_NUMBERS = (
 )
 
 
-def _csv_type(found: pa.DataType) -> pa.DataType:
-    """Return the type to read a column as, from what its first cells look like: dates stay text."""
+#: Rows that show whether a column is text.
+_LOOK = 1000
+
+
+def _csv_type(found: pa.DataType, dialect: Dialect) -> pa.DataType:
+    """Return the type to read a column as, from what its first cells look like: dates and words stay text."""
     import pyarrow as pa
     from pyarrow import types
 
-    if types.is_null(found):
-        return pa.float64()
-    return found if types.is_integer(found) or types.is_floating(found) or types.is_boolean(found) else pa.string()
+    plain = types.is_integer(found) or types.is_floating(found) or types.is_boolean(found)
+    return found if plain and not dialect.missing else pa.string()
 
 
-def _settled(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
-    """Return a column of texts as numbers or truth values, if all of its cells are such or missing."""
+def _settled(column: pa.ChunkedArray, dialect: Dialect) -> tuple[pa.ChunkedArray, dict[str, int]]:
+    """Return a column of texts as what all of its cells are, and the words taken as missing cells with their counts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    gaps = pc.is_in(column, value_set=pa.array(["", *_MISSING_NUMBERS]))
-    cells = pc.utf8_trim_whitespace(pc.if_else(gaps, pa.scalar(None, pa.string()), column))
-    numbers = pc.replace_substring(cells, ",", ".") if decimal == "," else cells
-    for kind, texts in ((pa.int64(), cells), (pa.float64(), numbers)):
-        with suppress(pa.ArrowInvalid):
-            return texts.cast(kind)
-    return cells.cast(pa.bool_()) if {*cells.unique().to_pylist()} <= {None, *_TRUE, *_FALSE} else column
+    column, named = _without(column, dialect.missing)
+    if len(column) > _LOOK and pa.types.is_string(_settled(column.slice(0, _LOOK), dialect)[0].type):
+        return column, named
+    cells, usual = _without(pc.utf8_trim_whitespace(column), ("", *_MISSING_NUMBERS))
+    with suppress(pa.ArrowInvalid):
+        return _as_numbers(cells, dialect.decimal), named | usual
+    if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
+        return cells.cast(pa.bool_()), named | usual
+    return column, named
 
 
-def _with_missing_text(table: pa.Table, missing: Sequence[str]) -> pa.Table:
-    """Return a table in which empty and named texts are missing cells."""
+def _as_numbers(texts: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+    """Return texts as whole numbers or numbers, or raise `ArrowInvalid`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    words = pa.array(["", *missing])
-    for place, entry in enumerate(table.schema):
-        if pa.types.is_string(entry.type):
-            column = table.column(place)
-            gaps = pc.is_in(column, value_set=words)
-            if pc.any(gaps).as_py():
-                table = table.set_column(place, entry.name, pc.if_else(gaps, pa.scalar(None, pa.string()), column))
-    return table
+    with suppress(pa.ArrowInvalid):
+        return texts.cast(pa.int64())
+    return (pc.replace_substring(texts, ",", ".") if decimal == "," else texts).cast(pa.float64())
+
+
+def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedArray, dict[str, int]]:
+    """Return texts in which the cells that hold one of `words` are missing, and the number of these by word."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.is_in(cells, value_set=pa.array(words, pa.string()))
+    if not words or not pc.any(found).as_py():
+        return cells, {}
+    counts = {entry["values"]: entry["counts"] for entry in cells.filter(found).value_counts().to_pylist()}
+    counts.pop("", None)
+    return pc.if_else(found, pa.scalar(None, pa.string()), cells), counts
 
 
 def _refuse_unnamed(table: pa.Table, file: Path) -> None:

@@ -22,8 +22,8 @@ def rows(n=4000, seed=0, noise=0.3):
 @pytest.mark.parametrize("score", ["residual", "mahalanobis", "combined"])
 def test_with_next_to_no_noise_it_is_the_plain_detector(score):
     X = rows()
-    plain = fs.FedPCADetector(2, score=score).fit(X, sites=np.arange(len(X)) % 4)
-    noisy = fs.FedPCADetector(2, score=score, privacy=GaussianMoments(1e7, 1e-5, **BALL))
+    plain = fs.FedPCADetector(2, distance=score).fit(X, sites=np.arange(len(X)) % 4)
+    noisy = fs.FedPCADetector(2, distance=score, privacy=GaussianMoments(1e7, 1e-5, **BALL))
     noisy.fit(X, sites=np.arange(len(X)) % 4)
     assert noisy.offset_ == pytest.approx(plain.offset_, rel=0.02)
     new = rows(seed=1)

@@ -168,7 +168,7 @@ def test_a_process_that_was_killed_from_outside_is_replaced(desk):
 
 
 def test_the_coordinator_learns_the_kind(tmp_path):
-    with Network(three_sites()[:1], tmp_path).federation(fs.Policy(deadline=4.0)) as fed:
+    with Network(three_sites()[:1], tmp_path).federation(fs.Policy(deadline=15.0)) as fed:
         with pytest.raises(fs.errors.QuorumError) as caught:
             fed.ask(endless)
         assert caught.value.failed["a"].kind is FailureKind.OVER_LIMIT

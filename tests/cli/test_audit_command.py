@@ -157,6 +157,9 @@ def test_a_run_that_posted_no_rows(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ([], "name a run or a model to audit"),
+        (["results", "--of", "sense"], "leave out the run and other options"),
+        (["--of", "sense"], "leave out the run and other options"),
         (["nowhere"], "neither the folder of a run nor a saved model"),
         (["."], "neither a journal nor a model.fedspan"),
         (["results", "--image", "4"], "--image '4' must be written as 28x28"),
@@ -203,3 +206,18 @@ def test_two_maps_are_compared_in_one_card(tmp_path, capsys):
     posted = card["beside"][0]["entries"][0]["measures"]["relative_error"]
     assert posted < 1e-3 < min(entry["measures"].get("relative_error", 1) for entry in card["entries"])
     assert "trilateration" in (tmp_path / "audit" / "leaks.html").read_text()
+
+
+def test_a_published_method_is_attacked_without_any_data(monkeypatch, tmp_path, capsys):
+    from fedspan.audit import published_methods
+
+    found = published_methods.image_sets()[0]
+    few = published_methods.Images("digits", found.rows[:90], found.classes[:90] % 3, found.others)
+    monkeypatch.setattr(published_methods, "image_sets", lambda: [few])
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", "--of", "sense"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "SENSE" in shown
+    assert "rows to 1e-6" in shown
+    assert "Repaired form" in shown
+    assert list(tmp_path.iterdir()) == []

@@ -32,7 +32,8 @@ class _Target:
 
 
 def audit_run(
-    run: Path,
+    run: Path | None,
+    of: str | None,
     model: Path | None,
     truth: Path | None,
     public: Path | None,
@@ -42,6 +43,15 @@ def audit_run(
     out: Path | None,
 ) -> int:
     """Attack, print and write. Nothing is written before everything is read and checked."""
+    others = (model, truth, public, image, bounds, compare, out)
+    if of is not None:
+        if run is not None or any(option is not None for option in others):
+            raise InputError(
+                f"--of {of} attacks a published method on its own data: leave out the run and other options"
+            )
+        return _audit_method(of)
+    if run is None:
+        raise InputError("name a run or a model to audit, or a published method with --of")
     shape = _pair(image, "x", "--image", "28x28", int)
     if shape is not None and min(shape) < 1:
         raise InputError(f"--image {image} must have at least one pixel each way")
@@ -60,6 +70,15 @@ def audit_run(
     page = write_leak_page(out / "leaks.html", card, truth=shown, image_shape=shape, columns=target.columns)
     print(card)
     print(f"\npage: {page}")
+    return 0
+
+
+def _audit_method(of: str) -> int:
+    """Print the card of a published method for each set of images that is there."""
+    from fedspan.audit.published_methods import image_sets, method_card
+
+    for images in image_sets():
+        print(method_card(of, images), end="\n\n")
     return 0
 
 

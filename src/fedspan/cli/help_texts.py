@@ -65,6 +65,11 @@ Distances to landmarks, which sites post for maps and clusterings, are turned ba
 without public rows of the same kind, and as if the sites had turned their rows by a secret rotation). Rebuilt rows are
 measured against the true ones: those of the study if its files still exist, or those of --truth.
 
+With the true rows all messages in the run's journals are searched for them, too, whatever protocol sent them: as they
+are, scaled, rounded, in low bits, as differences of sums, as cells of text. The card lists the searches.
+
+--of METHOD attacks a published method instead, and shows a repaired form beside it. It writes nothing.
+
 Written to the output folder, for its owner alone: leaks.html, with rebuilt rows beside true ones, and leaks.json.
 They are as private as the rows.
 """

@@ -22,6 +22,8 @@ PAPERS = {
     "subspace-median": "fedspan.papers.subspace_median_paper",
 }
 
+#: The published methods that ``fedspan audit --of`` attacks.
+METHODS = ("fed-tsne", "sense")
 #: Targets that run in the foreground.
 PROCESSES = "fedspan.engines.nvflare.setup.processes"
 #: The name of an argument, and its settings for argparse.
@@ -107,7 +109,10 @@ def _add_local(commands: Any) -> None:
         "audit",
         "fedspan.cli.audit_command:audit_run",
         "attack what the coordinator of a run received, and report what it can rebuild",
-        run,
+        _path("run", "RUN", f"{run[1]['help']}; not with --of", nargs="?"),
+        _option(
+            "--of", "a published method, on scikit-learn's digits (and MNIST, if in FEDSPAN_DATA)", choices=METHODS
+        ),
         _path("--model", "FILE", "the run's model, where it is not in the folder"),
         _path("--truth", "FILE", "true rows: the study, or a table"),
         _path("--public", "FILE", "rows of the same kind that an attacker could have"),

@@ -55,7 +55,7 @@ def total_scatter(fed: Federation, *, aggregator: Aggregator | None = None) -> t
     if aggregator is None:
         total = fed.sum(local_gram)
         return unpacked(total["gram"]), total["n"], site_weights(total.sites)
-    replies = means_of_rows(fed, local_phi, "phi", local_gram, "gram")
+    replies = means_of_rows("phi", fed, local_phi, local_gram, "gram")
     phi, counts = replies.stack("phi"), replies.stack("n")
     # An entry off the diagonal stands for two, one on it for one: so distances are those of whole matrices.
     factor = np.where(np.equal(*np.triu_indices(_side(phi.shape[1]))), np.sqrt(0.5), 1.0)

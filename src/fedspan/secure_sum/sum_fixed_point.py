@@ -5,7 +5,7 @@ needs: a column of an array (w, m) of uint64, the lowest word first. A whole num
 up to `MOST_SITES` numbers of the range, so that a sum of numbers that their sites have checked never wraps.
 
 A double has 53 bits, and the range may have more. Without further care the bits of a large number would end above those
-of a small one, and whoever holds the total could read the two apart. So a site fills the bits below the leading
+of a small one, and a reader of the total could read the two apart. So a site fills the bits below the leading
 `SIGNIFICANT_BITS` of its own number with random ones. What other sites have added there can't be recovered.
 """
 

@@ -116,18 +116,18 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: A
 
 
 def _aggregated_moments(fed: Federation, aggregator: Aggregator) -> Moments:
-    means = means_of_rows(fed, local_mean, "mean", local_sums, "sum")
+    means = means_of_rows("mean", fed, local_mean, local_sums, "sum")
     centre = aggregator(means.stack("mean"), believed(aggregator, means.stack("n"))).value
-    replies = means_of_rows(fed, local_spread, "spread", local_centred_sums, "squares", centre=centre)
+    replies = means_of_rows("spread", fed, local_spread, local_centred_sums, "squares", centre=centre)
     counts = replies.stack("n")
     variance = np.maximum(aggregator(replies.stack("spread"), believed(aggregator, counts)).value, 0.0)
     return Moments(typical_rows(counts), centre, variance)
 
 
 def means_of_rows(
-    fed: Federation, of_means: StepLike, key: str, of_sums: StepLike, sums_key: str, **payload: object
+    key: str, fed: Federation, of_means: StepLike, of_sums: StepLike, sums_key: str, **payload: object
 ) -> Replies:
-    """Return the replies of the step `of_means`, each a mean over rows and their number `n`.
+    """Return the replies of the step `of_means`: means `key` over rows, and their number `n`.
 
     With groups of sites, the means over the rows of each group, from the totals of the step `of_sums`.
     """

@@ -1,11 +1,13 @@
 """What a real federation adds to a call before any network: signatures, checks, the wire and the site's disk.
 
 Three sites in this process, reached by bytes alone, and 1000 x 20 numbers each way; in processor time, because here the
-sites work one after the other and in a federation side by side.
+sites work one after the other and in a federation side by side. The step process of a site is measured by itself, with
+the processor time of both sides: with these numbers, and with a message of a few bytes.
 """
 
 from __future__ import annotations
 
+import resource
 import statistics
 import tempfile
 import time
@@ -22,6 +24,11 @@ import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.engines.remote.site.site_worker import SiteWorker
+from fedspan.engines.remote.site.step_process import StepProcess, default_memory
+from fedspan.federation.calls.call import Call
+from fedspan.federation.site.call_context import CallContext
+from fedspan.federation.site.step_runner import StepRunner
+from fedspan.federation.site.steps import find_step
 
 REPEATS = 100
 SHAPE = (1000, 20)
@@ -95,12 +102,33 @@ def median_ms(function) -> float:
     return statistics.median(times) * 1e3
 
 
+def step_process_ms(site, x) -> float:
+    """Return the processor time, of worker and step process, that running a step in a process of its own adds."""
+    call = Call("run", 0, 0, find_step(shifted), {"x": x}, (site.name,))
+
+    def seconds(calls):
+        steps = StepProcess(site, default_memory())
+        steps.begin(time.monotonic() + 600.0, 600.0, 1)
+        before = total_time()
+        for _ in range(calls):
+            steps.run(call, {"x": x}, CallContext({}))
+        steps.close()  # its time is known when it has ended
+        return total_time() - before
+
+    def total_time():
+        return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+    few, many = (min(seconds(calls) for _ in range(3)) for calls in (1, 1 + 3 * REPEATS))
+    here = StepRunner(site)
+    return (many - few) / (3 * REPEATS) * 1e3 - median_ms(lambda: here.run(call, {"x": x}, CallContext({})))
+
+
 def main() -> dict[str, float]:
     x = np.random.default_rng(0).normal(size=SHAPE)
     sites = [fs.Site(name, np.zeros((10, 2))) for name in "abc"]
     root = Root()
     authority = Authority(root.certificate, "bench", "abc")
-    user = root.identity("user", "lead")
+    user = root.identity("user", "analyst")
     result = {"one signature": median_ms(lambda: user.sign(b"x" * 500))}
     for wire in (False, True):
         fed = fs.LocalFederation(sites, wire=wire)
@@ -116,6 +144,8 @@ def main() -> dict[str, float]:
     result["remote: one site"] = one_site
     result["remote: the coordinator"] = whole - 3 * one_site
     result["remote: the coordinator and one site, as when sites work side by side"] = whole - 2 * one_site
+    result["a step in its own process, instead of the worker's"] = step_process_ms(sites[0], x)
+    result["a step in its own process, with a small message"] = step_process_ms(sites[0], x[:1, :2])
     for name, value in result.items():
         print(f"{value:8.2f} ms  {name}")
     print(f"(three sites, {SHAPE[0]} x {SHAPE[1]} float64 each way, median of {REPEATS} calls, processor time)")

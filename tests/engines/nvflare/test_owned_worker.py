@@ -151,7 +151,7 @@ def test_stricter_rules_count_at_once_and_a_run_continues_under_them(open_site, 
 
 def test_a_file_that_is_broken_closes_the_site_until_it_is_repaired(open_site, write_site, tmp_path):
     worker = open_site()
-    for text in ("[rules", '[site]\nname = "another"\n[data]\nfile = "rows.csv"\n', None):
+    for text in ("[rules", '[site]\nname = "another"\n[data]\nfile = "rows.csv"\n[rules]\nlevel = "trusted"\n', None):
         if text is None:
             (tmp_path / "site.toml").unlink()
         else:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedTransformer
+from fedspan.base import FedTransformer, in_single_precision
 from fedspan.checks import true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres
@@ -59,6 +59,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     Attributes
     ----------
     cluster_centers_ : array (n_clusters, d)
+        In single precision after a fit on a table of float32.
     cluster_sizes_ : array (n_clusters,)
         Rows closest to each centre.
     inertia_ : float
@@ -120,7 +121,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
                 raise InputError(f"init has {start.shape[1]} columns, and the rows have {self.n_features_in_}")
             found = federated_k_means(fed, init=start, names=self._names(), **settings)
             best = int(found.inertia.argmin())
-            self.cluster_centers_ = found.centres[best]
+            self.cluster_centers_ = found.centres[best].astype(np.float32 if in_single_precision(X) else np.float64)
             self.cluster_sizes_ = found.counts[best]
             self.inertia_ = float(found.inertia[best])
             self.n_iter_ = int(found.rounds[best])

@@ -29,6 +29,14 @@ def check_aggregator(aggregator: Any) -> None:
         )
 
 
+def in_single_precision(X: Any) -> bool:
+    """Return whether a table holds float32 alone; a federation's coordinator does not know."""
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is not None and not isinstance(X, np.ndarray):
+        return len(dtypes) > 0 and all(str(dtype).lower() == "float32" for dtype in dtypes)
+    return bool(isinstance(X, np.ndarray) and X.dtype == np.float32)
+
+
 class FedEstimator(BaseEstimator):
     """Base of the estimators.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +39,7 @@ def assert_equals_scikit_learn(ours, theirs, X, tol=1e-8):
     np.testing.assert_allclose(ours.score_samples(X), theirs.score_samples(X), rtol=1e-7)
     np.testing.assert_allclose(ours.score(X), theirs.score(X), rtol=1e-7)
     np.testing.assert_allclose(ours.get_covariance(), theirs.get_covariance(), rtol=10 * tol, atol=10 * tol)
+    np.testing.assert_allclose(ours.get_covariance() @ ours.get_precision(), np.eye(X.shape[1]), atol=100 * tol)
 
 
 @pytest.mark.parametrize("solver", ["covariance", "auto", "subspace_iteration", "stack"])
@@ -91,7 +93,8 @@ def test_float32_tables_are_analysed_in_double_precision():
     labels = np.arange(500) % 6
     ours = fs.FedPCA(3).fit(X, sites=labels)
     theirs = PCA(3, svd_solver="full").fit(X.astype(np.float64))
-    assert sine(ours.components_, theirs.components_) <= 1e-8
+    np.testing.assert_allclose(ours.explained_variance_, theirs.explained_variance_, rtol=1e-12)
+    assert sine(ours.components_, theirs.components_) <= 1e-6  # they are rounded at the end
 
 
 def test_tiny_noise_keeps_its_digits():
@@ -202,3 +205,73 @@ def test_only_sums_are_needed_by_the_exact_solvers(tmp_path):
     part = X[labels == 2]
     assert part.sum(axis=0).tobytes() not in kept
     assert X[labels == 2][0].tobytes() not in kept
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_whitened_coordinates_have_unit_variance_as_in_scikit_learn(scale):
+    X, labels = low_rank()
+    ours = fs.FedPCA(3, whiten=True, scale=scale).fit(X, sites=labels)
+    theirs = PCA(3, whiten=True, svd_solver="full")
+    rows = StandardScaler(with_std=scale).fit_transform(X)
+    expected = theirs.fit_transform(rows)
+    np.testing.assert_allclose(np.abs(ours.transform(X)), np.abs(expected), atol=1e-8)
+    plain = fs.FedPCA(3, scale=scale).fit(X, sites=labels)
+    np.testing.assert_array_equal(ours.components_, plain.components_)
+    rebuilt = plain.inverse_transform(plain.transform(X))
+    np.testing.assert_allclose(ours.inverse_transform(ours.transform(X)), rebuilt, atol=1e-9 * np.abs(X).max())
+    np.testing.assert_array_equal(ours.score_samples(X), plain.score_samples(X))
+    again = fs.FedPCA(3).fit(ours.transform(fs.federate(X, sites=labels)))
+    np.testing.assert_allclose(again.explained_variance_, 1.0)
+    with pytest.raises(InputError, match="whiten='no' must be True or False"):
+        fs.FedPCA(whiten="no").fit(X)
+
+
+def test_precision_needs_some_noise():
+    X = np.random.default_rng(0).normal(size=(30, 2)) @ np.ones((2, 4))
+    with pytest.raises(InputError, match="no inverse"):
+        fs.FedPCA(3).fit(X).get_precision()
+
+
+def test_float32_stays_float32():
+    X, labels = low_rank()
+    double, single = (fs.FedPCA(3).fit(rows, sites=labels) for rows in (X, X.astype(np.float32)))
+    assert (double.components_.dtype, single.components_.dtype) == (np.float64, np.float32)
+    assert single.mean_.dtype == np.float64  # of a large mean every digit counts
+    frame = pd.DataFrame(X.astype(np.float32))
+    assert fs.FedPCA(3).fit(frame).components_.dtype == np.float32
+    assert fs.FedPCA(3).fit(frame.astype({0: np.float64})).components_.dtype == np.float64
+    for model in (double, single):
+        for kind in (np.float32, np.float64):
+            T = model.transform(X.astype(kind))
+            assert T.dtype == kind
+            assert model.inverse_transform(T).dtype == kind
+    np.testing.assert_allclose(single.components_, double.components_, atol=1e-5)
+    fed = single.transform(fs.federate(X.astype(np.float32), sites=labels))
+    np.testing.assert_allclose(fs.FedPCA(3).fit(fed).explained_variance_, single.explained_variance_, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("T", "reason"),
+    [
+        (np.zeros((2, 4)), "X has 4 columns, and inverse_transform needs the 3 coordinates"),
+        (np.full((2, 3), np.nan), "contains NaN"),
+        (np.zeros(3), "Expected 2D array"),
+        ([["a", "b", "c"]], "could not convert"),
+    ],
+)
+def test_inverse_transform_checks_its_input(T, reason):
+    X, labels = low_rank()
+    with pytest.raises(ValueError, match=reason):
+        fs.FedPCA(3).fit(X, sites=labels).inverse_transform(T)
+
+
+@pytest.mark.parametrize("solver", ["covariance", "subspace_iteration", "fedpg"])
+def test_units_do_not_matter(solver):
+    X, labels = low_rank()
+    one = fs.FedPCA(3, solver=solver, random_state=0).fit(X, sites=labels)
+    for unit in (2.0**-280, 2.0**-440):
+        other = fs.FedPCA(3, solver=solver, random_state=0).fit(unit * X, sites=labels)
+        assert sine(other.components_, one.components_) < 1e-6
+        assert other.run_.stopped == one.run_.stopped
+    with pytest.raises(InputError, match="multiply the columns first"):
+        fs.FedPCA(3, solver=solver).fit(1e-160 * X, sites=labels)

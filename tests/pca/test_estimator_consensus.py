@@ -205,3 +205,18 @@ def test_a_solver_that_does_not_converge_warns(solver):
     X = np.random.default_rng(3).normal(size=(60, 6))
     with pytest.warns(ConvergenceWarning, match="all 2 rounds done"):
         fs.FedPCA(2, solver=solver, max_rounds=2, oversampling=0).fit(X, sites=np.arange(60) % 3)
+
+
+@pytest.mark.parametrize(("n", "d", "sites"), [(300, 40, 4), (60, 30, 3), (300, 40, 10)])
+def test_the_default_rho_settles_on_small_sites(n, d, sites):
+    """Their own eigenvalues are far above those of all rows: with 0.35 they never agree."""
+    X = np.random.default_rng(1).normal(size=(n, d)) * np.linspace(3.0, 0.5, d)
+    model = fs.FedPCA(3, solver="fedpg", random_state=0).fit(X, sites=np.arange(n) % sites)
+    assert model.run_.stopped.kind is EndingKind.CONVERGED
+    assert gap(model, PCA(3).fit(X), X) < 1e-4
+
+
+def test_sites_that_do_not_agree_need_a_larger_rho():
+    X = np.random.default_rng(1).normal(size=(300, 40))
+    with pytest.warns(ConvergenceWarning, match="the sites do not agree .*try a larger rho"):
+        fs.FedPCA(3, solver="fedpg", rho=0.1, max_rounds=50).fit(X, sites=np.arange(300) % 4)

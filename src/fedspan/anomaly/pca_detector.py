@@ -295,7 +295,7 @@ class FedPCADetector(FedDetector):
         options = self.solver_options
         if options is not None and not isinstance(options, Mapping):
             raise InputError(f"solver_options={options!r} must be a dict of parameters of FedPCA, or None")
-        allowed = sorted(set(FedPCA().get_params()) - set(self.get_params(deep=False)))
+        allowed = sorted(set(FedPCA().get_params()) - set(self.get_params(deep=False)) - {"whiten"})
         unknown = sorted(set(options or {}) - set(allowed))
         if unknown:
             raise InputError(f"solver_options has {unknown[0]!r}, and may have {', '.join(allowed)}")

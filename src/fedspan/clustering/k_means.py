@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedTransformer
+from fedspan.base import FedTransformer, in_single_precision
 from fedspan.checks import true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.noisy_k_means import noisy_k_means
@@ -64,6 +64,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     Attributes
     ----------
     cluster_centers_ : array (n_clusters, d)
+        In single precision after a fit on a table of float32.
     cluster_sizes_ : array (n_clusters,)
         Rows closest to each centre; with noise under `privacy`.
     inertia_ : float
@@ -142,7 +143,8 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
                     max_iter=self.max_iter,
                     post_labels=self.post_labels,
                 )
-            self.cluster_centers_, self.cluster_sizes_ = found.centres, found.counts
+            kept = np.float32 if in_single_precision(X) else np.float64
+            self.cluster_centers_, self.cluster_sizes_ = found.centres.astype(kept, copy=False), found.counts
             self.inertia_, self.n_iter_ = found.inertia, found.rounds
             self._keep_labels(fed, X, sites)
         return self

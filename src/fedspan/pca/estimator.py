@@ -7,11 +7,11 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
-from fedspan.base import FedEstimator, FedTransformer, check_aggregator
-from fedspan.checks import one_of, real_number, whole_number
+from fedspan.base import FedEstimator, FedTransformer, check_aggregator, in_single_precision
+from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.pca.noisy_covariance import NoisyCovariance, noisy_covariance
@@ -23,6 +23,11 @@ from fedspan.sums.moments import Moments, deviations, moments, site_weights
 from fedspan.sums.row_transforms import project, standardize
 
 Array = NDArray[Any]
+
+#: Of the column with the largest variance: products of smaller numbers lose digits, because numbers end at 1e-308.
+_LEAST_VARIANCE = 1e-285
+#: A share of the variance that is rounding alone: the square of the distance of two numbers next to each other.
+_NO_NOISE = 1e-28
 
 
 class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
@@ -56,6 +61,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
           their bound is weak, and malicious sites can cost a direction.
     center, scale : bool, default=True, False
         Whether to subtract the mean of all rows, and to divide by the deviation of each column.
+    whiten : bool, default=False
+        Whether `transform` divides each coordinate by its deviation, as in scikit-learn. ``components_`` stay the same.
     aggregator : Aggregator, optional
         Combines moments, products, covariances and variances of the sites, instead of sums (the means within the
         groups of ``"median_of_means"`` stay means). Default: none for the exact solvers; for the resilient ones the
@@ -76,7 +83,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         Of ADMM; ``"paper"`` is as published, and the result is the span of the last Z.
     rho : float, optional
         Of ADMM: weight of the consensus, in units of the largest eigenvalue of the sites' second moments. Default: 0.35
-        for ``"fedpg"``, 1 for ``"fedpe"``, for ``variant="paper"`` the paper's.
+        for ``"fedpg"``, 1 for ``"fedpe"``, and more where the sites do not agree; for ``variant="paper"`` the paper's.
     local_steps, participation : int, float, default=10, 1.0
         Of ADMM: gradient steps of a site per visit, and share of the sites in each round.
     privacy : fedspan.privacy.GaussianMoments, optional
@@ -90,7 +97,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     Attributes
     ----------
     components_ : array (k, d)
-        Orthonormal rows; the largest entry of each by magnitude is positive, as in scikit-learn.
+        Orthonormal rows; the largest entry of each by magnitude is positive, as in scikit-learn. In single precision
+        after a fit on a table of float32.
     explained_variance_, explained_variance_ratio_, singular_values_ : array (k,)
     mean_, scale_ : array (d,)
         ``scale_`` is ``None`` without `scale`.
@@ -127,6 +135,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     array([[0.9975..., 0.0698...]])
     """
 
+    components_: Array
+
     def __init__(
         self,
         n_components: int | float | str | None = None,
@@ -134,6 +144,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         solver: str = "auto",
         center: bool = True,
         scale: bool = False,
+        whiten: bool = False,
         aggregator: Aggregator | None = None,
         output: str = "trimmed",
         groups: int | None = None,
@@ -154,6 +165,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.solver = solver
         self.center = center
         self.scale = scale
+        self.whiten = whiten
         self.aggregator = aggregator
         self.output = output
         self.groups = groups
@@ -175,6 +187,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self._check_parameters()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
             self._learn(fed)
+        if in_single_precision(X):
+            self.components_ = self.components_.astype(np.float32)
         return self
 
     def _learn(self, fed: Federation, *, all_axes: bool = False) -> Solution:
@@ -188,6 +202,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
             )
         found = moments(fed, self._names(), self._column_aggregator())
         rank = self._rank(found)
+        if 0.0 < found.variance.max() < _LEAST_VARIANCE:
+            raise InputError(
+                f"the largest variance of a column is {found.variance.max():.1g}, too small for the digits of its "
+                "products: multiply the columns first"
+            )
         self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
         self.scale_ = deviations(found) if self.scale else None
         prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
@@ -219,15 +238,21 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         check_is_fitted(self)
         if isinstance(X, Federation):
             centred = X.apply(standardize, columns=self._names(), **self._transform_parameters())
-            return centred.apply(project, components=self.components_)
-        return project(standardize(self._validated(X), **self._transform_parameters()), components=self.components_)
+            return centred.apply(project, components=self._axes())
+        return project(standardize(self._validated(X), **self._transform_parameters()), components=self._axes())
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the rows that have the coordinates `X` (n, k)."""
         check_is_fitted(self)
-        rows = np.asarray(X) @ self.components_
+        T = check_array(X, dtype=[np.float64, np.float32], input_name="X")
+        if T.shape[1] != self.n_components_:
+            raise InputError(
+                f"X has {T.shape[1]} columns, and inverse_transform needs the {self.n_components_} coordinates that "
+                "transform returns"
+            )
+        rows = (T * self._deviations() if self.whiten else T) @ self.components_.astype(np.float64)
         rows = rows if self.scale_ is None else rows * self.scale_
-        return cast(Array, rows + self.mean_)
+        return cast(Array, (rows + self.mean_).astype(T.dtype))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the log-likelihood of each row under probabilistic PCA, as scikit-learn does."""
@@ -254,9 +279,32 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         """Return the covariance (d, d) of the model, in the units of the (scaled) data."""
         check_is_fitted(self)
         excess = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
-        covariance = (self.components_.T * excess) @ self.components_
+        covariance = (self.components_.T * excess) @ self.components_.astype(np.float64)
         covariance.flat[:: len(covariance) + 1] += self.noise_variance_
         return covariance
+
+    def get_precision(self) -> NDArray[np.float64]:
+        """Return the inverse (d, d) of `get_covariance`."""
+        check_is_fitted(self)
+        noise, k = self.noise_variance_, self.n_components_
+        variance = np.maximum(self.explained_variance_, noise)
+        if (noise <= _NO_NOISE * variance[0] and k < self.n_features_in_) or variance[-1] <= 0:
+            raise InputError(
+                f"the covariance of the model has no inverse, because there is no variance outside the {k} components: "
+                "keep fewer"
+            )
+        outside = 1.0 / noise if k < self.n_features_in_ else 0.0
+        precision = (self.components_.T * (1.0 / variance - outside)) @ self.components_.astype(np.float64)
+        precision.flat[:: len(precision) + 1] += outside
+        return precision
+
+    def _axes(self) -> Array:
+        """Return the directions (k, d) whose products with centred rows are the coordinates."""
+        return self.components_ / self._deviations()[:, None] if self.whiten else self.components_
+
+    def _deviations(self) -> Array:
+        """Return the deviations (k,) along the components, at least scikit-learn's smallest number."""
+        return np.maximum(np.sqrt(self.explained_variance_), np.finfo(np.float64).eps)
 
     @property
     def _n_features_out(self) -> int:
@@ -277,6 +325,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     def _check_parameters(self) -> None:
         one_of("solver", self.solver, tuple(SOLVERS))
+        true_or_false("whiten", self.whiten)
         one_of("output", self.output, ("eigenspace", "node", "trimmed"))
         check_aggregator(self.aggregator)
         check_moments(self.privacy, self.aggregator)

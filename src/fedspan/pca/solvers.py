@@ -20,6 +20,7 @@ from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.fedpe import fedpe
 from fedspan.pca.fedpg import fedpg
 from fedspan.pca.median_of_means import median_of_means
+from fedspan.pca.parts.consensus import APART
 from fedspan.pca.parts.principal_axes import PrincipalAxes, axis_variances
 from fedspan.pca.power_method import power
 from fedspan.pca.resilient_covariance import resilient_covariance
@@ -77,8 +78,12 @@ def solve(name: str, fed: Federation, parameters: Mapping[str, Any]) -> Solution
     passed = {key: value for key, value in parameters.items() if key in accepted and value is not None}
     found = solver.function(fed, **passed)
     if solver.iterative and fed.record.stopped.kind is not EndingKind.CONVERGED:
+        apart = [logged.values["consensus"] for logged in fed.record.metrics if "consensus" in logged.values][-1:]
+        advice = "allow more with max_rounds, or a larger tol"
+        if apart and apart[0] > APART:
+            advice = f"the sites do not agree (consensus {apart[0]:.2g}), try a larger rho, such as twice the last one"
         warnings.warn(
-            f"the solver did not converge ({fed.record.stopped}): allow more with max_rounds, or a larger tol",
+            f"the solver did not converge ({fed.record.stopped}): {advice}",
             ConvergenceWarning,
             stacklevel=frames_inside(),
         )

@@ -59,7 +59,9 @@ def subspace_iteration(
         theta, Q = eigh((inner + inner.T) / 2)  # Rayleigh-Ritz: the best axes within the span of V
         theta, Q = theta[::-1][:rank], Q[:, ::-1][:, :rank]
         axes = V @ Q
-        residual = float(np.linalg.norm(W @ Q - axes * theta) / max(theta[0], np.finfo(float).tiny))
+        # In units of a power of two near theta_1, which rounds nothing: squares of small numbers would be zero.
+        unit = np.ldexp(1.0, int(np.frexp(max(theta[0], np.finfo(float).tiny))[1]))
+        residual = float(np.linalg.norm(W @ Q / unit - axes * (theta / unit)) / max(theta[0] / unit, 0.5))
         fed.log(residual=residual)
         if residual <= tol:
             fed.stop(f"converged: residual {residual:.1e} is at most {tol:g}", converged=True)

@@ -41,6 +41,9 @@ Rows = Annotated[float, Real(least=1.0)] | None
 
 _TINY = float(np.finfo(np.float64).tiny)
 _VISITS = 500  # of each site, by default
+#: With too small a rho the sites never agree. If they are this far apart (root mean square per direction) after every
+#: so many visits, the default rho is doubled, up to a multiple.
+APART, _PATIENCE, _MOST_TIMES = 0.2, 20, 16.0
 _TIMES_MEDIAN = 3.0  # this many times the median eigenvalue replaces the largest one, where sites may be malicious
 #: A site that misses this many requests in a row counts as offline until it answers again. Replies that get lost now
 #: and then must not do that, because the average jumps whenever a site leaves or returns.
@@ -127,12 +130,13 @@ class Consensus:
         weights: dict[str, float] = {}
         last = LastReplies(fed.sites, Z.shape)
         losses: deque[float] = deque(maxlen=1 + math.ceil(1 / self.participation))
-        rho = 0.0
-        for _ in fed.rounds(max_rounds):  # line 2
+        patience = math.ceil(_PATIENCE / self.participation)
+        rho, times = 0.0, 1.0
+        for number in fed.rounds(max_rounds):  # line 2
             calls = len(fed.record.calls)
             unit = self._unit(tops, last)
-            before, rho = rho, self._rho(unit) if own_rho is None else own_rho
-            if rho != before:  # the first, or the site with the largest eigenvalue has come or left
+            before, rho = rho, times * self._rho(unit) if own_rho is None else own_rho
+            if rho != before:  # the first, a larger one, or the site with the largest eigenvalue has come or left
                 fed.log(rho=rho, rho_unit=unit)
             some = fed if self.participation == 1 else fed.sample(self.participation)  # line 3
             now = last.request(fed, some, local_update, Z=Z, rho=rho, **settings)  # lines 4 to 6; 4 to 11
@@ -145,6 +149,9 @@ class Consensus:
                     fed.ask(local_dual, now, Z=Z, rho=rho)
             loss, consensus, per_site = self._logged(fed, last, calls, rows)
             losses.append(loss)
+            if self.rho is None and own_rho is None and (number + 1) % patience == 0:
+                apart = consensus > APART * math.sqrt(self.rank)
+                times = min(2.0 * times, _MOST_TIMES) if apart else times
             settled = len(losses) == losses.maxlen and abs(losses[-1] - losses[0]) <= self.tol**2 * unit * per_site
             if settled and consensus <= self.tol and last.complete:
                 fed.stop(

@@ -80,7 +80,7 @@ def byz_altgdmin(
     ----------
     aggregator : Aggregator, optional
         Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``. Near
-        one half of malicious sites `MajorityMean` is better. It must be defined for all sites that can learn; where
+        one half of malicious sites `MajorityMean` is mostly better. It must be defined for all sites that can learn; where
         some drop out, the nearest rule that is defined for the others takes its place (see
         `fedspan.aggregation.fewer_values`), and the record shows it.
     threshold : float or None
@@ -147,7 +147,7 @@ def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combi
         warn(
             f"the gradients form two groups, and {len(names)} of {len(sites)} sites are in the smaller one "
             f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''}): malicious sites agree, or repeat one "
-            "reply, or sites differ; MajorityMean() suffers least"
+            "reply, or sites differ; compare with MajorityMean()"
         )
     return table
 

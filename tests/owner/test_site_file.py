@@ -120,3 +120,16 @@ def test_own_modules_are_installed(write_site, tmp_path, monkeypatch):
     path.write_text(path.read_text().replace('modules = ["ourlab_steps"]', 'modules = ["ourlab_stepps"]'))
     with pytest.raises(InputError, match="the module 'ourlab_stepps' cannot be imported: ModuleNotFoundError"):
         read_site_file(path)
+
+
+def test_an_owner_limits_the_work_of_a_step(tmp_path):
+    path = tmp_path / "site.toml"
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    text = '[site]\nname = "a"\n[data]\nfile = "rows.csv"\n[rules]\n'
+    path.write_text(text + "step_seconds = 60\nstep_memory = 4_000_000_000\n")
+    rules = read_site_file(path).rules
+    assert (rules.step_seconds, rules.step_memory) == (60, 4_000_000_000)
+    assert "work: a step may take 60 seconds and 4,000,000,000 bytes" in rules.in_words()
+    path.write_text(text + "step_memory = 0\n")
+    with pytest.raises(InputError, match="step_memory=0 must be a whole number"):
+        read_site_file(path)

@@ -189,3 +189,35 @@ def wait_until_dead(pid, seconds=60.0):
             return
         time.sleep(0.02)
     pytest.fail(f"process {pid} still runs")
+
+
+@fs.step(reveals="sums")
+def noisy_share(site, sites: int):
+    """Add a share of the noise, which a sum over enough sites hides."""
+    site.hidden_among(sites, 0.5)
+    return {"total": site.X.sum() + 0.5 * float(normal(site.charged(mu2=0.01, again=True), (1,))[0])}
+
+
+@fs.step(reveals="sums")
+def spoiling(site):
+    return {"total": float("nan") if site.name == "a" else 1.0}
+
+
+def test_a_summed_step_runs_in_the_process_and_keeps_to_the_workers_keys(tmp_path):
+    ledgers = {name: Ledger(tmp_path / f"{name}.ledger", epsilon=3.0, delta=1e-5) for name in "abc"}
+    network = Network([fs.Site(name, np.ones((4, 3)), ledger=ledgers[name]) for name in "abc"], tmp_path)
+    with network.federation(fs.Policy(secure_sum=True, deadline=30.0)) as fed:
+        assert abs(fed.sum(noisy_share, sites=2)["total"] - 36.0) < 20.0
+        assert [len(ledger.charges) for ledger in ledgers.values()] == [1, 1, 1]
+        with pytest.raises(fs.errors.QuorumError, match="below the 3 sites that this site demands"):
+            fed.sum(noisy_share, sites=3)
+        with pytest.raises(fs.errors.QuorumError, match="knows 3 sites"):
+            fed.sum(noisy_share, sites=4)
+        with pytest.raises(fs.errors.FedspanError, match="out of range|can't be added|finite"):
+            fed.sum(spoiling)
+        assert fed.sum(who_calls)["n"] == 12
+
+
+@fs.step(reveals="sums")
+def who_calls(site):
+    return {"n": len(site)}

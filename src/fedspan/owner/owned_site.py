@@ -77,6 +77,7 @@ class OwnedSite:
             "rows": len(self.site),
             "columns": dict(self._kinds),
             "label": data.label,
+            "target": data.target,
             "task": data.task,
             "steps": list(rules.steps.installed()),
             "rules": rules.in_words(),
@@ -94,7 +95,7 @@ class OwnedSite:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a site: `frame` has the `features` first, then label and task."""
+    """The rows of a site: `frame` has the `features` first, then label, target and task."""
 
     plan: RowsPlan
     frame: pd.DataFrame
@@ -110,18 +111,18 @@ class Rows:
     def site(self, name: str, ledger: SiteLedger | None) -> Site:
         """Make the site."""
         X = self.frame.iloc[:, : len(self.features)]  # without a copy
-        return Site(name, X, self._values(self.plan.label), self._values(self.plan.task), ledger=ledger)
+        return Site(name, X, self._values(self.plan.target), self._values(self.plan.task), ledger=ledger)
 
     def _values(self, name: str | None) -> NDArray[Any] | None:
-        """Return the label or the task of each row. Missing numbers stay NaN; missing text is refused."""
+        """Return the target or the task of each row. Missing numbers stay NaN; missing text is refused."""
         if name is None:
             return None
         column = self.frame[name]
-        if getattr(column.dtype, "kind", "O") in "buif" and (name == self.plan.label or not column.isna().any()):
+        if getattr(column.dtype, "kind", "O") in "buif" and (name == self.plan.target or not column.isna().any()):
             return column.to_numpy()
         if column.isna().any():
             raise InputError(
-                f"column {name!r}, the {'label' if name == self.plan.label else 'task'}, is missing in "
+                f"column {name!r}, the {'target' if name == self.plan.target else 'task'}, is missing in "
                 f"{int(column.isna().sum())} rows: leave them out with where = '\"{name}\" is not null'"
             )
         return column.astype(str).to_numpy(dtype=str)
@@ -130,7 +131,7 @@ class Rows:
 def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows:
     """Read a site's table; only the columns and rows that its file keeps are ever held."""
     plan, times = file.data, times_of(file.schema, federation)
-    apart = tuple(dict.fromkeys(name for name in (plan.label, plan.task) if name is not None))
+    apart = tuple(dict.fromkeys(name for name in (plan.label, plan.target, plan.task) if name is not None))
     features: list[str] = []
 
     def choose(names: Sequence[str]) -> Sequence[str]:
@@ -138,8 +139,11 @@ def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows:
             if name not in names:
                 raise InputError(f"{plan.source.label} has no column {name!r}; it has {_some(names)}")
         features[:] = plan.columns or [name for name in names if name not in {*plan.drop, *apart}]
+        order = list(federation or file.schema or {})  # columns are matched by name, whatever their order
+        if set(features) <= set(order):
+            features.sort(key=order.index)
         if not features:
-            raise InputError(f"{plan.source.label} has no columns left: drop, label and task take all of them")
+            raise InputError(f"{plan.source.label} has no columns left: drop, label, target and task take all of them")
         return list(dict.fromkeys([*features, *apart]))
 
     return Rows(plan, with_times(plan.source.read(choose, plan.where), times), features)

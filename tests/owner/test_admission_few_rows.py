@@ -37,7 +37,7 @@ def table(rows=60, per_task=None):
 
 
 def opened(folder, rules="", rows=60, per_task=None):
-    data = 'label = "y"' + ('\ntask = "t"' if per_task else "")
+    data = 'target = "y"' + ('\ntask = "t"' if per_task else "")
     return Desk(folder / "a", rules, table(rows, per_task), data)
 
 
@@ -141,7 +141,7 @@ def test_tasks_of_few_rows_are_single_rows(tmp_path):
 def test_truncation_does_not_leave_a_single_row(tmp_path):
     frame = table()
     frame["y"] = np.linspace(1.0, 2.0, 60)
-    desk = Desk(tmp_path / "a", "", frame, 'label = "y"')
+    desk = Desk(tmp_path / "a", "", frame, 'target = "y"')
     step = "few_shot.start_own_product"
     payload = {"U": np.eye(3), "intercept": False, "parts": 1}
     assert FEW in desk.ask(step, payload=payload | {"alpha": 1.01})
@@ -181,7 +181,7 @@ def test_few_shot_learning_needs_single_rows_for_names_of_tasks(tmp_path):
             frame["y"] = frame["p"] * np.repeat(np.arange(60 // per_task), per_task) + 0.1 * frame["q"]
             frame["t"] = [f"{name}{i // per_task}" for i in range(60)]
             folder = tmp_path / f"{name} {per_task} {len(rules)}"
-            yield Desk(folder, rules, pd.DataFrame(frame), 'label = "y"\ntask = "t"', name)
+            yield Desk(folder, rules, pd.DataFrame(frame), 'target = "y"\ntask = "t"', name)
 
     with federation(list(desks(10))) as fed, pytest.raises(QuorumError, match="in the group 'single rows'"):
         fs.FedFewShotRegressor(rank=1).fit(fed)

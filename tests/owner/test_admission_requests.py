@@ -41,7 +41,7 @@ def test_a_request_can_not_switch_off_sums_only(tmp_path, how):
 def three(tmp_path):
     rule = "sums_only = true\nrounds_per_day = 2\nlargest_reply = 100_000"
     frames = {name: numbers(columns="xyzt", seed=seed) for seed, name in enumerate("abc")}
-    desks = [Desk(tmp_path / name, rule, frame, 'label = "t"', name) for name, frame in frames.items()]
+    desks = [Desk(tmp_path / name, rule, frame, 'target = "t"', name) for name, frame in frames.items()]
     yield desks
     for desk in desks:
         desk.worker.close()

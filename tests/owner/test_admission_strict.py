@@ -18,7 +18,7 @@ STRICT = 'ledger = "ledger"\nepsilon = 1.0\ndelta = 1e-5\nstrict = true'
 def desk(tmp_path):
     frame = numbers(60, "abcy")
     frame["y"] = np.linspace(1.0, 2.0, 60)
-    return Desk(tmp_path / "a", "", frame, 'label = "y"', privacy=STRICT)
+    return Desk(tmp_path / "a", "", frame, 'target = "y"', privacy=STRICT)
 
 
 def test_a_threshold_search_gets_one_answer_and_reads_no_rows(desk, monkeypatch):

@@ -21,7 +21,7 @@ AGGREGATE = 'level = "aggregate"'
 
 @pytest.fixture
 def desk(tmp_path):
-    return Desk(tmp_path / "a", AGGREGATE, numbers(60, "abcy"), 'label = "y"')
+    return Desk(tmp_path / "a", AGGREGATE, numbers(60, "abcy"), 'target = "y"')
 
 
 def test_requests_see_the_moments_and_no_row(desk):

@@ -15,7 +15,7 @@ from fedspan.owner import read_owned_site
 def test_a_site_has_what_its_file_says(write_site, table):
     owned = read_owned_site(
         write_site(
-            'file = "rows.csv"\ncolumns = ["weight", "age"]\nlabel = "outcome"\ntask = "ward"\nwhere = "ward != \'C\'"'
+            'file = "rows.csv"\ncolumns = ["weight", "age"]\ntarget = "outcome"\ntask = "ward"\nwhere = "ward != \'C\'"'
         )
     )
     kept = table[table["ward"] != "C"]
@@ -40,7 +40,7 @@ def test_texts_that_mean_a_missing_cell(write_site, tmp_path):
 
 
 def test_what_is_not_named_is_kept_unless_dropped(write_site, table):
-    owned = read_owned_site(write_site('file = "rows.csv"\ndrop = ["age"]\nlabel = "outcome"'))
+    owned = read_owned_site(write_site('file = "rows.csv"\ndrop = ["age"]\ntarget = "outcome"'))
     assert owned.site.feature_names == ("dose", "weight", "ward")
     frame = owned.site.frame
     assert frame["ward"].tolist() == table["ward"].tolist()  # text passes, for FedTabularEncoder
@@ -62,7 +62,7 @@ def test_the_same_rows_from_every_source(write_site, table, tmp_path, ending):
             table.to_sql("rows", database, index=False)
         database.close()
     where = 'url = "sqlite:///rows.db"\nquery = "SELECT * FROM rows"' if ending == "db" else f'file = "rows.{ending}"'
-    data = 'columns = ["age", "weight"]\nlabel = "outcome"\nwhere = "age > 0"'
+    data = 'columns = ["age", "weight"]\ntarget = "outcome"\nwhere = "age > 0"'
     found = read_owned_site(write_site(f"{where}\n{data}")).site
     expected = read_owned_site(write_site(f'file = "rows.csv"\n{data}')).site
     np.testing.assert_array_equal(found.frame, expected.frame)
@@ -84,7 +84,7 @@ def test_a_task_that_is_missing_is_refused_and_a_number_to_learn_is_not(write_si
     frame.to_csv(tmp_path / "gaps.csv", index=False)
     with pytest.raises(InputError, match="column 't', the task, is missing in 1 rows: leave them out with where"):
         read_owned_site(write_site('file = "gaps.csv"\ncolumns = ["a"]\ntask = "t"'))
-    site = read_owned_site(write_site('file = "gaps.csv"\ncolumns = ["a"]\nlabel = "y"')).site
+    site = read_owned_site(write_site('file = "gaps.csv"\ncolumns = ["a"]\ntarget = "y"')).site
     assert np.isnan(site.y[0])  # protocols count such targets, and refuse
 
 
@@ -105,7 +105,9 @@ def test_the_ledger_has_the_budget(write_site, tmp_path):
 
 def test_no_ledger_is_made_where_the_data_cannot_be_read(write_site, tmp_path):
     with pytest.raises(InputError, match="has no column"):
-        read_owned_site(write_site('file = "rows.csv"\nlabel = "x"', privacy='ledger = "l"\nepsilon = 1\ndelta = 1e-5'))
+        read_owned_site(
+            write_site('file = "rows.csv"\ntarget = "x"', privacy='ledger = "l"\nepsilon = 1\ndelta = 1e-5')
+        )
     assert not (tmp_path / "l").exists()
     assert not (tmp_path / "audit.jsonl").exists()
 
@@ -128,6 +130,22 @@ def test_rows_of_an_archive_lie_in_memory_as_those_of_an_array(write_site, tmp_p
     """The last bits of a product depend on it, and every engine has the same."""
     X = np.random.default_rng(0).normal(size=(40, 3))
     np.savez(tmp_path / "rows.npz", X=X, y=np.arange(40))
-    site = read_owned_site(write_site('file = "rows.npz"\nlabel = "y"\nwhere = "y >= 0"')).site
+    site = read_owned_site(write_site('file = "rows.npz"\ntarget = "y"\nwhere = "y >= 0"')).site
     np.testing.assert_array_equal(site.X, X)
     assert site.X.strides == X.strides
+
+
+def test_a_label_is_no_feature_and_not_learned_from(write_site):
+    owned = read_owned_site(write_site('file = "rows.csv"\nlabel = "outcome"\ntarget = "dose"'))
+    assert "outcome" not in owned.site.feature_names
+    assert owned.describe()["label"] == "outcome"
+    assert owned.describe()["target"] == "dose"
+
+
+def test_a_csv_file_is_read_in_the_dialect_that_is_stated(write_site, tmp_path):
+    path = write_site('file = "rows.csv"\nseparator = ";"\ndecimal = ","\nencoding = "cp1252"\nmissing = ["?"]')
+    (path.parent / "rows.csv").write_bytes("age;l\u00e4nge\n20;1,5\n?;2,5\n".encode("cp1252"))
+    site = read_owned_site(path).site
+    assert site.feature_names == ("age", "l\u00e4nge")
+    assert site.frame.iloc[0].tolist() == [20, 1.5]
+    assert site.frame["age"].isna().tolist() == [False, True]

@@ -86,7 +86,7 @@ def test_more_rows_than_a_batch_come_as_they_were_written(sql_site, visits, monk
         "CREATE TABLE many AS SELECT i AS id, i * 0.5 AS half, CASE WHEN i < 3000 THEN NULL ELSE i END AS late "
         "FROM generate_series(1, 5000) i",
     )
-    owned = read_owned_site(sql_site("SELECT * FROM many ORDER BY id", 'label = "id"\nwhere = "id > 10"'))
+    owned = read_owned_site(sql_site("SELECT * FROM many ORDER BY id", 'target = "id"\nwhere = "id > 10"'))
     i = np.arange(11, 5001)
     np.testing.assert_array_equal(owned.site.y, i)
     assert owned.site.y.dtype == np.int64

@@ -34,7 +34,10 @@ def test_installed_transforms_and_valid_users_are_accepted(write_site):
         ('file = "rows.csv"\nwhere = "age >"', r"\[data\] where = 'age >' is no SQL condition"),
         ('file = "rows.csv"\nmissing = "NA"', r"\[data\] missing must be a list of texts that mean a missing cell"),
         ('url = "sqlite:///x"\nquery = "SELECT 1"\nmissing = ["NA"]', "missing is for CSV files"),
-        ('file = "rows.csv"\ncolum = ["age"]', r"\[data\] 'colum' is not a known key; known are columns, drop, file"),
+        (
+            'file = "rows.csv"\ncolum = ["age"]',
+            r"\[data\] 'colum' is not a known key; known are columns, decimal, drop, encoding, file",
+        ),
         ('url = "sqlite:///x"\nquery = "SELECT 1"\ntimeout = -1', "timeout=-1 must be a finite number above 0"),
     ],
 )

@@ -32,7 +32,7 @@ NUMBERS = {
     "1e70": 1e70,
 }
 NO_NUMBERS = ["tcp", "192.168.1.1", "1,234", "1_000", "12 34", "0x", "e5", "\u0661\u0662"]
-MISSING = ["", " ", "-", "--", "?", "NA", "n/a", "NaN", "null", "None", "<NA>", "NaT", "inf", "-Infinity"]
+MISSING = ["", " ", "-", "--", "?", "NA", "n/a", "NaN", "null", "<NA>", "NaT", "inf", "-Infinity"]
 MISSING += ["1e71", "-" + "9" * 400]  # too large to be measured
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+EXAMPLE = """\
+fedspan init north.csv south.csv west.csv     writes study.toml
+  fedspan run study.toml                        trains, and writes the folder 'study'
+  fedspan apply study new.csv --out scores.csv  writes a score for each row"""
+
 DEMO = (
     "Split scikit-learn's digits and breast cancer tables over sites, scale them, learn an exact federated PCA, "
     "compare it with PCA on the pooled rows, and leave a report. Needs no files and no network."
@@ -16,13 +21,19 @@ A study:
     output = "results"                # optional, default: the study's name without .toml
 
     [data]                            # paths are relative to the study file
-    file = "all.csv"                  # one table (CSV, Parquet or NPZ) with ...
+    file = "all.csv"                  # one table (CSV, Parquet, Feather, Excel or NPZ) with ...
     site_column = "hospital"          # ... a column that names each row's site
     # or one table per site:
-    # sites = { north = "north.csv", south = "south.parquet" }
+    # sites = { north = "north.csv", south = "south.parquet", west = { file = "west.csv", separator = ";" } }
+    # separator = ";"                 # how CSV files are written: the defaults are ",", ".", "utf-8"
+    # decimal = ","
+    # encoding = "cp1252"
+    # missing = ["?", "-9"]           # words that mean a missing cell in every column, besides an empty one
     features = ["age", "dose"]        # optional, default: all columns but the named ones below
     drop = ["id"]                     # optional: columns to leave out
     label = "outcome"                 # optional: shown as colour in the report, not learned from
+    # target = "dose"                 # what a regression learns to predict
+    # task = "ward"                   # the task of each row, for few-shot learning
 
     [[preprocess]]                    # optional, any number, in order
     name = "FedStandardScaler"        # or "FedTabularEncoder", if some columns are text
@@ -52,6 +63,29 @@ Written to the output folder: model.fedspan (and one file for each preprocessing
 and for each run its record (record.jsonl) and journal. A run that was interrupted continues with --resume.
 """
 
+INIT = """\
+Look at tables and write study.toml into this folder: how the files are written (separator, decimal point, encoding),
+which columns are learned from and which look like identifiers, and a model that detects anomalies. It is commented:
+change what does not fit. An existing study.toml is not replaced.
+"""
+
+CHECK = """\
+Read a study and its tables, and print what would happen: sites and rows, columns with their kinds and missing cells,
+words that are taken as missing, the steps of the models, what leaves each site, and how many bytes.
+
+The models are fitted to made-up rows of the same shapes, at most a few hundred a site, so that bytes are estimates.
+Nothing is written, and no true row is used in it.
+"""
+
+APPLY = """\
+Apply a trained model to new rows, and write one line per row: of a detector the score (higher is more unusual), whether
+it is an alarm (true or false), and the features with the largest shares of the score; of the others the cluster, the
+components, the position on the map or the prediction.
+
+Columns are matched by name, whatever their order, and others are ignored. A CSV file is read and written as those of
+the study are: with its separator, decimal point and encoding.
+"""
+
 REPORT = (
     "Write the report of a run again: from its folder (settings, sites, failures and their reasons, rounds and bytes, "
     "the models' pictures, privacy, versions, how to run it again), also of a run that was stopped or fetched; or from "
@@ -74,7 +108,7 @@ Written to the output folder, for its owner alone: leaks.html, with rebuilt rows
 They are as private as the rows.
 """
 
-INIT = """\
+FEDERATION_INIT = """\
 Make one kit for each participant of a federation: the coordinator, every site, every user.
 
 fed.toml:
@@ -94,7 +128,12 @@ Each kit is a folder with a private key: hand it to its owner in a safe way. Kee
 participants. To add sites or users, or to change the schema, edit fed.toml and run this again.
 """
 
-CHECK = """\
+FEDERATION_DEMO = (
+    "Start a coordinator and three sites on this machine, run a study at them, compare, and stop them. Exit code 1 if "
+    "the result is not the embedded engine's, byte for byte."
+)
+
+SITE_CHECK = """\
 Check a site's file and its data, without joining a federation.
 
 Prints the columns with their kinds and their numbers of missing cells (no values), differences from the schema (with

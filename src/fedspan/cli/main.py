@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import fedspan
 from fedspan.cli import help_texts
@@ -32,14 +33,19 @@ Argument = tuple[str, dict[str, Any]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    values = vars(_parser().parse_args(argv))
-    target: str = values.pop("target")
-    module, _, function = target.partition(":")
+    function = ""
     try:
+        values = vars(_parser().parse_args(argv))
+        module, _, function = str(values.pop("target")).partition(":")
         return int(getattr(importlib.import_module(module), function)(**values))
     except FedspanError as error:
         print(f"fedspan: {error}", file=sys.stderr)
         return 2 if isinstance(error, (InputError, JournalError)) else 1
+    except OSError as error:  # a folder that can't be written to, a full disk
+        if error.filename is None or error.strerror is None:
+            raise
+        print(f"fedspan: {error.filename} cannot be read or written: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         kept = "; finished calls are kept, continue with --resume" if function == "run" else ""
         print(f"fedspan: interrupted{kept}", file=sys.stderr)
@@ -47,10 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="fedspan",
         description="Learn the shared structure of data that cannot be pooled.",
-        epilog="'fedspan COMMAND --help' explains a command.",
+        epilog=f"'fedspan COMMAND --help' explains a command.\n\nexample:\n  {help_texts.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"fedspan {fedspan.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -65,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         _option("--quick", "fewer seeds, rows or settings, for a first look", action="store_true"),
         _path("--out", "FOLDER", "where to write (default: reproduce-PAPER)"),
         description="Run a paper's setting, print its tables with our numbers beside the paper's, and save a page.",
+        example="fedspan reproduce fedpca --quick",
     )
     _add_site(commands)
     return parser
@@ -81,6 +89,27 @@ def _add_local(commands: Any) -> None:
         _path("--out", "FOLDER", "where to write (default: demo)", default=Path("demo")),
         _option("--seed", "seed of the split and of the runs (default: 0)", type=int, default=0),
         description=help_texts.DEMO,
+        example="fedspan demo --out demo",
+    )
+    _add(
+        commands,
+        "init",
+        "fedspan.cli.init_command:init",
+        "write a study file from a look at the data",
+        _option(
+            "files", "one table per site, or one with a column that names sites", nargs="+", type=Path, metavar="FILE"
+        ),
+        description=help_texts.INIT,
+        example="fedspan init north.csv south.csv west.csv",
+    )
+    _add(
+        commands,
+        "check",
+        "fedspan.cli.study_check_command:check_study",
+        "print what a study would do, without running it",
+        _path("study", "STUDY.toml", "the study file"),
+        description=help_texts.CHECK,
+        example="fedspan check study.toml",
     )
     _add(
         commands,
@@ -94,6 +123,18 @@ def _add_local(commands: Any) -> None:
         _option("--hours", "with --detach: how long the coordinator may act for you (24)", type=float, default=24.0),
         _option("--resume", "continue in a used output folder where the run stopped", action="store_true"),
         description=help_texts.RUN,
+        example="fedspan run study.toml",
+    )
+    _add(
+        commands,
+        "apply",
+        "fedspan.cli.apply_command:apply",
+        "write what a trained model gives for each row of a new table",
+        _path("study", "STUDY", "output folder of 'fedspan run', or a saved model or pipeline"),
+        _path("new", "NEW", "the table of the new rows: CSV, Parquet, Feather, Excel or NPZ"),
+        _path("--out", "FILE", "where to write: a .csv or .parquet file", required=True),
+        description=help_texts.APPLY,
+        example="fedspan apply study new.csv --out scores.csv",
     )
     _add(
         commands,
@@ -103,6 +144,7 @@ def _add_local(commands: Any) -> None:
         run,
         _path("--out", "FILE", "the page (default: report.html in the folder, MODEL.html beside a model)"),
         description=help_texts.REPORT,
+        example="fedspan report study",
     )
     _add(
         commands,
@@ -121,13 +163,16 @@ def _add_local(commands: Any) -> None:
         _path("--compare", "RUN", "another run or model, whose figures stand beside in the card"),
         _path("--out", "FOLDER", "where to write (default: audit, in RUN)"),
         description=help_texts.AUDIT,
+        example="fedspan audit study --bounds 0,1",
     )
 
 
 def _add_federation(commands: Any) -> None:
     """Add the commands for real federations and detached studies."""
     module, kit = "fedspan.cli.federation.federation_command", _path("kit", "KIT", "a user's kit")
-    federation = _group(commands, "federation", "set up a real federation, see its status, try it out")
+    federation = _group(
+        commands, "federation", "set up a real federation, see its status, try it out", "fedspan federation demo"
+    )
     _add(
         federation,
         "init",
@@ -135,34 +180,89 @@ def _add_federation(commands: Any) -> None:
         "make the kits of all participants",
         _path("plan", "fed.toml", "name, server, sites, users, and a schema"),
         _path("--out", "FOLDER", "where to (default: kits)", default=Path("kits")),
-        description=help_texts.INIT,
+        description=help_texts.FEDERATION_INIT,
+        example="fedspan federation init fed.toml --out kits",
     )
     steps = _option("--steps", "name all steps that each site's owner allows", action="store_true")
-    _add(federation, "status", f"{module}:status", "sites online, with version, rows and steps", kit, steps)
+    _add(
+        federation,
+        "status",
+        f"{module}:status",
+        "sites online, with version, rows and steps",
+        kit,
+        steps,
+        description="Print which sites of the federation are online, their versions, rows and allowed steps.",
+        example="fedspan federation status kits/alice",
+    )
     _add(
         federation,
         "demo",
         "fedspan.cli.federation.demo_federation_command:demo",
         "start a coordinator and three sites on this machine, run a study, compare, and stop them",
         _option("--seed", "seed of the split and of the study (default: 0)", type=int, default=0),
-        description="Exit code 1 if the result is not the embedded engine's, byte for byte.",
+        description=help_texts.FEDERATION_DEMO,
+        example="fedspan federation demo",
     )
-    coordinator = _group(commands, "coordinator", "run the coordinator of a real federation")
+    coordinator = _group(
+        commands,
+        "coordinator",
+        "run the coordinator of a real federation",
+        "fedspan coordinator start kits/coordinator",
+    )
     own = _path("path", "KIT", "the coordinator's kit")
-    _add(coordinator, "start", f"{PROCESSES}:start_coordinator", "in the foreground, until Ctrl-C", own)
+    _add(
+        coordinator,
+        "start",
+        f"{PROCESSES}:start_coordinator",
+        "in the foreground, until Ctrl-C",
+        own,
+        description="Run the federation's coordinator in the foreground, until Ctrl-C.",
+        example="fedspan coordinator start kits/coordinator",
+    )
 
     one = _option("study", "one of them (default: all of yours)", nargs="?", metavar="STUDY")
-    _add(commands, "status", f"{module}:studies", "the state of detached studies", kit, one)
+    _add(
+        commands,
+        "status",
+        f"{module}:studies",
+        "the state of detached studies",
+        kit,
+        one,
+        description="Print the state of the studies that the coordinator runs for you.",
+        example="fedspan status kits/alice",
+    )
     study = _option("study", "its name, as 'fedspan status' prints it", metavar="STUDY")
-    _add(commands, "cancel", f"{module}:cancel", "cancel a detached study and revoke its authorisation", kit, study)
-    results = "fetch the results of a detached study: models, records, report, journal"
-    new = _path("--out", "FOLDER", "a new folder", required=True)
-    _add(commands, "fetch", f"{module}:fetch", results, kit, study, new)
+    _add(
+        commands,
+        "cancel",
+        f"{module}:cancel",
+        "cancel a detached study and revoke its authorisation",
+        kit,
+        study,
+        description="Cancel a study that the coordinator runs for you, and revoke its authorisation.",
+        example="fedspan cancel kits/alice study-1",
+    )
+    _add(
+        commands,
+        "fetch",
+        f"{module}:fetch",
+        "fetch the results of a detached study: models, records, report, journal",
+        kit,
+        study,
+        _path("--out", "FOLDER", "a new folder", required=True),
+        description="Fetch the models, records, report and journal of a detached study into a new folder.",
+        example="fedspan fetch kits/alice study-1 --out results",
+    )
 
 
 def _add_site(commands: Any) -> None:
     """Add the commands for the owner of a site."""
-    site = _group(commands, "site", "for the owner of a site: start it, check its settings, verify its log")
+    site = _group(
+        commands,
+        "site",
+        "for the owner of a site: start it, check its settings, verify its log",
+        "fedspan site check site.toml",
+    )
     _add(
         site,
         "check",
@@ -170,7 +270,8 @@ def _add_site(commands: Any) -> None:
         "check a site's file and its data",
         _path("file", "site.toml", "the site's file"),
         _path("--kit", "KIT", "the site's kit: compare with the federation's schema and the site's name"),
-        description=help_texts.CHECK,
+        description=help_texts.SITE_CHECK,
+        example="fedspan site check site.toml --kit kits/north",
     )
     _add(
         site,
@@ -181,11 +282,20 @@ def _add_site(commands: Any) -> None:
         _option("--refused", "also print each call that was refused or failed, and why", action="store_true"),
         _option("--last", "an earlier last digest: it must still be in the log", metavar="DIGEST"),
         description=help_texts.LOG,
+        example="fedspan site log audit.jsonl --refused",
     )
     own = _path("path", "KIT", "the site's kit")
     config = _path("--config", "site.toml", "the owner's data and rules", required=True)
-    start = "take part in a federation, in the foreground, until Ctrl-C"
-    _add(site, "start", f"{PROCESSES}:start_site", start, own, config)
+    _add(
+        site,
+        "start",
+        f"{PROCESSES}:start_site",
+        "take part in a federation, in the foreground, until Ctrl-C",
+        own,
+        config,
+        description="Take part in a federation with the data and the rules of a site.toml, until Ctrl-C.",
+        example="fedspan site start kits/north --config site.toml",
+    )
 
 
 def _option(name: str, help: str, **settings: Any) -> Argument:
@@ -197,23 +307,42 @@ def _path(name: str, metavar: str, help: str, **settings: Any) -> Argument:
 
 
 def _add(
-    commands: Any, name: str, target: str, help: str, *arguments: Argument, description: str | None = None
+    commands: Any, name: str, target: str, help: str, *arguments: Argument, description: str, example: str
 ) -> None:
     """Add a command that calls `target`, written as ``module:function``, with its arguments by name.
 
     Modules are imported only when their command runs.
     """
-    plain = argparse.RawDescriptionHelpFormatter if "\n" in (description or "") else argparse.HelpFormatter
-    parser = commands.add_parser(name, help=help, description=description, formatter_class=plain)
+    text = description if "\n" in description else textwrap.fill(description, 100)
+    parser = commands.add_parser(
+        name,
+        help=help,
+        description=text,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     for flag, settings in arguments:
         parser.add_argument(flag, **settings)
     parser.set_defaults(target=target)
 
 
-def _group(commands: Any, name: str, help: str) -> Any:
+def _group(commands: Any, name: str, help: str, example: str) -> Any:
     """Add a group of commands, and return what its commands are added to."""
-    parser = commands.add_parser(name, help=help, description=f"'fedspan {name} COMMAND --help' explains a command.")
+    parser = commands.add_parser(
+        name,
+        help=help,
+        description=f"{help[0].upper()}{help[1:]}. 'fedspan {name} COMMAND --help' explains a command.",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are sentences like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; '{self.prog} --help' explains the command")
 
 
 def reproduce(paper: str, quick: bool, out: Path | None) -> int:

@@ -14,7 +14,7 @@ from fedspan.base import FedEstimator
 from fedspan.cli.console import print_line, print_table
 from fedspan.cli.run_folder import judged_rows, make_folder, write_run_report
 from fedspan.cli.study_file import ReportPlan, Study, read_study
-from fedspan.cli.study_tables import SiteTable, read_tables
+from fedspan.cli.study_tables import SiteTable, read_tables, taken_as_missing, words_in_words
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError
@@ -64,7 +64,9 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[], Feder
     models = (*study.preprocess, study.model)
     tables = [] if connect else read_tables(study.data, text=models[0].takes_text)
     judged_rows(study.report, list(tables[0].frame.columns) if tables else None)  # a mistake shows before the run
-    fed = connect() if connect else _embedded(study, tables)
+    fed = connect() if connect else embedded(study, tables, run_dir=output)
+    for line in words_in_words(tables):
+        print_line(line)
     make_folder(output)
     if not used:
         _write(output / "study.toml", study.text)
@@ -75,19 +77,23 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[], Feder
         if not used:  # the study has a mistake: its next run needs an unused folder
             shutil.rmtree(output)
         raise error if isinstance(error, InputError) else InputError(f"{study.path}: {error}") from None
+    words = taken_as_missing(tables)
+    if words:
+        fitted[0].run_.settings["taken_as_missing"] = words
     _write(output / "study.toml", study.text)
     settings = {"study": str(study.path), "seed": str(study.seed)}
     return finish(output, study.path.stem, fitted, tables, settings, study.report, study.text)
 
 
-def _embedded(study: Study, tables: Sequence[SiteTable]) -> Federation:
+def embedded(study: Study, tables: Sequence[SiteTable], run_dir: Path | None = None) -> Federation:
+    """Return the study's federation in this process."""
     return LocalFederation(
         [table.site() for table in tables],
         seed=study.seed,
         n_jobs=study.n_jobs,
         wire=study.wire,
         policy=study.policy,
-        run_dir=study.output,
+        run_dir=run_dir,
     )
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fedspan.cli.study_file import ReportPlan
 from fedspan.cli.study_tables import SiteTable
-from fedspan.datasets.sources import read_table
 from fedspan.errors import InputError
 from fedspan.federation import RunRecord
 from fedspan.persistence import load
@@ -79,11 +78,11 @@ def judged_rows(plan: ReportPlan, columns: Sequence[str] | None) -> Judged | Non
     """Return the labelled rows of a plan with the columns that models take; ``None``: with all but the label."""
     if plan.judge is None:
         return None
-    frame = read_table(plan.judge)
+    frame = plan.judge.read()
     names = list(frame.columns.drop(plan.label, errors="ignore")) if columns is None else list(columns)
     for column in (plan.label, *names):
         if column not in frame.columns:
-            raise InputError(f"{plan.judge} has no column {column!r}")
+            raise InputError(f"{plan.judge.label} has no column {column!r}")
     return Judged(frame[names], (frame[plan.label].astype(str) != plan.normal).to_numpy())
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from sklearn.base import is_regressor
 
 import fedspan
 from fedspan import privacy
 from fedspan.anomaly.detector import FedDetector
 from fedspan.base import FedEstimator
+from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource
+from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, stated
 from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Policy
@@ -22,14 +26,31 @@ _POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum", "gro
 
 @dataclass(frozen=True)
 class DataPlan:
-    """Where the rows are: `files` by site, or one `file` with a `site_column`."""
+    """Where the rows are: `files` by site, or one `file` with a `site_column`.
 
-    files: dict[str, Path] = field(default_factory=dict)
-    file: Path | None = None
+    `target` has the columns that a model learns to predict, `task` the task of each row; `label` is only shown.
+    """
+
+    files: dict[str, FileSource] = field(default_factory=dict)
+    file: FileSource | None = None
     site_column: str | None = None
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     label: str | None = None
+    target: tuple[str, ...] = ()
+    task: str | None = None
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """The columns that are no features, and what each is."""
+        named = {**({self.label: "label"} if self.label else {}), **dict.fromkeys(self.target, "target")}
+        return named | ({self.task: "task"} if self.task else {})
+
+    @property
+    def dialects(self) -> set[Dialect]:
+        """The dialects of the CSV files; empty where there are no such files."""
+        sources = [*self.files.values(), *([self.file] if self.file else [])]
+        return {source.dialect for source in sources if source.ending in CSV_ENDINGS}
 
 
 @dataclass(frozen=True)
@@ -39,7 +60,7 @@ class ReportPlan:
     The rows are in the table `judge`. Its column `label` is `normal` for normal ones. An `image` has height and width.
     """
 
-    judge: Path | None = None
+    judge: FileSource | None = None
     label: str = ""
     normal: str = ""
     image: tuple[int, int] | None = None
@@ -84,6 +105,9 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
             "--detach goes without [report] judge, whose rows are not at the coordinator: put it into the study.toml "
             "that 'fedspan fetch' brings, and write the report again with 'fedspan report'"
         )
+    data = DataPlan() if at_sites else data_plan(file)
+    if not at_sites and is_regressor(model) and not data.target:
+        raise file.error(f"{type(model).__name__} learns a target: name its column in [data], such as target = 'dose'")
     report = report_plan(file)
     if report.judge is not None and not isinstance(model, FedDetector):
         raise file.error(f"[report] judge needs a detector, and {type(model).__name__} is not one")
@@ -92,7 +116,7 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
         text=text,
         seed=file.value("seed", int, 0),
         output=output or path.parent / file.value("output", str, path.stem),
-        data=DataPlan() if at_sites else data_plan(file),
+        data=data,
         preprocess=tuple(_estimator(Section(entry, path, "[[preprocess]] "), "transform") for entry in preprocess),
         model=model,
         n_jobs=federation.value("n_jobs", int, 1),
@@ -124,34 +148,76 @@ def report_plan(file: Section) -> ReportPlan:
             "judge (a table of labelled rows), label (its column of labels) and normal (the label of normal rows) go "
             "together"
         )
-    judge, label = section.file(section.value("judge", str)), section.value("label", str)
+    dialect = stated(file.table("data"))
+    judge, label = _source(section, section.value("judge", str), dialect), section.value("label", str)
     return ReportPlan(judge, label, str(section.raw["normal"]), pixels)
 
 
 def data_plan(file: Section) -> DataPlan:
     """Read the ``[data]`` table of a study."""
-    section = file.table("data", ("file", "site_column", "sites", "features", "drop", "label"))
+    columns = ("features", "drop", "label", "target", "task")
+    section = file.table("data", ("file", "site_column", "sites", *columns, *DIALECT_KEYS))
     if not section.raw:
         raise file.error("a [data] table with 'file' and 'site_column', or with 'sites', is missing")
     if ("file" in section) == ("sites" in section):
         raise section.error("must have either 'file' (one table) or 'sites' (one table per site)")
-    sites = section.raw.get("sites", {})
-    if not isinstance(sites, dict) or not all(isinstance(name, str) for name in sites.values()):
-        raise section.error('sites must be a table of files, such as { north = "north.csv" }')
     if ("file" in section) != ("site_column" in section):
         raise section.error("'site_column' names the sites of the rows of 'file', and goes with it")
-    features, drop = section.names("features", "column names", None), section.names("drop", "column names", ())
-    for column in features or ():
-        if column in drop or (features or ()).count(column) > 1:
-            raise section.error(f"names the column {column!r} twice, in 'features' or in 'drop'")
-    return DataPlan(
-        files={name: section.file(table) for name, table in sites.items()},
-        file=section.file(section.value("file", str)) if "file" in section else None,
+    dialect = stated(section)
+    plan = DataPlan(
+        files=_site_files(section, dialect),
+        file=_source(section, section.value("file", str), dialect) if "file" in section else None,
         site_column=section.value("site_column", str),
-        features=features,
-        drop=drop,
+        features=section.names("features", "column names", None),
+        drop=section.names("drop", "column names", ()),
         label=section.value("label", str),
+        target=_target(section),
+        task=section.value("task", str),
     )
+    named = [*(plan.features or ()), *plan.drop, *plan.target]
+    named += [name for name in (plan.label, plan.task, plan.site_column) if name is not None]
+    twice = [name for name in named if named.count(name) > 1]
+    if twice:
+        raise section.error(
+            f"names the column {twice[0]!r} twice: each column has one use (features, drop, label, ...)"
+        )
+    if dialect != Dialect() and not plan.dialects:
+        raise section.error(f"{', '.join(DIALECT_KEYS)} are for CSV files, and there is none: leave them out")
+    return plan
+
+
+def _site_files(section: Section, dialect: Dialect) -> dict[str, FileSource]:
+    """Return the file of each site: ``"north.csv"``, or ``{ file = "north.csv", separator = ";" }``."""
+    sites, found = section.raw.get("sites", {}), {}
+    wrong = section.error('sites must be a table of files, such as { north = "north.csv", south = "south.csv" }')
+    if not isinstance(sites, dict) or ("sites" in section and not sites):
+        raise wrong
+    for name, entry in sites.items():
+        if isinstance(entry, str):
+            found[name] = _source(section, entry, dialect)
+        elif isinstance(entry, dict):
+            inner = Section(entry, section.path, f"{section.where}sites.{name}: ", ("file", *DIALECT_KEYS))
+            if not isinstance(entry.get("file"), str):
+                raise inner.error('a file is missing, such as { file = "north.csv" }')
+            found[name] = _source(inner, entry["file"], stated(inner, dialect))
+        else:
+            raise wrong
+    return found
+
+
+def _source(section: Section, name: str, dialect: Dialect) -> FileSource:
+    """Return a table's file; a dialect is for CSV files only."""
+    source = FileSource(section.file(name))
+    with section.naming():
+        return replace(source, dialect=dialect) if source.ending in CSV_ENDINGS else source
+
+
+def _target(section: Section) -> tuple[str, ...]:
+    """Return the columns of the target: one name, or a list, such as those of time and event."""
+    if isinstance(section.raw.get("target"), list):
+        return section.names("target", "column names", ())
+    name = section.value("target", str)
+    return () if name is None else (name,)
 
 
 def _estimator(section: Section, method: str) -> FedEstimator:

@@ -80,7 +80,7 @@ def byz_altgdmin(
     ----------
     aggregator : Aggregator, optional
         Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``. Near
-        one half of malicious sites `MajorityMean` is mostly better. It must be defined for all sites that can learn; where
+        one half of malicious sites `MajorityMean` is mostly better. It must be defined for all sites that learn; where
         some drop out, the nearest rule that is defined for the others takes its place (see
         `fedspan.aggregation.fewer_values`), and the record shows it.
     threshold : float or None

@@ -79,6 +79,7 @@ class OwnedSite:
             "rows": len(self.site),
             "columns": dict(self._kinds),
             "label": data.label,
+            "target": data.target,
             "task": data.task,
             "steps": list(rules.steps.installed()),
             "rules": rules.in_words(),
@@ -105,7 +106,7 @@ class OwnedSite:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a site: `frame` has the `features` first, then label and task."""
+    """The rows of a site: `frame` has the `features` first, then label, target and task."""
 
     plan: RowsPlan
     frame: pd.DataFrame
@@ -119,32 +120,32 @@ class Rows:
         return {name: kind_of(self.frame[name]) for name in self.features}
 
     def numbers(self) -> pd.DataFrame:
-        """Return the features, and the label where it is a number: what moments are of."""
-        label = self.plan.label
-        kept = [label] if label is not None and self.frame[label].dtype.kind in "buif" else []
+        """Return the features, and the target where it is a number: what moments are of."""
+        target = self.plan.target
+        kept = [target] if target is not None and self.frame[target].dtype.kind in "buif" else []
         return self.frame[[*self.features, *kept]]
 
     def of_moments(self, key: bytes) -> Rows:
-        """Return rows with the same moments; a label of text, and the task, are left out."""
+        """Return rows with the same moments; label, task and a target of text are left out."""
         drawn = as_moments(self.numbers(), key)
-        label = self.plan.label if self.plan.label in drawn.columns else None
-        return Rows(replace(self.plan, label=label, task=None), drawn, self.features)
+        target = self.plan.target if self.plan.target in drawn.columns else None
+        return Rows(replace(self.plan, label=None, target=target, task=None), drawn, self.features)
 
     def site(self, name: str, ledger: SiteLedger | None) -> Site:
         """Make the site."""
         X = self.frame.iloc[:, : len(self.features)]  # without a copy
-        return Site(name, X, self._values(self.plan.label), self._values(self.plan.task), ledger=ledger)
+        return Site(name, X, self._values(self.plan.target), self._values(self.plan.task), ledger=ledger)
 
     def _values(self, name: str | None) -> NDArray[Any] | None:
-        """Return the label or the task of each row. Missing numbers stay NaN; missing text is refused."""
+        """Return the target or the task of each row. Missing numbers stay NaN; missing text is refused."""
         if name is None:
             return None
         column = self.frame[name]
-        if getattr(column.dtype, "kind", "O") in "buif" and (name == self.plan.label or not column.isna().any()):
+        if getattr(column.dtype, "kind", "O") in "buif" and (name == self.plan.target or not column.isna().any()):
             return column.to_numpy()
         if column.isna().any():
             raise InputError(
-                f"column {name!r}, the {'label' if name == self.plan.label else 'task'}, is missing in "
+                f"column {name!r}, the {'target' if name == self.plan.target else 'task'}, is missing in "
                 f"{int(column.isna().sum())} rows: leave them out with where = '\"{name}\" is not null'"
             )
         return column.astype(str).to_numpy(dtype=str)
@@ -153,7 +154,7 @@ class Rows:
 def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows:
     """Read a site's table; only the columns and rows that its file keeps are ever held."""
     plan, times = file.data, times_of(file.schema, federation)
-    apart = tuple(dict.fromkeys(name for name in (plan.label, plan.task) if name is not None))
+    apart = tuple(dict.fromkeys(name for name in (plan.label, plan.target, plan.task) if name is not None))
     features: list[str] = []
 
     def choose(names: Sequence[str]) -> Sequence[str]:
@@ -161,8 +162,11 @@ def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows:
             if name not in names:
                 raise InputError(f"{plan.source.label} has no column {name!r}; it has {_some(names)}")
         features[:] = plan.columns or [name for name in names if name not in {*plan.drop, *apart}]
+        order = list(federation or file.schema or {})  # columns are matched by name, whatever their order
+        if set(features) <= set(order):
+            features.sort(key=order.index)
         if not features:
-            raise InputError(f"{plan.source.label} has no columns left: drop, label and task take all of them")
+            raise InputError(f"{plan.source.label} has no columns left: drop, label, target and task take all of them")
         return list(dict.fromkeys([*features, *apart]))
 
     return Rows(plan, with_times(plan.source.read(choose, plan.where), times), features)

@@ -52,9 +52,9 @@ def times_of(*schemas: Mapping[str, str] | None) -> tuple[str, ...]:
 def differences(
     schema: Mapping[str, str], frame: pd.DataFrame, features: list[str], called: str = "the schema"
 ) -> list[str]:
-    """Return one sentence for each column in which a table differs from the schema, and one if their order does.
+    """Return one sentence for each column in which a table differs from the schema; their order does not matter.
 
-    The schema may also name the label and the task, which are not in `features`.
+    The schema may also name label, target and task, which are not in `features`.
     """
     found = []
     for name, wanted in schema.items():
@@ -63,10 +63,6 @@ def differences(
         elif not _fits(frame[name], wanted):
             found.append(f"column {name!r} holds {kind_of(frame[name])}, and {called} says {wanted}")
     found += [f"column {name!r} is not in {called}" for name in features if name not in schema]
-    order = [name for name in schema if name in features]
-    if not found and order != features:
-        place = next(k for k, (one, other) in enumerate(zip(order, features, strict=True)) if one != other)
-        found.append(f"column {place + 1} is {features[place]!r}, and in {called} {order[place]!r}: the order differs")
     return found
 
 

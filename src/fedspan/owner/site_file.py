@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedspan.checks import one_of, real_number, whole_number
-from fedspan.datasets.sources import Dialect, FileSource, RowFilter, SqlSource, TableSource
+from fedspan.datasets.sources import FileSource, RowFilter, SqlSource, TableSource
+from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, stated
 from fedspan.datasets.sources.secret import Secret, secret_of
 from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError
@@ -38,7 +39,8 @@ KEYS = {
     "site": {"name", "modules"},
     "data": {
         *("file", "url", "query", "password_env", "password_file", "timeout"),
-        *("columns", "drop", "label", "task", "where", "missing"),
+        *("columns", "drop", "label", "target", "task", "where"),
+        *DIALECT_KEYS,
     },
     "rules": {
         *("level", "steps", "transforms", "least_rows", "least_set", "largest_reply", "rounds_per_day", "users"),
@@ -67,12 +69,16 @@ class SiteFileError(InputError):
 
 @dataclass(frozen=True)
 class RowsPlan:
-    """Where the rows are, and which of them and of their columns the federation may learn from."""
+    """Where the rows are, and which of them and of their columns the federation may learn from.
+
+    `target` is what regressions learn to predict. A `label` is not learned from.
+    """
 
     source: TableSource
     columns: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     label: str | None = None
+    target: str | None = None
     task: str | None = None
     where: RowFilter | None = None
 
@@ -179,20 +185,19 @@ def _site(section: Section) -> str:
 
 def _data(section: Section) -> RowsPlan:
     columns, drop = section.names("columns", "column names", None), section.names("drop", "column names", ())
-    missing = section.names("missing", 'texts that mean a missing cell, such as ["?"]', ())
-    label, task, where = (section.value(key, str) for key in ("label", "task", "where"))
-    named = [*(columns or ()), *drop, *dict.fromkeys(name for name in (label, task) if name is not None)]
+    label, target, task, where = (section.value(key, str) for key in ("label", "target", "task", "where"))
+    named = [*(columns or ()), *drop, *dict.fromkeys(name for name in (label, target, task) if name is not None)]
     doubled = [name for name in named if named.count(name) > 1]
     if doubled:
-        raise section.error(f"names the column {doubled[0]!r} twice, in 'columns', 'drop', 'label' or 'task'")
+        raise section.error(f"names the column {doubled[0]!r} twice, in 'columns', 'drop', 'label', 'target' or 'task'")
     if columns is not None and not columns:
         raise section.error("columns must name at least one column")
     with section.naming():
         row_filter = None if where is None else RowFilter(where)
-    return RowsPlan(_source(section, missing), columns, drop, label, task, row_filter)
+    return RowsPlan(_source(section), columns, drop, label, target, task, row_filter)
 
 
-def _source(section: Section, missing: tuple[str, ...]) -> TableSource:
+def _source(section: Section) -> TableSource:
     if ("file" in section) == ("url" in section):
         raise section.error("must have either 'file' (a table) or 'url' and 'query' (a database)")
     if "file" in section:
@@ -200,12 +205,14 @@ def _source(section: Section, missing: tuple[str, ...]) -> TableSource:
             if key in section:
                 raise section.error(f"{key} belongs to a database, and the data are in a file")
         file = section.file(section.value("file", str))
+        dialect = stated(section)
         with section.naming():
-            return FileSource(file, Dialect(missing=missing))
+            return FileSource(file, dialect)
     url, env, password_file = (_secret(section, key) for key in _SECRET)
     assert url is not None
-    if missing:
-        raise section.error("missing is for CSV files, and the data are in a database, which has its own missing value")
+    for key in DIALECT_KEYS:
+        if key in section:
+            raise section.error(f"{key} is for CSV files, and the data are in a database, which has its own types")
     query, folder = section.value("query", str, ""), section.path.parent
     if not query.strip():
         raise section.error('url needs a query, such as query = "SELECT age, dose FROM visits ORDER BY id"')

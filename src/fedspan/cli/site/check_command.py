@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedspan.cli.console import print_line, print_table
+from fedspan.datasets.sources import missing_words
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.errors import FedspanError
 from fedspan.federation.site.steps import installed_steps
@@ -74,7 +75,7 @@ def _print_columns(site: SiteFile, rows: Rows, schema: dict[str, str]) -> None:
     data, frame = site.data, rows.frame
     where = "" if data.where is None else f" where {data.where.text}"
     print_line(f"data: {len(rows):,} rows of {data.source.label}{where}")
-    parts = {data.label: " (label)", data.task: " (task)"}
+    parts = {data.label: " (label)", data.target: " (target)", data.task: " (task)"}
     lines = [
         [
             f"{name}{parts.get(name, '')}",
@@ -86,6 +87,9 @@ def _print_columns(site: SiteFile, rows: Rows, schema: dict[str, str]) -> None:
         for name in frame.columns
     ]
     print_table(("column", "kind", "type", "missing", "schema"), lines, ("missing",))
+    for name, words in missing_words(frame).items():
+        counts = ", ".join(f"{word!r} ({count:,})" for word, count in words.items())
+        print_line(f"taken as missing in column {name!r}: {counts}")
 
 
 def _check_budget(plan: PrivacyPlan | None, problems: list[str]) -> None:

@@ -9,9 +9,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from fedspan.datasets.toml_file import Section
 from fedspan.errors import InputError
 
+#: The keys of study.toml and site.toml that describe CSV files.
+DIALECT_KEYS = ("separator", "decimal", "encoding", "missing")
 _SEPARATORS = (",", ";", "\t", "|")
 _LOOK = 2**16  # bytes that are looked at
 
@@ -49,6 +53,15 @@ class Dialect:
             codecs.lookup(self.encoding)
         except LookupError:
             raise InputError(f"encoding={self.encoding!r} is not known: use 'utf-8', 'cp1252' or 'latin-1'") from None
+
+
+def stated(section: Section, default: Dialect | None = None) -> Dialect:
+    """Return the dialect that a ``[data]`` table states; keys that it does not have are as in `default`."""
+    given: dict[str, Any] = {key: section.value(key, str) for key in DIALECT_KEYS[:-1] if key in section}
+    missing = section.names("missing", 'texts that mean a missing cell, such as ["?"]', None)
+    given |= {} if missing is None else {"missing": missing}
+    with section.naming():
+        return replace(default or Dialect(), **given)
 
 
 def detected(file: Path) -> Dialect:

@@ -3,7 +3,7 @@
 The rules are the same at every site, so that a table gives the same cells however it is split and stored:
 
 - Missing: empty text, the marks in `MISSING` in any case ("-", "NA", "null", ...), infinities, and numbers beyond
-  `LARGEST` in magnitude, whose powers would overflow.
+  `LARGEST` in magnitude, whose powers would overflow. "none" is a name: of a diagnosis, say.
 - A number: numbers, booleans (1 and 0), dates and durations (seconds), and text such as ``"12"``, ``" 1e3"``,
   ``"0x1f"``, ``"true"``.
 - A name: any text that is not missing, with single white space. Whole numbers are written without a fraction, so that
@@ -50,7 +50,6 @@ MISSING = frozenset(
         "+nan",
         "nat",
         "null",
-        "none",
         "inf",
         "+inf",
         "-inf",
@@ -246,13 +245,18 @@ def _distinct(cells: Any) -> tuple[list[str], Codes]:
     """Return the distinct texts of a column and the number of each cell's text."""
     if _is_text(cells):
         codes, found = cells.factorize(use_na_sentinel=False)
-        return list(map(str, found)), codes
+        return list(map(_text, found)), codes
     array = _array(cells)
     values = array.tolist()
     if array.dtype.kind == "S" or (array.dtype == object and bytes in set(map(type, values))):
         values = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in values]
     # By their text, because 1 and True would be one key.
-    return _numbered(values if array.dtype.kind == "U" else list(map(str, values)))
+    return _numbered(values if array.dtype.kind == "U" else list(map(_text, values)))
+
+
+def _text(cell: Any) -> str:
+    """Return the text of a cell: ``None`` is missing, and the text "None" is a name."""
+    return "" if cell is None else str(cell)
 
 
 def _numbered(texts: list[str]) -> tuple[list[str], Codes]:

@@ -1,0 +1,202 @@
+"""``fedspan apply``: what a trained model gives for each row of a new table."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import is_clusterer
+from sklearn.pipeline import Pipeline
+
+from fedspan.anomaly.detector import FedDetector
+from fedspan.cli.console import print_line
+from fedspan.cli.study_file import DataPlan, data_plan, read_copy
+from fedspan.cli.study_tables import listed
+from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource, detected
+from fedspan.errors import InputError
+from fedspan.maps.tsne import FedTSNE
+from fedspan.maps.umap import FedUMAP
+from fedspan.pca.estimator import FedPCA
+from fedspan.persistence import load
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The features with the largest shares of a score that are named.
+_TOP = 3
+#: Cells of the rows that are explained at a time.
+_BLOCK = 2**20
+
+
+def apply(study: Path, new: Path, out: Path) -> int:
+    """Write what a study's model, or a saved one, gives for each row of `new`. Nothing is written before all is known.
+
+    The file has a header and one line per row, in the study's dialect if it is a CSV file.
+    """
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"--out {out} must end in .csv or .parquet")
+    if not out.parent.is_dir() or out.is_dir():
+        raise InputError(f"--out {out} must be a file in a folder that exists")
+    if out.exists() and new.exists() and out.samefile(new):
+        raise InputError(f"--out {out} is the table of the new rows: choose another file")
+    steps = _steps(load(study))
+    plan = _plan(study)
+    dialect = _dialect(new, plan.dialects)
+    frame = FileSource(new, dialect or Dialect()).read()
+    if not len(frame):
+        raise InputError(f"{new} has no rows")
+    try:
+        results = _results(steps, frame, plan, new)
+    except InputError:
+        raise
+    except (ValueError, TypeError) as error:  # of scikit-learn, about rows that the model can't take
+        raise InputError(f"{new}: {str(error).splitlines()[0]}") from None
+    _write(results, out, dialect or Dialect())
+    alarms = f", {int(results['alarm'].sum()):,} alarms" if "alarm" in results else ""
+    print_line(f"{out}: {len(results):,} rows{alarms}; columns {listed(list(results.columns))}")
+    return 0
+
+
+def _steps(model: Any) -> list[Any]:
+    return [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+
+
+def _plan(study: Path) -> DataPlan:
+    """Return where the study's rows were, without the files, which may have moved."""
+    if not (study / "study.toml").is_file():
+        return DataPlan()
+    try:
+        return data_plan(read_copy(study)[1]) if "data" in read_copy(study)[1] else DataPlan()
+    except InputError:
+        return DataPlan()
+
+
+def _dialect(new: Path, dialects: set[Dialect]) -> Dialect | None:
+    """Return how a CSV file is written: as those of the study, unless its first lines show another separator."""
+    if not any(new.name.lower().endswith(ending) for ending in CSV_ENDINGS) or not new.is_file():
+        return None
+    found = detected(new)
+    for dialect in dialects:
+        if found.separator == (dialect.separator or ","):
+            return dialect
+    return found
+
+
+def _results(steps: Sequence[Any], frame: pd.DataFrame, plan: DataPlan, new: Path) -> pd.DataFrame:
+    rows: Any = _features(steps[0], frame, new)
+    names = [str(name) for name in rows.columns]
+    for step in steps[:-1]:
+        rows = np.asarray(step.transform(rows))
+        names = [str(name) for name in step.get_feature_names_out(names)]
+    return _given(steps[-1], rows, names, frame, plan, new)
+
+
+def _features(first: Any, frame: pd.DataFrame, new: Path) -> pd.DataFrame:
+    """Return the columns that the first step was fitted on, in its order."""
+    names = getattr(first, "feature_names_in_", None)
+    if names is None:
+        if frame.shape[1] != first.n_features_in_:
+            raise InputError(f"{new} has {frame.shape[1]} columns, and the model takes {first.n_features_in_}")
+        return frame
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise InputError(
+            f"{new} lacks column{'s' * (len(missing) > 1)} {listed(missing)}, which the model needs; it has "
+            f"{listed(list(frame.columns))}"
+        )
+    rows = frame[list(names)]
+    if not first.takes_text:
+        bad = [name for name in names if getattr(rows[name].dtype, "kind", "O") not in "buif"]
+        if bad:
+            raise InputError(f"{new}: {listed(bad)} must hold numbers, as where the model was trained")
+        gaps = [name for name in names if rows[name].isna().any()]
+        if gaps:
+            raise InputError(
+                f"{new}: {listed(gaps)} has missing cells, which this model does not take: fill them in, or train "
+                "with FedTabularEncoder as the first step"
+            )
+    return rows
+
+
+def _given(model: Any, rows: Any, names: Sequence[str], frame: pd.DataFrame, plan: DataPlan, new: Path) -> pd.DataFrame:
+    """Return what the model gives for each row, in named columns."""
+    import pandas as pd
+
+    if isinstance(model, FedDetector):
+        scores = -model.score_samples(rows)
+        results = pd.DataFrame({"score": scores, "alarm": scores > -model.offset_})
+        if hasattr(model, "explain"):
+            results["top_features"] = _top_features(model, rows, names)
+        return results
+    if is_clusterer(model) and hasattr(model, "predict"):
+        return pd.DataFrame({"cluster": model.predict(rows)})
+    if hasattr(model, "predict"):
+        return pd.DataFrame({"prediction": model.predict(rows, **_of_rows(model, frame, plan, new))})
+    if not hasattr(model, "transform"):
+        raise InputError(f"{type(model).__name__} gives nothing for new rows")
+    values = np.asarray(model.transform(rows))
+    return pd.DataFrame(values, columns=_columns(model, values.shape[1]))
+
+
+def _of_rows(model: Any, frame: pd.DataFrame, plan: DataPlan, new: Path) -> dict[str, Any]:
+    """Return the task or the site of each row, for a model that predicts by it."""
+    takes = inspect.signature(model.predict).parameters
+    if "task" in takes and plan.task is not None:
+        if plan.task not in frame.columns:
+            raise InputError(f"{new} lacks the column {plan.task!r}, the task of each row")
+        column = frame[plan.task]
+        number = getattr(column.dtype, "kind", "O") in "buif"
+        return {"task": column.to_numpy() if number else column.astype(str).to_numpy(dtype=str)}
+    if "site" in takes and plan.site_column in frame.columns:
+        return {"site": frame[plan.site_column].astype(str).to_numpy(dtype=str)}
+    return {}
+
+
+def _columns(model: Any, count: int) -> list[str]:
+    if isinstance(model, FedTSNE | FedUMAP):
+        return list("xyz")[:count] if count <= 3 else [f"map_{i + 1}" for i in range(count)]
+    if isinstance(model, FedPCA):
+        return [f"component_{i + 1}" for i in range(count)]
+    return [str(name) for name in model.get_feature_names_out()]
+
+
+def _top_features(model: Any, rows: Any, names: Sequence[str]) -> list[str]:
+    """Return for each row the features with the largest shares of its score, such as ``dose (62 %), age (20 %)``."""
+    rows = np.asarray(rows, dtype=np.float64)
+    texts: list[str] = []
+    block = max(1, _BLOCK // max(1, rows.shape[1]))
+    for start in range(0, len(rows), block):
+        shares = model.explain(rows[start : start + block])
+        top = np.argsort(-shares, axis=1, kind="stable")[:, :_TOP]
+        for row, places in zip(shares, top.tolist(), strict=True):
+            texts.append(", ".join(f"{names[j]} ({row[j]:.0%})" for j in places if row[j] >= 0.005))
+    return texts
+
+
+def _write(results: pd.DataFrame, out: Path, dialect: Dialect) -> None:
+    """Write a table, whole or not at all."""
+    descriptor, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+    os.close(descriptor)
+    try:
+        if out.suffix.lower() == ".parquet":
+            results.to_parquet(name, index=False)
+        else:
+            if "alarm" in results:
+                results = results.assign(alarm=np.where(results["alarm"], "true", "false"))
+            results.to_csv(
+                name,
+                index=False,
+                sep=dialect.separator or ",",
+                decimal=dialect.decimal,
+                encoding=dialect.encoding,
+                errors="replace",
+            )
+        os.replace(name, out)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,158 @@
+"""``fedspan apply``: what a trained model gives for each row of a new table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedspan as fs
+from fedspan.cli import main
+from fedspan.datasets.sources import Dialect, read_table
+from tests.cli.hospital_files import rows, write_hospitals, write_new
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_three_files_become_alarms_by_three_commands(folder):
+    """The bar of the front door: other column orders, text, gaps, semicolons, decimal commas; no edit of the data."""
+    files, new = write_hospitals(folder), write_new(folder)
+    assert main(["init", *files]) == 0
+    assert main(["run", "study.toml"]) == 0
+    assert main(["apply", "study", new, "--out", "scores.csv"]) == 0
+    lines = (folder / "scores.csv").read_text().splitlines()
+    assert lines[0] == "score;alarm;top_features"
+    assert len(lines) == 21
+    scores = pd.read_csv("scores.csv", sep=";", decimal=",")
+    assert scores["alarm"][3]
+    assert scores["score"].idxmax() == 3
+    assert scores["top_features"][3].startswith("dose (")
+    assert scores["alarm"].sum() < 8
+    pipeline = fs.load("study")
+    frame = read_table(folder / new, Dialect(";", ","))[list(pipeline[0].feature_names_in_)]
+    np.testing.assert_allclose(-pipeline.score_samples(frame), scores["score"])
+    np.testing.assert_array_equal(pipeline.predict(frame) == -1, scores["alarm"])
+
+
+@pytest.fixture
+def tables(folder):
+    for seed, name in enumerate(("north", "south")):
+        rows(seed).drop(columns=["patient", "ward"]).fillna(70).assign(cost=lambda f: f["age"] * 2).to_parquet(
+            f"{name}.parquet"
+        )
+    new = rows(5, 12).drop(columns=["patient", "ward"]).fillna(70)
+    new[["dose", "pulse", "age"]].assign(other="x").to_csv("new.csv", index=False)
+    return new
+
+
+def trained(model, data="", sites='{ north = "north.parquet", south = "south.parquet" }'):
+    text = f'[data]\nsites = {sites}\n{data}\n[[preprocess]]\nname = "FedStandardScaler"\n[model]\n{model}\n'
+    with open("study.toml", "w") as file:
+        file.write(text)
+    assert main(["run", "study.toml"]) == 0
+    return fs.load("study")
+
+
+def applied(new="new.csv", out="out.csv"):
+    assert main(["apply", "study", new, "--out", out]) == 0
+    return pd.read_parquet(out) if out.endswith("parquet") else pd.read_csv(out)
+
+
+MODELS = {
+    "components": ('name = "FedPCA"\nn_components = 2', ["component_1", "component_2"], "transform"),
+    "cluster": ('name = "FedKMeans"\nn_clusters = 2', ["cluster"], "predict"),
+    "map position": ('name = "FedTSNE"\nshare = "centers"', ["x", "y"], "transform"),
+    "local detector": ('name = "LocalPCADetector"', ["score", "alarm"], None),
+    "distances": (
+        'name = "FedLandmarks"\nn_landmarks = 3\nrounds = 2',
+        ["fedlandmarks0", "fedlandmarks1", "fedlandmarks2"],
+        "transform",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", sorted(MODELS))
+@pytest.mark.parametrize("out", ["out.csv", "out.parquet"])
+def test_every_kind_of_model_gives_its_own_columns(what, out, tables):
+    settings, columns, method = MODELS[what]
+    model = trained(settings, data='drop = ["cost"]')
+    results = applied(out=out)
+    assert list(results.columns) == columns
+    assert len(results) == len(tables)
+    if method:
+        expected = np.asarray(getattr(model, method)(tables[["age", "dose", "pulse"]]))
+        np.testing.assert_allclose(results.to_numpy().reshape(expected.shape), expected)
+
+
+def test_predictions_by_site_and_by_task(folder, tables):
+    frames = [pd.read_parquet(f"{name}.parquet").assign(site=name) for name in ("north", "south")]
+    whole = pd.concat(frames)
+    whole["cost"] += 5 * (whole["site"] == "south")
+    whole.to_csv("all.csv", index=False)
+    text = '[data]\nfile = "all.csv"\nsite_column = "site"\ntarget = "cost"\n[model]\n'
+    (folder / "study.toml").write_text(text + 'name = "FedMixedRegressor"\nn_clusters = 2\nstart = "random"\n')
+    assert main(["run", "study.toml"]) == 0
+    new = tables.assign(site="south")
+    new.to_csv("new.csv", index=False)
+    expected = fs.load("study").predict(new[["age", "dose", "pulse"]], site="south")
+    np.testing.assert_allclose(applied()["prediction"], expected)
+    tables.to_csv("new.csv", index=False)
+    np.testing.assert_allclose(applied()["prediction"], fs.load("study").predict(tables[["age", "dose", "pulse"]]))
+    whole["half"] = np.where(whole["site"] == "south", "s", "n")
+    whole.to_csv("all.csv", index=False)
+    few = 'task = "half"\n[model]\nname = "FedFewShotRegressor"\nrank = 1\nfit_intercept = true\n'
+    (folder / "study.toml").write_text(text.replace("[model]\n", few))
+    assert main(["run", "study.toml", "--out", "few"]) == 0
+    tables.assign(half="s").to_csv("new.csv", index=False)
+    assert main(["apply", "few", "new.csv", "--out", "few.csv"]) == 0
+    expected = fs.load("few").predict(tables[["age", "dose", "pulse"]], task="s")
+    np.testing.assert_allclose(pd.read_csv("few.csv")["prediction"], expected)
+
+
+def test_a_saved_model_and_a_saved_pipeline_are_applied(folder, tables):
+    pipeline = trained('name = "FedPCA"\nn_components = 1', data='drop = ["cost"]')
+    fs.save(pipeline, "whole.fedspan")
+    assert main(["apply", "whole.fedspan", "new.csv", "--out", "a.csv"]) == 0
+    pd.testing.assert_frame_equal(pd.read_csv("a.csv"), applied())
+    X = tables.to_numpy()
+    fs.FedPCA(1).fit(X).save("array.fedspan")  # without names of columns
+    tables.to_csv("new.csv", index=False)
+    assert main(["apply", "array.fedspan", "new.csv", "--out", "b.csv"]) == 0
+    np.testing.assert_allclose(pd.read_csv("b.csv").to_numpy(), fs.load("array.fedspan").transform(X))
+
+
+def test_new_rows_may_have_another_separator_or_format(folder, tables):
+    model = trained('name = "FedPCADetector"', data='drop = ["cost"]')
+    expected = -model.score_samples(tables[["age", "dose", "pulse"]])
+    tables.to_csv("german.csv", sep=";", decimal=",", index=False)
+    assert main(["apply", "study", "german.csv", "--out", "out.csv"]) == 0
+    np.testing.assert_allclose(pd.read_csv("out.csv", sep=";", decimal=",")["score"], expected)
+    tables.to_feather("new.feather")
+    np.testing.assert_allclose(applied("new.feather", "out.parquet")["score"], expected)
+    assert applied("new.feather", "out.parquet")["alarm"].dtype == bool
+
+
+BAD = {
+    "missing columns": (
+        lambda new: new.drop(columns=["dose", "age"]),
+        "lacks columns 'age' and 'dose', which the model",
+    ),
+    "text": (lambda new: new.assign(dose="high"), "'dose' must hold numbers"),
+    "gaps": (lambda new: new.assign(dose=np.nan), "'dose' has missing cells"),
+    "no rows": (lambda new: new[:0], "has no rows"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(BAD))
+def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(what, folder, tables, capsys):
+    change, sentence = BAD[what]
+    trained('name = "FedPCA"\nn_components = 1', data='drop = ["cost"]')
+    change(tables).to_csv("new.csv", index=False)
+    before = sorted(folder.iterdir())
+    assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 2
+    assert sentence in capsys.readouterr().err
+    assert sorted(folder.iterdir()) == before

@@ -1,0 +1,90 @@
+"""``fedspan init``: a study file from a look at the data."""
+
+from __future__ import annotations
+
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedspan.cli import main
+from tests.cli.hospital_files import DIALECT, rows, write_hospitals
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(*files):
+    assert main(["init", *files]) == 0
+    with open("study.toml", "rb") as file:
+        return tomllib.load(file)
+
+
+def test_the_dialect_the_columns_and_a_model_are_found(folder):
+    study = written(*write_hospitals(folder))
+    assert study["data"] == {
+        "sites": {"north": "north.csv", "south": "south.csv", "west": "west.csv"},
+        "separator": ";",
+        "decimal": ",",
+        "drop": ["patient"],
+    }
+    assert [step["name"] for step in study["preprocess"]] == ["FedTabularEncoder"]
+    assert study["model"]["name"] == "FedPCADetector"
+    text = (folder / "study.toml").read_text()
+    assert "#   ward     text, 3 different values" in text
+    assert "#   pulse    integer, 12 missing cells" in text
+
+
+def test_an_existing_study_is_not_replaced(folder, capsys):
+    files = write_hospitals(folder)
+    (folder / "study.toml").write_text("mine")
+    assert main(["init", *files]) == 2
+    assert "exists in this folder already" in capsys.readouterr().err
+    assert (folder / "study.toml").read_text() == "mine"
+
+
+def test_files_in_different_dialects_state_their_own(folder):
+    rows(0).to_csv("a.csv", **DIALECT)
+    rows(1).assign(ward="B\u00e4r").to_csv("b.csv", **DIALECT, encoding="cp1252")
+    rows(2).to_csv("c.csv", index=False)
+    rows(3).to_parquet("d.parquet")
+    rows(4).assign(age=60, dose=3).to_csv("e.csv", **DIALECT)  # shows no decimals
+    study = written("a.csv", "b.csv", "c.csv", "d.parquet", "e.csv")
+    assert study["data"]["separator"] == ";"
+    assert study["data"]["sites"]["c"] == {"file": "c.csv", "separator": ",", "decimal": "."}
+    assert study["data"]["sites"]["b"] == {"file": "b.csv", "encoding": "cp1252"}
+    assert study["data"]["sites"]["e"] == "e.csv"
+    assert main(["run", "study.toml"]) == 0
+
+
+def test_one_file_with_a_column_of_sites(folder):
+    frame = pd.concat([rows(seed).assign(hospital=name) for seed, name in enumerate("abc")])
+    frame.to_csv("all.csv", index=False)
+    study = written("all.csv")
+    assert (study["data"]["file"], study["data"]["site_column"]) == ("all.csv", "hospital")
+    assert main(["run", "study.toml"]) == 0
+
+
+def test_what_is_no_feature_is_left_out_with_its_reason(folder):
+    for seed, name in enumerate("ab"):
+        frame = rows(seed).assign(label=np.arange(80) % 2, day="2026-01-05", visit_id=np.arange(80) + 100 * seed)
+        (frame if seed else frame.assign(extra=1.0)).to_csv(f"{name}.csv", index=False)
+    data = written("a.csv", "b.csv")["data"]
+    assert data["label"] == "label"
+    assert data["drop"] == ["patient", "day", "visit_id", "extra"]
+    text = (folder / "study.toml").read_text()
+    assert "left out: 1 of 2 files lack it" in text
+    assert "left out: times of new rows would all be unusual" in text
+    assert main(["run", "study.toml"]) == 0
+
+
+def test_files_of_one_name_in_different_folders(folder):
+    for seed, name in enumerate(("north", "south")):
+        (folder / name).mkdir()
+        rows(seed).to_csv(f"{name}/rows.csv", index=False)
+    study = written("north/rows.csv", "south/rows.csv")
+    assert study["data"]["sites"] == {"north-rows": "north/rows.csv", "south-rows": "south/rows.csv"}

@@ -236,8 +236,9 @@ def test_secure_sums_within_groups_bound_a_malicious_site(attack):
             assert bad not in model.sites_trusted_
             assert len(model.sites_trusted_) == 6
     clear, groups = np.reshape(errors, (3, 2)).T
-    print(f"attack {attack}: error in the clear {clear.mean():.3f}, in groups {groups.mean():.3f}")
-    assert np.all(groups < 1.5 * clear)
+    ratio = float(np.max(groups / clear))
+    print(f"{attack}: error in the clear {clear.mean():.3f}, in groups {groups.mean():.3f}, largest ratio {ratio:.2f}")
+    assert ratio < 1.5
 
 
 def test_any_aggregator_takes_the_totals_of_groups():

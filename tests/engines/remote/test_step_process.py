@@ -213,7 +213,7 @@ def test_a_summed_step_runs_in_the_process_and_keeps_to_the_workers_keys(tmp_pat
             fed.sum(noisy_share, sites=3)
         with pytest.raises(fs.errors.QuorumError, match="knows 3 sites"):
             fed.sum(noisy_share, sites=4)
-        with pytest.raises(fs.errors.FedspanError, match=r"out of range|can't be added|finite"):
+        with pytest.raises(fs.errors.FedspanError, match=r"out of range|finite"):
             fed.sum(spoiling)
         assert fed.sum(who_calls)["n"] == 12
 

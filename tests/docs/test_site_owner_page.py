@@ -58,7 +58,10 @@ def test_the_comments_of_the_example_are_settings_too(folder):
     assert known - shown == {"password_file"}  # which stands beside password_env
     assert "password_file" in PAGE
     open_comments = (
-        example.replace("# transforms", "transforms").replace("# drop", "drop").replace("columns = [", "# columns = [")
+        example.replace("# transforms", "transforms")
+        .replace("# drop", "drop")
+        .replace("columns = [", "# columns = [")
+        .replace('level = "aggregate"', 'level = "trusted"')
     )
     (folder / "site.toml").write_text(open_comments.replace('"age >=', '"dose < 9 and age >='))
     path = folder / "site.toml"
@@ -71,7 +74,8 @@ def test_the_database_example_is_read(folder, monkeypatch):
     file = read_site_file(folder / "site.toml")
     assert file.data.source.label == "the query on PostgreSQL db.clinic.example/records"
     assert file.rules.least_rows == 10  # as the page says of the defaults
-    assert file.rules.steps.names == ("summaries",)
+    assert file.rules.level == "aggregate"
+    assert file.rules.steps.names == ("moments",)
     assert file.log.name == "audit.jsonl"
 
 
@@ -79,5 +83,5 @@ def test_the_code_runs(capsys):
     (code,) = blocks("python")
     exec(compile(code, "site-owner.md", "exec"), {})
     shown = capsys.readouterr().out.splitlines()
-    assert len(shown) > 70
+    assert len(shown) > 25
     assert [line for line in shown if "eaves the site" not in line] == []

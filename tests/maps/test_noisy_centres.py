@@ -266,7 +266,7 @@ def test_a_run_is_resumed_with_the_same_noise(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(protocol, "_replaced", killed)  # before the second round of k-means
+        patch.setattr(protocol, "beside_others", killed)  # before the second round of k-means
         with pytest.raises(KeyboardInterrupt):
             make(tmp_path / "run")
     spent = ledger.cost.mu2

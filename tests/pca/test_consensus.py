@@ -184,7 +184,7 @@ def test_local_steps_and_tol_do_what_they_say():
         ({"variant": "Paper"}, "variant='Paper' must be one of 'corrected', 'paper'"),
         ({"rho": 0.0}, "rho=0.0 must be a finite number above 0"),
         ({"rho": np.nan}, "rho=nan"),
-        ({"local_steps": 0}, "local_steps=0 must be a whole number of at least 1"),
+        ({"local_steps": 0}, "local_steps=0 must be a whole number between 1 and 10000"),
         ({"participation": 0.0}, "participation=0.0 must be a finite number above 0 and at most 1"),
         ({"participation": 1.5}, "participation=1.5"),
         ({"max_rounds": 0}, "max_rounds=0"),

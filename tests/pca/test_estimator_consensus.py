@@ -109,7 +109,7 @@ def test_attacked_and_with_faults(solver):
         ({"variant": "as written"}, "variant='as written' must be one of 'corrected', 'paper'"),
         ({"rho": -1}, "rho=-1 must be a finite number above 0, or None"),
         ({"rho": True}, "rho=True"),
-        ({"local_steps": 0}, "local_steps=0 must be a whole number of at least 1"),
+        ({"local_steps": 0}, "local_steps=0 must be a whole number between 1 and 10000"),
         ({"local_steps": 2.5}, "local_steps=2.5"),
         ({"participation": 0}, "participation=0 must be a finite number above 0 and at most 1"),
         ({"participation": "half"}, "participation='half'"),

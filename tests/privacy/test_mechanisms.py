@@ -348,7 +348,10 @@ def test_a_study_names_its_mechanism(tmp_path):
     assert study('{ name = "GaussianData", epsilon = 8.0, delta = 1e-5, clip = 2, center = [1, 2] }').center == (1, 2)
     for text, message in [
         ('"GaussianGradient"', "must be a table"),
-        ('{ name = "Laplace", epsilon = 1 }', "one of GaussianCenters, GaussianData, GaussianGradient, PaperNoise"),
+        (
+            '{ name = "Laplace", epsilon = 1 }',
+            "one of GaussianCenters, GaussianData, GaussianGradient, GaussianMoments, PaperNoise",
+        ),
         ('{ name = "GaussianGradient", epsilon = 1, clip = 2 }', "'clip' is not a known key"),
         ('{ name = "GaussianGradient", epsilon = 1 }', "delta"),
         ('{ name = "GaussianGradient", epsilon = -1, delta = 1e-5 }', "epsilon=-1"),

@@ -53,7 +53,7 @@ def test_a_row_alone_does_not_depend_on_its_place():
     [
         (None, {}, "adds a share of the noise only where a secure sum hides its part"),
         (SECURE, {"sharers": 6}, "knows 5 sites, itself included"),
-        (SECURE, {"colluding": 1}, "a threshold of 4 is below the 5 sites"),
+        (SECURE, {"colluding": 1}, "a threshold of 4 of 5 sites is below the 5"),
     ],
 )
 def test_a_share_leaves_only_in_a_sum_that_has_all_of_the_noise(policy, change, message):

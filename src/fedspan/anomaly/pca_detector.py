@@ -257,11 +257,12 @@ class FedPCADetector(FedDetector):
                 f"the variance of all rows is {variance}, and must be above 0: the rows are all the same, or a site "
                 "sends false values"
             )
-        if self.distance != "mahalanobis" and not self.noise_variance_ * (min(axes.n, d) - k) > ROUNDING * variance:
-            hidden = " but noise" if self.privacy is not None else ""
+        # With noise the variance outside is unknown, but there is some.
+        outside = self.noise_variance_ if self.privacy is None else variance
+        if self.distance != "mahalanobis" and not outside * (min(axes.n, d) - k) > ROUNDING * variance:
             raise InputError(
                 f"n_components={k} must be below the rank of the data (n_features={d}, n_samples={axes.n}): "
-                f"distance={self.distance!r} measures what lies outside the subspace, and nothing does{hidden}"
+                f"distance={self.distance!r} measures what lies outside the subspace, and nothing does"
             )
 
     def _pca(self, d: int) -> FedPCA:

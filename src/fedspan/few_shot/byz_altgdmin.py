@@ -134,7 +134,8 @@ def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combi
     """
     points = np.vstack([gradients.reshape(len(gradients), -1), combined.reshape(1, -1)])
     unit = lower_median(norms(shrunk(points)[0][:-1]))
-    apart = distances(points) / (unit if unit > 0.0 else 1.0)
+    with np.errstate(over="ignore"):  # of malicious sites, whose distance may be infinite
+        apart = distances(points) / (unit if unit > 0.0 else 1.0)
     between = apart[:-1, :-1]
     table = resilience(lambda: iter([(np.arange(len(between)), between, between)]), apart[-1, :-1])
     if len(table):

@@ -125,7 +125,7 @@ class ArrayOf:
         if self.kind == "float" and self.finite and not np.isfinite(array).all():
             raise MessageError(f"{name} must hold finite numbers")
         bounded = math.isfinite(self.least) or math.isfinite(self.most)
-        if bounded and array.size and not (array.min() >= self.least and array.max() <= self.most):
+        if bounded and array.size and not (array.min().item() >= self.least and array.max().item() <= self.most):
             raise MessageError(f"{name} must hold numbers from {self.least:g} to {self.most:g}")
         return array
 

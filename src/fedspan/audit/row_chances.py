@@ -98,8 +98,8 @@ def cell_bits(rows: Matrix) -> Matrix:
 
     Examples
     --------
-    >>> cell_bits(np.array([[0.0, 1.5], [0.0, 2.5], [1.0, 7.0], [1.0, 9.0]]))
-    array([5., 5., 5., 5.])
+    >>> cell_bits(np.array([[0.0, 1.5], [0.0, 2.5], [1.0, 7.0], [1.0, 9.0]])).round(2)
+    array([7.25, 7.25, 7.25, 7.25])
     """
     bits = np.zeros(len(rows))
     for column in rows.T:

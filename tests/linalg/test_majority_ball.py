@@ -12,12 +12,12 @@ def apart(points):
     return np.linalg.norm(points[:, None] - points, axis=2)
 
 
-def blocks_of(distances, rows=4):
-    """Return a function that yields the distances some rows at a time."""
+def blocks_of(distances, at_a_time=4):
+    """Return a function that yields the distances of some values, a few rows at a time."""
 
-    def blocks():
-        for start in range(0, len(distances), rows):
-            part = np.arange(start, min(start + rows, len(distances)))
+    def blocks(rows):
+        for start in range(0, len(rows), at_a_time):
+            part = rows[start : start + at_a_time]
             yield part, distances[part], distances[part]
 
     return blocks
@@ -44,11 +44,11 @@ def test_the_table_of_a_minority():
     """Four honest values on a line, and one that is far away; the result is their mean."""
     points = np.array([[0.0], [1.0], [2.0], [3.0], [100.0]])
     result = np.abs(points[:, 0] - 1.5)
-    table = resilience(blocks_of(apart(points)), result)
+    table = resilience(blocks_of(apart(points)), result, np.arange(5))
     assert table["malicious"].tolist() == [1, 2]
     assert table["radius"].tolist() == [2.0, 1.0]  # round 1 or 2: all but the far one, then three of them
     assert table["bound"].tolist() == [1.5, 1.5]
-    assert len(resilience(blocks_of(apart(points[:2])), result[:2])) == 0
+    assert len(resilience(blocks_of(apart(points[:2])), result[:2], np.arange(2))) == 0
 
 
 def test_two_groups_of_nearly_equal_size():

@@ -266,6 +266,14 @@ def test_nine_of_nineteen_that_agree_far_away_do_not_get_the_trimmed_mean():
     np.testing.assert_array_equal(result.second, np.arange(19) < 9)
 
 
+def test_the_order_of_many_sites_makes_no_difference():
+    rng = np.random.default_rng(11)
+    bases, order = sites(rng, 8, 2, 500, 100, 0.6), rng.permutation(600)
+    ours, other = (subspace_median(some, output="trimmed") for some in (bases, bases[order]))
+    np.testing.assert_array_equal(ours.near[order], other.near)
+    assert subspace_distance(ours.basis, other.basis) <= 1e-12
+
+
 def test_sites_of_one_kind_are_no_two_groups():
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -77,7 +77,8 @@ def test_below_the_threshold_the_call_fails_and_the_next_does_not(leaving, stage
     fed = fs.LocalFederation(sites_of(6), policy=SECURE)
     leaving[stage] = ["s00", "s01", "s02"]
     with pytest.raises(
-        QuorumError, match=r"3 of 6 sites answered .*, and the secure sum needs 4\. Failed: s00, s01, s02: no reply: lost"
+        QuorumError,
+        match=r"3 of 6 sites answered .*, and the secure sum needs 4\. Failed: s00, s01, s02: no reply: lost",
     ):
         fed.sum(counted)
     leaving.clear()

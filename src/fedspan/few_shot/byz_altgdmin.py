@@ -43,6 +43,8 @@ from fedspan.linalg.medians.projector_median import Output
 
 #: Losses that differ by less than this part of the targets' square are equal.
 _ROUNDING = 1e-12
+_FARTHEST = 1e100  # in units of the median length of a gradient
+_LONG = 10.0  # times that length: a gradient that belongs to no group
 
 
 @step("few_shot.preference", reveals="sums")
@@ -80,8 +82,8 @@ def byz_altgdmin(
     ----------
     aggregator : Aggregator, optional
         Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``. Near
-        one half of malicious sites `MajorityMean` is mostly better. It must be defined for all sites that learn; where
-        some drop out, the nearest rule that is defined for the others takes its place (see
+        one half of malicious sites `MajorityMean` is mostly better. It must be defined for all sites that can learn;
+        where some drop out, the nearest rule that is defined for the others takes its place (see
         `fedspan.aggregation.fewer_values`), and the record shows it.
     threshold : float or None
         omega: refuse gradients longer than this many times (at least 1) the median length. ``None``: refuse none.
@@ -133,17 +135,19 @@ def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combi
     Warn where the sites' gradients form two groups.
     """
     points = np.vstack([gradients.reshape(len(gradients), -1), combined.reshape(1, -1)])
-    unit = lower_median(norms(shrunk(points)[0][:-1]))
-    with np.errstate(over="ignore"):  # of malicious sites, whose distance may be infinite
-        apart = distances(points) / (unit if unit > 0.0 else 1.0)
-    between = apart[:-1, :-1]
-    table = resilience(lambda: iter([(np.arange(len(between)), between, between)]), apart[-1, :-1])
+    lengths = norms(shrunk(points)[0][:-1])
+    unit = lower_median(lengths) or 1.0
+    with np.errstate(over="ignore"):  # of false replies, which are farther than anything that counts
+        apart = np.minimum(distances(points) / unit, _FARTHEST)
+    between, everybody = apart[:-1, :-1], np.arange(len(gradients))
+    table = resilience(lambda rows: iter([(rows, between[rows], between[rows])]), apart[-1, :-1], everybody)
     if len(table):
         m, radius, bound = table[-1].tolist()
         fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound)
-    second = two_groups(between)
+    plausible = lengths <= _LONG * unit  # one huge reply must not hide two groups among the others
+    second = two_groups(between[np.ix_(plausible, plausible)])
     if second is not None:
-        names = np.array(sites)[second].tolist()
+        names = np.array(sites)[plausible][second].tolist()
         fed.log(second_group=", ".join(names))
         warn(
             f"the gradients form two groups, and {len(names)} of {len(sites)} sites are in the smaller one "

@@ -21,7 +21,8 @@ from fedspan.linalg.small_clusters import k_medoids
 
 Array = NDArray[np.float64]
 Block = tuple[NDArray[np.intp], Array, Array]  # some values, and their distances to all, from below and from above
-Blocks = Callable[[], Iterator[Block]]
+Rows = NDArray[np.intp]
+Blocks = Callable[[Rows], Iterator[Block]]
 
 TABLE = np.dtype([("malicious", np.int64), ("radius", np.float64), ("bound", np.float64)])
 
@@ -47,23 +48,28 @@ def near_majority(distances: Array, weights: Array, factor: float) -> NDArray[np
 
 def near_majority_of_blocks(blocks: Blocks, count: int, factor: float) -> NDArray[np.bool_]:
     """Return the same for `count` values of equal weight, from blocks of rows; errors of distances never exclude."""
-    radii = [np.partition(high, count // 2, axis=1)[:, count // 2].copy() for _, _, high in blocks()]
-    edge = min(float(some.min()) for some in radii) * (1.0 + _SAME)
+    middle = count // 2
+    radii = np.concatenate(
+        [np.partition(high, middle, axis=1)[:, middle].copy() for *_, high in blocks(np.arange(count))]
+    )
+    edge = radii.min() * (1.0 + _SAME)
     near = np.zeros(count, dtype=bool)
-    for some, (_, low, _) in zip(radii, blocks(), strict=True):
-        near |= (low[some <= edge] <= factor * edge).any(axis=0)
+    for _, low, _ in blocks(np.flatnonzero(radii <= edge)):
+        near |= (low <= factor * edge).any(axis=0)
     return near
 
 
-def resilience(blocks: Blocks, result: Array) -> NDArray[np.void]:
+def resilience(blocks: Blocks, result: Array, centres: Rows) -> NDArray[np.void]:
     """Return how far up to m malicious values can have moved a result, for m = 1, ..., fewer than half: a table.
 
     Parameters
     ----------
     blocks : callable
-        Returns the distances of the values (of many, those of some) to all, in blocks of rows.
+        Returns the distances of some values to all, in blocks of rows.
     result : array (L,)
         The distance of every value from the result.
+    centres : array of int
+        The values that may be the centre of the honest ones: all, unless there are very many.
 
     Returns
     -------
@@ -81,8 +87,8 @@ def resilience(blocks: Blocks, result: Array) -> NDArray[np.void]:
     table = np.zeros(most, dtype=TABLE)
     table["malicious"] = np.arange(1, most + 1)
     if most:
-        table["radius"] = np.min([radii(high).min(axis=0) for _, _, high in blocks()], axis=0)
-        for rows, low, _ in blocks():
+        table["radius"] = np.min([radii(high).min(axis=0) for _, _, high in blocks(centres)], axis=0)
+        for rows, low, _ in blocks(centres):
             possible = radii(low) <= _WIDER * table["radius"]
             bound = np.where(possible, result[rows, None], 0.0).max(axis=0)
             table["bound"] = np.maximum(table["bound"], bound)

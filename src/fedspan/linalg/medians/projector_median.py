@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedspan.checks import one_of
 from fedspan.errors import InputError
-from fedspan.linalg.medians.majority_ball import Blocks, near_majority_of_blocks, resilience, two_groups
+from fedspan.linalg.medians.majority_ball import Blocks, Rows, near_majority_of_blocks, resilience, two_groups
 from fedspan.linalg.medians.median_certificate import Array
 from fedspan.linalg.medians.projectors import median_of, orthonormality_defect, weighted_rows
 from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, top_eigenpairs, with_fixed_signs
@@ -28,7 +28,8 @@ Output = Literal["eigenspace", "node", "trimmed"]
 
 TRIM = 1.5  # times the radius of the smallest ball that holds a majority: sites farther from its centre are left out
 _TRIM_OF_TWO = 1.2  # where the sites form two groups: the other one must not come in
-_GROUPED = 200  # sites at most are searched for two groups
+_MANY = 300  # sites: of more, some 200 at equal steps are centres of balls for the table, and searched for two groups
+_SOME = 200
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class SubspaceMedianResult:
     resilience : structured array
         How far malicious sites can have moved the basis, ``malicious``, ``radius`` and ``bound``: if no more than these
         are malicious, and the others lie within two radii of one of them, `basis` is within the bound of that one, in
-        the distance of projectors. (Of more than 300 sites of few columns: if that one is among some 200 of them.)
+        the distance of projectors. (Of more than 300 sites: if that one is among some 200 at equal steps.)
     second : (L,) array of bool, or None
-        The smaller one of two groups of nearly equal size, if the sites form them (of more than 200 sites, some).
+        The smaller one of two groups of nearly equal size, if the sites form them (of more than 300 sites, some).
     """
 
     basis: Array
@@ -93,7 +94,7 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     -----
     Time O(n (L r)^2 + L^3), once, and twice when sites nearly agree. Memory beyond the input: a few matrices of at most
     L r x min(n, L r) and blocks of 256 rows; below 100 MB for (L, n, r) = (50, 10000, 20), whose projectors would take
-    40 GB. More than 300 sites of few columns (``n (n + 1) / 2 <= L``): time O(L n^4), memory O(L n^2).
+    40 GB. More than 300 sites of few columns (``n (n + 1) / 2 <= L``): time O(L n^4 + L^2 n^2), memory O(L n^2).
 
     Examples
     --------
@@ -108,7 +109,8 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     U, defect = _validated(bases)
     median, inner, distances = median_of(U, defect)
     L, _, r = U.shape
-    second = _second_group(L, distances)
+    centres = np.arange(0, L, 1 if L <= _MANY else -(-L // _SOME))
+    second = _second_group(L, distances, centres)
     near = near_majority_of_blocks(distances, L, 1.0 if L == 3 else TRIM if second is None else _TRIM_OF_TWO)
     weights = median.weights
     kept = np.flatnonzero(weights)
@@ -119,7 +121,7 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
         kept = np.flatnonzero(median.low <= median.high.min())[:1]
         basis = U[kept[0]].copy()
     overlap = np.array([np.sum((one.T @ basis) ** 2) for one in U])
-    table = resilience(distances, np.sqrt(np.maximum(2.0 * (r - overlap), 0.0)))
+    table = resilience(distances, np.sqrt(np.maximum(2.0 * (r - overlap), 0.0)), centres)
     return SubspaceMedianResult(basis, median.weights, median.distances, median.gap, values, kept, near, table, second)
 
 
@@ -163,15 +165,13 @@ def _validated(bases: ArrayLike) -> tuple[Array, float]:
     return U, float(defect.max()) + error
 
 
-def _second_group(count: int, distances: Blocks) -> NDArray[np.bool_] | None:
-    """Return the smaller one of two groups of the sites, or, of more than 200, of some at equal steps."""
-    rows = np.concatenate([some for some, _, _ in distances()])
-    chosen = rows[:: -(-len(rows) // _GROUPED)]
-    found = two_groups(np.concatenate([high[np.isin(some, chosen)][:, chosen] for some, _, high in distances()]))
+def _second_group(count: int, distances: Blocks, centres: Rows) -> NDArray[np.bool_] | None:
+    """Return the smaller one of two groups of the sites `centres`."""
+    found = two_groups(np.concatenate([high[:, centres] for _, _, high in distances(centres)]))
     if found is None:
         return None
     second = np.zeros(count, dtype=bool)
-    second[chosen] = found
+    second[centres] = found
     return second
 
 

@@ -23,7 +23,7 @@ from math import isqrt, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.linalg.medians.majority_ball import Block, Blocks
+from fedspan.linalg.medians.majority_ball import Block, Blocks, Rows
 from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array, cluster_gap_bound, gap_bound, rounding
 from fedspan.linalg.medians.median_solver import fermat_point, isometric_coordinates
 from fedspan.linalg.medians.vector_median import geometric_median
@@ -34,7 +34,6 @@ MAX_REFERENCES = 2  # geometries from residuals, when the one from overlaps is n
 MANY = 300  # sites: with fewer, inner products cost little and give more digits
 SITES = 1024  # whose projectors are square at a time
 DISTANCES = 64  # sites whose distances to all others are held at a time
-CENTRES = 200  # sites at most whose distances to all others are computed, where projectors are smaller
 GOOD_GAP = 5e-11  # of the objective
 SHARP = 1e-8  # relative error of a distance
 
@@ -178,7 +177,7 @@ def median_of_projectors(geometry: Geometry) -> ProjectorMedian:
 def median_of(bases: Array, defect: float) -> tuple[ProjectorMedian, Array | None, Blocks]:
     """Return the median, by the method that suits the numbers of sites and columns, the overlaps if known, distances.
 
-    `defect` bounds ``||U_l' U_l - I||_F``. The distances are those of all projectors, in blocks of rows.
+    `defect` bounds ``||U_l' U_l - I||_F``. The last result yields distances of projectors, in blocks.
     """
     if are_smaller(*bases.shape[:2]):
         return median_of_dense_projectors(bases, defect), None, partial(_dense_distances, bases, defect)
@@ -195,23 +194,22 @@ def median_of(bases: Array, defect: float) -> tuple[ProjectorMedian, Array | Non
     return median, inner, partial(_distances, geometry)
 
 
-def _distances(geometry: Geometry) -> Iterator[Block]:
-    """Yield the distances of all projectors, from below and from above."""
+def _distances(geometry: Geometry, rows: Rows) -> Iterator[Block]:
+    """Yield the distances of some projectors to all, from below and from above."""
     gram, error = geometry.gram, geometry.error + 4.0 * UNIT_ROUNDOFF * np.abs(geometry.gram)
-    squares, errors = (np.diagonal(one)[:, None] + np.diagonal(one) for one in (gram, error))
-    yield np.arange(len(gram)), *_bounds(squares - 2.0 * gram, errors + 2.0 * error)
+    squares, errors = (np.diagonal(one)[rows, None] + np.diagonal(one) for one in (gram, error))
+    yield rows, *_bounds(squares - 2.0 * gram[rows], errors + 2.0 * error[rows])
 
 
-def _dense_distances(bases: Array, defect: float) -> Iterator[Block]:
-    """Yield the same for many sites of few columns: the distances of some of them, at equal steps, to all."""
-    L, n, r = bases.shape
+def _dense_distances(bases: Array, defect: float, rows: Rows) -> Iterator[Block]:
+    """Yield the same for many sites of few columns, some rows at a time."""
+    _, n, r = bases.shape
     halves = _upper_halves(bases)
     squares = np.einsum("ld,ld->l", halves, halves)
     error = 8.0 * r * (rounding(n * n + 8) + rounding(r + 4) + defect)
-    centres = np.arange(0, L, -(-L // CENTRES))
-    for part in _slices(len(centres), DISTANCES):
-        rows = centres[part]
-        yield rows, *_bounds(squares[rows, None] + squares - 2.0 * halves[rows] @ halves.T, error)
+    for part in _slices(len(rows), DISTANCES):
+        some = rows[part]
+        yield some, *_bounds(squares[some, None] + squares - 2.0 * halves[some] @ halves.T, error)
 
 
 def _bounds(squared: Array, error: Array | float) -> tuple[Array, Array]:

@@ -61,7 +61,8 @@ def test_data_that_are_refused(write_site, data, said):
         ),
         (
             'transforms = ["typo.zoom"]',
-            "'typo.zoom' is neither the id of an installed transform, nor the beginning of such ids, nor 'affine' or 'fedspan' or 'installed'",
+            "'typo.zoom' is neither the id of an installed transform, nor the beginning of such ids, nor "
+            "'affine' or 'fedspan' or 'installed'",
         ),
         ('transforms = [""]', "'' is neither the id"),
         ("hours = 3", r"\[rules\] 'hours' is not a known key; known are largest_reply"),

@@ -68,7 +68,7 @@ class Desk:
     def request(self, step=count, number=0, after=-1, who=None, run="r", kind="call", payload=None, over=None, **head):
         step = find_step(step) if not isinstance(step, str) else replace(find_step(count), id=step)
         call = Call(run, number, 5, step, payload or {}, ("a",))
-        fields, parts = call_head(call, ["a"], {"a": after}, fs.Policy(deadline=5.0), 1)
+        fields, parts = call_head(call, ["a"], {"a": after}, fs.Policy(deadline=60.0), 1)
         about = {"kind": kind, "federation": "clinics", "version": fedspan_version(), "run": run}
         about |= {"serial": time.time_ns(), **fields, **head, **(over or {})}
         return Sealed(who or user(), "request", about, parts)

@@ -50,7 +50,7 @@ class StepLink:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
-        self.close = end.close
+        self.close = weakref.finalize(self, end.close)  # also of a worker that no one has closed
 
     def send(self, message: Message) -> None:
         """Send a message."""

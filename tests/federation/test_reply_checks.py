@@ -86,7 +86,7 @@ REASONS = {
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_a_bad_reply_is_a_failed_site_with_its_reason(how, n_jobs, wire):
     release.clear()
-    policy = fs.Policy(deadline=0.3 if how == "late" else 20, max_bytes=50_000)
+    policy = fs.Policy(deadline=2.0 if how == "late" else 60, max_bytes=50_000)
     fed = fs.LocalFederation(make_sites(), wire=wire, n_jobs=n_jobs, policy=policy)
     replies = fed.ask(misbehave, how=how)
     release.set()

@@ -60,7 +60,7 @@ class Desk:
         except UnknownStepError:
             found = replace(find_step(SUMS), id=step)
         call = Call(run, number, 5, found, payload, (self.name,), transforms=transforms, apart={self.name: apart or {}})
-        fields, parts = call_head(call, [self.name], {self.name: after}, fs.Policy(deadline=5.0), 1)
+        fields, parts = call_head(call, [self.name], {self.name: after}, fs.Policy(deadline=60.0), 1)
         if apart is None:
             del parts[f"apart {self.name}"]
         about = {"kind": kind, "federation": "clinics", "version": fedspan_version(), "run": run}

@@ -63,7 +63,7 @@ def open_site(write_site, tmp_path, monkeypatch):
 def ask(worker, run="r", number=0, kind="call"):
     """Request sums as alice; return the number of rows, or why there is none."""
     call = Call(run, number, 5, find_step("sums.sums"), {}, ("clinic",))
-    fields, parts = call_head(call, ["clinic"], {"clinic": number - 1}, fs.Policy(deadline=5.0), 1)
+    fields, parts = call_head(call, ["clinic"], {"clinic": number - 1}, fs.Policy(deadline=60.0), 1)
     head = {"kind": kind, "federation": "clinics", "version": fedspan_version(), "run": run, "serial": time.time_ns()}
     request = Sealed(user(), "request", head | fields, parts).to("clinic")
     found = open_sealed(worker.answer(request), authority(), "response", "", 2**28)

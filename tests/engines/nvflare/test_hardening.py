@@ -85,7 +85,8 @@ def test_a_site_with_a_foreign_authority_does_not_trust_the_server(foreign):
 
 
 def test_a_site_with_an_invalid_certificate_does_not_start(deployment, foreign, capsys):
-    shutil.copy(deployment.kit("south") / "startup" / "rootCA.pem", foreign.kit("south") / "startup" / "rootCA.pem")
+    for file in ("startup/rootCA.pem", "fedspan.json"):  # the settings in the latter are signed by the former
+        shutil.copy(deployment.kit("south") / file, foreign.kit("south") / file)
     toml = foreign.folder / "owners" / "south" / "site.toml"
     assert main(["site", "start", str(foreign.kit("south")), "--config", str(toml)]) == 2
     assert "cannot be used: the sender's certificate was not issued by the root" in capsys.readouterr().err

@@ -38,4 +38,4 @@ def test_a_detached_study_names_no_file(tmp_path, monkeypatch, capsys, file):
 def test_a_study_that_runs_from_its_users_machine_may_name_one(tmp_path):
     (tmp_path / "study.toml").write_text(STUDY.format(file="rows.csv"))
     (tmp_path / "rows.csv").write_text("x,y\n17,0\n")
-    assert read_study(tmp_path / "study.toml", at_sites=True).report.judge == tmp_path / "rows.csv"
+    assert read_study(tmp_path / "study.toml", at_sites=True).report.judge.file == tmp_path / "rows.csv"

@@ -42,7 +42,7 @@ from fedspan.wire import Message, as_array, decode, encode
 
 #: Of the memory that a step may take, the share that its reply and what it puts into the state may have.
 _REPLY_SHARE = 4
-_FORK, _KILL = b"f", b"k"
+_FORK, _KILL, _READY = b"f", b"k", b"r"
 
 
 class StepLink:
@@ -104,6 +104,7 @@ class StepTemplate:
         if self.pid == 0:
             _serve_template(its, site, memory)
         its.close()
+        self._control.recv(1)  # the template has given up the worker's files and locks
         self.close = weakref.finalize(self, _end, self._control, self.pid, os.getpid())
 
     def alive(self) -> bool:
@@ -144,6 +145,7 @@ def _serve_template(control: socket.socket, site: Site, memory: int) -> NoReturn
     try:
         gc.freeze()  # what the worker has open is not closed here, and its memory stays shared
         _leave_worker(control.fileno())
+        control.send(_READY)
         while True:
             message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
             if child:

@@ -79,7 +79,7 @@ def test_columns_must_be_those_of_the_fit():
     frame = pd.DataFrame(X, columns=["a", "b"])
     detector = FirstValue().fit(frame)
     other = fs.federate(frame.rename(columns={"a": "c"}), sites=LABELS)
-    with pytest.raises(fs.errors.QuorumError, match="not those that the transform was fitted on"):
+    with pytest.raises(fs.errors.QuorumError, match="this transform was fitted on"):
         detector.predict(other).ask(local_rows)
     with pytest.raises(ValueError, match="feature names"):
         detector.predict(frame[["b", "a"]])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
@@ -82,7 +83,8 @@ def test_ties_fall_alike_for_any_split_and_as_in_pooled_lloyd(table):
             "tenths": rng.integers(0, 9, (150, 3)) / 10 + 1e3,
         }[table]
         k = int(rng.integers(3, 20))
-        init = X[rng.choice(150, k, replace=False)]
+        distinct = np.unique(X, axis=0)  # of two equal centres one would have no rows
+        init = distinct[rng.choice(len(distinct), k, replace=False)]
         expected = lloyd(X - X.mean(axis=0).round(), init - X.mean(axis=0).round(), 25) + X.mean(axis=0).round()
         for sites in (np.zeros(150, int), np.arange(150) % 3, np.arange(150) % 10, rng.integers(0, 7, 150)):
             found = fs.FedKMeans(k, init=init, max_iter=25, tol=0.0).fit(X, sites=sites)
@@ -110,3 +112,42 @@ def test_absurd_sums_are_refused():
     fed = fs.federate(X, sites=np.arange(100) % 4).corrupt(fs.attacks.RandomNoise(1e200), ["2"])
     with pytest.raises(FedspanError, match=r"numbers beyond|non-finite|overflow"):
         fs.FedKMeans(3).fit(fed)
+
+
+def test_centres_without_rows_are_placed_again_alike_for_any_split():
+    X, _ = blobs(300, k=5, d=2, apart=30.0)
+    far = np.array([[0.0, 0.0], [10.0, 0.0], [1e3, 1e3], [-1e3, 5e3], [3e3, 0.0]])
+    one = fs.FedKMeans(5, init=far, random_state=0).fit(X)
+    many = fs.FedKMeans(5, init=far, random_state=0).fit(X, sites=np.arange(300) % 7)
+    assert one.cluster_sizes_.min() > 0
+    assert one.inertia_ < 1.5 * KMeans(5, init=far, n_init=1).fit(X).inertia_
+    np.testing.assert_allclose(many.cluster_centers_, one.cluster_centers_, atol=1e-9)
+
+
+def test_fewer_distinct_rows_than_clusters_are_reported():
+    X = np.repeat(np.eye(3), 20, axis=0)
+    with pytest.warns(ConvergenceWarning, match="2 of the 5 clusters have no rows"):
+        model = fs.FedKMeans(5, random_state=0).fit(X, sites=np.arange(60) % 4)
+    assert model.inertia_ == pytest.approx(0.0, abs=1e-20)
+    assert sorted(model.cluster_sizes_) == [0, 0, 20, 20, 20]
+
+
+@pytest.mark.parametrize("unit", [2.0**-200, 2.0**-400, 2.0**400])
+def test_units_do_not_matter(unit):
+    X, _ = blobs(200, k=4, d=3)
+    one = fs.FedKMeans(6, random_state=0).fit(X, sites=np.arange(200) % 3)
+    for sites in (np.zeros(200), np.arange(200) % 3):
+        other = fs.FedKMeans(6, random_state=0).fit(unit * X, sites=sites)
+        np.testing.assert_allclose(other.cluster_centers_ / unit, one.cluster_centers_, atol=1e-9)
+        np.testing.assert_array_equal(other.labels_, one.labels_)
+        assert other.inertia_ / unit / unit == pytest.approx(one.inertia_)
+
+
+def test_float32_stays_float32():
+    X = blobs(100, k=3)[0].astype(np.float32)
+    model = fs.FedKMeans(3, random_state=0).fit(X, sites=np.arange(100) % 4)
+    assert model.cluster_centers_.dtype == model.transform(X).dtype == np.float32
+    np.testing.assert_array_equal(model.labels_, model.predict(X))
+    posted = fs.FedKMeans(3, random_state=0, post_labels=True).fit(X, sites=np.arange(100) % 4)
+    np.testing.assert_array_equal(posted.labels_, model.labels_)
+    assert fs.FedKMeans(3).fit(X.astype(np.float64)).cluster_centers_.dtype == np.float64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
@@ -64,7 +65,8 @@ def test_settings_that_cannot_work_are_refused(parameters, message):
 
 
 def test_rows_that_are_all_the_same():
-    model = fs.FedKMeans(3, random_state=0).fit(np.ones((20, 2)))
+    with pytest.warns(ConvergenceWarning, match="2 of the 3 clusters have no rows"):
+        model = fs.FedKMeans(3, random_state=0).fit(np.ones((20, 2)))
     np.testing.assert_array_equal(model.cluster_centers_, np.ones((3, 2)))
     np.testing.assert_array_equal(model.cluster_sizes_, [20, 0, 0])
     assert model.inertia_ == 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -127,3 +129,13 @@ def test_settings_of_the_other_affinity_are_refused(affinity, name, value):
     X, _ = groups(30)
     with pytest.raises(InputError, match=f"{name}={value!r} has no effect with affinity='{affinity}'"):
         fs.FedSpectralClustering(**QUICK, affinity=affinity, **{name: value}).fit(X)
+
+
+def test_a_graph_in_more_parts_than_clusters_is_reported():
+    X = np.random.default_rng(0).normal(size=(90, 2)) + 100.0 * (np.arange(90) % 3)[:, None]
+    settings = {"affinity": "neighbors", "n_landmarks": 20, "rounds": 5, "n_neighbors": 5, "random_state": 0}
+    with pytest.warns(UserWarning, match="3 parts without any neighbours in common, more than n_clusters=2"):
+        fs.FedSpectralClustering(2, **settings).fit(X)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the neighbour graph")
+        fs.FedSpectralClustering(3, **settings).fit(X)

@@ -285,6 +285,7 @@ def test_options_reach_the_layout(name):
     assert make(name, rounds=0).fit(X).residuals_ is False
     assert make(name).fit(X).residuals_ is True
     np.testing.assert_array_equal(make(name, n_jobs=2).fit(X).landmarks_, make(name).fit(X).landmarks_)
+    assert make(name, n_jobs=-1).fit(X).embedding_.shape == (len(X), 2)
 
 
 def test_settings_that_cannot_work_are_refused():

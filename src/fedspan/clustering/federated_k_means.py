@@ -3,6 +3,7 @@
 A round has two sums: the number of rows closest to each centre, and the sums of the rows of those that have any. From
 the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. These exact sums reveal
 much: where a centre gains or loses one row from a round to the next, the difference of its two sums is this row.
+Centres without rows are placed again, beside those whose rows are far away.
 
 With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer rows, and no two differ by fewer. Then a
 centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not equal.
@@ -22,8 +23,9 @@ clusters these. Each start has its own draws; the large sets are the same for al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -53,6 +55,10 @@ _SETTLING = 3
 _CANDIDATES = 3
 #: Draws for each centre up to a total, but at least four each, and rounds of Lloyd's algorithm on them.
 _DRAWS, _MOST_DRAWS, _DRAWN_ROUNDS = 20, 10_000, 10
+#: Rounds of Lloyd's algorithm after which centres without rows are placed again.
+_RELOCATIONS = 20
+#: Rows with smaller variances, or larger ones than one over it, are scaled.
+_SMALL = 1e-100
 
 
 @dataclass(frozen=True)
@@ -109,31 +115,35 @@ def federated_k_means(
             f"n_samples={found.n} is fewer than least_rows={least_rows}: no centre could have as many rows"
         )
     # No offset of the data costs digits, and no last bit of the mean, which depends on the split, decides ties.
-    shift = rounded_mean(found.mean, found.variance)
-    about = fed.apply(standardize, mean=shift, scale=None, double=True)
+    shift, unit = rounded_mean(found.mean, found.variance), _unit(found.variance)
+    scale = None if unit == 1.0 else np.full(len(shift), unit)
+    about = fed.apply(standardize, mean=shift, scale=scale, double=True)
     guarded = least_rows > 1
     move = GuardedSums(about, least_rows, len(found.mean)).moved if guarded else partial(_moved, about)
-    start = _Start(move, fed.rng, found, least_rows)
+    start = _Start(move, fed.rng, replace(found, variance=found.variance / unit / unit), least_rows)
     if init is not None:
-        C = (init - shift)[None]
+        C = ((init - shift) / unit)[None]
     elif n_clusters == 1:
         C = np.zeros((n_init, 1, len(found.mean)))
     else:
         C = (start.drawn if guarded else start.split)(n_clusters, n_init)
-    least_move = tol * float(found.variance.mean())
+    least_move, relocations = tol * float(start.found.variance.mean()), _RELOCATIONS
     rounds, going = np.zeros(len(C), dtype=np.int64), np.ones(len(C), dtype=np.bool_)
     for _ in fed.rounds(max_iter):
         now = move(C[going])
         fed.log(inertia=float(now.inertia.min()), small_centres=int((now.counts < least_rows).sum()))
         rounds += going
-        moves = np.sum((now.centres - C[going]) ** 2, axis=(1, 2))
-        C[going] = now.centres
+        new = now.centres
+        if relocations and not guarded and (now.counts == 0).any():
+            new, relocations = start.refilled(now), relocations - 1
+        moves = np.sum((new - C[going]) ** 2, axis=(1, 2))
+        C[going] = new
         going[going] = moves > least_move
         if not going.any():
             fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more", converged=True)
     last = whole(about.sum(local_counts, centres=C), counts=C.shape[:2], inertia=(len(C),))
     fed.log(inertia=float(last["inertia"].min()))
-    return KMeansRuns(C + shift, last["counts"], last["inertia"], rounds, found)
+    return KMeansRuns(unit * C + shift, last["counts"], unit * unit * last["inertia"], rounds, found)
 
 
 def check_k_means(n_clusters: int, n_init: int, max_iter: int, tol: float, least_rows: int) -> None:
@@ -142,6 +152,14 @@ def check_k_means(n_clusters: int, n_init: int, max_iter: int, tol: float, least
     for name, value in counts.items():
         whole_number(name, value, 1)
     real_number("tol", tol, least=0)
+
+
+def _unit(variance: Matrix) -> float:
+    """Return 1, or for very small or large rows the power of two near their deviation: squares stay within range."""
+    largest = float(variance.max())
+    if largest == 0.0 or _SMALL < largest < 1.0 / _SMALL:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(math.sqrt(largest))[1])
 
 
 def _moved(about: Federation, C: Matrix) -> Moved:
@@ -184,6 +202,22 @@ class _Start:
             now = self.move(C)
             C = self._grown(now, candidates)
         return C if candidates == n_clusters else self._clustered(now, n_clusters)
+
+    def refilled(self, now: Moved) -> Matrix:
+        """Return the centres (b, k, d) where each without rows is placed beside one whose rows are far from it.
+
+        Scikit-learn takes the row that is furthest from its centre, which would leave its site. Where every row is at
+        its centre there are fewer distinct rows than centres: then those without rows stay.
+        """
+        centres = now.centres.copy()
+        rounding = np.finfo(np.float64).eps * self.found.n * float(self.found.variance.sum())
+        for book, (counts, spread) in enumerate(zip(now.counts, now.spread, strict=True)):
+            empty, full = np.flatnonzero(counts == 0), np.flatnonzero(counts > 0)
+            if len(empty) and spread.sum() > rounding:
+                kept = now.centres[book, full][None], counts[full][None], spread[full][None]
+                one = Moved(*kept, inertia=now.inertia[book : book + 1])
+                centres[book, empty] = self._grown(one, len(full) + len(empty))[0, len(full) :]
+        return centres
 
     def _candidates(self, n_clusters: int) -> int:
         """Return the number of centres before they are clustered, which the number of rows limits."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import FedTransformer, in_single_precision
-from fedspan.checks import true_or_false
+from fedspan.checks import frames_inside, true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.noisy_k_means import noisy_k_means
 from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres
@@ -147,6 +149,14 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
             self.cluster_centers_, self.cluster_sizes_ = found.centres.astype(kept, copy=False), found.counts
             self.inertia_, self.n_iter_ = found.inertia, found.rounds
             self._keep_labels(fed, X, sites)
+        empty = int((self.cluster_sizes_ == 0).sum())
+        if empty:
+            warnings.warn(
+                f"{empty} of the {self.n_clusters} clusters have no rows, because fewer distinct rows are there than "
+                "clusters, or a sum of too few rows was not requested: use fewer clusters",
+                ConvergenceWarning,
+                stacklevel=frames_inside(),
+            )
         return self
 
     def predict(self, X: Any) -> Array:

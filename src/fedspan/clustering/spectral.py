@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.checks import one_of, real_number, whole_number
+from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.landmark_distances import distances_to, drawn_in
@@ -203,6 +205,14 @@ def graph_eigenvectors(indices: Array, k: int, rng: np.random.Generator) -> tupl
     n, width = indices.shape
     graph = csr_array((np.full(n * width, 0.5), indices.ravel(), np.arange(0, n * width + 1, width)), shape=(n, n))
     A = graph + graph.T
+    parts = connected_components(A, directed=False, return_labels=False)
+    if parts > k:
+        warnings.warn(
+            f"the neighbour graph has {parts} parts without any neighbours in common, more than n_clusters={k}: use "
+            "more n_neighbors, or more clusters",
+            UserWarning,
+            stacklevel=frames_inside(),
+        )
     root = 1 / np.sqrt(np.asarray(A.sum(axis=1)).ravel())
     A = A.multiply(root[:, None]).multiply(root).tocsr()
     if n <= max(4 * k, 100):

@@ -74,7 +74,8 @@ class FedTSNE(FedMap):
         Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
         (extra ``gpu``). Default: numpy.
     n_jobs : int, default=1
-        Threads of the layout. With more than one a map may differ in its last digits from run to run.
+        Threads of the layout; -1 for one per processor. With more than one a map may differ in its last digits from
+        run to run.
     random_state : int, optional
         Seed of the run.
     verbose : int, default=0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from fedspan.checks import real_number, whole_number
+from fedspan.checks import frames_inside, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.parts.neighbor_search import packages
@@ -41,7 +42,7 @@ class FedUMAP(FedMap):
     n_epochs : int, optional
         Default: 500, and 200 for more than 10,000 rows.
     n_jobs : int, default=1
-        Threads of NN-descent; the layout has one, so that a seed decides it.
+        Threads of NN-descent, -1 for one per processor; the layout has one, so that a seed decides it.
 
     Attributes
     ----------
@@ -149,7 +150,15 @@ privacy_, sites_, run_
 
 def _start(graph: Any, start: Array) -> Any:
     """Return UMAP's own spectral start, or the principal components for small or disconnected graphs."""
-    if len(start) >= _FEWEST_FOR_SPECTRA and connected_components(graph, directed=False, return_labels=False) == 1:
+    parts = connected_components(graph, directed=False, return_labels=False)
+    if parts > 1:
+        warnings.warn(
+            f"the neighbour graph has {parts} parts without any neighbours in common: their places on the map relative "
+            "to one another come from the start alone; more n_neighbors join them",
+            UserWarning,
+            stacklevel=frames_inside(),
+        )
+    if len(start) >= _FEWEST_FOR_SPECTRA and parts == 1:
         return "spectral"
     return (10 * start / np.abs(start).max()).astype(np.float32)
 

@@ -50,7 +50,8 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         """Make a map of the rows of a table (with ``sites``) or a federation."""
         settings = self._distance_settings()
         whole_number("n_components", self.n_components, 1)
-        whole_number("n_jobs", self.n_jobs, 1)
+        if self.n_jobs != -1:
+            whole_number("n_jobs", self.n_jobs, 1, why=", or -1 for one thread per processor")
         self._check_layout()
         packages(*self.needs)
         self._forget()

@@ -49,7 +49,7 @@ def apply(study: Path, new: Path, out: Path) -> int:
     dialect = _dialect(new, plan.dialects)
     frame = FileSource(new, dialect or Dialect()).read()
     if not len(frame):
-        raise InputError(f"{new} has no rows")
+        raise InputError(f"{new} has no rows: name a table with rows")
     try:
         results = _results(steps, frame, plan, new)
     except InputError:

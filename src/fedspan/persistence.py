@@ -149,7 +149,9 @@ def _of_file(path: str | os.PathLike[str]) -> Any:
             files = [io.BytesIO(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
         model = _made(described["estimator"], [np.lib.format.read_array(file, allow_pickle=False) for file in files])
     except FileNotFoundError:
-        raise InputError(f"there is no model file or study folder {path}") from None
+        raise InputError(
+            f"there is no model file or study folder {path}: name the output folder of 'fedspan run', or a saved model"
+        ) from None
     except InputError:
         raise
     except Exception as error:  # of bytes from outside, which need not be a zip archive, JSON or npy

@@ -23,6 +23,8 @@ def test_three_files_become_alarms_by_three_commands(folder):
     files, new = write_hospitals(folder), write_new(folder)
     assert main(["init", *files]) == 0
     assert main(["run", "study.toml"]) == 0
+    for file in files:  # the training data are not needed any more
+        (folder / file).unlink()
     assert main(["apply", "study", new, "--out", "scores.csv"]) == 0
     lines = (folder / "scores.csv").read_text().splitlines()
     assert lines[0] == "score;alarm;top_features"

@@ -54,10 +54,9 @@ def test_all_problems_of_the_file_are_reported(site, capsys):
     assert "3 problems" in shown
     assert "gone.csv does not exist" in shown
     assert "users must be a list" in shown
-    assert check(site.with_name("nowhere.toml"), capsys) == (
-        1,
-        f"problem: {site.with_name('nowhere.toml')} cannot be read: No such file or directory\n1 problem\n",
-    )
+    nowhere = site.with_name("nowhere.toml")
+    sentence = f"problem: {nowhere} cannot be read: No such file or directory; name a TOML file\n1 problem\n"
+    assert check(nowhere, capsys) == (1, sentence)
 
 
 def test_all_problems_of_data_ledger_and_log_are_reported(site, capsys):

@@ -82,5 +82,5 @@ def test_other_folders_and_files_are_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "neither the folder of a run nor a saved model" in error
-    assert "neither a record.jsonl nor a model.fedspan" in error
+    assert "with a record.jsonl or a model.fedspan" in error
     assert "is not the record of a run" in error

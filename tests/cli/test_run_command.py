@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from sklearn.decomposition import PCA
 
 import fedspan as fs
 from fedspan.cli import main
+from fedspan.cli.main import _parser
 
 COLUMNS = ["age", "dose", "weight"]
 
@@ -367,6 +369,33 @@ def test_help_is_there(arguments, capsys):
         main(arguments)
     assert stopped.value.code == 0
     assert "fedspan" in capsys.readouterr().out
+
+
+def test_every_command_has_a_description_and_an_example(capsys):
+    seen = 0
+    for path in _commands(_parser()):
+        with pytest.raises(SystemExit):
+            main([*path, "--help"])
+        shown = capsys.readouterr().out
+        description = shown.partition("\n\n")[2].partition("\n\n")[0]
+        assert len(description) > 30, path
+        assert not description.startswith(("positional", "options", "commands")), path
+        assert "\nexample:\n  fedspan " in shown, path
+        seen += 1
+    assert seen > 20
+
+
+def _commands(parser, path=()):
+    yield path
+    for action in parser._actions:
+        for name, inner in (action.choices or {}).items() if isinstance(action, argparse._SubParsersAction) else ():
+            yield from _commands(inner, (*path, name))
+
+
+def test_an_aggregator_is_named_in_a_table(study, capsys):
+    study.write_text(STUDY + 'aggregator = { name = "TrimmedMean", f = 1 }\n')
+    assert main(["run", str(study)]) == 0
+    assert fs.load(study.parent / "results")[-1].aggregator == fs.aggregation.TrimmedMean(1)
 
 
 def test_the_study_of_the_help_text_is_a_study(tmp_path, table, capsys):

@@ -6,6 +6,7 @@ import inspect
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,10 @@ from sklearn.pipeline import Pipeline
 
 from fedspan.anomaly.detector import FedDetector
 from fedspan.cli.console import print_line
-from fedspan.cli.study_file import DataPlan, data_plan, read_copy
+from fedspan.cli.study_file import read_copy
 from fedspan.cli.study_tables import listed
 from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource, detected
+from fedspan.datasets.sources.csv_dialect import stated
 from fedspan.errors import InputError
 from fedspan.maps.tsne import FedTSNE
 from fedspan.maps.umap import FedUMAP
@@ -45,13 +47,13 @@ def apply(study: Path, new: Path, out: Path) -> int:
     if out.exists() and new.exists() and out.samefile(new):
         raise InputError(f"--out {out} is the table of the new rows: choose another file")
     steps = _steps(load(study))
-    plan = _plan(study)
-    dialect = _dialect(new, plan.dialects)
+    training = _training(study)
+    dialect = _dialect(new, training.dialect)
     frame = FileSource(new, dialect or Dialect()).read()
     if not len(frame):
-        raise InputError(f"{new} has no rows")
+        raise InputError(f"{new} has no rows: name a table with rows")
     try:
-        results = _results(steps, frame, plan, new)
+        results = _results(steps, frame, training, new)
     except InputError:
         raise
     except (ValueError, TypeError) as error:  # of scikit-learn, about rows that the model can't take
@@ -66,34 +68,45 @@ def _steps(model: Any) -> list[Any]:
     return [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
 
 
-def _plan(study: Path) -> DataPlan:
-    """Return where the study's rows were, without the files, which may have moved."""
+@dataclass(frozen=True)
+class _Training:
+    """How the tables of the training were written, and which columns name the task and the site of a row."""
+
+    dialect: Dialect | None = None
+    task: str | None = None
+    site_column: str | None = None
+
+
+def _training(study: Path) -> _Training:
+    """Return what the copy of the study says; its tables may have moved."""
     if not (study / "study.toml").is_file():
-        return DataPlan()
-    try:
-        return data_plan(read_copy(study)[1]) if "data" in read_copy(study)[1] else DataPlan()
-    except InputError:
-        return DataPlan()
+        return _Training()
+    data = read_copy(study)[1].table("data")
+    sites = data.raw.get("sites", {})
+    tables = [data.raw.get("file", ""), *(sites.values() if isinstance(sites, dict) else ())]
+    is_csv = any(isinstance(table, str) and _is_csv(Path(table)) for table in tables)
+    return _Training(stated(data) if is_csv else None, data.value("task", str), data.value("site_column", str))
 
 
-def _dialect(new: Path, dialects: set[Dialect]) -> Dialect | None:
+def _is_csv(file: Path) -> bool:
+    return any(file.name.lower().endswith(ending) for ending in CSV_ENDINGS)
+
+
+def _dialect(new: Path, trained: Dialect | None) -> Dialect | None:
     """Return how a CSV file is written: as those of the study, unless its first lines show another separator."""
-    if not any(new.name.lower().endswith(ending) for ending in CSV_ENDINGS) or not new.is_file():
+    if not _is_csv(new) or not new.is_file():
         return None
     found = detected(new)
-    for dialect in dialects:
-        if found.separator == (dialect.separator or ","):
-            return dialect
-    return found
+    return trained if trained is not None and found.separator == (trained.separator or ",") else found
 
 
-def _results(steps: Sequence[Any], frame: pd.DataFrame, plan: DataPlan, new: Path) -> pd.DataFrame:
+def _results(steps: Sequence[Any], frame: pd.DataFrame, training: _Training, new: Path) -> pd.DataFrame:
     rows: Any = _features(steps[0], frame, new)
     names = [str(name) for name in rows.columns]
     for step in steps[:-1]:
         rows = np.asarray(step.transform(rows))
         names = [str(name) for name in step.get_feature_names_out(names)]
-    return _given(steps[-1], rows, names, frame, plan, new)
+    return _given(steps[-1], rows, names, frame, training, new)
 
 
 def _features(first: Any, frame: pd.DataFrame, new: Path) -> pd.DataFrame:
@@ -123,7 +136,9 @@ def _features(first: Any, frame: pd.DataFrame, new: Path) -> pd.DataFrame:
     return rows
 
 
-def _given(model: Any, rows: Any, names: Sequence[str], frame: pd.DataFrame, plan: DataPlan, new: Path) -> pd.DataFrame:
+def _given(
+    model: Any, rows: Any, names: Sequence[str], frame: pd.DataFrame, training: _Training, new: Path
+) -> pd.DataFrame:
     """Return what the model gives for each row, in named columns."""
     import pandas as pd
 
@@ -136,24 +151,24 @@ def _given(model: Any, rows: Any, names: Sequence[str], frame: pd.DataFrame, pla
     if is_clusterer(model) and hasattr(model, "predict"):
         return pd.DataFrame({"cluster": model.predict(rows)})
     if hasattr(model, "predict"):
-        return pd.DataFrame({"prediction": model.predict(rows, **_of_rows(model, frame, plan, new))})
+        return pd.DataFrame({"prediction": model.predict(rows, **_of_rows(model, frame, training, new))})
     if not hasattr(model, "transform"):
         raise InputError(f"{type(model).__name__} gives nothing for new rows")
     values = np.asarray(model.transform(rows))
     return pd.DataFrame(values, columns=_columns(model, values.shape[1]))
 
 
-def _of_rows(model: Any, frame: pd.DataFrame, plan: DataPlan, new: Path) -> dict[str, Any]:
+def _of_rows(model: Any, frame: pd.DataFrame, training: _Training, new: Path) -> dict[str, Any]:
     """Return the task or the site of each row, for a model that predicts by it."""
     takes = inspect.signature(model.predict).parameters
-    if "task" in takes and plan.task is not None:
-        if plan.task not in frame.columns:
-            raise InputError(f"{new} lacks the column {plan.task!r}, the task of each row")
-        column = frame[plan.task]
+    if "task" in takes and training.task is not None:
+        if training.task not in frame.columns:
+            raise InputError(f"{new} lacks the column {training.task!r}, the task of each row")
+        column = frame[training.task]
         number = getattr(column.dtype, "kind", "O") in "buif"
         return {"task": column.to_numpy() if number else column.astype(str).to_numpy(dtype=str)}
-    if "site" in takes and plan.site_column in frame.columns:
-        return {"site": frame[plan.site_column].astype(str).to_numpy(dtype=str)}
+    if "site" in takes and training.site_column in frame.columns:
+        return {"site": frame[training.site_column].astype(str).to_numpy(dtype=str)}
     return {}
 
 

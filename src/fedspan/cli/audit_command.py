@@ -92,7 +92,9 @@ def _target(run: Path, model: Path | None, truth: Path | None) -> _Target:
     if (run / "journal").is_file() or any(run.glob("run-*/journal")):
         received = from_run(run, model=fitted)
     elif fitted is None:
-        raise InputError(f"{run} is no folder of a run: it has neither a journal nor a model.fedspan")
+        raise InputError(
+            f"{run} is no folder of a run, with a journal or a model.fedspan: name the output folder of 'fedspan run'"
+        )
     else:
         received = from_model(fitted)
     first = preprocess[0] if preprocess else fitted

@@ -121,7 +121,7 @@ fed.toml:
     alice = "analyst"                   # runs studies
     bob = "viewer"                      # sees which sites are online
 
-    [schema]                            # optional: the columns that every site's table must have, in this order
+    [schema]                            # optional: the columns of all sites, in the order of the studies
     age = "integer"                     # boolean, integer, number, text, time or duration
 
 Each kit is a folder with a private key: hand it to its owner in a safe way. Keep 'authority' to yourself: its key makes

@@ -58,17 +58,20 @@ def init(files: Sequence[Path]) -> int:
         raise InputError(f"{_STUDY} exists in this folder already: rename or remove it first")
     for file in files:
         if not file.is_file():
-            raise InputError(f"the file {file} does not exist")
+            raise InputError(f"the file {file} does not exist: correct its name")
         if [other.resolve() for other in files].count(file.resolve()) > 1:
             raise InputError(f"the file {file} is named twice: each site has its own file")
     sources, frames = _read(files)
     for file, frame in zip(files, frames, strict=True):
         if not len(frame):
-            raise InputError(f"{file} has no rows")
+            raise InputError(f"{file} has no rows: leave it out")
     site_column = _site_column(frames[0]) if len(files) == 1 else None
     columns = _columns(frames, site_column)
     if all(column.why_not for column in columns):
-        raise InputError(f"no column to learn from is left in {listed([str(file) for file in files])}")
+        raise InputError(
+            f"no column to learn from is left in {listed([str(file) for file in files])}: all seem to be labels, "
+            "times or identifiers; write a study by hand, as 'fedspan run --help' shows"
+        )
     write_whole(_STUDY, _text(sources, frames, columns, site_column).encode())
     print_line(f"{_STUDY} is written: look at it, then 'fedspan check {_STUDY}' or 'fedspan run {_STUDY}'")
     return 0

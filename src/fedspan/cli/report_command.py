@@ -21,7 +21,10 @@ def report(run: Path, out: Path | None) -> int:
     folder = run.is_dir()
     records = _records(run) or [model.run_ for model in models if hasattr(model, "run_")]
     if folder and not records:
-        raise InputError(f"{run} is no folder of a run: it has neither a record.jsonl nor a model.fedspan")
+        raise InputError(
+            f"{run} is no folder of a run, with a record.jsonl or a model.fedspan: name the output folder of "
+            "'fedspan run'"
+        )
     settings: dict[str, str] = {}
     tables, plan, text = _study(run, models, settings)
     if not models:

@@ -14,7 +14,7 @@ from fedspan.base import FedEstimator
 from fedspan.cli.console import print_line, print_table
 from fedspan.cli.run_folder import judged_rows, make_folder, write_run_report
 from fedspan.cli.study_file import ReportPlan, Study, read_study
-from fedspan.cli.study_tables import SiteTable, read_tables, taken_as_missing, words_in_words
+from fedspan.cli.study_tables import SiteTable, study_tables, taken_as_missing, words_in_words
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError
@@ -62,7 +62,7 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[], Feder
     if used and not (resume and output.is_dir()):
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     models = (*study.preprocess, study.model)
-    tables = [] if connect else read_tables(study.data, text=models[0].takes_text)
+    tables = [] if connect else study_tables(study)
     judged_rows(study.report, list(tables[0].frame.columns) if tables else None)  # a mistake shows before the run
     fed = connect() if connect else embedded(study, tables, run_dir=output)
     for line in words_in_words(tables):

@@ -23,7 +23,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+        raise InputError(f"{folder} cannot be made: {error.strerror}; choose another folder with --out") from None
 
 
 def saved_models(run: Path, model: Path | None = None) -> tuple[list[Any], Any | None]:

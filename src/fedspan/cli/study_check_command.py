@@ -15,7 +15,7 @@ from fedspan.cli.console import print_line, print_table
 from fedspan.cli.run_command import embedded, fit_all
 from fedspan.cli.run_folder import judged_rows
 from fedspan.cli.study_file import Study, read_study
-from fedspan.cli.study_tables import SiteTable, read_tables, words_in_words
+from fedspan.cli.study_tables import SiteTable, study_tables, words_in_words
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import RunRecord
 from fedspan.owner.schema import kind_of
@@ -34,7 +34,7 @@ def check_study(study: Path) -> int:
     """Print what a study would do. Nothing is written."""
     plan = read_study(study)
     models = (*plan.preprocess, plan.model)
-    tables = read_tables(plan.data, text=models[0].takes_text)
+    tables = study_tables(plan)
     judged_rows(plan.report, list(tables[0].frame.columns))
     rows, columns = sum(len(table.frame) for table in tables), tables[0].frame.shape[1]
     used = plan.output.exists() and (not plan.output.is_dir() or any(plan.output.iterdir()))

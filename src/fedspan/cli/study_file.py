@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import is_regressor
 
 import fedspan
-from fedspan import privacy
+from fedspan import aggregation, privacy
 from fedspan.anomaly.detector import FedDetector
 from fedspan.base import FedEstimator
 from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource
@@ -225,6 +225,8 @@ def _estimator(section: Section, method: str) -> FedEstimator:
     kind, given = _named(section, {name: kind for name, kind in known.items() if hasattr(kind, method)})
     if "privacy" in given:
         given["privacy"] = _mechanism(section)
+    if "aggregator" in given:
+        given["aggregator"] = _aggregator(section)
     estimator: FedEstimator = kind(**given)
     return estimator
 
@@ -242,6 +244,20 @@ def _mechanism(section: Section) -> Any:
     except (InputError, TypeError) as error:
         raise inner.error(str(error)) from None
     return mechanism
+
+
+def _aggregator(section: Section) -> Any:
+    """Return the rule that a table such as ``{ name = "TrimmedMean", f = 1 }`` names."""
+    raw = section.raw["aggregator"]
+    if not isinstance(raw, dict):
+        raise section.error('aggregator must be a table, such as { name = "GeometricMedian" }')
+    inner = Section(raw, section.path, f"{section.where}aggregator: ")
+    found = {name: getattr(aggregation, name) for name in aggregation.__all__}
+    kind, given = _named(inner, {name: rule for name, rule in found.items() if is_dataclass(rule) and callable(rule)})
+    try:
+        return kind(**given)
+    except (InputError, TypeError) as error:
+        raise inner.error(str(error)) from None
 
 
 def _named(section: Section, known: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_regressor
 
-from fedspan.cli.study_file import DataPlan
+from fedspan.cli.study_file import DataPlan, Study
 from fedspan.datasets.sources import Words, missing_words
 from fedspan.errors import InputError
 from fedspan.federation import Site
@@ -42,6 +43,20 @@ class SiteTable:
     def site(self) -> Site:
         """Return the site."""
         return Site(self.name, self.frame, self.target, self.task)
+
+
+def study_tables(study: Study) -> list[SiteTable]:
+    """Read and check the tables of a study, for its models."""
+    first, model = (*study.preprocess, study.model)[0], study.model
+    tables = read_tables(study.data, text=first.takes_text)
+    if is_regressor(model):
+        texts = {
+            table.name: f"the target {listed(study.data.target)} holds text, and {type(model).__name__} learns numbers"
+            for table in tables
+            if table.target is not None and table.target.dtype.kind not in "buif"
+        }
+        _refuse(texts, "name another column, or state 'decimal' or 'missing' in [data]")
+    return tables
 
 
 def read_tables(plan: DataPlan, *, text: bool = False) -> list[SiteTable]:
@@ -110,7 +125,8 @@ def _frames(plan: DataPlan) -> tuple[dict[str, pd.DataFrame], dict[str, Words]]:
     frame = plan.file.read()
     if plan.site_column not in frame.columns:
         raise InputError(
-            f"{plan.file.label} has no site column {plan.site_column!r}; it has {listed(list(frame.columns))}"
+            f"{plan.file.label} has no site column {plan.site_column!r}; it has {listed(list(frame.columns))}: "
+            "correct 'site_column' in [data]"
         )
     labels = frame[plan.site_column]
     if labels.isna().any():

@@ -36,7 +36,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any] | str]:
         return text, tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        return "", f"{path} cannot be read: {reason}"
+        return "", f"{path} cannot be read: {reason}; name a TOML file"
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).rpartition(" (at ")
         said = f"{what}, at {place.removesuffix(')')}" if what.startswith(_SAFE) else f"at {place.removesuffix(')')}"
@@ -99,7 +99,7 @@ class Section:
         """Return a file that exists; its name is relative to the folder of this one."""
         file = self.path.parent / name
         if not file.is_file():
-            raise InputError(f"{self.path}: the file {file} does not exist")
+            raise InputError(f"{self.path}: the file {file} does not exist: correct its name")
         return file
 
     def error(self, text: str) -> InputError:

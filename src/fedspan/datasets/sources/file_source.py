@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ class FileSource:
     def read(self, choose: Choose | None = None, where: RowFilter | None = None) -> pd.DataFrame:
         """Read the chosen columns of the rows that `where` keeps, or say in a sentence why not."""
         if not self.file.exists():
-            raise InputError(f"the file {self.file} does not exist")
+            raise InputError(f"the file {self.file} does not exist: correct its name")
         try:
             import pyarrow  # noqa: F401
         except ImportError:
@@ -200,7 +201,7 @@ def _open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Ope
             table = table_of(dict.fromkeys(wanted, pa.string()))
         for place, entry in enumerate(table.schema):
             if pa.types.is_string(entry.type):
-                column, counts = _settled(table.column(place), dialect)
+                column, counts = _settled(table.column(place), dialect, types[entry.name])
                 table = table.set_column(place, entry.name, column)
                 words.update({entry.name: counts} if counts else {})
         yield from table.to_batches()
@@ -218,6 +219,7 @@ _MISSING_NUMBERS = (
 )
 
 
+_LOOKS_PLAIN = re.compile(r"\s*([-+.\d].*|true|false)\s*", re.IGNORECASE)
 #: Rows that show whether a column is text.
 _LOOK = 1000
 
@@ -228,32 +230,45 @@ def _csv_type(found: pa.DataType, dialect: Dialect) -> pa.DataType:
     from pyarrow import types
 
     plain = types.is_integer(found) or types.is_floating(found) or types.is_boolean(found)
-    return found if plain and not dialect.missing else pa.string()
+    # A word such as "-9" or "true" would be read as what it looks like.
+    return found if plain and not any(_LOOKS_PLAIN.fullmatch(word) for word in dialect.missing) else pa.string()
 
 
-def _settled(column: pa.ChunkedArray, dialect: Dialect) -> tuple[pa.ChunkedArray, dict[str, int]]:
+def _settled(
+    column: pa.ChunkedArray, dialect: Dialect, likely: pa.DataType | None = None
+) -> tuple[pa.ChunkedArray, dict[str, int]]:
     """Return a column of texts as what all of its cells are, and the words taken as missing cells with their counts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if likely is not None and pa.types.is_floating(likely):
+        with suppress(pa.ArrowInvalid):
+            return _as_floats(column, dialect.decimal), {}
     column, named = _without(column, dialect.missing)
     if len(column) > _LOOK and pa.types.is_string(_settled(column.slice(0, _LOOK), dialect)[0].type):
         return column, named
-    cells, usual = _without(pc.utf8_trim_whitespace(column), ("", *_MISSING_NUMBERS))
-    with suppress(pa.ArrowInvalid):
-        return _as_numbers(cells, dialect.decimal), named | usual
-    if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
-        return cells.cast(pa.bool_()), named | usual
+    for texts in (column, pc.utf8_trim_whitespace):
+        cells, usual = _without(texts(column) if callable(texts) else texts, ("", *_MISSING_NUMBERS))
+        with suppress(pa.ArrowInvalid):
+            return _as_numbers(cells, dialect.decimal), named | usual
+        if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
+            return cells.cast(pa.bool_()), named | usual
     return column, named
 
 
 def _as_numbers(texts: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
     """Return texts as whole numbers or numbers, or raise `ArrowInvalid`."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     with suppress(pa.ArrowInvalid):
         return texts.cast(pa.int64())
+    return _as_floats(texts, decimal)
+
+
+def _as_floats(texts: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     return (pc.replace_substring(texts, ",", ".") if decimal == "," else texts).cast(pa.float64())
 
 
@@ -262,8 +277,10 @@ def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedAr
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not words:
+        return cells, {}
     found = pc.is_in(cells, value_set=pa.array(words, pa.string()))
-    if not words or not pc.any(found).as_py():
+    if not pc.any(found).as_py():
         return cells, {}
     counts = {entry["values"]: entry["counts"] for entry in cells.filter(found).value_counts().to_pylist()}
     counts.pop("", None)
@@ -285,7 +302,8 @@ def _refuse_row(rows: list[Any], file: Path) -> None:
         row = rows[0]
         where = f"line {row.number}" if row.number is not None else "a line"
         raise InputError(
-            f"{file}: {where} has {row.actual_columns} fields, and the header names {row.expected_columns} columns"
+            f"{file}: {where} has {row.actual_columns} fields, and the header names {row.expected_columns} columns: "
+            "correct the line, or state another separator"
         )
 
 
@@ -369,4 +387,7 @@ def _reason(error: Exception) -> str:
     structure = ("Parquet", "Not a Feather", "File is not a zip", "Not an Arrow")
     if any(word in str(error)[:80] for word in structure):
         return str(error).splitlines()[0]
-    return f"{type(error).__name__} (its text is withheld, because it may hold values)"
+    return (
+        f"it is damaged, or of another kind ({type(error).__name__}): export it again; more is not shown, because it "
+        "may hold values"
+    )

@@ -1,0 +1,344 @@
+"""Bad inputs: each is one sentence that names the way out, exit code 2, no traceback, and nothing half-written."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedspan.cli import main
+from tests.cli.hospital_files import rows, write_hospitals, write_new
+
+STUDY = """
+[data]
+sites = { a = "a.csv", b = "b.csv", c = "c.csv" }
+[[preprocess]]
+name = "FedStandardScaler"
+[model]
+name = "FedPCADetector"
+"""
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with good tables, a good study of them, and a trained one."""
+    folder = tmp_path_factory.mktemp("good")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        files = write_hospitals(folder)
+        write_new(folder)
+        for seed, name in enumerate("abc"):
+            rows(seed)[["age", "dose"]].to_csv(f"{name}.csv", index=False)
+        assert main(["init", *files]) == 0
+        (folder / "study.toml").rename("hospitals.toml")
+        (folder / "study.toml").write_text(STUDY)
+        assert main(["run", "hospitals.toml"]) == 0
+    return folder
+
+
+def replaced(old: str, new: str) -> Callable[[Path], Any]:
+    """Return a change of the study."""
+
+    def change(folder: Path) -> None:
+        text = (folder / "study.toml").read_text()
+        assert old in text
+        (folder / "study.toml").write_text(text.replace(old, new))
+
+    return change
+
+
+def frame(make: Callable[[pd.DataFrame], pd.DataFrame], file: str = "b.csv") -> Callable[[Path], Any]:
+    """Return a change of a table."""
+    return lambda folder: make(pd.read_csv(folder / file)).to_csv(folder / file, index=False)
+
+
+def wrote(file: str, content: bytes | str) -> Callable[[Path], Any]:
+    """Return a change that writes a file."""
+    return lambda folder: (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def both(*changes: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """Return some changes as one."""
+    return lambda folder: [change(folder) for change in changes]
+
+
+def nothing(folder: Path) -> None:
+    """Change nothing."""
+
+
+def regression(target: str) -> Callable[[Path], Any]:
+    """Return a change to a regression."""
+    return both(
+        replaced('name = "FedPCADetector"', 'name = "FedMixedRegressor"\nn_clusters = 1'),
+        replaced("[data]", f"[data]\n{target}"),
+    )
+
+
+RUN = ["run", "study.toml"]
+APPLY = ["apply", "hospitals", "new.csv", "--out", "out.csv"]
+
+BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
+    "no command": (nothing, [], "required: COMMAND; 'fedspan --help'"),
+    "unknown command": (nothing, ["trian"], "invalid choice: 'trian'"),
+    "no study": (nothing, ["run"], "required: STUDY.toml; 'fedspan run --help'"),
+    "unknown option": (nothing, [*RUN, "--fast"], "unrecognized arguments: --fast"),
+    "study that does not exist": (nothing, ["run", "none.toml"], "none.toml cannot be read: No such file"),
+    "study that is a folder": (nothing, ["run", "hospitals"], "hospitals cannot be read: Is a directory"),
+    "study that is a table": (nothing, ["run", "a.csv"], "a.csv is not valid TOML"),
+    "not TOML": (replaced("[model]", "[model"), RUN, "is not valid TOML"),
+    "unknown section": (replaced("[data]", "[dat]"), RUN, "'dat' is not a known key; known are data"),
+    "unknown key": (replaced("sites", "sties"), RUN, "'sties' is not a known key; known are"),
+    "unknown model": (replaced("FedPCADetector", "FedMagic"), RUN, "name = 'FedMagic' must be one of Fed"),
+    "unknown parameter": (
+        replaced('"FedPCADetector"', '"FedPCADetector"\nquantil = 0.9'),
+        RUN,
+        "'quantil' is not a known",
+    ),
+    "impossible parameter": (replaced('"FedPCADetector"', '"FedPCADetector"\nquantile = 2'), RUN, "quantile=2 must be"),
+    "too many components": (
+        replaced('"FedPCADetector"', '"FedPCADetector"\nn_components = 7'),
+        RUN,
+        "n_components=7 must be",
+    ),
+    "aggregator as a word": (
+        replaced('"FedPCADetector"', '"FedPCADetector"\naggregator = "Krum"'),
+        RUN,
+        'aggregator must be a table, such as { name = "GeometricMedian" }',
+    ),
+    "unknown aggregator": (
+        replaced('"FedPCADetector"', '"FedPCADetector"\naggregator = { name = "Mode" }'),
+        RUN,
+        "aggregator: name = 'Mode' must be one of",
+    ),
+    "negative seed": (replaced("[data]", "seed = -1\n[data]"), RUN, "seed=-1 must be"),
+    "no sites": (
+        replaced('{ a = "a.csv", b = "b.csv", c = "c.csv" }', "{}"),
+        RUN,
+        "sites must be a table of files, such",
+    ),
+    "table that does not exist": (replaced("b.csv", "bb.csv"), RUN, "bb.csv does not exist"),
+    "table of an unknown kind": (
+        both(replaced("b.csv", "b.sas"), wrote("b.sas", "x")),
+        RUN,
+        "b.sas: tables are read from .csv",
+    ),
+    "empty table": (wrote("b.csv", ""), RUN, "b.csv is empty: its first line must name the columns"),
+    "header alone": (wrote("b.csv", "age,dose\n"), RUN, "site 'b': has no rows: leave it out of the study"),
+    "bytes that are no text": (wrote("b.csv", b"\x00\xff\xfe\x81" * 50), RUN, "it is damaged, or of another kind"),
+    "damaged Parquet": (
+        both(replaced("b.csv", "b.parquet"), wrote("b.parquet", "x")),
+        RUN,
+        "b.parquet cannot be read as",
+    ),
+    "damaged Excel": (both(replaced("b.csv", "b.xlsx"), wrote("b.xlsx", "x")), RUN, "b.xlsx cannot be read as"),
+    "separator not stated": (
+        frame(lambda table: table.rename(columns={"age": "age;dose"})[["age;dose"]]),
+        RUN,
+        "state what separates its fields, for example separator = ';'",
+    ),
+    "encoding not stated": (
+        wrote("b.csv", "age,dose\n1,ä\n".encode("cp1252")),
+        RUN,
+        "state its encoding, for example encoding = 'cp1252'",
+    ),
+    "decimal comma not stated": (
+        wrote("b.csv", 'age,dose\n"1,5",2\n"2,5",3\n'),
+        RUN,
+        "site 'b': column 'age' holds text or times, not numbers: let FedTabularEncoder be the first",
+    ),
+    "long separator": (replaced("[data]", '[data]\nseparator = "||"'), RUN, "separator='||' must be one character"),
+    "unknown decimal": (replaced("[data]", '[data]\ndecimal = "x"'), RUN, "decimal='x' must be '.' or ','"),
+    "unknown encoding": (replaced("[data]", '[data]\nencoding = "utf-9"'), RUN, "encoding='utf-9' is not known: use"),
+    "missing as a word": (replaced("[data]", '[data]\nmissing = "?"'), RUN, "missing must be a list of texts"),
+    "dialect without CSV files": (
+        both(
+            lambda folder: [pd.read_csv(folder / f"{n}.csv").to_parquet(folder / f"{n}.parquet") for n in "abc"],
+            replaced(".csv", ".parquet"),
+            replaced("[data]", '[data]\nseparator = ";"'),
+        ),
+        RUN,
+        "are for CSV files, and there is none: leave them out",
+    ),
+    "ragged lines": (
+        wrote("b.csv", "age,dose\n1,2\n3,4,5\n"),
+        RUN,
+        "line 3 has 3 fields, and the header names 2 columns",
+    ),
+    "two columns of one name": (wrote("b.csv", "age,age\n1,2\n"), RUN, "two columns named 'age': rename one"),
+    "other columns": (
+        frame(lambda table: table.rename(columns={"dose": "Dose"})),
+        RUN,
+        "site 'b': lacks 'dose' and also has 'Dose': leave out what not all sites have, with drop = ['dose', 'Dose']",
+    ),
+    "text without an encoder": (
+        frame(lambda table: table.assign(dose="high")),
+        RUN,
+        "let FedTabularEncoder be the first",
+    ),
+    "gaps without an encoder": (
+        frame(lambda table: table.assign(dose=table["dose"].where(table["age"] > 50))),
+        RUN,
+        "site 'b': column 'dose' with missing cells: let FedTabularEncoder be the first [[preprocess]] step",
+    ),
+    "infinite numbers": (frame(lambda table: table.assign(dose=np.inf)), RUN, "feature dose at site 'b'"),
+    "column to drop that does not exist": (
+        replaced("[data]", '[data]\ndrop = ["doze"]'),
+        RUN,
+        "no site has a column 'doze', which 'drop' names: correct the name",
+    ),
+    "feature that does not exist": (
+        replaced("[data]", '[data]\nfeatures = ["doze"]'),
+        RUN,
+        "sites 'a', 'b' and 'c': has no column 'doze'; it has 'age' and 'dose': correct the name in [data]",
+    ),
+    "label that does not exist": (replaced("[data]", '[data]\nlabel = "ill"'), RUN, "no column 'ill' for the label"),
+    "column with two uses": (
+        replaced("[data]", '[data]\nlabel = "dose"\ndrop = ["dose"]'),
+        RUN,
+        "names the column 'dose' twice: each column has one use",
+    ),
+    "no column left": (replaced("[data]", '[data]\ndrop = ["age", "dose"]'), RUN, "no column is left to learn from"),
+    "no site column": (
+        replaced('sites = { a = "a.csv", b = "b.csv", c = "c.csv" }', 'file = "a.csv"\nsite_column = "ward"'),
+        RUN,
+        "a.csv has no site column 'ward'; it has 'age' and 'dose'",
+    ),
+    "rows without a site": (
+        both(
+            replaced('sites = { a = "a.csv", b = "b.csv", c = "c.csv" }', 'file = "a.csv"\nsite_column = "ward"'),
+            frame(lambda table: table.assign(ward=np.where(table["age"] > 60, "x", None)), "a.csv"),
+        ),
+        RUN,
+        "rows have no value in the site column 'ward': fill it in, or remove these rows",
+    ),
+    "regression without a target": (
+        regression(""),
+        RUN,
+        "FedMixedRegressor learns a target: name its column in [data]",
+    ),
+    "target that does not exist": (regression('target = "cost"'), RUN, "no column 'cost' for the target"),
+    "target with gaps": (
+        both(
+            regression('target = "dose"'),
+            frame(lambda table: table.assign(dose=table["dose"].where(table["age"] > 50))),
+        ),
+        RUN,
+        "the target 'dose' is missing in",
+    ),
+    "target of text": (
+        both(regression('target = "dose"'), *(frame(lambda t: t.assign(dose="high"), f"{n}.csv") for n in "abc")),
+        RUN,
+        "the target 'dose' holds text, and FedMixedRegressor learns numbers: name another column",
+    ),
+    "output folder that is used": (
+        nothing,
+        ["run", "hospitals.toml"],
+        "is used already: choose another folder with --out",
+    ),
+    "output below a file": (nothing, [*RUN, "--out", "a.csv/x"], "a.csv/x cannot be made"),
+    "--detach without a kit": (nothing, [*RUN, "--detach"], "--detach needs --kit"),
+    "secure sums with what needs single replies": (
+        lambda folder: wrote(
+            "study.toml",
+            STUDY.replace("FedStandardScaler", "FedTabularEncoder") + "[federation]\nsecure_sum = true\n",
+        )(folder),
+        RUN,
+        "FedTabularEncoder",
+    ),
+    "check of a bad study": (replaced("b.csv", "bb.csv"), ["check", "study.toml"], "bb.csv does not exist"),
+    "check of an impossible model": (
+        replaced('"FedPCADetector"', '"FedPCADetector"\nn_components = 7'),
+        ["check", "study.toml"],
+        "n_components=7 must be",
+    ),
+    "apply of no study": (
+        nothing,
+        ["apply", "none", "new.csv", "--out", "o.csv"],
+        "no model file or study folder none",
+    ),
+    "apply of a table": (nothing, ["apply", "a.csv", "new.csv", "--out", "o.csv"], "a.csv is not a fedspan model"),
+    "apply of a folder without a model": (
+        lambda folder: (folder / "hospitals" / "model.fedspan").unlink(),
+        APPLY,
+        "hospitals has no model.fedspan: it is no output folder of 'fedspan run', or the run has not ended",
+    ),
+    "apply of a damaged model": (
+        wrote("hospitals/model.fedspan", b"PK\x03\x04x"),
+        APPLY,
+        "is not a fedspan model, or is damaged",
+    ),
+    "apply to no table": (nothing, ["apply", "hospitals", "none.csv", "--out", "o.csv"], "none.csv does not exist"),
+    "apply to an empty table": (wrote("new.csv", ""), APPLY, "new.csv is empty"),
+    "apply to a header": (wrote("new.csv", "age;dose;pulse;ward\n"), APPLY, "new.csv has no rows"),
+    "apply to other columns": (
+        wrote("new.csv", "age;ward\n1;A\n"),
+        APPLY,
+        "new.csv lacks columns 'dose' and 'pulse', which the model needs; it has 'age' and 'ward'",
+    ),
+    "apply without --out": (nothing, ["apply", "hospitals", "new.csv"], "required: --out"),
+    "apply to an unknown format": (nothing, [*APPLY[:-1], "out.docx"], "--out out.docx must end in .csv or .parquet"),
+    "apply into no folder": (nothing, [*APPLY[:-1], "no/out.csv"], "must be a file in a folder that exists"),
+    "apply onto its rows": (nothing, [*APPLY[:-1], "new.csv"], "is the table of the new rows: choose another file"),
+    "init without files": (nothing, ["init"], "required: FILE; 'fedspan init --help'"),
+    "init of no file": (nothing, ["init", "none.csv"], "study.toml exists in this folder already: rename or remove it"),
+    "init of a missing file": (
+        lambda folder: (folder / "study.toml").unlink(),
+        ["init", "none.csv"],
+        "the file none.csv does not exist",
+    ),
+    "init of one file twice": (
+        lambda folder: (folder / "study.toml").unlink(),
+        ["init", "a.csv", "./a.csv"],
+        "is named twice: each site has its own file",
+    ),
+    "init of an unknown kind": (
+        both(lambda folder: (folder / "study.toml").unlink(), wrote("a.sas", "x")),
+        ["init", "a.sas"],
+        "tables are read from .csv",
+    ),
+    "init of an empty table": (
+        both(lambda folder: (folder / "study.toml").unlink(), wrote("a.csv", "age,dose\n")),
+        ["init", "a.csv", "b.csv"],
+        "a.csv has no rows",
+    ),
+    "init of identifiers": (
+        both(
+            lambda folder: (folder / "study.toml").unlink(),
+            wrote("a.csv", "name\n" + "\n".join(f"p{i}" for i in range(50))),
+        ),
+        ["init", "a.csv"],
+        "no column to learn from is left in 'a.csv'",
+    ),
+    "report of no run": (lambda folder: (folder / "x").mkdir(), ["report", "x"], "x is no folder of a run"),
+    "audit of no run": (lambda folder: (folder / "x").mkdir(), ["audit", "x"], "x is no folder of a run"),
+    "unknown paper": (nothing, ["reproduce", "fedx"], "invalid choice: 'fedx'"),
+}
+
+
+def test_there_are_at_least_forty() -> None:
+    assert len(BAD) >= 40
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", sorted(BAD))
+def test_a_bad_input_is_one_sentence(
+    what: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, command, sentence = BAD[what]
+    folder = tmp_path / "work"
+    shutil.copytree(template, folder)
+    monkeypatch.chdir(folder)
+    change(folder)
+    before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("fedspan: ")
+    assert error.count("\n") == 1
+    assert sentence in error
+    assert "Traceback" not in error
+    assert {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()} == before

@@ -66,7 +66,7 @@ def misbehave(site, how):
 
 
 REASONS = {
-    "late": "late: no reply within 0.3 s",
+    "late": "late: no reply within 2 s",
     "oversize": "more than the 50000 allowed",
     "nan": "non-finite: 'x'",
     "inf scalar": "non-finite: 'n'",

@@ -105,7 +105,7 @@ class SiteDirectory:
         now = monotonic()
         for site in sites:
             self._next_probe[site] = now + _REST * (now - began)
-            if site in back:
+            if site in back or site in self.refused:  # one that refuses is no longer awaited: calls get its reason
                 del self._offline[site]
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:

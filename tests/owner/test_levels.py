@@ -9,7 +9,7 @@ import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.errors import InputError
 from fedspan.federation.site.transforms import Transform
-from fedspan.owner.moment_rows import moment_rows
+from fedspan.owner.moment_rows import moment_rows, problems
 from fedspan.owner.site_file import SiteFileError
 from fedspan.sums.row_transforms import standardize
 from tests.engines.remote.people import authority, user
@@ -107,6 +107,17 @@ def test_tables_that_differ_in_few_rows_are_not_both_answered(tmp_path):
     assert (tmp_path / "a" / "audit.rows").stat().st_mode & 0o077 == 0
 
 
+def test_a_running_site_keeps_its_moments_until_enough_rows_have_changed(tmp_path):
+    desk, more = Desk(tmp_path / "a", AGGREGATE, numbers(60)), numbers(66)
+    before = desk.owned.site.X
+    more[:62].to_csv(tmp_path / "a" / "rows.csv", index=False)
+    assert not desk.owned.refresh()
+    assert desk.owned.site.X is before
+    more.to_csv(tmp_path / "a" / "rows.csv", index=False)
+    assert desk.owned.refresh()
+    assert len(desk.owned.site) == 66
+
+
 def rare(frame):
     return frame.assign(a=(np.arange(60) == 7).astype(float))
 
@@ -163,9 +174,17 @@ def test_a_step_without_declared_types_runs_at_the_level_trusted_alone(tmp_path)
 @pytest.mark.parametrize("shape", [(40, 3), (5, 8), (4, 3), (3, 1)])
 def test_drawn_rows_have_the_moments_of_tables_of_every_shape(shape):
     rows = np.random.default_rng(0).normal(size=shape) + 3.0
-    drawn = moment_rows(rows, b"k")
-    np.testing.assert_allclose(drawn.sum(axis=0), rows.sum(axis=0), atol=1e-11)
-    np.testing.assert_allclose(drawn.T @ drawn, rows.T @ rows, atol=1e-10)
+    constant, twice = rows.copy(), rows.copy()
+    constant[:, 0] = 2.0
+    twice[:, -1] = twice[:, 0]
+    for table in (rows, constant, twice):
+        drawn = moment_rows(table, b"k")
+        np.testing.assert_allclose(drawn.sum(axis=0), table.sum(axis=0), atol=1e-11)
+        np.testing.assert_allclose(drawn.T @ drawn, table.T @ table, atol=1e-10)
+
+
+def test_a_least_set_of_one_row_refuses_no_column():
+    assert problems(numbers(60), 1) == []
 
 
 def test_the_head_of_a_reply_of_sums_does_not_hold_the_number_of_rows(desk):

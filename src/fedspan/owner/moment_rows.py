@@ -6,6 +6,7 @@ its arithmetic: a reply can depend on the site's rows only through their moments
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,10 +34,12 @@ def moment_rows(rows: Matrix, key: bytes) -> Matrix:
     True
     """
     n, d = rows.shape
-    rng = np.random.default_rng(np.frombuffer(key.ljust(32, b"\0"), dtype=np.uint32))
+    seed = blake2b(np.ascontiguousarray(rows).tobytes(), key=key, digest_size=32).digest()
+    rng = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32))
     mean = rows.mean(axis=0)
-    rank = min(n - 1, d)
-    root = np.linalg.qr(rows - mean, mode="r")[:rank]  # of fewer rows than columns, the last row of the root is zero
+    rank = min(n - 1, d)  # of the centred rows, at most
+    _, lengths, axes = np.linalg.svd(np.linalg.qr(rows - mean, mode="r"))
+    root = lengths[:rank, None] * axes[:rank]
     drawn = rng.normal(size=(n, rank))
     drawn -= drawn.mean(axis=0)
     basis = np.linalg.qr(drawn)[0]
@@ -61,7 +64,8 @@ def problems(frame: pd.DataFrame, least_set: int) -> list[str]:
             found.append(f"column {name!r} has one value in all but {others} rows")
             continue
         spread = np.sort((values - values.mean()) ** 2)
-        if spread[-least_set + 1 :].sum() > _DOMINANT * spread.sum() > 0:
+        few = spread[len(spread) - least_set + 1 :]  # of the rows that are farthest from the mean, one less than a set
+        if few.sum() > _DOMINANT * spread.sum() > 0:
             found.append(f"column {name!r} has nearly all of its spread in fewer than {least_set} rows")
     return found
 

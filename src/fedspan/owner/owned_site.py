@@ -17,7 +17,7 @@ from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.owner.admission import Admission
 from fedspan.owner.audit_log import AuditLog
 from fedspan.owner.moment_rows import as_moments, problems
-from fedspan.owner.published_rows import PublishedRows
+from fedspan.owner.published_rows import FewRowsChangedError, PublishedRows
 from fedspan.owner.schema import differences, kind_of, times_of
 from fedspan.owner.site_file import RowsPlan, SiteFile, SiteFileError, read_site_file
 from fedspan.privacy import Ledger
@@ -65,7 +65,11 @@ class OwnedSite:
         if stamp is not None and stamp == self._stamp:
             return False
         stamp, rows = self._read()
-        self._kinds, self.site = rows.kinds(), self._site(rows)
+        try:
+            site = self._site(rows)
+        except FewRowsChangedError:  # the moments of the earlier table stay, until more rows have changed
+            return False
+        self._kinds, self.site = rows.kinds(), site
         self._stamp = stamp  # not before: data that could not be used are read again
         self.admission.site = self.site
         return True

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _KEY_BYTES, _DIGEST = 32, 8
 
 
+class FewRowsChangedError(InputError):
+    """A table that differs from an earlier one in too few rows."""
+
+
 class PublishedRows:
     """The tables that a site has answered about.
 
@@ -46,7 +50,7 @@ class PublishedRows:
             if changed == 0:
                 return
             if changed < least_set:
-                raise InputError(
+                raise FewRowsChangedError(
                     f"the data differ from those of earlier answers in {changed} rows, which the difference of two "
                     f"answers would reveal: change at least {least_set} rows (least_set in [rules]) at a time"
                 )

@@ -98,14 +98,14 @@ class SiteDirectory:
         return {site: self._offline[site] for site in absent if site in self._offline}
 
     def _probe(self, sites: list[str], began: float) -> None:
-        self.refresh(sites, _PROBE)
+        answered = self.refresh(sites, _PROBE)
         back = [site for site in sites if site in self.reports and not self.reports[site].busy]
         if back:
             self.exchange_keys(self.open_runs)
         now = monotonic()
         for site in sites:
             self._next_probe[site] = now + _REST * (now - began)
-            if site in back or site in self.refused:  # one that refuses is no longer awaited: calls get its reason
+            if site in back or (site in answered and site in self.refused):  # calls get the reason of one that refuses
                 del self._offline[site]
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
@@ -120,13 +120,15 @@ class SiteDirectory:
             pause = min(1.5 * pause, longest)
         return True
 
-    def refresh(self, sites: Sequence[str], seconds: float = CONTROL_SECONDS) -> None:
-        """Request the sites' reports."""
-        for site, answer in self.send("hello", "", sites, seconds=seconds).items():
+    def refresh(self, sites: Sequence[str], seconds: float = CONTROL_SECONDS) -> list[str]:
+        """Request the sites' reports; return the sites that answered."""
+        answers = self.send("hello", "", sites, seconds=seconds)
+        for site, answer in answers.items():
             report = _read(answer)
             known, other = (self.refused, self.reports) if report.refused else (self.reports, self.refused)
             known[site] = report
             other.pop(site, None)
+        return [site for site, answer in answers.items() if isinstance(answer, Opened)]
 
     def warn(self) -> None:
         """Warn, once each, of differences that may change the last bits of a result, and of kinds that differ."""

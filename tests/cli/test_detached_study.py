@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fedspan.cli import detached_study
-from fedspan.cli.study_file import read_study
+from fedspan.cli.study import detached_study
+from fedspan.cli.study.study_file import read_study
 from fedspan.errors import InputError
 
 STUDY = """

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import fedspan as fs
-from fedspan.cli.study_file import read_study
+from fedspan.cli.study.study_file import read_study
 from fedspan.errors import InputError, PolicyError, QuorumError
 from fedspan.federation import PrivacySpent, RunRecord
 from fedspan.landmarks.private_feddl import MOMENTS, POSTED

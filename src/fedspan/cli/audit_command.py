@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedspan.audit import LeakCard, Received, audit, from_model, from_run
-from fedspan.cli.run_folder import make_folder, saved_models
-from fedspan.cli.study_file import DataPlan, data_plan, read_copy, read_study
-from fedspan.cli.study_tables import read_tables
+from fedspan.cli.study.run_folder import make_folder, saved_models
+from fedspan.cli.study.study_file import DataPlan, data_plan, read_copy, read_study
+from fedspan.cli.study.study_tables import read_tables
 from fedspan.datasets.sources import read_table
 from fedspan.errors import InputError
 from fedspan.report.leak_page import write_leak_page

@@ -10,9 +10,9 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from fedspan.cli.console import print_line
-from fedspan.cli.run_command import finish, fit_all
-from fedspan.cli.run_folder import make_folder
-from fedspan.cli.study_tables import SiteTable
+from fedspan.cli.study.run_command import finish, fit_all
+from fedspan.cli.study.run_folder import make_folder
+from fedspan.cli.study.study_tables import SiteTable
 from fedspan.datasets import load_breast_cancer, load_digits, split_dirichlet, split_heavy_tailed
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError

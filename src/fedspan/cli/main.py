@@ -94,7 +94,7 @@ def _add_local(commands: Any) -> None:
     _add(
         commands,
         "init",
-        "fedspan.cli.init_command:init",
+        "fedspan.cli.study.init_command:init",
         "write a study file from a look at the data",
         _option(
             "files", "one table per site, or one with a column that names sites", nargs="+", type=Path, metavar="FILE"
@@ -105,7 +105,7 @@ def _add_local(commands: Any) -> None:
     _add(
         commands,
         "check",
-        "fedspan.cli.study_check_command:check_study",
+        "fedspan.cli.study.study_check_command:check_study",
         "print what a study would do, without running it",
         _path("study", "STUDY.toml", "the study file"),
         description=help_texts.CHECK,
@@ -114,7 +114,7 @@ def _add_local(commands: Any) -> None:
     _add(
         commands,
         "run",
-        "fedspan.cli.run_command:run",
+        "fedspan.cli.study.run_command:run",
         "run the study that a TOML file describes",
         _path("study", "STUDY.toml", "the study file"),
         _path("--out", "FOLDER", "output folder, instead of the study's own"),
@@ -128,7 +128,7 @@ def _add_local(commands: Any) -> None:
     _add(
         commands,
         "apply",
-        "fedspan.cli.apply_command:apply",
+        "fedspan.cli.study.apply_command:apply",
         "write what a trained model gives for each row of a new table",
         _path("study", "STUDY", "output folder of 'fedspan run', or a saved model or pipeline"),
         _path("new", "NEW", "the table of the new rows: CSV, Parquet, Feather, Excel or NPZ"),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedspan.cli.run_folder import saved_models, write_run_report
-from fedspan.cli.study_file import ReportPlan, data_plan, read_copy, report_plan
-from fedspan.cli.study_tables import SiteTable, read_tables
+from fedspan.cli.study.run_folder import saved_models, write_run_report
+from fedspan.cli.study.study_file import ReportPlan, data_plan, read_copy, report_plan
+from fedspan.cli.study.study_tables import SiteTable, read_tables
 from fedspan.errors import InputError
 from fedspan.federation.record import RunRecord
 

@@ -149,7 +149,7 @@ class StudyQueue:
         self._starts[name] = self._starts.get(name, 0) + 1
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         with (self._folder / name / "log.txt").open("wb") as log:
-            command = [sys.executable, "-m", "fedspan.cli.detached_study", str(self._kit), name]
+            command = [sys.executable, "-m", "fedspan.cli.study.detached_study", str(self._kit), name]
             self._running[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
             )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.cli.study_file import ReportPlan
-from fedspan.cli.study_tables import SiteTable
+from fedspan.cli.study.study_file import ReportPlan
+from fedspan.cli.study.study_tables import SiteTable
 from fedspan.errors import InputError
 from fedspan.federation import RunRecord
 from fedspan.persistence import load

@@ -1,4 +1,4 @@
-"""The process of a detached study, at the coordinator: ``python -m fedspan.cli.detached_study KIT STUDY``."""
+"""The process of a detached study, at the coordinator: ``python -m fedspan.cli.study.detached_study KIT STUDY``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from fedspan.cli.run_command import run_study
-from fedspan.cli.study_file import read_study
+from fedspan.cli.study.run_command import run_study
+from fedspan.cli.study.study_file import read_study
 from fedspan.engines.nvflare.client.connect import connect_as
 from fedspan.engines.nvflare.setup.hardening import RUNNER
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent

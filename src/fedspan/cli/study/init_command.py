@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedspan.cli.console import print_line
-from fedspan.cli.study_tables import listed
+from fedspan.cli.study.study_tables import listed
 from fedspan.datasets.sources import CSV_ENDINGS, ENDINGS, Dialect, FileSource, detected
 from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS
 from fedspan.durable.whole_file import write_whole

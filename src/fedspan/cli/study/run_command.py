@@ -12,9 +12,9 @@ from sklearn.base import clone
 
 from fedspan.base import FedEstimator
 from fedspan.cli.console import print_line, print_table
-from fedspan.cli.run_folder import judged_rows, make_folder, write_run_report
-from fedspan.cli.study_file import ReportPlan, Study, read_study
-from fedspan.cli.study_tables import SiteTable, study_tables, taken_as_missing, words_in_words
+from fedspan.cli.study.run_folder import judged_rows, make_folder, write_run_report
+from fedspan.cli.study.study_file import ReportPlan, Study, read_study
+from fedspan.cli.study.study_tables import SiteTable, study_tables, taken_as_missing, words_in_words
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError

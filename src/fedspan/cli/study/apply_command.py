@@ -16,8 +16,8 @@ from sklearn.pipeline import Pipeline
 
 from fedspan.anomaly.detector import FedDetector
 from fedspan.cli.console import print_line
-from fedspan.cli.study_file import read_copy
-from fedspan.cli.study_tables import listed
+from fedspan.cli.study.study_file import read_copy
+from fedspan.cli.study.study_tables import listed
 from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource, detected
 from fedspan.datasets.sources.csv_dialect import stated
 from fedspan.errors import InputError

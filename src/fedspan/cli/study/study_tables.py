@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_regressor
 
-from fedspan.cli.study_file import DataPlan, Study
+from fedspan.cli.study.study_file import DataPlan, Study
 from fedspan.datasets.sources import Words, missing_words
 from fedspan.errors import InputError
 from fedspan.federation import Site

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.cli.console import print_line, print_table
-from fedspan.cli.run_command import embedded, fit_all
-from fedspan.cli.run_folder import judged_rows
-from fedspan.cli.study_file import Study, read_study
-from fedspan.cli.study_tables import SiteTable, study_tables, words_in_words
+from fedspan.cli.study.run_command import embedded, fit_all
+from fedspan.cli.study.run_folder import judged_rows
+from fedspan.cli.study.study_file import Study, read_study
+from fedspan.cli.study.study_tables import SiteTable, study_tables, words_in_words
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import RunRecord
 from fedspan.owner.schema import kind_of

@@ -1,0 +1,1 @@
+"""Commands about studies: write, check, run and apply them."""

@@ -116,9 +116,10 @@ class LocalEngine:
             host.vault.take(settings)
             host.vault.sums_only = True
 
-    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
+    def restore(self, call: Call, changes: Mapping[str, Changes], accepted: Mapping[str, int], policy: Policy) -> None:
         """Apply to a site's state what the journal records for call `number`."""
-        self._hosts[site].restore(run, number, changes)
+        for site, changed in changes.items():
+            self._hosts[site].restore(call.run, call.number, changed)
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Return False: no embedded site is ever offline; a late one has failed."""

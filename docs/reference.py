@@ -45,6 +45,7 @@ GROUPS = {
         Topic("Maps", ("maps",)),
         Topic("Few-shot regression", ("few_shot",)),
         Topic("Mixed regression", ("mixed_regression",)),
+        Topic("Model selection", ("model_selection",)),
         Topic("Index of protocols", ("protocols",)),
     ),
     "Federation": (

@@ -61,7 +61,19 @@ _LATER = {
     "load": "persistence",
     "save": "persistence",
 }
-_MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
+_MODULES = (
+    "aggregation",
+    "attacks",
+    "audit",
+    "datasets",
+    "errors",
+    "linalg",
+    "model_selection",
+    "privacy",
+    "protocols",
+    "report",
+    "wire",
+)
 
 __all__ = [
     "FaultPlan",

@@ -16,6 +16,7 @@ WORDS = {
     "__main__": "python -m fedspan",
     "cli": "the command line",
     "papers": "the papers' tables, ours beside them",
+    "plots": "pictures of models: pages, axes",
     "report": "one HTML page for every run",
     "audit": "attacks on what a coordinator received",
     "protocols": "an index of all published algorithms",

@@ -64,7 +64,7 @@ GROUPS = {
     "Numbers, data and reports": (
         Topic("Linear algebra", ("linalg",)),
         Topic("Datasets", ("datasets",)),
-        Topic("Reports", ("report",)),
+        Topic("Reports", ("report", "plots")),
         Topic("Command line", ("cli", "papers")),
     ),
 }

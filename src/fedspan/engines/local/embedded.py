@@ -194,7 +194,8 @@ class LocalFederation(Federation):
             summation = SecureSummation(policy.secure_sum)
             summation.check_possible(*policy.smallest_sum(len(engine.sites)))
             engine.introduce(policy.secure_sum)
-        root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir), summation)
+        folder = None if run_dir is None else Path(run_dir)
+        root = Root(engine, seed, policy or Policy(), folder, summation, simulated=True)
         super().__init__(root, View(engine.sites))
 
 

@@ -150,12 +150,19 @@ class SiteHost:
                 f"step {context.step!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
             ) from None
         # How many rows there are is known of replies with one entry per row alone: a private step may hide it.
-        rows = len(self.site) if call.step.reveals == "rows" else -1
+        rows = self._rows_seen(call) if call.step.reveals == "rows" else -1
         delivery = Delivery(call.number, {} if silent else reply, rows, site.changes())
         run.pending.append((call, delivery))
         if self._records is not None:
             self._records.answered(call, after, delivery)
         return delivery
+
+    def _rows_seen(self, call: Call) -> int:
+        """Return the number of rows that the call sees."""
+        site = self.site
+        for transform in call.transforms:
+            site = transform.applied_to(site) if transform.selects else site
+        return len(site)
 
     def given_before(self, call: Call, run: RunState | None = None) -> Delivery | None:
         """Return the reply that the very same call got before, if it is repeated."""

@@ -22,6 +22,7 @@ WORDS = {
     "maps": "t-SNE and UMAP",
     "anomaly": "detectors, thresholds",
     "clustering": "k-means, spectral",
+    "statistics": "descriptions, tests and regressions by sums",
     "few_shot": "AltGDmin",
     "landmarks": "FedDL",
     "mixed_regression": "mixtures of models",
@@ -46,7 +47,8 @@ WORDS = {
     "errors": "one base class for all errors",
 }
 CAPABILITIES = {
-    *("maps", "anomaly", "clustering", "few_shot", "landmarks", "mixed_regression", "pca", "tables", "sums"),
+    *("maps", "anomaly", "clustering", "statistics", "few_shot", "landmarks", "mixed_regression", "pca", "tables"),
+    "sums",
 }
 CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "federation", "durable", "wire"}
 

@@ -61,7 +61,10 @@ _LATER = {
     "load": "persistence",
     "save": "persistence",
 }
-_MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
+_MODULES = (
+    *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "privacy", "protocols", "report"),
+    *("statistics", "wire"),
+)
 
 __all__ = [
     "FaultPlan",

@@ -66,17 +66,8 @@ _LATER = {
     "save": "persistence",
 }
 _MODULES = (
-    "aggregation",
-    "attacks",
-    "audit",
-    "datasets",
-    "errors",
-    "linalg",
-    "model_selection",
-    "privacy",
-    "protocols",
-    "report",
-    "wire",
+    *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
+    *("report", "statistics", "wire"),
 )
 
 __all__ = [

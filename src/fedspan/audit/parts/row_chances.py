@@ -134,6 +134,8 @@ def beyond_chance(which: NDArray[np.intp], chances: Matrix, tests: float) -> NDA
 
     Vectors that hit the same row count once: iterates of one quantity resemble one another.
     """
+    if not (chances < 1).any():
+        return np.zeros(len(chances), dtype=np.bool_)
     order = np.argsort(chances, kind="stable")
     first = np.sort(np.unique(which[order], return_index=True)[1])
     sorted_chances = chances[order[first]]

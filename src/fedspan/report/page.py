@@ -136,12 +136,12 @@ def write_index(
     return Path(path)
 
 
-def write_page(path: Path, title: str, body: Html, script: str = "") -> None:
+def write_page(path: Path, title: str, body: Html, script: str = "", style: str = "") -> None:
     """Write a whole page around its body; it has its style and script inside, and allows them by their digests alone.
 
-    That is a second protection, in case a hostile name gets past the escaping.
+    That is a second protection, in case a hostile name gets past the escaping. `style` is added to that of reports.
     """
-    style = asset("report.css")
+    style = asset("report.css") + style
     allowed = f"style-src {_source(style)}; script-src {_source(script)}"
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '

@@ -42,7 +42,8 @@ _MOST_CANCELLED = 1e4
 class Moments:
     """Number of rows, mean and (population) variance of each column (d,), and the sites behind exact sums.
 
-    `weight` is the sum of the rows' weights: the number of rows, where every row counts once.
+    `weight` is the sum of the rows' weights: the number of rows, where every row counts once. `weighted` states whether
+    rows of some site have weights.
     """
 
     n: int
@@ -50,6 +51,7 @@ class Moments:
     variance: Vector
     sites: tuple[str, ...] = ()
     weight: float = -1.0
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         if self.weight < 0.0:
@@ -58,14 +60,18 @@ class Moments:
 
 @step("sums.sums", reveals="sums", moments=True, weighted=True, counts=["n"])
 def local_sums(site: Site) -> dict[str, Any]:
-    """Leaves the site: number and weight of its rows, the sum of each column, the values that are not finite."""
+    """Leaves the site: number and weight of its rows, the sum of each column, the values that are not finite.
+
+    Also 1 if its rows have weights of their own, else 0.
+    """
     total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
     for X, weights in weighted_blocks(site):
         finite = np.isfinite(X)
         bad += len(X) - finite.sum(axis=0)
         rows = np.where(finite, X, 0.0) if bad.any() else X
         total += rows.sum(axis=0) if weights is None else weights @ rows
-    return {"n": len(site), "weight": site_weight(site), "sum": total, "bad": bad}
+    about = {"n": len(site), "weight": site_weight(site), "weighted": int(site.weighted)}
+    return {**about, "sum": total, "bad": bad}
 
 
 @step("sums.centred_sums", reveals="sums", moments=True, weighted=True, counts=["n"])
@@ -121,8 +127,11 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: A
     """
     if aggregator is not None:
         return _aggregated_moments(fed, aggregator)
-    found, sites = row_moments(fed, names)
-    return moments_of(found, sites)
+    if fed.policy.secure_sum:
+        found, sites, weighted = _moments_by_sums(fed, names, 0)
+        return moments_of(found, sites, weighted=weighted)
+    merged, _ = merged_moments(0, fed)
+    return moments_of(learned(merged, fed, names), merged.sites, weighted=merged.columns.weighted)
 
 
 def row_moments(
@@ -133,7 +142,7 @@ def row_moments(
     Tables of at most `widest` columns get all products about the mean, wider ones the squares.
     """
     if fed.policy.secure_sum:
-        return _moments_by_sums(fed, names, widest)
+        return _moments_by_sums(fed, names, widest)[:2]
     merged, _ = merged_moments(widest, fed)
     return learned(merged, fed, names), merged.sites
 
@@ -145,9 +154,9 @@ def learned(merged: MergedMoments, fed: Federation, names: tuple[str, ...] | Non
     return merged.rows
 
 
-def moments_of(found: RowMoments, sites: tuple[str, ...] = ()) -> Moments:
+def moments_of(found: RowMoments, sites: tuple[str, ...] = (), *, weighted: bool = False) -> Moments:
     """Return mean and variance of each column."""
-    return Moments(found.n, found.mean, found.variance, sites, counted(found))
+    return Moments(found.n, found.mean, found.variance, sites, counted(found), weighted)
 
 
 def counted(found: RowMoments | Moments) -> float:
@@ -162,7 +171,9 @@ def counted_rows(total: Mapping[str, Any]) -> float:
     return n if abs(weight - n) <= _ROUNDING * n else weight
 
 
-def _moments_by_sums(fed: Federation, names: tuple[str, ...] | None, widest: int) -> tuple[RowMoments, tuple[str, ...]]:
+def _moments_by_sums(
+    fed: Federation, names: tuple[str, ...] | None, widest: int
+) -> tuple[RowMoments, tuple[str, ...], bool]:
     """Return the moments of all rows from a round of sums, and one of sums about the mean."""
     first = fed.sum(local_sums)
     _refuse_bad_values(fed, first["bad"], names)
@@ -184,7 +195,7 @@ def _moments_by_sums(fed: Federation, names: tuple[str, ...] | None, widest: int
         if sums.sites == sites or not np.any(shift**2 > _MOST_CANCELLED * found.variance):
             break
         centre, sites = found.mean, sums.sites
-    return found, tuple(sums.sites)
+    return found, tuple(sums.sites), first["weighted"] > 0
 
 
 def _refuse_no_rows(n: int, weight: float, sites: str = "the sites") -> None:

@@ -16,12 +16,15 @@ WORDS = {
     "__main__": "python -m fedspan",
     "cli": "the command line",
     "papers": "the papers' tables, ours beside them",
+    "plots": "pictures of models: pages, axes",
     "report": "one HTML page for every run",
     "audit": "attacks on what a coordinator received",
     "protocols": "an index of all published algorithms",
+    "model_selection": "cross-validation, grid search",
     "maps": "t-SNE and UMAP",
     "anomaly": "detectors, thresholds",
     "clustering": "k-means, spectral",
+    "statistics": "descriptions, tests and regressions by sums",
     "few_shot": "AltGDmin",
     "landmarks": "FedDL",
     "mixed_regression": "mixtures of models",
@@ -46,7 +49,8 @@ WORDS = {
     "errors": "one base class for all errors",
 }
 CAPABILITIES = {
-    *("maps", "anomaly", "clustering", "few_shot", "landmarks", "mixed_regression", "pca", "tables", "sums"),
+    *("model_selection", "maps", "anomaly", "clustering", "statistics", "few_shot", "landmarks", "mixed_regression"),
+    *("pca", "tables", "sums"),
 }
 CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "federation", "durable", "wire"}
 
@@ -246,6 +250,23 @@ def report_sections() -> str:
     return picture("The sections of a report", shapes, 22 + 50 * len(sections))
 
 
+def folds() -> str:
+    """Draw folds that each site draws from its own rows, and whole sites left out."""
+    shapes, sites = [], ("north", "south", "west")
+    for left, title, held in (
+        (16, "rows held back at each site", lambda i, j: (i + 2 * j) % 5 == 0),
+        (232, "a whole site left out", lambda i, j: j == 1),
+    ):
+        shapes.append(text(left, 26, title, size=12, colour=SOFT))
+        for j, name in enumerate(sites):
+            y = 40 + 42 * j
+            shapes.append(text(left, y + 21, name, size=12, bold=True))
+            shapes += [box(left + 48 + 29 * i, y, 26, 34, CAPABILITY if held(i, j) else SITE) for i in range(5)]
+    for x, colour, words in ((16, SITE, "the model is fitted on these"), (232, CAPABILITY, "and scored on these")):
+        shapes += [box(x, 176, 16, 16, colour), text(x + 24, 189, words, size=12, colour=SOFT)]
+    return picture("Folds of rows at each site, and whole sites left out", shapes, 206)
+
+
 def arrow(x: float, start: float, end: float, *, up: bool = False) -> str:
     """Return a vertical arrow."""
     tip, side = (start, 5) if up else (end, -5)
@@ -286,6 +307,7 @@ PICTURES = {
     "secure-sum.svg": secure_sum,
     "which-method.svg": which_method,
     "report-sections.svg": report_sections,
+    "folds.svg": folds,
 }
 
 if __name__ == "__main__":

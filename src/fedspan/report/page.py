@@ -107,7 +107,7 @@ def write_report(
     parts = []
     if scatter is not None:
         beside = [] if mapped is None else pictures_of(mapped, names_in(mapped, names), beside_map=True)
-        parts.append(scatter_section(scatter, beside))
+        parts.append(scatter_section(scatter, beside, next((one.remark for one in records if one.remark), "")))
     if models or judged is not None or image is not None:
         parts.append(models_section(models, mapped, judged=judged, names=names))
     parts += [requested_section(records, settings), sites_section(records, sites), traffic_section(records)]

@@ -184,7 +184,7 @@ class Federation:
     def groups(self) -> dict[str, tuple[str, ...]]:
         """The sites of each group of the policy, by the group's name.
 
-        The federation's seed decides the groups, and they are the same in all of its runs: of two ways to divide the
+        The federation's seed decides the groups, and they are the same in all of its runs. Of two ways to divide the
         sites, the totals would reveal more than those of one.
         """
         sites = self._root.engine.sites

@@ -5,8 +5,8 @@ which is for any row at most
 
     u u' (each pair once, times sqrt 2 off the diagonal), u / 2 and 1 / 2      sqrt(1 + 1/4 + 1/4)
 
-long: the first part has the length ``||u u'||_F = ||u||^2 <= 1``. The noise on the products is a symmetric matrix, and
-its eigenvectors and all else are made of the noisy sum (Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss", 2014).
+long: the first part has the length ``||u u'||_F = ||u||^2 <= 1``. The noise on the products is a symmetric matrix.
+Its eigenvectors and all else are made of the noisy sum (Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss", 2014).
 
 Up per site: (d + 1) (d + 2) / 2 numbers, once.
 """

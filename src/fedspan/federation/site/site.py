@@ -53,7 +53,7 @@ class Site:
     ledger : fedspan.privacy.Ledger, optional
         The site's own privacy account, with its secret: queries under differential privacy are charged to it, and
         refused where its budget is spent. Such a site copies its data, so that later writes to the caller's arrays do
-        not reach it (a memory-mapped file above 1 GiB is not copied, but digested for every charge).
+        not reach it. A memory-mapped file above 1 GiB is not copied, but digested for every charge.
 
     Attributes
     ----------

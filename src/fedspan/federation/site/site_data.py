@@ -29,7 +29,7 @@ class SiteData:
 
     The noise of a reply is made from a digest of the data. If the data changed without the digest, two replies with the
     same noise would reveal their difference. So a site with a ledger copies all that it is given. It does not copy
-    memory-mapped files above 1 GiB: it digests them again for every query that is charged, which takes some 2 to 4
+    memory-mapped files above 1 GiB. It digests them again for every query that is charged, which takes some 2 to 4
     seconds for each GiB. They must not be rewritten during a call.
     """
 

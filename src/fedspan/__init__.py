@@ -76,6 +76,7 @@ _MODULES = (
     "privacy",
     "protocols",
     "report",
+    "tracking",
     "wire",
 )
 

@@ -24,6 +24,7 @@ WORDS = {
     "maps": "t-SNE and UMAP",
     "anomaly": "detectors, thresholds",
     "clustering": "k-means, spectral",
+    "statistics": "descriptions, tests and regressions by sums",
     "few_shot": "AltGDmin",
     "landmarks": "FedDL",
     "mixed_regression": "mixtures of models",
@@ -49,18 +50,8 @@ WORDS = {
     "errors": "one base class for all errors",
 }
 CAPABILITIES = {
-    *(
-        "model_selection",
-        "maps",
-        "anomaly",
-        "clustering",
-        "few_shot",
-        "landmarks",
-        "mixed_regression",
-        "pca",
-        "tables",
-        "sums",
-    ),
+    *("model_selection", "maps", "anomaly", "clustering", "statistics", "few_shot", "landmarks", "mixed_regression"),
+    *("pca", "tables", "sums"),
 }
 CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "federation", "durable", "wire"}
 

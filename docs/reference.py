@@ -39,6 +39,7 @@ GROUPS = {
     "Capabilities": (
         Topic("PCA", ("pca",)),
         Topic("Tables", ("tables", "sums")),
+        Topic("Statistics", ("statistics",)),
         Topic("Anomaly detection", ("anomaly",)),
         Topic("Landmarks", ("landmarks",)),
         Topic("Clustering", ("clustering",)),

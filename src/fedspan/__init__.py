@@ -66,18 +66,8 @@ _LATER = {
     "save": "persistence",
 }
 _MODULES = (
-    "aggregation",
-    "attacks",
-    "audit",
-    "datasets",
-    "errors",
-    "linalg",
-    "model_selection",
-    "privacy",
-    "protocols",
-    "report",
-    "tracking",
-    "wire",
+    *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
+    *("report", "statistics", "tracking", "wire"),
 )
 
 __all__ = [

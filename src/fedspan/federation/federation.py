@@ -411,8 +411,9 @@ class Federation:
             raise InputError(collected.error)
         if summation is not None:
             summation.made(call, collected.answered)
-        for site in collected.answered if recorded is not None else ():
-            run.engine.restore(run.id, site, call.number, collected.changes.get(site, NO_CHANGES))
+        if recorded is not None:
+            changes = {site: collected.changes.get(site, NO_CHANGES) for site in collected.answered}
+            run.engine.restore(call, changes, run.accepted, self.policy)
         run.accepted.update(dict.fromkeys(collected.answered, call.number))
         return collected
 

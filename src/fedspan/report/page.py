@@ -136,13 +136,13 @@ def write_index(
     return Path(path)
 
 
-def write_page(path: Path, title: str, body: Html, script: str = "", *, reload: int = 0) -> None:
+def write_page(path: Path, title: str, body: Html, script: str = "", style: str = "", *, reload: int = 0) -> None:
     """Write a whole page around its body; it has its style and script inside, and allows them by their digests alone.
 
-    That is a second protection, in case a hostile name gets past the escaping. With `reload` the page loads itself
-    again after that many seconds.
+    That is a second protection, in case a hostile name gets past the escaping. `style` is added to that of reports.
+    With `reload` the page loads itself again after that many seconds.
     """
-    style = asset("report.css")
+    style = asset("report.css") + style
     again = f'<meta http-equiv="refresh" content="{reload}">' if reload else ""
     allowed = f"style-src {_source(style)}; script-src {_source(script)}"
     page = (

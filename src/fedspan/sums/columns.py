@@ -12,8 +12,9 @@ import numpy as np
 
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Replies, Site, step
+from fedspan.federation import Federation, Replies, Site, step, transform
 from fedspan.federation.outcomes import by_reason
+from fedspan.federation.site.parameters import Labels
 from fedspan.sums.row_blocks import n_columns, width
 from fedspan.wire import Message
 
@@ -32,6 +33,12 @@ def local_columns(site: Site, text: bool) -> dict[str, Any]:
     }
 
 
+@transform("sums.in_order", view=True, affine=True)
+def in_order(site: Site, names: Labels) -> Site:
+    """Show the columns of a data frame in the order of `names`; a site that has other names stays as it is."""
+    return site.in_order(tuple(map(str, names)))
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns of a federation's tables; `names` is ``None`` where they have none.
@@ -47,7 +54,8 @@ class Columns:
 def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, Federation]:
     """Return the columns of most sites, and the federation without the sites that have other columns.
 
-    A site with other columns fails, because its numbers would be added to those of other columns. The record shows it,
+    A site that has the same columns in another order sees them in that of most sites (`in_order`). A site with other
+    columns fails, because its numbers would be added to those of other columns. The record shows it,
     and the quorum counts it. A site that does not answer stays: it may answer the next call. A table without names
     agrees with any names. `text` allows columns of text.
     """
@@ -59,7 +67,7 @@ def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, F
 
     def check(reply: Message) -> Message:
         own = _names(reply)
-        if own and common and own != common:
+        if own and common and own != common and not _reordered(own, common):
             raise InputError(_difference(own, common))
         if reply["columns"] != count:
             raise InputError(f"it has {reply['columns']} columns, most sites have {count}")
@@ -68,6 +76,8 @@ def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, F
     why = "their columns are not those of most sites"
     fix = "; add, drop or rename columns there, or choose those that all sites have"
     accepted, fed = without_refused(replies, fed, check, why, fix)
+    if any(_reordered(_names(reply), common) for reply in accepted.values()):
+        fed = fed.apply(in_order, names=np.array(common, dtype=str))
     weighted = any(reply.get("weighted") is True for reply in accepted.values())
     return Columns(count, common or None, weighted), fed
 
@@ -88,13 +98,18 @@ def _difference(own: tuple[str, ...], common: tuple[str, ...]) -> str:
     """Describe how the names of a site's columns differ from those of most sites."""
     lacks, more = [name for name in common if name not in own], [name for name in own if name not in common]
     if not lacks and not more:
-        return "it has the columns of most sites in another order, or some of them twice"
+        return "it has some of the columns of most sites twice"
     parts = [f"{verb} {_listed(names)}" for verb, names in (("lacks", lacks), ("also has", more)) if names]
     return f"it {' and '.join(parts)}"
 
 
 def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _reordered(own: tuple[str, ...], common: tuple[str, ...]) -> bool:
+    """Return whether a site has the columns of most sites, each once, in another order."""
+    return own != common and len(set(own)) == len(own) == len(common) and set(own) == set(common)
 
 
 def _names(reply: Message) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedspan.mixed_regression.estimator import FedMixedRegressor
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
+    from fedspan.statistics.describe.describe_table import describe
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -57,6 +58,7 @@ _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",
     "connect": "engines.nvflare.client.connect",
+    "describe": "statistics.describe.describe_table",
     "federate": "engines.local.embedded",
     "load": "persistence",
     "save": "persistence",
@@ -90,6 +92,7 @@ __all__ = [
     "SecureSum",
     "Site",
     "connect",
+    "describe",
     "federate",
     "load",
     "save",

@@ -211,13 +211,21 @@ CLASSES = {
     "logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"},
     "other_classes": {"robust": False},
 }
-SETTINGS |= MIXTURES | CLASSES
+DESCRIPTIONS = {
+    "describe": {"by": "depth", "least_set": 2},
+    "histogram": {"column": "level", "by": "depth", "bins": 6},
+    "crosstab": {"rows": "proto", "columns": "depth"},
+    "correlation": {"method": "spearman"},
+    "covariance": {},
+}
+SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS
 
 
 SITES = dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
 SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
+SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
 
 
 #: For the parameters of protocols that have no settings.

@@ -6,7 +6,16 @@ import importlib
 from typing import Any
 
 #: Every public name and the module that defines it: imported on first use.
-_LATER: dict[str, str] = {}
+_LATER = {
+    "Crosstab": "describe.cross_counts",
+    "Description": "describe.description",
+    "Histogram": "describe.histograms",
+    "PairTable": "describe.pair_statistics",
+    "correlation": "describe.pair_statistics",
+    "covariance": "describe.pair_statistics",
+    "crosstab": "describe.cross_counts",
+    "histogram": "describe.histograms",
+}
 
 __all__ = sorted(_LATER)  # noqa: PLE0605
 

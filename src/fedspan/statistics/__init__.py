@@ -11,10 +11,12 @@ _LATER = {
     "Description": "describe.description",
     "Histogram": "describe.histograms",
     "PairTable": "describe.pair_statistics",
+    "SiteDifferences": "describe.site_differences",
     "correlation": "describe.pair_statistics",
     "covariance": "describe.pair_statistics",
     "crosstab": "describe.cross_counts",
     "histogram": "describe.histograms",
+    "site_differences": "describe.site_differences",
 }
 
 __all__ = sorted(_LATER)  # noqa: PLE0605

@@ -12,11 +12,19 @@ from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Index, Labels, Matrix, Vector
+from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import ALL
 from fedspan.statistics.describe.group_tests import GroupTest, counts_test
 from fedspan.statistics.describe.grouped_rows import group_codes
+from fedspan.statistics.describe.noisy_tables import check_public, noisy_cross_counts
 from fedspan.statistics.describe.suppression import hidden_cells, shown, table_sums
-from fedspan.statistics.describe.table_columns import TableColumns, named_columns, position, read_columns
+from fedspan.statistics.describe.table_columns import (
+    TableColumns,
+    named_columns,
+    position,
+    public_columns,
+    read_columns,
+)
 from fedspan.sums.plausible_totals import whole
 
 if TYPE_CHECKING:
@@ -75,6 +83,7 @@ def crosstab(
     categories: Mapping[str | int, Sequence[str]] | None = None,
     least_set: int = 5,
     min_count: int = 1,
+    privacy: GaussianMoments | None = None,
 ) -> Crosstab:
     """Count the rows for each pair of names of two columns; rows in which one is missing are left out.
 
@@ -89,6 +98,8 @@ def crosstab(
         Counts of fewer rows are suppressed, and more counts and totals, so that these can't be computed.
     min_count : int, default=1
         A name leaves a site only if at least this number of its rows hold it.
+    privacy : GaussianMoments, optional
+        Differential privacy: counts with noise, none of which is suppressed. The names of both columns must be given.
 
     Examples
     --------
@@ -100,11 +111,19 @@ def crosstab(
     """
     for name, value in (("least_set", least_set), ("min_count", min_count)):
         whole_number(name, value, 1)
-    with fed.begin("crosstab", {"rows": rows, "columns": columns, "least_set": least_set}) as run:
+    check_moments(privacy)
+    with fed.begin("crosstab", {"rows": rows, "columns": columns, "least_set": least_set, "privacy": privacy}) as run:
         names, seen = named_columns(run)
         at = (position(rows, names, "rows"), position(columns, names, "columns"))
         if at[0] == at[1]:
             raise InputError(f"rows={rows!r} and columns={columns!r} are the same column: name two")
+        if privacy is not None:
+            known = public_columns(names, categories)
+            check_public(seen, known, categories, at)
+            lists = [known.categories[j] for j in at]
+            found = _crosstab(known, at, lists, noisy_cross_counts(seen, at, lists, privacy), 1)
+            object.__setattr__(found, "run_", run.record)
+            return found
         known, seen = read_columns(seen, names, categorical=[], categories=categories, as_text=at, min_count=min_count)
         found = crosstab_of(seen, known, at, least_set, keep_empty=bool(categories))
         object.__setattr__(found, "run_", run.record)
@@ -119,25 +138,33 @@ def crosstab_of(
     first_names, second_names = (np.array(names, dtype=str) for names in lists)
     total = seen.sum(local_cross_counts, first=at[0], second=at[1], first_names=first_names, second_names=second_names)
     counts = np.maximum(whole(total, counts=(len(lists[0]), len(lists[1])))["counts"], 0)
-    kept = [
-        np.ones(size, dtype=bool) if keep_empty else counts.any(axis=1 - axis) for axis, size in enumerate(counts.shape)
-    ]
-    counts = counts[kept[0]][:, kept[1]]
+    rows, others = (np.full(len(names), keep_empty) | counts.any(axis=1 - axis) for axis, names in enumerate(lists))
+    names = [first_names[rows].tolist(), second_names[others].tolist()]
+    return _crosstab(columns, at, names, counts[rows][:, others].astype(np.float64), least)
+
+
+def _crosstab(
+    columns: TableColumns, at: tuple[int, int], names: Sequence[Sequence[str]], counts: Matrix, least: int
+) -> Crosstab:
+    """Return counts with their totals; those of fewer than `least` rows, and others with them, are suppressed."""
     found = np.zeros((counts.shape[0] + 1, counts.shape[1] + 1))
     found[:-1, :-1] = counts
     found[-1] = found[:-1].sum(axis=0)
     found[:, -1] = found[:, :-1].sum(axis=1)
-    hidden = hidden_cells(found.ravel(), table_sums(*counts.shape), least=least).reshape(found.shape)
+    hidden = np.zeros(found.shape, dtype=bool)
+    if least > 1:
+        hidden = hidden_cells(found.ravel(), table_sums(*counts.shape), least=least).reshape(found.shape)
     cells = shown(found, hidden)
+    exact = not hidden.any() and bool(np.all(counts == np.round(counts)))  # counts with noise have no such test
     return Crosstab(
         (columns.names[at[0]], columns.names[at[1]]),
-        tuple(first_names[kept[0]].tolist()),
-        tuple(second_names[kept[1]].tolist()),
+        tuple(names[0]),
+        tuple(names[1]),
         cells[:-1, :-1],
         cells[:-1, -1],
         cells[-1, :-1],
         float(cells[-1, -1]),
-        counts_test(np.zeros((1, 1)) if hidden.any() else found[:-1, :-1]),
+        counts_test(counts if exact else np.zeros((1, 1))),
     )
 
 

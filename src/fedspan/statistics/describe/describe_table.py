@@ -16,6 +16,7 @@ from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Flags, Matrix
+from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import CategoryCounts, Description, GroupDifference
 from fedspan.statistics.describe.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.extremes import group_extremes
@@ -23,6 +24,7 @@ from fedspan.statistics.describe.group_counts import bin_counts, category_counts
 from fedspan.statistics.describe.group_moments import GroupMoments, group_moments
 from fedspan.statistics.describe.group_tests import counts_test, means_apart, means_test, ranks_test, shares_apart
 from fedspan.statistics.describe.grouped_rows import NO_GROUPS, SITES, Counts, Grouping
+from fedspan.statistics.describe.noisy_tables import check_public, noisy_description
 from fedspan.statistics.describe.suppression import hidden_groups, hidden_in_groups, shown
 from fedspan.statistics.describe.table_columns import (
     SITE,
@@ -30,6 +32,7 @@ from fedspan.statistics.describe.table_columns import (
     grouping_of,
     named_columns,
     position,
+    public_columns,
     read_columns,
 )
 from fedspan.statistics.describe.value_bins import distinct_values, rank_edges
@@ -50,6 +53,7 @@ def describe(
     min_count: int = 1,
     extremes: bool = True,
     ranks: str = "bins",
+    privacy: GaussianMoments | None = None,
 ) -> Description:
     """Describe the columns of all rows: what ``pandas.DataFrame.describe`` gives for the pooled rows, by sums.
 
@@ -78,6 +82,9 @@ def describe(
     ranks : {"bins", "exact"}, default="bins"
         How tests of ranks see the values: in 256 equal bins around the quartiles, by sums, or exactly, for which all
         sites send all distinct values of all columns.
+    privacy : GaussianMoments, optional
+        Differential privacy: all numbers come from one sum with noise, without tests, and none is suppressed. Columns
+        with `categories` are text; all others are numbers, and the bounds ``lower`` and ``upper`` are theirs.
 
     Returns
     -------
@@ -99,20 +106,26 @@ def describe(
         whole_number(name, value, 1)
     true_or_false("extremes", extremes)
     one_of("ranks", ranks, ("bins", "exact"))
-    settings = {"by": by, "quantiles": levels, "least_set": least_set, "ranks": ranks}
+    check_moments(privacy)
+    settings = {"by": by, "quantiles": levels, "least_set": least_set, "ranks": ranks, "privacy": privacy}
     with fed.begin("describe", settings) as run:
         names, seen = named_columns(run)
         as_text = [position(by, names, "by")] if by is not None and (by in names or isinstance(by, int)) else []
-        columns, seen = read_columns(
-            seen, names, categorical=categorical, categories=categories, as_text=as_text, min_count=min_count
-        )
-        grouping = grouping_of(by, columns, seen)
-        found = _described(seen, columns, grouping, levels, max_categories, least_set, extremes, ranks)
+        if privacy is not None:
+            columns = public_columns(names, categories)
+            check_public(seen, columns, categories, as_text)
+            found = noisy_description(seen, columns, grouping_of(by, columns, seen), levels, privacy)
+        else:
+            columns, seen = read_columns(
+                seen, names, categorical=categorical, categories=categories, as_text=as_text, min_count=min_count
+            )
+            grouping = grouping_of(by, columns, seen)
+            found = described(seen, columns, grouping, levels, max_categories, least_set, extremes, ranks)
         object.__setattr__(found, "run_", run.record)
         return found
 
 
-def _described(
+def described(
     seen: Federation,
     columns: TableColumns,
     grouping: Grouping,
@@ -122,6 +135,7 @@ def _described(
     extremes: bool,
     ranks: str,
 ) -> Description:
+    """Return the description of columns that are known."""
     numbers, d = columns.numbers, len(columns.names)
     listed = {int(j): columns.categories.get(int(j), ()) for j in np.flatnonzero(columns.text)}
     counted = category_counts(seen, categories=listed, grouping=grouping)

@@ -36,7 +36,7 @@ def local_category_counts(
     counts = np.zeros((len(parts), int(sizes.sum()) + 2 * len(columns)), dtype=np.int64)
     at = 0
     for j, known in zip(columns.tolist(), unpacked(listed, sizes), strict=True):
-        codes = _name_codes(site, j, known)
+        codes = name_codes(site, j, known)
         for g, part in enumerate(parts):
             counts[g, at : at + len(known) + 2] = np.bincount(codes[part], minlength=len(known) + 2)
         at += len(known) + 2
@@ -94,7 +94,7 @@ def bin_counts(
     return np.split(np.maximum(total["counts"], 0), ends[:-1], axis=1)
 
 
-def _name_codes(site: Site, j: int, known: Sequence[str]) -> NDArray[np.intp]:
+def name_codes(site: Site, j: int, known: Sequence[str]) -> NDArray[np.intp]:
     """Return the place among `known` of each row's name in column `j`; one more for others, two more for none."""
 
     def make() -> NDArray[np.intp]:

@@ -17,12 +17,21 @@ from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import ALL
 from fedspan.statistics.describe.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.group_counts import bin_counts
 from fedspan.statistics.describe.grouped_rows import Counts, Grouping
+from fedspan.statistics.describe.noisy_tables import check_public, noisy_bins
 from fedspan.statistics.describe.suppression import hidden_groups, hidden_in_groups, shown
-from fedspan.statistics.describe.table_columns import TableColumns, grouping_of, named_columns, position, read_columns
+from fedspan.statistics.describe.table_columns import (
+    TableColumns,
+    grouping_of,
+    named_columns,
+    position,
+    public_columns,
+    read_columns,
+)
 from fedspan.statistics.describe.value_bins import round_edges
 
 if TYPE_CHECKING:
@@ -69,6 +78,7 @@ def histogram(
     by: str | int | None = None,
     categories: Mapping[str | int, Sequence[str]] | None = None,
     least_set: int = 5,
+    privacy: GaussianMoments | None = None,
 ) -> Histogram:
     """Count the values of a column in bins.
 
@@ -85,6 +95,9 @@ def histogram(
         The names of the groups; under secure sums they must be given.
     least_set : int, default=5
         Counts of fewer rows are suppressed, and more counts, so that totals do not give them back.
+    privacy : GaussianMoments, optional
+        Differential privacy: counts with noise, none of which is suppressed, in this number of equal bins between the
+        bounds ``lower`` and ``upper`` of this column.
 
     Examples
     --------
@@ -96,9 +109,15 @@ def histogram(
     """
     whole_number("least_set", least_set, 1)
     edges = _checked_edges(bins)
-    with fed.begin("histogram", {"column": column, "bins": bins, "by": by, "least_set": least_set}) as run:
+    check_moments(privacy)
+    settings = {"column": column, "bins": bins, "by": by, "least_set": least_set, "privacy": privacy}
+    with fed.begin("histogram", settings) as run:
         names, seen = named_columns(run)
         place = position(column, names, "column")
+        if privacy is not None:
+            found = _noisy_histogram(seen, names, place, bins, by, categories, privacy)
+            object.__setattr__(found, "run_", run.record)
+            return found
         as_text = [position(by, names, "by")] if by is not None and (by in names or isinstance(by, int)) else []
         columns, seen = read_columns(seen, names, categories=categories, as_text=as_text)
         if columns.text[place]:
@@ -133,6 +152,26 @@ def _histogram(name: str, edges: Vector, counts: Counts, groups: tuple[str, ...]
     hidden = hidden_in_groups(counts, hidden_groups(counts.sum(axis=1), least), least, [True] * counts.shape[1])
     kept = shown(counts, hidden)
     return Histogram(name, edges, kept[:, 1:-1], kept[:, 0], kept[:, -1], groups)
+
+
+def _noisy_histogram(
+    seen: Federation,
+    names: tuple[str, ...],
+    place: int,
+    bins: Any,
+    by: str | int | None,
+    categories: Mapping[str | int, Sequence[str]] | None,
+    privacy: GaussianMoments,
+) -> Histogram:
+    """Return counts with noise, in equal bins between the public bounds."""
+    if np.ndim(bins):
+        raise InputError(f"bins={bins!r} are edges, and under privacy the bounds of the mechanism are: give a number")
+    columns = public_columns(names, categories)
+    check_public(seen, columns, categories, [position(by, names, "by")] if by is not None else [])
+    grouping = grouping_of(by, columns, seen)
+    edges, counts = noisy_bins(seen, place, grouping, privacy, int(bins))
+    none = np.zeros(len(counts))
+    return Histogram(names[place], edges, counts, none, none, grouping.names)
 
 
 def _checked_edges(bins: Any) -> Vector | None:

@@ -18,6 +18,8 @@ from fedspan.checks import one_of, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.pca.noisy_covariance import noisy_covariance
+from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.group_counts import Edges
 from fedspan.statistics.describe.grouped_rows import Grouping, Numbers, numbers_of
@@ -118,7 +120,14 @@ class PairTable:
         return np.where(self.n > 2, 2 * stats.t.sf(np.abs(t), freedom), np.nan)
 
 
-def correlation(fed: Federation, *, method: str = "pearson", ranks: str = "auto", least_set: int = 5) -> PairTable:
+def correlation(
+    fed: Federation,
+    *,
+    method: str = "pearson",
+    ranks: str = "auto",
+    least_set: int = 5,
+    privacy: GaussianMoments | None = None,
+) -> PairTable:
     """Return the correlations of all pairs of columns of numbers, each over the rows in which both have a value.
 
     Parameters
@@ -130,6 +139,8 @@ def correlation(fed: Federation, *, method: str = "pearson", ranks: str = "auto"
         of 256 bins, by sums. ``"auto"``: exact, but under secure sums bins.
     least_set : int, default=5
         Pairs of fewer rows are suppressed.
+    privacy : GaussianMoments, optional
+        Differential privacy: Pearson's correlations, of tables of numbers without gaps, from one sum with noise.
 
     Examples
     --------
@@ -141,6 +152,9 @@ def correlation(fed: Federation, *, method: str = "pearson", ranks: str = "auto"
     """
     one_of("method", method, ("pearson", "spearman"))
     one_of("ranks", ranks, ("auto", "exact", "bins"))
+    check_moments(privacy)
+    if privacy is not None:
+        return _noisy_correlation(fed, method, privacy)
     return _pair_table(fed, method, ranks, least_set)
 
 
@@ -155,6 +169,23 @@ def covariance(fed: Federation, *, least_set: int = 5) -> PairTable:
     array([ 3.5, 24.5])
     """
     return _pair_table(fed, "covariance", "bins", least_set)
+
+
+def _noisy_correlation(begun: Federation, method: str, privacy: GaussianMoments) -> PairTable:
+    """Return correlations from the covariance with noise; NaN where the noise hides a column's variance."""
+    if method != "pearson":
+        raise InputError(f"method={method!r} has no sums with noise: under privacy use method='pearson'")
+    with begun.begin(method, {"method": method, "privacy": privacy}) as run:
+        names, seen = named_columns(run)
+        found = noisy_covariance(seen, privacy=privacy, n_columns=len(names))
+        variance = np.diag(found.covariance)
+        clear = variance > 2 * found.noise**2
+        spread = np.sqrt(np.outer(np.where(clear, variance, 1.0), np.where(clear, variance, 1.0)))
+        values = np.clip(found.covariance / spread, -1.0, 1.0)
+        values[~np.outer(clear, clear)] = np.nan
+        table = PairTable(names, method, values, np.full(values.shape, float(found.n)))
+        object.__setattr__(table, "run_", run.record)
+        return table
 
 
 def _pair_table(begun: Federation, method: str, ranks: str, least: int) -> PairTable:

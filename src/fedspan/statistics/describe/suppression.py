@@ -59,8 +59,8 @@ def hidden_cells(counts: Cells, sums: Sums, *, least: int, small: Flags | None =
     --------
     >>> counts = np.array([[40, 3, 30, 73], [20, 25, 35, 80], [60, 28, 65, 153]])
     >>> hidden_cells(counts.ravel(), table_sums(2, 3), least=5).reshape(3, 4)[:2, :3]
-    array([[False,  True,  True],
-           [False,  True,  True]])
+    array([[ True,  True, False],
+           [ True,  True, False]])
     """
     counts = np.asarray(counts, dtype=np.float64)
     sensitive = (counts > 0) & (counts < least) & (True if small is None else small)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
     from fedspan.plots import plot_components, plot_map, plot_scores
+    from fedspan.statistics.describe.describe_table import describe
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -58,6 +59,7 @@ _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",
     "connect": "engines.nvflare.client.connect",
+    "describe": "statistics.describe.describe_table",
     "federate": "engines.local.embedded",
     "load": "persistence",
     "plot_components": "plots.component_plot",
@@ -94,6 +96,7 @@ __all__ = [
     "SecureSum",
     "Site",
     "connect",
+    "describe",
     "federate",
     "load",
     "plot_components",

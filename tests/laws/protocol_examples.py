@@ -105,6 +105,8 @@ U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 
 BOOKS = Codebooks(codebooks=1, rows_per_centre=40, axes=3, k_means_rounds=1)
 MOMENTS = GaussianMoments(50.0, 1e-5, lower=-12.0, upper=12.0)
+LEVELS = GaussianMoments(50.0, 1e-5, lower=-10.0, upper=10.0)
+NAMES = {"proto": ["tcp", "udp"], "depth": ["1", "2"]}
 LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0, "double")
 
 SETTINGS = {
@@ -212,7 +214,15 @@ CLASSES = {
     "logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"},
     "other_classes": {"robust": False},
 }
-SETTINGS |= MIXTURES | CLASSES
+DESCRIPTIONS = {
+    "describe": {"by": "depth", "least_set": 2},
+    "histogram": {"column": "level", "by": "depth", "bins": 6},
+    "crosstab": {"rows": "proto", "columns": "depth"},
+    "correlation": {"method": "spearman"},
+    "covariance": {},
+    "site_differences": {},
+}
+SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS
 
 
 SCORES = ("row_numbers", "error_totals", "hit_rate", "value_totals", "verdict_counts", "roc_area")
@@ -223,6 +233,7 @@ SITES |= dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_f
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
 SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
+SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
 
 
 #: For the parameters of protocols that have no settings.
@@ -289,5 +300,9 @@ VARIANTS = [
         ("logistic_fedx", {"aggregator": GeometricMedian(), "assignment": "hard"}, class_sites),
         ("best_random_start", {"loss": "logistic"}, class_sites),
         ("cluster_assignment", {"loss": "logistic"}, class_sites),
+        ("describe", {"by": "proto", "categories": NAMES, "privacy": LEVELS}, mixed_sites),
+        ("describe", {"by": None, "ranks": "exact"}, mixed_sites),
+        ("histogram", {"by": None, "privacy": LEVELS}, mixed_sites),
+        ("crosstab", {"categories": NAMES, "privacy": LEVELS}, mixed_sites),
     ]
 ]

@@ -25,6 +25,7 @@ WORDS = {
     "few_shot": "AltGDmin",
     "landmarks": "FedDL",
     "mixed_regression": "mixtures of models",
+    "statistics": "regressions",
     "pca": "eleven solvers",
     "tables": "scaling, encoding",
     "base": "the base of all estimators",
@@ -46,7 +47,7 @@ WORDS = {
     "errors": "one base class for all errors",
 }
 CAPABILITIES = {
-    *("maps", "anomaly", "clustering", "few_shot", "landmarks", "mixed_regression", "pca", "tables", "sums"),
+    *("maps", "anomaly", "clustering", "few_shot", "landmarks", "mixed_regression", "pca", "statistics", "tables", "sums"),
 }
 CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "federation", "durable", "wire"}
 

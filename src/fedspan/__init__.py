@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from fedspan.mixed_regression.estimator import FedMixedRegressor
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
+    from fedspan.statistics.regression.linear_regression import FedLinearRegression
+    from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
+    from fedspan.statistics.regression.poisson_regression import FedPoissonRegression
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -42,9 +45,12 @@ ESTIMATORS = {
     "FedFewShotRegressor": "few_shot.estimator",
     "FedKMeans": "clustering.k_means",
     "FedLandmarks": "landmarks.estimator",
+    "FedLinearRegression": "statistics.regression.linear_regression",
+    "FedLogisticRegression": "statistics.regression.logistic_regression",
     "FedMixedRegressor": "mixed_regression.estimator",
     "FedPCA": "pca.estimator",
     "FedPCADetector": "anomaly.pca_detector",
+    "FedPoissonRegression": "statistics.regression.poisson_regression",
     "FedSpectralClustering": "clustering.spectral",
     "FedStandardScaler": "tables.scaler",
     "FedTSNE": "maps.tsne",
@@ -61,7 +67,19 @@ _LATER = {
     "load": "persistence",
     "save": "persistence",
 }
-_MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
+_MODULES = (
+    "aggregation",
+    "attacks",
+    "audit",
+    "datasets",
+    "errors",
+    "linalg",
+    "privacy",
+    "protocols",
+    "report",
+    "statistics",
+    "wire",
+)
 
 __all__ = [
     "FaultPlan",
@@ -70,9 +88,12 @@ __all__ = [
     "FedFewShotRegressor",
     "FedKMeans",
     "FedLandmarks",
+    "FedLinearRegression",
+    "FedLogisticRegression",
     "FedMixedRegressor",
     "FedPCA",
     "FedPCADetector",
+    "FedPoissonRegression",
     "FedSpectralClustering",
     "FedStandardScaler",
     "FedTSNE",

@@ -49,6 +49,10 @@ INDEX = {
     "random_start": "mixed_regression.random_start",
     "spectral_start": "mixed_regression.spectral_start",
     "vanilla_fedavg": "mixed_regression.baselines",
+    # Regression with standard errors.
+    "generalized_linear_model": "statistics.regression.generalized_linear_model",
+    "least_squares": "statistics.regression.least_squares",
+    "noisy_least_squares": "statistics.regression.noisy_least_squares",
     # Landmarks, clusters and maps.
     "feddl": "landmarks.feddl",
     "federated_k_means": "clustering.federated_k_means",

@@ -94,6 +94,16 @@ def class_sites():
     return mixture_sites(classes=True)
 
 
+def separated_sites():
+    """Nine sites whose targets the sign of the first column decides."""
+    return [fs.Site(site.name, site.X, (site.X[:, 0] > 0).astype(float)) for site in class_sites()]
+
+
+def named_sites():
+    """Nine sites with classes that have names."""
+    return [fs.Site(site.name, site.X, np.array(["no", "yes"])[site.y.astype(int)]) for site in class_sites()]
+
+
 def gram_product(fed, Q):
     total = fed.sum(local_product, V=Q)
     return total["product"], dict.fromkeys(total.sites, 1.0)
@@ -211,13 +221,18 @@ CLASSES = {
     "logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"},
     "other_classes": {"robust": False},
 }
-SETTINGS |= MIXTURES | CLASSES
+REGRESSIONS = {
+    "least_squares": {"effect": "random"},
+    "noisy_least_squares": {"privacy": MOMENTS, "n_columns": 4},
+}
+LOGITS = {"generalized_linear_model": {"cov_type": "HC0"}, "target_classes": {}}
+SETTINGS |= MIXTURES | CLASSES | REGRESSIONS | LOGITS
 
 
 SITES = dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
-SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
+SITES |= dict.fromkeys((*MIXTURES, *REGRESSIONS), mixture_sites) | dict.fromkeys((*CLASSES, *LOGITS), class_sites)
 
 
 #: For the parameters of protocols that have no settings.
@@ -284,5 +299,7 @@ VARIANTS = [
         ("logistic_fedx", {"aggregator": GeometricMedian(), "assignment": "hard"}, class_sites),
         ("best_random_start", {"loss": "logistic"}, class_sites),
         ("cluster_assignment", {"loss": "logistic"}, class_sites),
+        ("generalized_linear_model", {"cov_type": "nonrobust"}, separated_sites),
+        ("target_classes", {}, named_sites),
     ]
 ]

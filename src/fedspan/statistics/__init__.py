@@ -1,0 +1,1 @@
+"""Exact statistics by sums: regressions, survival, adjustment for sites."""

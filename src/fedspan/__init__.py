@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedspan.mixed_regression.estimator import FedMixedRegressor
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
+    from fedspan.plots import plot_components, plot_map, plot_scores
     from fedspan.statistics.regression.linear_regression import FedLinearRegression
     from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
     from fedspan.statistics.regression.poisson_regression import FedPoissonRegression
@@ -65,20 +66,14 @@ _LATER = {
     "connect": "engines.nvflare.client.connect",
     "federate": "engines.local.embedded",
     "load": "persistence",
+    "plot_components": "plots.component_plot",
+    "plot_map": "plots.map_plot",
+    "plot_scores": "plots.score_plot",
     "save": "persistence",
 }
 _MODULES = (
-    "aggregation",
-    "attacks",
-    "audit",
-    "datasets",
-    "errors",
-    "linalg",
-    "privacy",
-    "protocols",
-    "report",
-    "statistics",
-    "wire",
+    *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
+    *("report", "statistics", "wire"),
 )
 
 __all__ = [
@@ -110,6 +105,9 @@ __all__ = [
     "connect",
     "federate",
     "load",
+    "plot_components",
+    "plot_map",
+    "plot_scores",
     "save",
     "step",
     "transform",

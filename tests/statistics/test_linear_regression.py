@@ -121,6 +121,18 @@ def test_an_offset_has_no_coefficient():
         fs.FedLinearRegression(offset="dose").fit(X, Y)
 
 
+def test_weights_are_those_of_weighted_least_squares():
+    weights = np.random.default_rng(6).uniform(0.1, 5.0, size=len(X))
+    pooled = sm.WLS(Y, sm.add_constant(X), weights=weights).fit()
+    model = fs.FedLinearRegression().fit(X, Y, sites=SITES, sample_weight=weights)
+    close(parameters(model), pooled.params)
+    close(model.bse_, pooled.bse)
+    close(model.loglik_, pooled.llf)
+    close(model.rsquared_, pooled.rsquared)
+    robust = fs.FedLinearRegression(cov_type="HC3").fit(X, Y, sites=SITES, sample_weight=weights)
+    close(robust.bse_, sm.WLS(Y, sm.add_constant(X), weights=weights).fit(cov_type="HC3").bse)
+
+
 def test_without_an_intercept():
     pooled = sm.OLS(Y, X).fit()
     model = fs.FedLinearRegression(fit_intercept=False).fit(X, Y, sites=SITES)

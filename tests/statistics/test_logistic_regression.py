@@ -77,6 +77,16 @@ def test_offset_fixed_effects_and_ridge():
     close(parameters(shrunk), np.concatenate([reference.intercept_, reference.coef_[0]]), 1e-7)
 
 
+def test_weights_repeat_rows():
+    weights = np.random.default_rng(6).integers(0, 4, size=len(X))
+    model = fs.FedLogisticRegression().fit(S[:, :4], Y, sites=SITES, sample_weight=weights.astype(float))
+    B = sm.add_constant(S[:, :4])
+    reference = sm.GLM(Y, B, family=sm.families.Binomial(), freq_weights=weights).fit(tol=1e-14)
+    close(parameters(model), reference.params)
+    close(model.bse_, reference.bse)
+    close(model.loglik_, reference.llf)
+
+
 @pytest.mark.parametrize("split", SPLITS)
 def test_complete_and_partial_separation_are_found_and_named(split):
     sites = SPLITS[split](len(X))

@@ -84,8 +84,8 @@ def _add_local(commands: Any) -> None:
     _add(
         commands,
         "demo",
-        "fedspan.cli.demo_command:demo",
-        "run an embedded federation on scikit-learn's digits and breast cancer tables",
+        "fedspan.cli.demo.demo_command:demo",
+        "six short runs with pictures, on one page",
         _path("--out", "FOLDER", "where to write (default: demo)", default=Path("demo")),
         _option("--seed", "seed of the split and of the runs (default: 0)", type=int, default=0),
         description=help_texts.DEMO,

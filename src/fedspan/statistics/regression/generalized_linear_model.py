@@ -39,7 +39,7 @@ _MOST_CLASSES = 100
 _PART = 0.1
 
 
-@step("regression.zeros_and_ones", reveals="sums")
+@step("regression.zeros_and_ones", reveals="sums", weighted=True)
 def local_zeros_and_ones(site: Site) -> dict[str, Any]:
     """Leaves the site: the numbers of its targets that are 0, that are 1, that are something else, and missing."""
     y = site.y
@@ -52,7 +52,7 @@ def local_zeros_and_ones(site: Site) -> dict[str, Any]:
     return {"zeros": zeros, "ones": ones, "others": len(known) - zeros - ones}
 
 
-@step("regression.labels", reveals="rows", ragged=["labels"])
+@step("regression.labels", reveals="rows", weighted=True, ragged=["labels"])
 def local_labels(site: Site) -> dict[str, Any]:
     """Leaves the site: the labels that its targets have, each once."""
     y = np.zeros(0) if site.y is None else site.y

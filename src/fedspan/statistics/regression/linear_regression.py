@@ -113,6 +113,10 @@ class FedLinearRegression(RegressorMixin, FedRegression):
 
     # Inside.
 
+    def _check_weights(self) -> None:
+        if self.privacy is not None:
+            raise InputError("privacy=... goes without sample_weight: a weight would multiply what one row can do")
+
     def _check(self) -> None:
         super()._check()
         check_moments(self.privacy)

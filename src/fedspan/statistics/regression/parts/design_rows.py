@@ -192,7 +192,7 @@ def plain_rows(site: Site, drop: bool, columns: int = 1) -> Iterator[tuple[Matri
     y = site.y
     if y is None:
         raise InputError(f"site {site.name!r} has no y: a regression needs the target of each row")
-    weights = getattr(site, "sample_weight", None)
+    weights = site.sample_weight
     at = 0
     for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, n_columns(site), columns)))):
         X = np.asarray(batch.X, dtype=np.float64)
@@ -218,7 +218,7 @@ def missing(y: Array) -> NDArray[np.bool_]:
     return np.asarray(found.any(axis=1) if found.ndim > 1 else found)
 
 
-@step("regression.column_sums", reveals="sums", moments=True, counts=["n"])
+@step("regression.column_sums", reveals="sums", weighted=True, moments=True, counts=["n"])
 def local_column_sums(site: Site, drop: bool, numeric: bool) -> dict[str, Any]:
     """Leaves the site: its number of rows, sums of weights, columns and targets, and numbers of values not finite."""
     d = n_columns(site)
@@ -273,8 +273,10 @@ def column_sums(
     if np.any(total["bad"]) or total["bad_target"]:
         _refuse_gaps(fed, total, names, drop, numeric)
     CountedRows().compare(total)
-    if total["n"] == 0 or not total["weight"] > 0:
-        raise InputError("the sites have no rows, or none of a weight above 0: there is nothing to learn from")
+    if total["n"] == 0:
+        raise InputError("the sites have no rows: there is nothing to learn from")
+    if not total["weight"] > 0:
+        raise InputError("the sum of all sample weights is zero: there is nothing to learn from")
     refuse_absurd(total["sum"], total["weight"], total["target"])
     return ColumnSums(
         total["n"],

@@ -34,7 +34,7 @@ class _Classes:
 Classes = Annotated[NDArray[Any], _Classes()]
 
 
-@step("regression.products", reveals="sums", moments=True, counts=["n"])
+@step("regression.products", reveals="sums", weighted=True, moments=True, counts=["n"])
 def local_products(
     site: Site,
     coef: Vector,
@@ -69,7 +69,7 @@ def residuals(rows: Rows, coef: Vector, level: float, site: str) -> Vector:
     return np.asarray(numeric_target(rows.y, site) - rows.offset - level - rows.Z @ coef)
 
 
-@step("regression.glm_start", reveals="sums", counts=["n"])
+@step("regression.glm_start", reveals="sums", weighted=True, counts=["n"])
 def local_glm_start(
     site: Site,
     family: FamilyName,
@@ -110,7 +110,7 @@ def local_glm_start(
     return found
 
 
-@step("regression.glm_sums", reveals="sums", counts=["n"])
+@step("regression.glm_sums", reveals="sums", weighted=True, counts=["n"])
 def local_glm_sums(
     site: Site,
     family: FamilyName,
@@ -150,7 +150,7 @@ def local_glm_sums(
     return found
 
 
-@step("regression.squared_scores", reveals="sums")
+@step("regression.squared_scores", reveals="sums", weighted=True)
 def local_squared_scores(
     site: Site,
     family: SquaredName,
@@ -184,7 +184,7 @@ def local_squared_scores(
     return {"meat": np.outer(whole, whole) if meat == "cluster" else total, "clusters": int(n > 0)}
 
 
-@step("regression.separation", reveals="sums")
+@step("regression.separation", reveals="sums", weighted=True)
 def local_separation(
     site: Site,
     family: FamilyName,

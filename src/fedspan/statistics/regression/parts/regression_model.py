@@ -40,12 +40,16 @@ class FedRegression(FedEstimator):
     _effects: tuple[str, ...] = ("fixed",)
     _covariances: tuple[str, ...] = ("nonrobust", "HC0", "HC1", "cluster")
 
-    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
-        """Fit to a table with targets (and ``sites``), or to a federation that has them."""
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to a table with targets (and ``sites``, and weights of rows), or to a federation that has them.
+
+        A weight is the precision of a row: standard errors are those of weighted least squares, and of GLMs with
+        weights of variances.
+        """
         self._check()
         if not isinstance(X, Federation):
             y = self._checked_target(y, X)
-        with self._fitting(X, y, sites) as fed:
+        with self._fitting(X, y, sites, sample_weight=sample_weight) as fed:
             self._learn(fed, self._offset_column())
         return self
 
@@ -61,6 +65,9 @@ class FedRegression(FedEstimator):
         return "\n".join(lines)
 
     # Inside.
+
+    def _check_weights(self) -> None:
+        """Accept rows with weights."""
 
     def _learn(self, fed: Federation, offset: int) -> None:
         raise NotImplementedError

@@ -20,25 +20,26 @@ def coefficients(model: Any, names: Names, ends: Matrix) -> Picture | None:
     if not len(coef) or len(ends) < len(coef):
         return None
     own = _features(model, names, len(coef))
-    rows = [(float(b), *map(float, pair)) for b, pair in zip(coef, ends[-len(coef) :], strict=True)]
+    rows = [(float(b), float(pair[0]), float(pair[1])) for b, pair in zip(coef, ends[-len(coef) :], strict=True)]
     return _picture(model, "Coefficients", own, rows)
 
 
 @picture(conf_int_=3)
 def coefficients_by_class(model: Any, names: Names, ends: Matrix) -> Picture | None:
     """Draw the coefficients of each class relative to the first."""
-    coef, classes = np.asarray(model.coef_, dtype=np.float64), getattr(model, "classes_", ())
+    coef = np.asarray(model.coef_, dtype=np.float64)
+    classes: Any = getattr(model, "classes_", ())
     if coef.ndim != 2 or len(classes) != len(coef) + 1:
         return None
     features = _features(model, names, coef.shape[1])
     own = [f"{name}: {label}" for label in classes[1:] for name in features]
     pairs = ends[:, -coef.shape[1] :].reshape(-1, 2)
-    rows = [(float(b), *map(float, pair)) for b, pair in zip(coef.ravel(), pairs, strict=True)]
+    rows = [(float(b), float(pair[0]), float(pair[1])) for b, pair in zip(coef.ravel(), pairs, strict=True)]
     return _picture(model, f"Coefficients relative to {classes[0]}", own, rows)
 
 
-def _picture(model: Any, title: str, names: list[str], rows: list[tuple[float, ...]]) -> Picture:
-    shown = [(a, b, c) for a, b, c in rows[:MOST_ROWS]]
+def _picture(model: Any, title: str, names: list[str], rows: list[tuple[float, float, float]]) -> Picture:
+    shown = rows[:MOST_ROWS]
     chart = forest_chart(names[:MOST_ROWS], shown, label="coefficients with their intervals", at=0.0)
     share = percent(float(getattr(model, "confidence", 0.95)))
     remark = f"Estimates with intervals of {share}, in the units of the columns."

@@ -26,7 +26,8 @@ EXPECTED_TO_FAIL: dict[str, dict[str, str]] = {
 
 
 @parametrize_with_checks(
-    [make(kind) for kind in CLASSES],
+    # The targets of survival are two columns, time and event, which none of these checks has.
+    [make(kind) for kind in CLASSES if not kind.learns_target],
     expected_failed_checks=lambda estimator: EXPECTED_TO_FAIL.get(type(estimator).__name__, {}),
 )
 def test_scikit_learn_checks(estimator, check):

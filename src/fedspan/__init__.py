@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fedspan.statistics.regression.linear_regression import FedLinearRegression
     from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
     from fedspan.statistics.regression.poisson_regression import FedPoissonRegression
+    from fedspan.statistics.survival.cox_regression import FedCoxRegression
+    from fedspan.statistics.survival.kaplan_meier import FedKaplanMeier
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -43,8 +45,10 @@ __version__ = "0.1.0"
 ESTIMATORS = {
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
+    "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
     "FedKMeans": "clustering.k_means",
+    "FedKaplanMeier": "statistics.survival.kaplan_meier",
     "FedLandmarks": "landmarks.estimator",
     "FedLinearRegression": "statistics.regression.linear_regression",
     "FedLogisticRegression": "statistics.regression.logistic_regression",
@@ -80,8 +84,10 @@ __all__ = [
     "FaultPlan",
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedCoxRegression",
     "FedFewShotRegressor",
     "FedKMeans",
+    "FedKaplanMeier",
     "FedLandmarks",
     "FedLinearRegression",
     "FedLogisticRegression",

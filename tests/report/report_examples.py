@@ -41,6 +41,10 @@ def table(n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray, np.nda
 TARGETS = {
     "FedLogisticRegression": lambda y: (y > np.median(y)).astype(int),
     "FedPoissonRegression": lambda y: np.floor(np.abs(y)),
+    **dict.fromkeys(
+        ("FedCoxRegression", "FedKaplanMeier"),
+        lambda y: np.column_stack([np.ceil(np.abs(y)), np.arange(len(y)) % 3 > 0]),
+    ),
 }
 
 

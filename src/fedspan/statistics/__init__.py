@@ -6,7 +6,9 @@ import importlib
 from typing import Any
 
 #: Every public name and the module that defines it: imported on first use.
-_LATER: dict[str, str] = {}
+_LATER: dict[str, str] = {
+    "log_rank": "survival.log_rank_test",
+}
 
 __all__ = sorted(_LATER)  # noqa: PLE0605
 

@@ -58,11 +58,12 @@ def newton(
     penalty: Matrix,
     max_rounds: int,
     separates: Callable[[Vector], bool] | None = None,
+    patience: int = _IN_A_ROW,
 ) -> Optimum:
     """Return the maximum of a log-likelihood minus ``b' penalty b / 2``.
 
-    A step that lowers the likelihood is halved. Where steps shrink as slowly as towards a maximum at infinity,
-    `separates` is asked whether the last step leads there.
+    A step that lowers the likelihood is halved. Where `patience` steps in a row shrink as slowly as towards a maximum
+    at infinity, `separates` is asked whether the last step leads there.
     """
     b, step, best = start, np.zeros_like(start), -np.inf
     found: Optimum | None = None
@@ -85,19 +86,19 @@ def newton(
         if left <= _DONE:
             found.coef, found.converged = b + step, True
             fed.stop("the steps are below the rounding of the results", converged=True)
-        elif separates is not None and _slow(found.left) and separates(step):
+        elif separates is not None and _slow(found.left, patience) and separates(step):
             found.separated = step
-            fed.stop("the targets are separated: the likelihood has no maximum")
+            fed.stop("the likelihood has no maximum: a combination of columns separates the targets")
         b = b + step
     if found is None:
         raise InputError(f"max_rounds={max_rounds} left no round for Newton's method: use at least 1")
     return found
 
 
-def _slow(left: list[float]) -> bool:
-    if len(left) <= _IN_A_ROW + 1 or (len(left) - _IN_A_ROW) % 2:
+def _slow(left: list[float], patience: int) -> bool:
+    if len(left) <= patience + 1 or (len(left) - patience) % 2:
         return False
-    ratios = [b / a for a, b in zip(left[-_IN_A_ROW - 1 : -1], left[-_IN_A_ROW:], strict=True)]
+    ratios = [b / a for a, b in zip(left[-patience - 1 : -1], left[-patience:], strict=True)]
     return all(_AWAY[0] <= ratio <= _AWAY[1] for ratio in ratios)
 
 

@@ -94,6 +94,27 @@ def class_sites():
     return mixture_sites(classes=True)
 
 
+def survival_sites():
+    """Nine sites with two groups and two more columns; some rows of each group leave at each of three times."""
+    rng = np.random.default_rng(5)
+    sites = []
+    for i in range(9):
+        row = np.arange(48 + 12 * i)
+        X = np.column_stack([row % 2, rng.normal(size=(len(row), 2))])
+        sites.append(fs.Site(f"site-{i}", X, np.column_stack([1 + row // 2 % 3, row // 6 % 2]).astype(float)))
+    return sites
+
+
+def separated_sites():
+    """Nine sites whose targets the sign of the first column decides."""
+    return [fs.Site(site.name, site.X, (site.X[:, 0] > 0).astype(float)) for site in class_sites()]
+
+
+def named_sites():
+    """Nine sites with classes that have names."""
+    return [fs.Site(site.name, site.X, np.array(["no", "yes"])[site.y.astype(int)]) for site in class_sites()]
+
+
 def gram_product(fed, Q):
     total = fed.sum(local_product, V=Q)
     return total["product"], dict.fromkeys(total.sites, 1.0)
@@ -222,7 +243,17 @@ DESCRIPTIONS = {
     "covariance": {},
     "site_differences": {},
 }
-SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS
+REGRESSIONS = {
+    "least_squares": {"effect": "random"},
+    "noisy_least_squares": {"privacy": MOMENTS, "n_columns": 4},
+}
+SURVIVALS = {
+    "event_counts": {"times": np.arange(1.0, 4.0), "by": 0},
+    "log_rank": {"times": [1.0, 2.0, 3.0]},
+    "cox_model": {"times": np.arange(1.0, 4.0)},
+}
+LOGITS = {"generalized_linear_model": {"cov_type": "HC0"}, "target_classes": {}}
+SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS | REGRESSIONS | LOGITS | SURVIVALS
 
 
 SCORES = ("row_numbers", "error_totals", "hit_rate", "value_totals", "verdict_counts", "roc_area")
@@ -232,8 +263,9 @@ SITES |= dict.fromkeys(("verdict_counts", "roc_area"), class_sites)
 SITES |= dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
-SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
 SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
+SITES |= dict.fromkeys(SURVIVALS, survival_sites)
+SITES |= dict.fromkeys((*MIXTURES, *REGRESSIONS), mixture_sites) | dict.fromkeys((*CLASSES, *LOGITS), class_sites)
 
 
 #: For the parameters of protocols that have no settings.
@@ -304,5 +336,9 @@ VARIANTS = [
         ("describe", {"by": None, "ranks": "exact"}, mixed_sites),
         ("histogram", {"by": None, "privacy": LEVELS}, mixed_sites),
         ("crosstab", {"categories": NAMES, "privacy": LEVELS}, mixed_sites),
+        ("generalized_linear_model", {"cov_type": "nonrobust"}, separated_sites),
+        ("target_classes", {}, named_sites),
+        ("event_counts", {"times": None}, survival_sites),
+        ("cox_model", {"stratified": True}, survival_sites),
     ]
 ]

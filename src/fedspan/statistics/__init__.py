@@ -16,6 +16,7 @@ _LATER = {
     "covariance": "describe.pair_statistics",
     "crosstab": "describe.cross_counts",
     "histogram": "describe.histograms",
+    "log_rank": "survival.log_rank_test",
     "site_differences": "describe.site_differences",
 }
 

@@ -63,6 +63,16 @@ class FedEstimator(BaseEstimator):
 
         save(self, path, record=record)
 
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram for notebooks, and for a fitted model a table of its run."""
+        diagram: str = super()._repr_html_inner()
+        record = getattr(self, "run_", None)
+        return diagram if record is None else diagram + str(record._repr_html_())
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: self._repr_html_inner() if kind == "text/html" else text for kind, text in bundle.items()}
+
     @property
     def privacy_(self) -> PrivacySpent | None:
         """What the fit has spent of the sites' privacy, what that covers and what not."""

@@ -122,9 +122,10 @@ class LocalEngine:
             host.vault.take(settings)
             host.vault.sums_only = True
 
-    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
+    def restore(self, call: Call, changes: Mapping[str, Changes], accepted: Mapping[str, int], policy: Policy) -> None:
         """Apply to a site's state what the journal records for call `number`."""
-        self._hosts[site].restore(run, number, changes)
+        for site, changed in changes.items():
+            self._hosts[site].restore(call.run, call.number, changed)
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Return False: no embedded site is ever offline; a late one has failed."""
@@ -217,7 +218,8 @@ class LocalFederation(Federation):
             summation = SecureSummation(policy.secure_sum)
             summation.check_possible(*policy.smallest_sum(len(engine.sites)))
             engine.introduce(policy.secure_sum)
-        root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir), summation)
+        folder = None if run_dir is None else Path(run_dir)
+        root = Root(engine, seed, policy or Policy(), folder, summation, simulated=True)
         super().__init__(root, View(engine.sites))
 
 

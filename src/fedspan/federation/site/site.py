@@ -221,6 +221,7 @@ class Site:
             (`hidden_among`): the difference of that sum over two sets of sites would reveal a repeated share.
         """
         context, ledger = self.context, self.ledger
+        self.refuse_chosen_rows()
         if ledger is None:
             raise InputError(
                 f"site {self.name!r} has no ledger, and this step adds noise from a site's own secret: "
@@ -297,6 +298,18 @@ class Site:
         if own is None or own == names or len(set(own)) < len(own) or set(own) != set(names):
             return self
         return _site(self._data.in_order(names), self._context)
+
+    def only(self, rows: Array) -> Site:
+        """Return this site with some of its rows alone, by number: for folds. Such a site charges for no noise."""
+        return _site(self._open.only(rows), self._context)
+
+    def refuse_chosen_rows(self) -> None:
+        """Refuse noise for some of the rows: a ledger's guarantee is about all rows of a site."""
+        if self._data.chosen_rows:
+            raise PolicyError(
+                f"site {self.name!r} adds no noise to sums over a fold of its rows, because its ledger accounts for "
+                "all of them: leave whole sites out instead (cv='sites')"
+            )
 
     def with_rows(self, X: Array) -> Site:
         """Return this site with the rows that a private transform made in place of its own.

@@ -59,6 +59,7 @@ class SiteData:
         self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
         self.transform: Callable[[Any], Array] | None = None
         self.transform_takes_frame = False
+        self.chosen_rows = False  # whether these are some of the site's rows, which a request has chosen
         self.hidden: tuple[str, ...] = ()  # columns that noise on the rows does not cover
         self._computed: tuple[bytes, dict[str, Any]] = (b"", {})
 
@@ -128,6 +129,20 @@ class SiteData:
         )
         if self.sample_weight is not None:
             data.sample_weight = read_only(np.ones(self.shape[0]), "", "sample_weight")
+        return data
+
+    def only(self, rows: NDArray[np.intp]) -> SiteData:
+        """Return these data with some of the rows alone, by number, seen through the same transforms."""
+        data = self.seen()
+        if self.frame is not None:
+            data.frame = self.frame.iloc[rows]
+            vars(data).pop("X", None)
+        else:
+            data.X = read_only(self.X[rows], self.name, "X")
+        data.shape = (len(rows), *self.shape[1:])
+        columns = (self.y, self.task, self.sample_weight)
+        data.y, data.task, data.sample_weight = (None if column is None else column[rows] for column in columns)
+        data._digest, data._rewritable, data.chosen_rows = [], False, True
         return data
 
     def in_order(self, names: tuple[str, ...]) -> SiteData:

@@ -31,7 +31,8 @@ class FedUMAP(FedMap):
 
     Parameters
     ----------
-    n_landmarks, rounds, method, n_components, neighbors, landmark_settings, privacy, device, random_state, verbose
+    n_landmarks, rounds, reduce, method, n_components, neighbors, landmark_settings, privacy, device, random_state, \
+verbose
         As in `FedTSNE`.
     share : {"distances"}, default="distances"
         What sites post.
@@ -46,8 +47,8 @@ class FedUMAP(FedMap):
 
     Attributes
     ----------
-    embedding_, row_sites_, landmarks_, gamma_, mmd2_, centre_, scale_, precision_, factor_, offset_, residuals_, \
-privacy_, sites_, run_
+    embedding_, row_sites_, landmarks_, gamma_, mmd2_, centre_, scale_, precision_, axes_, factor_, \
+offset_, residuals_, privacy_, sites_, run_
         As in `FedTSNE`.
 
     Notes
@@ -67,9 +68,10 @@ privacy_, sites_, run_
 
     def __init__(
         self,
-        n_landmarks: int = 500,
+        n_landmarks: int | str = "auto",
         *,
-        rounds: int = 50,
+        rounds: int | str = "auto",
+        reduce: int | float | str | None = "auto",
         method: str = "coordinates",
         share: str = "distances",
         n_components: int = 2,
@@ -87,6 +89,7 @@ privacy_, sites_, run_
     ) -> None:
         self.n_landmarks = n_landmarks
         self.rounds = rounds
+        self.reduce = reduce
         self.method = method
         self.share = share
         self.n_components = n_components

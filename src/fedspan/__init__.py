@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, SecureSum, Site, step, transform
 
 if TYPE_CHECKING:
+    from fedspan.anomaly.anomaly_detector import FedAnomalyDetector
     from fedspan.anomaly.autoencoder_detector import FedAutoencoderDetector
     from fedspan.anomaly.bigan_detector import FedBiGANDetector
+    from fedspan.anomaly.centers_detector import FedCentersDetector
+    from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
     from fedspan.clustering.k_means import FedKMeans
@@ -37,9 +40,12 @@ __version__ = "0.1.0"
 
 #: Every estimator and the module that defines it.
 ESTIMATORS = {
+    "FedAnomalyDetector": "anomaly.anomaly_detector",
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
+    "FedCentersDetector": "anomaly.centers_detector",
     "FedFewShotRegressor": "few_shot.estimator",
+    "FedIsolationDetector": "anomaly.isolation_detector",
     "FedKMeans": "clustering.k_means",
     "FedLandmarks": "landmarks.estimator",
     "FedMixedRegressor": "mixed_regression.estimator",
@@ -65,9 +71,12 @@ _MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "
 
 __all__ = [
     "FaultPlan",
+    "FedAnomalyDetector",
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedCentersDetector",
     "FedFewShotRegressor",
+    "FedIsolationDetector",
     "FedKMeans",
     "FedLandmarks",
     "FedMixedRegressor",

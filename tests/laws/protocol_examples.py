@@ -217,7 +217,11 @@ CLASSES = {
 SETTINGS |= MIXTURES | CLASSES
 
 
-SITES = dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
+SCORES = ("row_numbers", "error_totals", "hit_rate", "value_totals", "verdict_counts", "roc_area")
+SETTINGS |= {name: {} for name in SCORES}
+SITES = dict.fromkeys(("error_totals", "hit_rate"), mixture_sites)
+SITES |= dict.fromkeys(("verdict_counts", "roc_area"), class_sites)
+SITES |= dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
 SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)

@@ -125,7 +125,7 @@ def leaf_counts(
             f"the sites' counts of {total.n} rows have the shape {counts.shape}, and must be numbers of at least 0 and "
             f"of the shape {wanted}"
         )
-    return counts, total.n
+    return counts, round(total.n)
 
 
 @transform("anomaly.isolation_score")

@@ -80,11 +80,25 @@ def quantile_between(edges: Vector, counts: Vector, level: float) -> float:
     0.6666666666666666
     """
     up_to = np.concatenate([[0.0], np.cumsum(counts)])
-    wanted = level * up_to[-1]
-    part = int(np.searchsorted(up_to[1:], wanted - _ROUNDING * up_to[-1], side="left"))  # the interval of the quantile
-    if part == 0:
-        return float(edges[0])
-    if part >= len(edges):
-        return float(edges[-1])
-    inside = (wanted - up_to[part]) / max(counts[part], np.finfo(np.float64).tiny)
+    part = _part_of(counts, level)
+    if part == 0 or part >= len(edges):
+        return float(edges[min(part, len(edges) - 1)])
+    inside = (level * up_to[-1] - up_to[part]) / max(counts[part], np.finfo(np.float64).tiny)
     return float(edges[part - 1] + min(max(inside, 0.0), 1.0) * (edges[part] - edges[part - 1]))
+
+
+def edge_above(edges: Vector, counts: Vector, level: float) -> float:
+    """Return the edge just above the quantile: of scores that many rows share, none is then beyond it.
+
+    Examples
+    --------
+    >>> edge_above(np.array([0.0, 1.0, 2.0]), np.array([0.0, 3.0, 1.0, 0.0]), 0.5)
+    1.0
+    """
+    return float(edges[min(_part_of(counts, level), len(edges) - 1)])
+
+
+def _part_of(counts: Vector, level: float) -> int:
+    """Return the number of the gap that the quantile is in."""
+    up_to = np.cumsum(counts)
+    return int(np.searchsorted(up_to, (level - _ROUNDING) * up_to[-1], side="left"))

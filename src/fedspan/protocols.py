@@ -49,6 +49,8 @@ INDEX = {
     "random_start": "mixed_regression.random_start",
     "spectral_start": "mixed_regression.spectral_start",
     "vanilla_fedavg": "mixed_regression.baselines",
+    # Effects of batches.
+    "harmony": "atlas.harmony_by_sums",
     # Landmarks, clusters and maps.
     "feddl": "landmarks.feddl",
     "federated_k_means": "clustering.federated_k_means",

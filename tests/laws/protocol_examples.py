@@ -17,6 +17,7 @@ import pandas as pd
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian
+from fedspan.atlas.harmony_by_sums import HarmonySettings
 from fedspan.federation.site.discovery import ROOMS
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
@@ -173,6 +174,18 @@ SETTINGS = {
     "noisy_quantiles": {"level": 0.9, "privacy": MOMENTS, "n_columns": 8},
     "noisy_k_means": {"n_clusters": 3, "privacy": MOMENTS, "n_columns": 8, "max_iter": 3},
     "noisy_covariance": {"privacy": MOMENTS, "n_columns": 8},
+    "harmony": {
+        "settings": HarmonySettings(n_clusters=2, max_iter=2, max_iter_cluster=1, block_size=0.5, n_init=1),
+    },
+    "batch_names": {"column": -1},
+    "new_effects": {
+        "column": -1,
+        "names": np.array(["site-1", "site-4"]),
+        "Y": np.linspace(-1.0, 1.0, 32).reshape(2, 2, 8),
+        "references": np.linspace(-4.0, 4.0, 32).reshape(2, 2, 8),
+        "lamb": 1.0,
+        "sigma": 0.5,
+    },
     "centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances": {"landmarks": LANDMARKS},
     "neighbor_hits": {

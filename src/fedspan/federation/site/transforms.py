@@ -33,11 +33,12 @@ class InstalledTransform(Installed):
     frames: bool = False
     mu2: Callable[..., float] | None = None
     affine: bool = False
+    by_site: bool = False
 
     @cached_property
     def declared(self) -> Parameters:
-        """The types, ranks and ranges of the parameters after the rows and the key."""
-        return parameters_of(self.function, skip=1 if self.mu2 is None else 2)
+        """The types, ranks and ranges of the parameters after the rows, and the key or the site's name."""
+        return parameters_of(self.function, skip=2 if self.by_site or self.mu2 is not None else 1)
 
 
 _transforms: Registry[InstalledTransform] = Registry()
@@ -47,12 +48,24 @@ _transforms: Registry[InstalledTransform] = Registry()
 def transform(id: F, /) -> F: ...
 @overload
 def transform(
-    id: str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None, affine: bool = False
+    id: str | None = None,
+    /,
+    *,
+    frames: bool = False,
+    mu2: Callable[..., float] | None = None,
+    affine: bool = False,
+    by_site: bool = False,
 ) -> Callable[[F], F]: ...
 
 
 def transform(
-    id: F | str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None, affine: bool = False
+    id: F | str | None = None,
+    /,
+    *,
+    frames: bool = False,
+    mu2: Callable[..., float] | None = None,
+    affine: bool = False,
+    by_site: bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -69,6 +82,9 @@ def transform(
     affine : bool, default=False
         Whether every row becomes ``A x + b``, the same A and b for all rows: what the moments of transformed rows
         reveal, those of the rows do as well.
+    by_site : bool, default=False
+        The function also receives the site's name, ``f(X, name, **parameters) -> X``: for parameters that differ from
+        site to site. Not together with `mu2`.
 
     Examples
     --------
@@ -80,7 +96,7 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2, affine))
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2, affine, by_site))
         return function
 
     return register
@@ -134,7 +150,10 @@ class Transform:
             )
         if found.mu2 is not None:
             return self._noisy(site, found, ledger, run, before)
-        return site.through(partial(found.function, **found.validated(self.parameters)), frames=found.frames)
+        parameters = found.validated(self.parameters)
+        if found.by_site:
+            return site.through(lambda rows: found.function(rows, site.name, **parameters), frames=found.frames)
+        return site.through(partial(found.function, **parameters), frames=found.frames)
 
     def _noisy(
         self, site: Site, found: InstalledTransform, ledger: SiteLedger | None, run: str, before: Digests

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
-from tests.atlas.blood_cells import blood, correlations, same_among_neighbours
+from tests.atlases.blood_cells import blood, correlations, same_among_neighbours
 from threadpoolctl import threadpool_limits
 
 import fedspan as fs

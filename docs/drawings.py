@@ -19,7 +19,7 @@ WORDS = {
     "report": "one HTML page for every run",
     "audit": "attacks on what a coordinator received",
     "protocols": "an index of all published algorithms",
-    "atlas": "effects of batches removed",
+    "atlases": "effects of batches removed",
     "maps": "t-SNE and UMAP",
     "anomaly": "detectors, thresholds",
     "clustering": "k-means, spectral",
@@ -47,7 +47,7 @@ WORDS = {
     "errors": "one base class for all errors",
 }
 CAPABILITIES = {
-    *("atlas", "maps", "anomaly", "clustering", "few_shot", "landmarks", "mixed_regression", "pca", "tables", "sums"),
+    *("atlases", "maps", "anomaly", "clustering", "few_shot", "landmarks", "mixed_regression", "pca", "tables", "sums"),
 }
 CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "federation", "durable", "wire"}
 

@@ -43,7 +43,7 @@ GROUPS = {
         Topic("Landmarks", ("landmarks",)),
         Topic("Clustering", ("clustering",)),
         Topic("Maps", ("maps",)),
-        Topic("Atlases", ("atlas",)),
+        Topic("Atlases", ("atlases",)),
         Topic("Few-shot regression", ("few_shot",)),
         Topic("Mixed regression", ("mixed_regression",)),
         Topic("Index of protocols", ("protocols",)),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedspan.anomaly.bigan_detector import FedBiGANDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
-    from fedspan.atlas.harmony import FedHarmony
+    from fedspan.atlases.harmony import FedHarmony
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
     from fedspan.engines.local.embedded import LocalFederation, federate
@@ -41,7 +41,7 @@ ESTIMATORS = {
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
     "FedFewShotRegressor": "few_shot.estimator",
-    "FedHarmony": "atlas.harmony",
+    "FedHarmony": "atlases.harmony",
     "FedKMeans": "clustering.k_means",
     "FedLandmarks": "landmarks.estimator",
     "FedMixedRegressor": "mixed_regression.estimator",

@@ -50,7 +50,7 @@ INDEX = {
     "spectral_start": "mixed_regression.spectral_start",
     "vanilla_fedavg": "mixed_regression.baselines",
     # Effects of batches.
-    "harmony": "atlas.harmony_by_sums",
+    "harmony": "atlases.harmony_by_sums",
     # Landmarks, clusters and maps.
     "feddl": "landmarks.feddl",
     "federated_k_means": "clustering.federated_k_means",

@@ -17,7 +17,7 @@ import pandas as pd
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian
-from fedspan.atlas.harmony_by_sums import HarmonySettings
+from fedspan.atlases.harmony_by_sums import HarmonySettings
 from fedspan.federation.site.discovery import ROOMS
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout

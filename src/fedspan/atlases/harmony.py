@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from fedspan.atlas.harmony_by_sums import Harmonized, HarmonySettings, harmony
-from fedspan.atlas.new_batches import harmonized, new_effects, placed
-from fedspan.atlas.parts.batch_labels import batch_codes, batch_names, features_of
-from fedspan.atlas.parts.soft_clusters import Rounds, corrected
+from fedspan.atlases.harmony_by_sums import Harmonized, HarmonySettings, harmony
+from fedspan.atlases.new_batches import harmonized, new_effects, placed
+from fedspan.atlases.parts.batch_labels import batch_codes, batch_names, features_of
+from fedspan.atlases.parts.soft_clusters import Rounds, corrected
 from fedspan.base import FedEstimator, FedTransformer
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError

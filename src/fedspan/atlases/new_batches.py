@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.atlas.parts.batch_labels import Column, batch_codes, features_of, labels_of, rows_of
-from fedspan.atlas.parts.soft_clusters import Rounds, assigned, batch_sums, corrected, effects_beside, row_parts, unit
+from fedspan.atlases.parts.batch_labels import Column, batch_codes, features_of, labels_of, rows_of
+from fedspan.atlases.parts.soft_clusters import Rounds, assigned, batch_sums, corrected, effects_beside, row_parts, unit
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Labels, Positive, Stack

@@ -28,9 +28,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.atlas.parts.batch_labels import Column, batch_codes, features_of, local_batch_sizes, rows_of, without_batch
-from fedspan.atlas.parts.row_draws import blocks_of, grid_steps, row_keys
-from fedspan.atlas.parts.soft_clusters import (
+from fedspan.atlases.parts.batch_labels import Column, batch_codes, features_of, local_batch_sizes, rows_of, without_batch
+from fedspan.atlases.parts.row_draws import blocks_of, grid_steps, row_keys
+from fedspan.atlases.parts.soft_clusters import (
     Codes,
     Rounds,
     assigned,

@@ -8,7 +8,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
-from tests.atlas.blood_cells import blood, correlations, same_among_neighbours, types_and_batches
+from tests.atlases.blood_cells import blood, correlations, same_among_neighbours, types_and_batches
 
 QUICK = {"n_clusters": 8, "max_iter": 3, "max_iter_cluster": 3, "block_size": 0.25, "n_init": 1, "random_state": 0}
 

@@ -16,13 +16,16 @@ WORDS = {
     "__main__": "python -m fedspan",
     "cli": "the command line",
     "papers": "the papers' tables, ours beside them",
+    "plots": "pictures of models: pages, axes",
     "report": "one HTML page for every run",
     "audit": "attacks on what a coordinator received",
     "protocols": "an index of all published algorithms",
+    "model_selection": "cross-validation, grid search",
     "atlases": "effects of batches removed",
     "maps": "t-SNE and UMAP",
     "anomaly": "detectors, thresholds",
     "clustering": "k-means, spectral",
+    "statistics": "descriptions, tests and regressions by sums",
     "few_shot": "AltGDmin",
     "landmarks": "FedDL",
     "mixed_regression": "mixtures of models",
@@ -47,7 +50,18 @@ WORDS = {
     "errors": "one base class for all errors",
 }
 CAPABILITIES = {
-    *("atlases", "maps", "anomaly", "clustering", "few_shot", "landmarks", "mixed_regression", "pca", "tables", "sums"),
+    *(
+        "model_selection",
+        "atlases",
+        "maps",
+        "anomaly",
+        "clustering",
+        "statistics",
+        "few_shot",
+        "landmarks",
+        "mixed_regression",
+    ),
+    *("pca", "tables", "sums"),
 }
 CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "federation", "durable", "wire"}
 

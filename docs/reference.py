@@ -39,6 +39,7 @@ GROUPS = {
     "Capabilities": (
         Topic("PCA", ("pca",)),
         Topic("Tables", ("tables", "sums")),
+        Topic("Statistics", ("statistics",)),
         Topic("Anomaly detection", ("anomaly",)),
         Topic("Landmarks", ("landmarks",)),
         Topic("Clustering", ("clustering",)),
@@ -46,6 +47,7 @@ GROUPS = {
         Topic("Atlases", ("atlases",)),
         Topic("Few-shot regression", ("few_shot",)),
         Topic("Mixed regression", ("mixed_regression",)),
+        Topic("Model selection", ("model_selection",)),
         Topic("Index of protocols", ("protocols",)),
     ),
     "Federation": (
@@ -64,7 +66,7 @@ GROUPS = {
     "Numbers, data and reports": (
         Topic("Linear algebra", ("linalg",)),
         Topic("Datasets", ("datasets",)),
-        Topic("Reports", ("report",)),
+        Topic("Reports", ("report", "plots")),
         Topic("Command line", ("cli", "papers")),
     ),
 }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedspan.mixed_regression.estimator import FedMixedRegressor
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
+    from fedspan.plots import plot_components, plot_map, plot_scores
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -61,9 +62,15 @@ _LATER = {
     "connect": "engines.nvflare.client.connect",
     "federate": "engines.local.embedded",
     "load": "persistence",
+    "plot_components": "plots.component_plot",
+    "plot_map": "plots.map_plot",
+    "plot_scores": "plots.score_plot",
     "save": "persistence",
 }
-_MODULES = ("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "privacy", "protocols", "report", "wire")
+_MODULES = (
+    *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
+    *("report", "statistics", "wire"),
+)
 
 __all__ = [
     "FaultPlan",
@@ -92,6 +99,9 @@ __all__ = [
     "connect",
     "federate",
     "load",
+    "plot_components",
+    "plot_map",
+    "plot_scores",
     "save",
     "step",
     "transform",

@@ -57,6 +57,16 @@ class FedEstimator(BaseEstimator):
 
         save(self, path, record=record)
 
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram for notebooks, and for a fitted model a table of its run."""
+        diagram: str = super()._repr_html_inner()
+        record = getattr(self, "run_", None)
+        return diagram if record is None else diagram + str(record._repr_html_())
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: self._repr_html_inner() if kind == "text/html" else text for kind, text in bundle.items()}
+
     @property
     def privacy_(self) -> PrivacySpent | None:
         """What the fit has spent of the sites' privacy, what that covers and what not."""
@@ -64,12 +74,14 @@ class FedEstimator(BaseEstimator):
         return spent
 
     @contextmanager
-    def _fitting(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Iterator[Federation]:
+    def _fitting(
+        self, X: Any, y: Any, sites: Any, task: Any = None, sample_weight: Any = None, **checks: Any
+    ) -> Iterator[Federation]:
         """Run the block as one run on the federation that `X` is or becomes: the calls are the same.
 
         Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
         """
-        fed = self._as_federation(X, y, sites, task, **checks)
+        fed = self._as_federation(X, y, sites, task, sample_weight, **checks)
         needs = self._single_replies()
         if needs is not None:
             fed.need_single_replies(f"{type(self).__name__}{needs}", or_totals=self._totals_will_do())
@@ -77,6 +89,8 @@ class FedEstimator(BaseEstimator):
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
             columns, agreed = agree_on_columns(run, text=self.takes_text)
+            if columns.weighted:
+                self._check_weights()
             if isinstance(X, Federation):  # scikit-learn has validated the columns of a table
                 self.n_features_in_ = columns.count
                 self.__dict__.pop("feature_names_in_", None)
@@ -90,6 +104,13 @@ class FedEstimator(BaseEstimator):
         """Return the parameters that have an effect, for the record of the run."""
         return dict(self.get_params(deep=False))
 
+    def _check_weights(self) -> None:
+        """Refuse rows with weights; estimators that use them override this."""
+        raise InputError(
+            f"{type(self).__name__} takes no account of sample_weight, and rows have weights: use sites without them, "
+            "or repeat rows"
+        )
+
     def _single_replies(self) -> str | None:
         """Return which parameters need the replies of single sites, as a call has them, or ``None`` for sums alone."""
         aggregator = getattr(self, "aggregator", None)
@@ -99,8 +120,15 @@ class FedEstimator(BaseEstimator):
         """Return whether totals of groups of sites will do in place of single replies."""
         return False
 
-    def _as_federation(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Federation:
+    def _as_federation(
+        self, X: Any, y: Any, sites: Any, task: Any = None, sample_weight: Any = None, **checks: Any
+    ) -> Federation:
         if isinstance(X, Federation):
+            if sample_weight is not None:
+                raise InputError(
+                    "sample_weight=... goes with a table: a federation's sites have their own, "
+                    "fedspan.Site(name, X, sample_weight=...)"
+                )
             for name, value in (("sites", sites), ("task", task)):
                 if value is not None:
                     raise InputError(f"{name}=... goes with a table: a federation has its {name.rstrip('s')}s already")
@@ -113,8 +141,8 @@ class FedEstimator(BaseEstimator):
         # Values that are not finite are refused later, by feature and site.
         table = self._validated(X, reset=True, ensure_all_finite=False, **checks)
         if sites is None:
-            return LocalFederation([Site("site", table, y, task)])
-        return federate(table, y, sites=sites, task=task)
+            return LocalFederation([Site("site", table, y, task, sample_weight=sample_weight)])
+        return federate(table, y, sites=sites, task=task, sample_weight=sample_weight)
 
     def _later_rows(self, X: Any, sites: Any) -> Federation:
         """Return rows that come after the fit as a federation: a table with the site of each row, or one already."""

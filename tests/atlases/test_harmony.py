@@ -96,7 +96,7 @@ def test_under_secure_sums_the_result_is_the_same():
     plain = fs.FedHarmony(**QUICK).fit(X, sites=batch)
     secure = fs.FedHarmony(**QUICK).fit(fs.federate(X, sites=batch, policy=policy))
     np.testing.assert_allclose(secure.effects_, plain.effects_, atol=1e-6)
-    assert all(call.how == "sum" for call in secure.run_.calls if call.step not in ("sums.columns", "atlas.begin"))
+    assert all(call.how == "sum" for call in secure.run_.calls if call.step not in ("sums.columns", "atlases.begin"))
     table = np.column_stack([X, batch])
     with pytest.raises(PolicyError, match=r"FedHarmony\(batch=6\) without batches="):
         fs.FedHarmony(batch=6).fit(fs.federate(table, sites=batch, policy=policy))
@@ -185,7 +185,7 @@ def test_a_site_that_misses_calls_takes_part_again():
     X, _, batch = types_and_batches(batches=4)
 
     def late(replies, bad, rng, call):
-        return dict.fromkeys(bad) if call.step == "atlas.block" and call.number % 3 == 0 else {}
+        return dict.fromkeys(bad) if call.step == "atlases.block" and call.number % 3 == 0 else {}
 
     fed = fs.federate(X, sites=batch).corrupt(late, sites=["1"])
     model = fs.FedHarmony(**QUICK).fit(fed)

@@ -67,6 +67,11 @@ def whole_task_sites():
     return sites
 
 
+def labelled_sites():
+    """Nine sites of unequal size whose rows have one of three labels."""
+    return [fs.Site(site.name, site.X, np.array(["a", "b", "c"])[np.arange(len(site)) % 3]) for site in spiked_sites()]
+
+
 def mixed_sites():
     """Nine sites with tables of numbers, text and gaps; one has text in a column of numbers."""
     rng = np.random.default_rng(3)
@@ -178,6 +183,9 @@ SETTINGS = {
         "settings": HarmonySettings(n_clusters=2, max_iter=2, max_iter_cluster=1, block_size=0.5, n_init=1),
     },
     "batch_names": {"column": -1},
+    "site_mixing": {"neighbors": 60},
+    "cluster_agreement": {"centres": np.arange(24.0).reshape(3, 8)},
+    "label_names": {},
     "new_effects": {
         "column": -1,
         "names": np.array(["site-1", "site-4"]),
@@ -227,9 +235,14 @@ CLASSES = {
 SETTINGS |= MIXTURES | CLASSES
 
 
-SITES = dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
+SCORES = ("row_numbers", "error_totals", "hit_rate", "value_totals", "verdict_counts", "roc_area")
+SETTINGS |= {name: {} for name in SCORES}
+SITES = dict.fromkeys(("error_totals", "hit_rate"), mixture_sites)
+SITES |= dict.fromkeys(("verdict_counts", "roc_area"), class_sites)
+SITES |= dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
+SITES |= dict.fromkeys(("cluster_agreement", "label_names"), labelled_sites)
 SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
 
 

@@ -28,7 +28,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.atlases.parts.batch_labels import Column, batch_codes, features_of, local_batch_sizes, rows_of, without_batch
+from fedspan.atlases.parts.batch_labels import (
+    Column,
+    batch_codes,
+    features_of,
+    local_batch_sizes,
+    rows_of,
+    without_batch,
+)
 from fedspan.atlases.parts.row_draws import blocks_of, grid_steps, row_keys
 from fedspan.atlases.parts.soft_clusters import (
     Codes,
@@ -89,13 +96,13 @@ class Harmonized:
     cluster_sizes: Array
 
 
-@transform("atlas.unit_rows", frames=True)
+@transform("atlases.unit_rows", frames=True)
 def unit_rows(X: Any, column: Column) -> Array:
     """Return rows without the batch column, divided by their lengths."""
     return unit(features_of(X, column))
 
 
-@step("atlas.begin", reveals="nothing")
+@step("atlases.begin", reveals="nothing")
 def local_begin(
     site: Site,
     column: Column,
@@ -118,7 +125,7 @@ def local_begin(
     return {}
 
 
-@step("atlas.centres", reveals="sums")
+@step("atlases.centres", reveals="sums")
 def local_centres(
     site: Site, done: Index, turn: Index, draw: Index, blocks: Count, Y: Matrix, counts: Matrix | None
 ) -> dict[str, Any]:
@@ -146,7 +153,7 @@ def of_blocks(site: Site, *, blocks: int, **_: Any) -> int:
     return len(site) // max(1, blocks)
 
 
-@step("atlas.block", reveals="sums", fewest=of_blocks, fewest_in_sums=False)
+@step("atlases.block", reveals="sums", fewest=of_blocks, fewest_in_sums=False)
 def local_block(
     site: Site, done: Index, turn: Index, block: Index, blocks: Count, counts: Matrix, Y: Matrix | None
 ) -> dict[str, Any]:
@@ -170,7 +177,7 @@ def local_block(
     return {"change": rows.sent(own - before)}
 
 
-@step("atlas.batch_sums", reveals="sums")
+@step("atlases.batch_sums", reveals="sums")
 def local_batch_sums(site: Site, done: Index, turn: Index, Y: Matrix, counts: Matrix) -> dict[str, Any]:
     """Leaves the site: number and sum of its rows of each batch in each cluster, (B, K) and (B, K, d); the objective.
 
@@ -188,7 +195,7 @@ def local_batch_sums(site: Site, done: Index, turn: Index, Y: Matrix, counts: Ma
     return {"n": n, "s": s, "penalty": penalty, "objective": objective}
 
 
-@step("atlas.correct", reveals="sums")
+@step("atlases.correct", reveals="sums")
 def local_correct(site: Site, done: Index, turn: Index, effects: Stack) -> dict[str, Any]:
     """Leaves the site: squared lengths of its rows after this round, and of what it changed. Corrects its rows."""
     state, rows = site.state, _Rows(site, done)

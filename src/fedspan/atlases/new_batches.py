@@ -23,18 +23,22 @@ Array = NDArray[np.float64]
 Effects = Annotated[NDArray[np.float64], ArrayOf("float", 3)]
 
 
-@transform("atlas.harmonized", frames=True, by_site=True)
+@transform("atlases.harmonized", view=True)
 def harmonized(
-    X: Any, site: str, column: Column, names: Labels, Y: Stack, penalties: Stack, effects: Effects, sigma: Positive
-) -> NDArray[Any]:
-    """Return corrected rows, without the batch column."""
-    features = features_of(X, column)
-    codes = batch_codes(X, site, column, names)
-    found = corrected(features, codes, _rounds(Y, penalties, effects, features.shape[1], len(names)), sigma)
-    return found.astype(np.float32 if features.dtype == np.float32 else np.float64, copy=False)
+    site: Site, column: Column, names: Labels, Y: Stack, penalties: Stack, effects: Effects, sigma: Positive
+) -> Site:
+    """Show a site's rows corrected, without the batch column."""
+
+    def shown(X: Any) -> NDArray[Any]:
+        features = features_of(X, column)
+        codes = batch_codes(X, site.name, column, names)
+        found = corrected(features, codes, _rounds(Y, penalties, effects, features.shape[1], len(names)), sigma)
+        return found.astype(np.float32 if features.dtype == np.float32 else np.float64, copy=False)
+
+    return site.through(shown, frames=True)
 
 
-@step("atlas.new_batch_sums", reveals="sums")
+@step("atlases.new_batch_sums", reveals="sums")
 def local_new_batch_sums(
     site: Site, column: Column, names: Labels, Y: Stack, effects: Effects, sigma: Positive
 ) -> dict[str, Any]:

@@ -101,6 +101,7 @@ class AppendFile:
         self._key_of = key_of
         self._key = b""
         self._accept = accept
+        self._named = False  # whether the folder's entry of the file is on the disk
         self._thread = threading.RLock()
         self._file: int | None = None
         if not shared:
@@ -157,14 +158,25 @@ class AppendFile:
         try:
             _write(descriptor, (line, *parts, b"\n" if parts else b""), self.end)
             if self._sync:
-                os.fsync(descriptor)
-                if self.count == 0:
-                    _sync_folder(self.path.parent)
+                self._to_disk()
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(descriptor, self.end)
             raise AppendFileError(f"can't be written: {error.strerror or error}") from None
         self._take(entry)
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk, so that it survives a loss of power."""
+        try:
+            self._to_disk()
+        except OSError as error:
+            raise AppendFileError(f"can't be written: {error.strerror or error}") from None
+
+    def _to_disk(self) -> None:
+        os.fsync(self._descriptor)
+        if not self._named:
+            _sync_folder(self.path.parent)
+            self._named = True
 
     def body(self, entry: Entry) -> memoryview:
         """Return the raw bytes of an entry."""
@@ -189,11 +201,11 @@ class AppendFile:
         try:
             for fields, parts in entries:
                 new.append(fields, parts)
+            new.sync()
         finally:
             new.close()
         os.replace(beside, self.path)
-        if self._sync:
-            _sync_folder(self.path.parent)
+        _sync_folder(self.path.parent)
         self.count, self.chain, self.end, self._key = new.count, new.chain, new.end, new._key
         self._open()
 

@@ -18,10 +18,11 @@ from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.calls.reply_checks import check_replies
 from fedspan.federation.journal import JournalEntry
+from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import EndingKind, Failure, FailureKind, by_reason
 from fedspan.federation.policy import Policy, SecureSum
 from fedspan.federation.privacy_spent import PrivacySpent
-from fedspan.federation.record import CallRecord, RunRecord, plain
+from fedspan.federation.record import SIMULATED, CallRecord, RunRecord, plain
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
 from fedspan.federation.site.site import generator
@@ -44,6 +45,7 @@ class Root:
     run_dir: Path | None = None
     summation: Summation | None = None  # for a policy with secure sums
     observers: tuple[Observer, ...] = ()
+    simulated: bool = False  # whether all sites are in this process
     runs: int = 0
     open_run: Run | None = None  # of protocols that are called on the federation itself
 
@@ -93,6 +95,18 @@ class Federation:
     def __repr__(self) -> str:
         some = ", ".join(self.sites[:5]) + (", ..." if len(self.sites) > 5 else "")
         return f"{type(self).__name__}({len(self.sites)} sites: {some})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks; nothing is requested from the sites."""
+        view, policy = self._view, self.policy
+        facts: list[tuple[str, object]] = [("sites", f"{len(self.sites):,}: {first_names(self.sites)}")]
+        if view.transforms:
+            facts.append(("rows seen through", ", ".join(one.id for one in view.transforms)))
+        if view.conditions:
+            facts.append(("attacks and faults", view.conditions))
+        facts.append(("sums", "secure" if policy.secure_sum else "plain"))
+        facts.append(("runs so far", self._root.runs))
+        return fact_table(type(self).__name__, facts, SIMULATED if self._root.simulated and len(self.sites) > 1 else "")
 
     # What a protocol uses.
 
@@ -333,6 +347,7 @@ class Federation:
         seed = root.seed if seed is None else seed
         record = RunRecord(what, settings, root.runs, seed, tuple(root.engine.sites), versions=versions())
         record.policy, record.conditions = plain(root.policy)["fields"], view.conditions
+        record.simulated = root.simulated
         record.transforms = tuple(transform.id for transform in view.transforms)
         folder = None if root.run_dir is None else root.run_dir / f"run-{root.runs:03d}"
         run = Run(root.engine, record, folder, root.observers + observers)
@@ -396,8 +411,9 @@ class Federation:
             raise InputError(collected.error)
         if summation is not None:
             summation.made(call, collected.answered)
-        for site in collected.answered if recorded is not None else ():
-            run.engine.restore(run.id, site, call.number, collected.changes.get(site, NO_CHANGES))
+        if recorded is not None:
+            changes = {site: collected.changes.get(site, NO_CHANGES) for site in collected.answered}
+            run.engine.restore(call, changes, run.accepted, self.policy)
         run.accepted.update(dict.fromkeys(collected.answered, call.number))
         return collected
 

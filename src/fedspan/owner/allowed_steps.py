@@ -92,11 +92,14 @@ def check_names(what: str, names: Sequence[str], ids: Iterable[str], groups: Ite
 
 
 def allows_transform(names: Sequence[str], id: str) -> bool:
-    """Return whether a transform is named, by its id, the beginning of its id, or as one of fedspan's own."""
+    """Return whether a transform is named, by its id, the beginning of its id, or as one of fedspan's own.
+
+    One that selects rows is not among those of fedspan: the difference of two selections may be a single row.
+    """
     found = installed_transforms().get(id)
     if found is None:
         return False
-    own = found.function.__module__.startswith("fedspan.")
+    own = found.function.__module__.startswith("fedspan.") and not found.selects
     groups = {"installed"} | ({OWN} if own else set()) | ({"affine"} if found.affine else set())
     return not groups.isdisjoint(names) or any(_covers(name, id) for name in names)
 

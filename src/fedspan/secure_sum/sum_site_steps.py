@@ -35,6 +35,7 @@ from fedspan.federation.policy import MOST_BITS, MOST_SITES
 from fedspan.federation.site.noise_query import query_digest
 from fedspan.federation.site.parameters import Flags, Positive, Text, Whole
 from fedspan.federation.site.site import Site
+from fedspan.federation.site.step_runner import refuse_without_weights
 from fedspan.federation.site.steps import Step, find_step, step
 from fedspan.privacy.ledger import SimulatedLedger
 from fedspan.secure_sum import sum_layout as layouts
@@ -240,6 +241,8 @@ def pair_seeds(key: KeyPair, me: int, group: Group, others: Iterable[int]) -> di
 def part(site: Site, what: str, payload: Message, numbers: FixedPoint) -> tuple[Message | None, layouts.Layout]:
     """Run the step `what`; return the site's part of the sum, or ``None`` where it spoils the sum, and its layout."""
     summed = find_step(what)
+    if site.weighted:
+        refuse_without_weights(site)
     try:
         reply = canonical(summed.function(site, **payload), "reply")
         if site.context.charged:

@@ -20,20 +20,28 @@ from fedspan.wire import Message
 
 @step("sums.columns", reveals="nothing", ragged=["names"])
 def local_columns(site: Site, text: bool) -> dict[str, Any]:
-    """Leaves the site: its number of columns and, of a data frame, their names. Text is refused unless `text`."""
+    """Leaves the site: its number of columns, of a data frame their names, and whether its rows have weights.
+
+    Text is refused unless `text`.
+    """
     names = site.feature_names
     return {
         "columns": width(site) if text else n_columns(site),
         "names": None if names is None else np.array(names, dtype=str),
+        "weighted": site.weighted,
     }
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a federation's tables; `names` is ``None`` where they have none."""
+    """The columns of a federation's tables; `names` is ``None`` where they have none.
+
+    `weighted` states whether rows of some site have weights.
+    """
 
     count: int
     names: tuple[str, ...] | None
+    weighted: bool = False
 
 
 def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, Federation]:
@@ -59,8 +67,9 @@ def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, F
 
     why = "their columns are not those of most sites"
     fix = "; add, drop or rename columns there, or choose those that all sites have"
-    _, fed = without_refused(replies, fed, check, why, fix)
-    return Columns(count, common or None), fed
+    accepted, fed = without_refused(replies, fed, check, why, fix)
+    weighted = any(reply.get("weighted") is True for reply in accepted.values())
+    return Columns(count, common or None, weighted), fed
 
 
 def without_refused(

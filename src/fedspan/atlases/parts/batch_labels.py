@@ -21,7 +21,7 @@ Column = Annotated[int, Whole(-1, 2**40)]
 MOST_BATCHES, LONGEST = 10_000, 200
 
 
-@step("atlas.batch_names", reveals="rows", ragged=["names"])
+@step("atlases.batch_names", reveals="rows", ragged=["names"])
 def local_batch_names(site: Site, column: Column) -> dict[str, Any]:
     """Leaves the site: the different values of the batch column."""
     names = np.unique(labels_of(rows_of(site), column))
@@ -30,14 +30,14 @@ def local_batch_names(site: Site, column: Column) -> dict[str, Any]:
     return {"names": names}
 
 
-@step("atlas.batch_sizes", reveals="sums")
+@step("atlases.batch_sizes", reveals="sums")
 def local_batch_sizes(site: Site, column: Column, names: Labels) -> dict[str, Any]:
     """Leaves the site: its number of rows of each batch."""
     codes = batch_codes(rows_of(site), site.name, column, names)
     return {"sizes": np.bincount(codes, minlength=len(names))}
 
 
-@transform("atlas.without_batch", frames=True)
+@transform("atlases.without_batch", frames=True)
 def without_batch(X: Any, column: Column) -> Array:
     """Return the features of rows: all columns but the batch column."""
     return features_of(X, column)

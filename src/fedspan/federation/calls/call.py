@@ -132,8 +132,8 @@ class Engine(Protocol):
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Wait, at most `seconds`, until one of the offline sites may be back; return whether one is."""
 
-    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
-        """Apply to a site's state what the journal records for call `number`."""
+    def restore(self, call: Call, changes: Mapping[str, Changes], accepted: Mapping[str, int], policy: Policy) -> None:
+        """Bring the sites that answered a recorded call to the state after it; `changes` are the journal's, by site."""
 
     def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
         """Release a run, and its state unless the run is `resumable` from what the sites have kept."""

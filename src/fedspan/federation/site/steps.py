@@ -82,6 +82,7 @@ class Step(Installed):
     fewest_in_sums: bool = True
     runs: Runs | None = None
     moments: bool = False
+    weighted: bool = False
 
     @property
     def public(self) -> bool:
@@ -106,6 +107,7 @@ def step(
     fewest_in_sums: bool = True,
     runs: Runs | None = None,
     moments: bool = False,
+    weighted: bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -120,6 +122,7 @@ def step(
     fewest_in_sums: bool = True,
     runs: Runs | None = None,
     moments: bool = False,
+    weighted: bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step.
 
@@ -148,6 +151,9 @@ def step(
     moments : bool, default=False
         Whether the reply depends on the rows only through their number, their sums and their second moments. No
         parameter can then select rows. A site at the level ``aggregate`` runs such steps, and no other ones on rows.
+    weighted : bool, default=False
+        Whether the step takes account of ``site.sample_weight``, or needs no weights, as one that labels single rows.
+        A site whose rows have weights refuses all other steps that read them.
 
     Examples
     --------
@@ -163,7 +169,7 @@ def step(
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         if reveals not in REVEALS:
             raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
-        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs, moments)
+        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs, moments, weighted)
         _steps.add(Step(id or dotted_name(function), function, reveals, *made))
         return function
 

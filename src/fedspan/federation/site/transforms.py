@@ -21,8 +21,11 @@ from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import Installed, Registry, dotted_name
 from fedspan.wire import Message, canonical, encode
 
-F = TypeVar("F", bound=Callable[..., NDArray[Any]])
+F = TypeVar("F", bound=Callable[..., NDArray[Any] | Site])
 Digests = tuple[bytes, ...]
+
+#: A transform that selects rows shows, and leaves out, at least the whole part of this share of them: 1 / 20.
+MOST_PARTS = 20
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,13 @@ class InstalledTransform(Installed):
     frames: bool = False
     mu2: Callable[..., float] | None = None
     affine: bool = False
-    by_site: bool = False
+    view: bool = False
+    selects: bool = False
 
     @cached_property
     def declared(self) -> Parameters:
-        """The types, ranks and ranges of the parameters after the rows, and the key or the site's name."""
-        return parameters_of(self.function, skip=2 if self.by_site or self.mu2 is not None else 1)
+        """The types, ranks and ranges of the parameters after the rows and the key."""
+        return parameters_of(self.function, skip=1 if self.mu2 is None else 2)
 
 
 _transforms: Registry[InstalledTransform] = Registry()
@@ -54,7 +58,8 @@ def transform(
     frames: bool = False,
     mu2: Callable[..., float] | None = None,
     affine: bool = False,
-    by_site: bool = False,
+    view: bool = False,
+    selects: bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -65,7 +70,8 @@ def transform(
     frames: bool = False,
     mu2: Callable[..., float] | None = None,
     affine: bool = False,
-    by_site: bool = False,
+    view: bool = False,
+    selects: bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -82,9 +88,11 @@ def transform(
     affine : bool, default=False
         Whether every row becomes ``A x + b``, the same A and b for all rows: what the moments of transformed rows
         reveal, those of the rows do as well.
-    by_site : bool, default=False
-        The function also receives the site's name, ``f(X, name, **parameters) -> X``: for parameters that differ from
-        site to site. Not together with `mu2`.
+    view : bool, default=False
+        The function is ``f(site, **parameters) -> Site``: it shows the site in another way, such as its columns in
+        another order.
+    selects : bool, default=False
+        Whether the view shows some of the rows alone. Owners allow such a transform by its id only.
 
     Examples
     --------
@@ -96,7 +104,7 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2, affine, by_site))
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2, affine, view, selects))
         return function
 
     return register
@@ -136,6 +144,11 @@ class Transform:
         """Whether this transform adds noise, which covers all that is seen through it."""
         return self.id in _transforms.by_id and _transforms.by_id[self.id].mu2 is not None
 
+    @property
+    def selects(self) -> bool:
+        """Whether this transform shows some of the rows alone."""
+        return self.id in _transforms.by_id and _transforms.by_id[self.id].selects
+
     def applied_to(self, site: Site, ledger: SiteLedger | None = None, run: str = "", before: Digests = ()) -> Site:
         """Return the site as it is seen through this transform; `before` are the digests of the earlier ones."""
         found = _transforms.by_id.get(self.id)
@@ -148,12 +161,13 @@ class Transform:
                 f"this site has the columns {_shown(site.feature_names)}, and this transform was fitted on "
                 f"{_shown(self.columns)}"
             )
+        if found.view:
+            shown: Site = found.function(site, **found.validated(self.parameters))
+            return shown
         if found.mu2 is not None:
+            site.refuse_chosen_rows()
             return self._noisy(site, found, ledger, run, before)
-        parameters = found.validated(self.parameters)
-        if found.by_site:
-            return site.through(lambda rows: found.function(rows, site.name, **parameters), frames=found.frames)
-        return site.through(partial(found.function, **parameters), frames=found.frames)
+        return site.through(partial(found.function, **found.validated(self.parameters)), frames=found.frames)
 
     def _noisy(
         self, site: Site, found: InstalledTransform, ledger: SiteLedger | None, run: str, before: Digests

@@ -56,10 +56,11 @@ class Space:
 
     def hits(self, vectors: Matrix) -> tuple[NDArray[np.intp], Matrix]:
         """Return the nearest row of each vector, and the chance of being so near (1 where it is not near)."""
-        V = self.into(vectors)
-        which, near = nearest(V, self.rows, 2, either=self.lost > 0)
-        which, floor = which[:, 0], 1e-13 * (1 + np.abs(V).max(axis=1))
-        ratio = (near[:, 0] + floor) / (near[:, 1] + floor)
+        with np.errstate(over="ignore", invalid="ignore"):  # far from all rows, in units of theirs
+            V = self.into(vectors)
+            which, near = nearest(V, self.rows, 2, either=self.lost > 0)
+            which, floor = which[:, 0], 1e-13 * (1 + np.abs(V).max(axis=1))
+            ratio = (near[:, 0] + floor) / (near[:, 1] + floor)
         share = 1.0
         if self.lost:  # (0, 0, 5) is (0, 0, 1) times a factor, and tells nothing more
             different = (np.diff(np.sort(np.abs(vectors)), axis=1, prepend=0.0) > 0).sum(axis=1)
@@ -133,6 +134,8 @@ def beyond_chance(which: NDArray[np.intp], chances: Matrix, tests: float) -> NDA
 
     Vectors that hit the same row count once: iterates of one quantity resemble one another.
     """
+    if not (chances < 1).any():
+        return np.zeros(len(chances), dtype=np.bool_)
     order = np.argsort(chances, kind="stable")
     first = np.sort(np.unique(which[order], return_index=True)[1])
     sorted_chances = chances[order[first]]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
+    from fedspan.atlases.harmony import FedHarmony
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
     from fedspan.engines.local.embedded import LocalFederation, federate
@@ -53,6 +54,7 @@ ESTIMATORS = {
     "FedCentersDetector": "anomaly.centers_detector",
     "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
+    "FedHarmony": "atlases.harmony",
     "FedIsolationDetector": "anomaly.isolation_detector",
     "FedKMeans": "clustering.k_means",
     "FedKaplanMeier": "statistics.survival.kaplan_meier",
@@ -96,6 +98,7 @@ __all__ = [
     "FedCentersDetector",
     "FedCoxRegression",
     "FedFewShotRegressor",
+    "FedHarmony",
     "FedIsolationDetector",
     "FedKMeans",
     "FedKaplanMeier",

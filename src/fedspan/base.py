@@ -179,6 +179,15 @@ class FedEstimator(BaseEstimator):
             return LocalFederation([Site("site", table, y, task, sample_weight=sample_weight)])
         return federate(table, y, sites=sites, task=task, sample_weight=sample_weight)
 
+    def _later_rows(self, X: Any, sites: Any) -> Federation:
+        """Return rows that come after the fit as a federation: a table with the site of each row, or one already."""
+        if isinstance(X, Federation):
+            if sites is not None:
+                raise InputError("sites=... goes with a table: a federation has its sites already")
+            return X
+        table = self._validated(X)
+        return LocalFederation([Site("site", table)]) if sites is None else federate(table, sites=sites)
+
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
         """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""
         if isinstance(X, Federation):

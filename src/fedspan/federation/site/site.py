@@ -126,6 +126,11 @@ class Site:
         return self._shown("sample_weight", self._open.sample_weight)
 
     @property
+    def is_array(self) -> bool:
+        """Whether ``X`` is the array that the site was made of, so that reading it costs nothing."""
+        return self._data.frame is None and self._data.transform is None
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
         return self._data.sample_weight is not None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedspan.anomaly.pca_detector import FedPCADetector
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
+    from fedspan.datasets.sources.streamed_table import stream
     from fedspan.engines.local.embedded import LocalFederation, federate
     from fedspan.engines.nvflare.client.connect import connect
     from fedspan.few_shot.estimator import FedFewShotRegressor
@@ -64,6 +65,7 @@ _LATER = {
     "plot_map": "plots.map_plot",
     "plot_scores": "plots.score_plot",
     "save": "persistence",
+    "stream": "datasets.sources.streamed_table",
 }
 _MODULES = (
     *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
@@ -101,6 +103,7 @@ __all__ = [
     "plot_scores",
     "save",
     "step",
+    "stream",
     "transform",
 ]
 

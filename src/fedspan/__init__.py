@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedspan.atlases.harmony import FedHarmony
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
+    from fedspan.datasets.sources.streamed_table import stream
     from fedspan.engines.local.embedded import LocalFederation, federate
     from fedspan.engines.nvflare.client.connect import connect
     from fedspan.few_shot.estimator import FedFewShotRegressor
@@ -84,6 +85,7 @@ _LATER = {
     "plot_map": "plots.map_plot",
     "plot_scores": "plots.score_plot",
     "save": "persistence",
+    "stream": "datasets.sources.streamed_table",
 }
 _MODULES = (
     *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
@@ -131,6 +133,7 @@ __all__ = [
     "plot_scores",
     "save",
     "step",
+    "stream",
     "transform",
 ]
 

@@ -33,6 +33,7 @@ WORDS = {
     "base": "the base of all estimators",
     "persistence": "save and load",
     "progress": "progress bars",
+    "tracking": "MLflow, TensorBoard",
     "engines": "carry calls to sites",
     "sums": "moments, quantiles",
     "owner": "a site owner's rules, schema and audit log",

@@ -67,7 +67,7 @@ GROUPS = {
     "Numbers, data and reports": (
         Topic("Linear algebra", ("linalg",)),
         Topic("Datasets", ("datasets",)),
-        Topic("Reports", ("report", "plots")),
+        Topic("Reports", ("report", "plots", "tracking")),
         Topic("Command line", ("cli", "papers")),
     ),
 }

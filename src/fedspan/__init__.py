@@ -67,7 +67,7 @@ _LATER = {
 }
 _MODULES = (
     *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
-    *("report", "statistics", "wire"),
+    *("report", "statistics", "tracking", "wire"),
 )
 
 __all__ = [

@@ -110,6 +110,7 @@ LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0,
 SETTINGS = {
     "agree_on_columns": {},
     "moments": {},
+    "row_moments": {"widest": 8},
     "refuse_bad_values": {},
     "quantiles": {"level": 0.9},
     "covariance_pca": {"rank": 3},

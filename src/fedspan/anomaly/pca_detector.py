@@ -29,6 +29,7 @@ from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums, noisy_sums
 from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
 from fedspan.sums.noisy_quantiles import search as noisy_search
+from fedspan.sums.one_round import MergedMoments
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -195,8 +196,9 @@ class FedPCADetector(FedDetector):
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn subspace, covariance and threshold from a table (with ``sites``) or a federation."""
         self._check_parameters()
-        with self._fitting(X, y, sites, ensure_min_samples=2) as fed, self._account(fed) as noisy:
-            search = self._learn_model(fed, noisy)
+        one = self._pca(WIDEST).one_round(X, at_least=0 if self.distance == "residual" else WIDEST)
+        with self._fitting(X, y, sites, agree=one, ensure_min_samples=2) as fed, self._account(fed) as noisy:
+            search = self._learn_model(fed, noisy, None if one is None else one.found)
             n, variances = self.n_samples_, self.explained_variance_
             few = few_rows(n, self.n_features_in_, float(self.quantile), variances, self.noise_variance_)
             self.left_out_ = n > 2 and bool(few if self.left_out == "auto" else self.left_out)
@@ -211,8 +213,13 @@ class FedPCADetector(FedDetector):
         plan = {local_noisy_gram: (1.0 - _THRESHOLD_SHARE, 1), local_noisy_counts: (_THRESHOLD_SHARE, ROUNDS)}
         return noisy_sums(self.privacy, fed, plan, "all sums, and so model and threshold")
 
-    def _learn_model(self, fed: Federation, noisy: NoisySums | None = None) -> Callable[..., Vector] | None:
-        """Learn subspace and covariance. With noise, return how the threshold is found."""
+    def _learn_model(
+        self, fed: Federation, noisy: NoisySums | None = None, merged: MergedMoments | None = None
+    ) -> Callable[..., Vector] | None:
+        """Learn subspace and covariance, from moments that came with the columns, if they did.
+
+        With noise, return how the threshold is found.
+        """
         d = self.n_features_in_
         fits = d <= WIDEST and 8 * d * (d + 8) <= fed.policy.max_bytes  # the root, mean and scale go to the sites
         wants_covariance = self.distance != "residual" and fits
@@ -226,7 +233,7 @@ class FedPCADetector(FedDetector):
             covariance = covariance_within(noisy, fed, self.privacy.bounds(d))
             axes = pca._keep_noisy(covariance, all_axes=one_message).axes
         else:
-            axes = pca._learn(fed, all_axes=one_message).axes
+            axes = pca._learn(fed, merged, all_axes=one_message).axes
         for name in _TAKEN_OVER:
             setattr(self, name, getattr(pca, name))
         self._refuse_full_rank(axes)
@@ -338,7 +345,7 @@ class FedPCADetector(FedDetector):
         (transform, _, _), parameters = self._form()
         return transform, parameters
 
-    def _free(self, n: int) -> int:
+    def _free(self, n: float) -> float:
         """Return the degrees of freedom of the covariance of n rows."""
         return max(1, n - 1 if self.center else n)
 

@@ -30,8 +30,8 @@ SIMULATED = "Simulated: all sites were in one process."
 class CallRecord:
     """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal.
 
-    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``, which a secure
-    sum carried where `secure` is set.
+    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"merge"`` (one reply made of all),
+    ``"sum"`` or ``"mean"``, which a secure sum carried where `secure` is set.
     """
 
     number: int

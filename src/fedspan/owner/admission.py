@@ -304,7 +304,8 @@ def _check_step(request: OwnerRequest, rules: Rules) -> None:
                     raise PolicyError(
                         f"this site's owner wants {what}s that declare the types of all parameters, and {id!r} does not"
                     )
-    if request.transforms and not rules.steps.names_it(step):
+    reorders = all(id in installed_transforms() and installed_transforms()[id].reorders for id in request.transforms)
+    if request.transforms and not reorders and not rules.steps.names_it(step):
         raise PolicyError(f"this site's owner allows step {step!r} without transforms only")
     for transform in request.transforms:
         if not allows_transform(rules.transforms, transform):

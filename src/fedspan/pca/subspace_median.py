@@ -25,9 +25,10 @@ from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank, top_eigenpairs
 from fedspan.linalg import subspace_median as median_of_subspaces
 from fedspan.linalg.medians.projector_median import Output
-from fedspan.pca.covariance import local_gram, unpacked
+from fedspan.pca.covariance import local_gram
 from fedspan.pca.parts.principal_axes import Rank
 from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_moments import unpacked
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,9 @@ class SiteData:
         else:
             data.X = read_only(self.X[rows], self.name, "X")
         data.shape = (len(rows), *self.shape[1:])
-        data.y, data.task = (None if column is None else column[rows] for column in (self.y, self.task))
+        data.y, data.task, data.sample_weight = (
+            None if column is None else column[rows] for column in (self.y, self.task, self.sample_weight)
+        )
         data._digest, data._rewritable, data.chosen_rows = [], False, True
         return data
 

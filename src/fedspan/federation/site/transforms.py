@@ -39,6 +39,11 @@ class InstalledTransform(Installed):
     view: bool = False
     selects: bool = False
 
+    @property
+    def reorders(self) -> bool:
+        """Whether it shows the same rows with their columns in another order, and nothing else."""
+        return self.view and self.affine
+
     @cached_property
     def declared(self) -> Parameters:
         """The types, ranks and ranges of the parameters after the rows and the key."""

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
     from fedspan.plots import plot_components, plot_map, plot_scores
+    from fedspan.statistics.describe.describe_table import describe
+    from fedspan.statistics.regression.linear_regression import FedLinearRegression
+    from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
+    from fedspan.statistics.regression.poisson_regression import FedPoissonRegression
+    from fedspan.statistics.survival.cox_regression import FedCoxRegression
+    from fedspan.statistics.survival.kaplan_meier import FedKaplanMeier
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -40,12 +46,17 @@ __version__ = "0.1.0"
 ESTIMATORS = {
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
+    "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
     "FedKMeans": "clustering.k_means",
+    "FedKaplanMeier": "statistics.survival.kaplan_meier",
     "FedLandmarks": "landmarks.estimator",
+    "FedLinearRegression": "statistics.regression.linear_regression",
+    "FedLogisticRegression": "statistics.regression.logistic_regression",
     "FedMixedRegressor": "mixed_regression.estimator",
     "FedPCA": "pca.estimator",
     "FedPCADetector": "anomaly.pca_detector",
+    "FedPoissonRegression": "statistics.regression.poisson_regression",
     "FedSpectralClustering": "clustering.spectral",
     "FedStandardScaler": "tables.scaler",
     "FedTSNE": "maps.tsne",
@@ -58,6 +69,7 @@ _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",
     "connect": "engines.nvflare.client.connect",
+    "describe": "statistics.describe.describe_table",
     "federate": "engines.local.embedded",
     "load": "persistence",
     "plot_components": "plots.component_plot",
@@ -74,12 +86,17 @@ __all__ = [
     "FaultPlan",
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedCoxRegression",
     "FedFewShotRegressor",
     "FedKMeans",
+    "FedKaplanMeier",
     "FedLandmarks",
+    "FedLinearRegression",
+    "FedLogisticRegression",
     "FedMixedRegressor",
     "FedPCA",
     "FedPCADetector",
+    "FedPoissonRegression",
     "FedSpectralClustering",
     "FedStandardScaler",
     "FedTSNE",
@@ -94,6 +111,7 @@ __all__ = [
     "SecureSum",
     "Site",
     "connect",
+    "describe",
     "federate",
     "load",
     "plot_components",

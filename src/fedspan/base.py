@@ -53,6 +53,8 @@ class FedEstimator(BaseEstimator):
     sites_: tuple[str, ...]
     #: Whether the columns of tables may hold text.
     takes_text = False
+    #: Whether it learns targets, though it is no regressor or classifier of scikit-learn's.
+    learns_target = False
 
     def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:
         """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`.

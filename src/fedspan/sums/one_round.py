@@ -122,8 +122,8 @@ def merged_moments(widest: int, fed: Federation) -> tuple[MergedMoments, Federat
 
     total = fed.merge(local_moments, check, widest=widest)
     if any("reordered" in why.facts for why in total.failed.values()):  # once more, with all columns in one order
-        names = tuple(map(str, total["names"]))
-        return merged_moments(widest, in_order_of(Columns(total["columns"], names), fed))
+        most = Columns(total["columns"], tuple(map(str, total["names"])))
+        return merged_moments(widest, in_order_of(most, fed))
     refused = {site: why.detail for site, why in total.failed.items() if why.kind is FailureKind.REJECTED}
     agreed = left_out(refused, fed, WHY_LEFT_OUT, HOW_TO_FIX)
     names = None if total["names"] is None else tuple(map(str, total["names"]))

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, SecureSum, Site, step, transform
 
 if TYPE_CHECKING:
+    from fedspan.anomaly.anomaly_detector import FedAnomalyDetector
     from fedspan.anomaly.autoencoder_detector import FedAutoencoderDetector
     from fedspan.anomaly.bigan_detector import FedBiGANDetector
+    from fedspan.anomaly.centers_detector import FedCentersDetector
+    from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
+    from fedspan.atlases.harmony import FedHarmony
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
     from fedspan.engines.local.embedded import LocalFederation, federate
@@ -44,10 +48,14 @@ __version__ = "0.1.0"
 
 #: Every estimator and the module that defines it.
 ESTIMATORS = {
+    "FedAnomalyDetector": "anomaly.anomaly_detector",
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
+    "FedCentersDetector": "anomaly.centers_detector",
     "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
+    "FedHarmony": "atlases.harmony",
+    "FedIsolationDetector": "anomaly.isolation_detector",
     "FedKMeans": "clustering.k_means",
     "FedKaplanMeier": "statistics.survival.kaplan_meier",
     "FedLandmarks": "landmarks.estimator",
@@ -84,10 +92,14 @@ _MODULES = (
 
 __all__ = [
     "FaultPlan",
+    "FedAnomalyDetector",
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedCentersDetector",
     "FedCoxRegression",
     "FedFewShotRegressor",
+    "FedHarmony",
+    "FedIsolationDetector",
     "FedKMeans",
     "FedKaplanMeier",
     "FedLandmarks",

@@ -57,6 +57,8 @@ INDEX = {
     "cox_model": "statistics.survival.cox_model",
     "event_counts": "statistics.survival.event_counts",
     "log_rank": "statistics.survival.log_rank_test",
+    # Effects of batches.
+    "harmony": "atlases.harmony_by_sums",
     # Landmarks, clusters and maps.
     "feddl": "landmarks.feddl",
     "federated_k_means": "clustering.federated_k_means",

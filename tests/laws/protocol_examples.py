@@ -17,6 +17,7 @@ import pandas as pd
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian
+from fedspan.atlases.harmony_by_sums import HarmonySettings
 from fedspan.federation.site.discovery import ROOMS
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
@@ -64,6 +65,11 @@ def whole_task_sites():
         X = rng.normal(size=(len(task), 8))
         sites.append(fs.Site(f"site-{i}", X, X @ U[:, 0] + 0.1 * rng.normal(size=len(task)), task))
     return sites
+
+
+def labelled_sites():
+    """Nine sites of unequal size whose rows have one of three labels."""
+    return [fs.Site(site.name, site.X, np.array(["a", "b", "c"])[np.arange(len(site)) % 3]) for site in spiked_sites()]
 
 
 def mixed_sites():
@@ -149,6 +155,9 @@ SETTINGS = {
     "resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
     "resilient_covariance": {"rank": 3},
     "local_detectors": {"rank": 3, "level": 0.9},
+    "isolation_counts": {"n_trees": 5, "depth": 3},
+    "leaf_counts": {"features": np.arange(6).reshape(2, 3), "cuts": np.zeros((2, 3))},
+    "score_counts": {"edges": np.linspace(-3.0, 3.0, 9) * np.ones((8, 1))},
     "column_kinds": {"known": np.full(4, -1, dtype=np.int8)},
     "heavy_tails": {"wanted": np.arange(4) < 2, "centre": np.zeros(4), "log_centre": np.zeros(4)},
     "category_union": {"wanted": np.array([2]), "max_categories": 5},
@@ -197,6 +206,21 @@ SETTINGS = {
     "noisy_quantiles": {"level": 0.9, "privacy": MOMENTS, "n_columns": 8},
     "noisy_k_means": {"n_clusters": 3, "privacy": MOMENTS, "n_columns": 8, "max_iter": 3},
     "noisy_covariance": {"privacy": MOMENTS, "n_columns": 8},
+    "harmony": {
+        "settings": HarmonySettings(n_clusters=2, max_iter=2, max_iter_cluster=1, block_size=0.5, n_init=1),
+    },
+    "batch_names": {"column": -1},
+    "site_mixing": {"neighbors": 60},
+    "cluster_agreement": {"centres": np.arange(24.0).reshape(3, 8)},
+    "label_names": {},
+    "new_effects": {
+        "column": -1,
+        "names": np.array(["site-1", "site-4"]),
+        "Y": np.linspace(-1.0, 1.0, 32).reshape(2, 2, 8),
+        "references": np.linspace(-4.0, 4.0, 32).reshape(2, 2, 8),
+        "lamb": 1.0,
+        "sigma": 0.5,
+    },
     "centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances": {"landmarks": LANDMARKS},
     "neighbor_hits": {
@@ -266,6 +290,7 @@ SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
 SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
 SITES |= dict.fromkeys(SURVIVALS, survival_sites)
 SITES |= dict.fromkeys((*MIXTURES, *REGRESSIONS), mixture_sites) | dict.fromkeys((*CLASSES, *LOGITS), class_sites)
+SITES |= dict.fromkeys(("cluster_agreement", "label_names"), labelled_sites)
 
 
 #: For the parameters of protocols that have no settings.

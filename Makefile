@@ -94,20 +94,21 @@ audit-tests: .venv/audit.done
 # locks/pins.in holds back what must not be the newest: this torch has a build for the CPU alone.
 lock: .venv/dev.done
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables -o locks/core.txt pyproject.toml
+	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra secure -o locks/core.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra tables --extra deep --extra maps --extra secure --extra privacy --extra gpu --extra nvflare --extra sql --extra excel --extra plots --extra atlas --extra onnx --extra tracking --extra dev -c locks/core.txt -c locks/pins.in --allow-unsafe -o locks/dev.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra docs -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/docs.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra bench -c locks/dev.txt -c locks/docs.txt -c locks/pins.in --unsafe-package torchvision --unsafe-package seaborn -o locks/bench.txt pyproject.toml
 	$(BIN)/python -m piptools compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --extra audit -c locks/dev.txt -c locks/pins.in --allow-unsafe -o locks/audit.txt pyproject.toml
 	sed -i 's/+cpu$$//' locks/dev.txt locks/bench.txt
 
-# sdist and wheel in dist/; the wheel is installed into an empty environment, and the demo is run from there.
+# sdist and wheel in dist/; the wheel alone, without extras, is installed into an empty environment, and the demo is run
+# from there, in another folder.
 release: .venv/core.done
 	rm -rf dist build/release
 	$(BIN)/python -m pip install --quiet build
 	$(BIN)/python -m build --outdir dist . > /dev/null
 	$(PYTHON) -m venv build/release
-	build/release/bin/python -m pip install --quiet -c locks/core.txt "$$(ls dist/*.whl)[tables]"
+	build/release/bin/python -m pip install --quiet -c locks/core.txt "$$(ls dist/*.whl)"
 	cd build/release && bin/fedspan demo --out demo
 	@ls -l dist
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from fedspan.federation.outcomes import by_reason
 from fedspan.federation.site.parameters import Labels
 from fedspan.sums.row_blocks import n_columns, width
 from fedspan.wire import Message
+
+WHY_LEFT_OUT = "their columns are not those of most sites"
+HOW_TO_FIX = "; add, drop or rename columns there, or choose those that all sites have"
 
 
 @step("sums.columns", reveals="nothing", ragged=["names"])
@@ -60,26 +63,55 @@ def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, F
     agrees with any names. `text` allows columns of text.
     """
     replies = fed.ask(local_columns, text=text)
-    counts = Counter(reply["columns"] for reply in replies.values() if isinstance(reply["columns"], int))
-    count = max(counts, key=lambda found: (counts[found], -found), default=0)
-    names = Counter(_names(reply) for reply in replies.values() if len(_names(reply)) == count)
-    common = max(names, key=lambda found: (names[found], found), default=())
+    columns = columns_of_most(replies)
 
     def check(reply: Message) -> Message:
-        own = _names(reply)
-        if own and common and own != common and not _reordered(own, common):
-            raise InputError(_difference(own, common))
-        if reply["columns"] != count:
-            raise InputError(f"it has {reply['columns']} columns, most sites have {count}")
+        reason = None if reordered(reply, columns) else other_columns(reply, columns)
+        if reason is not None:
+            raise InputError(reason)
         return reply
 
-    why = "their columns are not those of most sites"
-    fix = "; add, drop or rename columns there, or choose those that all sites have"
-    accepted, fed = without_refused(replies, fed, check, why, fix)
-    if any(_reordered(_names(reply), common) for reply in accepted.values()):
-        fed = fed.apply(in_order, names=np.array(common, dtype=str))
-    weighted = any(reply.get("weighted") is True for reply in accepted.values())
-    return Columns(count, common or None, weighted), fed
+    accepted, fed = without_refused(replies, fed, check, WHY_LEFT_OUT, HOW_TO_FIX)
+    if any(reordered(reply, columns) for reply in accepted.values()):
+        fed = in_order_of(columns, fed)
+    return replace(columns, weighted=any(reply.get("weighted") is True for reply in accepted.values())), fed
+
+
+def in_order_of(columns: Columns, fed: Federation) -> Federation:
+    """Return the federation whose sites see their columns in this order."""
+    return fed.apply(in_order, names=np.array(columns.names, dtype=str))
+
+
+def columns_of_most(replies: Mapping[Any, Message]) -> Columns:
+    """Return the columns that most sites report."""
+    counts = Counter(reply["columns"] for reply in replies.values() if isinstance(reply.get("columns"), int))
+    count = max(counts, key=lambda found: (counts[found], -found), default=0)
+    names = Counter(_names(reply) for reply in replies.values() if len(_names(reply)) == count)
+    return Columns(count, max(names, key=lambda found: (names[found], found), default=()) or None)
+
+
+def reordered(reply: Message, columns: Columns) -> bool:
+    """Return whether a site has the columns of most sites, each once, in another order."""
+    own, common = _names(reply), columns.names or ()
+    return own != common and len(set(own)) == len(own) == len(common) and set(own) == set(common)
+
+
+def other_columns(reply: Message, columns: Columns) -> str | None:
+    """Return how a site's columns differ from those of most sites; ``None`` if they do not."""
+    own = _names(reply)
+    if own and columns.names and own != columns.names:
+        return _difference(own, columns.names)
+    if reply.get("columns") != columns.count:
+        return f"it has {reply.get('columns')} columns, most sites have {columns.count}"
+    return None
+
+
+def left_out(refused: Mapping[str, str], fed: Federation, why: str, fix: str = "") -> Federation:
+    """Return the federation without the sites that were refused, and warn of them."""
+    if not refused:
+        return fed
+    warnings.warn(f"left out, because {why}: {by_reason(refused)}{fix}", stacklevel=frames_inside())
+    return fed.subset(name for name in fed.sites if name not in refused)
 
 
 def without_refused(
@@ -88,10 +120,7 @@ def without_refused(
     """Return the replies that `check` accepts, and the federation without the sites whose replies it refuses."""
     accepted = fed.accept(replies, check)
     others = {name: accepted.failed[name].detail for name in replies.ok if name not in accepted.ok}
-    if others:
-        warnings.warn(f"left out, because {why}: {by_reason(others)}{fix}", stacklevel=frames_inside())
-        fed = fed.subset(name for name in fed.sites if name not in others)
-    return accepted, fed
+    return accepted, left_out(others, fed, why, fix)
 
 
 def _difference(own: tuple[str, ...], common: tuple[str, ...]) -> str:
@@ -107,11 +136,6 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def _reordered(own: tuple[str, ...], common: tuple[str, ...]) -> bool:
-    """Return whether a site has the columns of most sites, each once, in another order."""
-    return own != common and len(set(own)) == len(own) == len(common) and set(own) == set(common)
-
-
 def _names(reply: Message) -> tuple[str, ...]:
-    names = reply["names"]
+    names = reply.get("names")
     return tuple(map(str, names)) if isinstance(names, np.ndarray) and names.ndim == 1 else ()

@@ -90,7 +90,8 @@ def _read(files: Sequence[Path]) -> tuple[list[FileSource], list[pd.DataFrame]]:
     found = Counter(source.dialect for source in sources if _is_csv(source.file))
     common = found.most_common(1)[0][0] if found else Dialect()
     # A file without decimals, or of plain ASCII, shows less than the others: with their dialect it is the same.
-    common = replace(common, decimal="," if any(one.decimal == "," for one in found) else common.decimal)
+    if common.separator != "," and any(one.decimal == "," for one in found):
+        common = replace(common, decimal=",")
     for place, source in enumerate(sources):
         if _is_csv(source.file) and source.dialect != common and source.dialect.separator == common.separator:
             other = replace(source, dialect=common)

@@ -91,7 +91,7 @@ def transform(
         ledger charges ``mu2(**parameters)``. It transforms all rows once. Every later call, in any run, sees the same
         noisy rows, so that nothing more is charged.
     affine : bool, default=False
-        Whether every row becomes ``A x + b``, the same A and b for all rows: what the moments of transformed rows
+        Whether every row becomes ``A x + b``, the same A and b for all rows. What the moments of transformed rows
         reveal, those of the rows do as well.
     view : bool, default=False
         The function is ``f(site, **parameters) -> Site``: it shows the site in another way, such as its columns in

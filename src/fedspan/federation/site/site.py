@@ -16,7 +16,7 @@ from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.row_stream import RowStream
-from fedspan.federation.site.site_data import Array, SiteData, raw_bytes, read_only
+from fedspan.federation.site.site_data import Array, SiteData, copies_on_write, raw_bytes, read_only
 from fedspan.federation.site.state import Changes, State
 from fedspan.wire import Message
 
@@ -155,9 +155,9 @@ class Site:
 
     @property
     def frame(self) -> Any:
-        """The data frame that the site was made of, as a shallow copy; ``None`` behind a transform or without one."""
+        """The data frame that the site was made of, as a copy; ``None`` behind a transform or without one."""
         data = self._open
-        return None if data.frame is None or data.transform is not None else data.frame.copy(deep=False)
+        return None if data.frame is None or data.transform is not None else data.frame.copy(deep=not copies_on_write())
 
     def batches(self, rows: int) -> Iterator[RowBatch]:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""

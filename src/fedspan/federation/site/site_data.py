@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from hashlib import blake2b
@@ -53,7 +54,7 @@ class SiteData:
         if hasattr(X, "iloc") and hasattr(X, "columns"):
             self.feature_names = tuple(str(column) for column in X.columns)
             # Later writes to the caller's frame do not reach the site, nor with a ledger those to its arrays.
-            self.frame = X.copy(deep=ledger is not None)
+            self.frame = X.copy(deep=ledger is not None or not copies_on_write())
         if self.frame is None and self.stream is None:
             self.X = self._own(X, "X")
         held = X if self.frame is not None or self.stream is not None else self.X
@@ -238,6 +239,14 @@ def _is_mapped(values: Any) -> bool:
     while isinstance(values, np.ndarray):
         values = values.base
     return isinstance(values, mmap)
+
+
+def copies_on_write() -> bool:
+    """Return whether a shallow copy of a frame keeps its values when that is written to: pandas 3, or an option."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or int(pandas.__version__.partition(".")[0]) >= 3:
+        return True
+    return pandas.options.mode.copy_on_write is True
 
 
 def _frame_values(frame: Any) -> Array:

@@ -220,6 +220,7 @@ DESCRIPTIONS = {
     "correlation": {"method": "spearman"},
     "covariance": {},
     "site_differences": {},
+    "overview": {"bins": 4, "least_set": 1},
 }
 SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS
 

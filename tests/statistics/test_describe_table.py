@@ -199,7 +199,7 @@ def test_bad_settings_are_refused(settings, words):
 
 
 def test_an_owner_decides_about_extremes(monkeypatch):
-    from fedspan.statistics.describe import extremes
+    from fedspan.statistics.describe.parts import extremes
 
     fed = federated(TABLE)
     frame = fs.describe(fed, extremes=False).to_frame()

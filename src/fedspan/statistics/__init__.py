@@ -10,12 +10,14 @@ _LATER = {
     "Crosstab": "describe.cross_counts",
     "Description": "describe.description",
     "Histogram": "describe.histograms",
+    "Overview": "describe.table_overview",
     "PairTable": "describe.pair_statistics",
     "SiteDifferences": "describe.site_differences",
     "correlation": "describe.pair_statistics",
     "covariance": "describe.pair_statistics",
     "crosstab": "describe.cross_counts",
     "histogram": "describe.histograms",
+    "overview": "describe.table_overview",
     "site_differences": "describe.site_differences",
 }
 

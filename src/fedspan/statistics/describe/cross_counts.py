@@ -14,11 +14,11 @@ from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Index, Labels, Matrix, Vector
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import ALL
-from fedspan.statistics.describe.group_tests import GroupTest, counts_test
-from fedspan.statistics.describe.grouped_rows import group_codes
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_cross_counts
-from fedspan.statistics.describe.suppression import hidden_cells, shown, table_sums
-from fedspan.statistics.describe.table_columns import (
+from fedspan.statistics.describe.parts.group_tests import GroupTest, counts_test
+from fedspan.statistics.describe.parts.grouped_rows import group_codes
+from fedspan.statistics.describe.parts.suppression import hidden_cells, shown, table_sums
+from fedspan.statistics.describe.parts.table_columns import (
     TableColumns,
     named_columns,
     position,

@@ -20,11 +20,11 @@ from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.pca.noisy_covariance import noisy_covariance
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.statistics.describe.exact_quantiles import group_quantiles
-from fedspan.statistics.describe.group_counts import Edges
-from fedspan.statistics.describe.grouped_rows import Grouping, Numbers, numbers_of
-from fedspan.statistics.describe.table_columns import TableColumns, named_columns, read_columns
-from fedspan.statistics.describe.value_bins import distinct_values, rank_edges
+from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
+from fedspan.statistics.describe.parts.group_counts import Edges
+from fedspan.statistics.describe.parts.grouped_rows import Grouping, Numbers, numbers_of
+from fedspan.statistics.describe.parts.table_columns import TableColumns, named_columns, read_columns
+from fedspan.statistics.describe.parts.value_bins import distinct_values, rank_edges
 from fedspan.sums.plausible_totals import whole
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix, Vector
-from fedspan.statistics.describe.grouped_rows import (
+from fedspan.statistics.describe.parts.grouped_rows import (
     By,
     Counts,
     Grouping,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedspan.errors import MessageError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Vector
-from fedspan.statistics.describe.grouped_rows import Numbers, numbers_of
+from fedspan.statistics.describe.parts.grouped_rows import Numbers, numbers_of
 from fedspan.sums.posted_values import posted
 from fedspan.wire import Message
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Flags, Vector
-from fedspan.statistics.describe.grouped_rows import SITES, Grouping
+from fedspan.statistics.describe.parts.grouped_rows import SITES, Grouping
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_blocks import width

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix, Vector
-from fedspan.statistics.describe.grouped_rows import By, Grouping, Numbers, fewest_rows, grouped_rows, numbers_of
+from fedspan.statistics.describe.parts.grouped_rows import By, Grouping, Numbers, fewest_rows, grouped_rows, numbers_of
 from fedspan.sums.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
 from fedspan.sums.plausible_totals import whole
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedspan.mixed_regression.estimator import FedMixedRegressor
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
+    from fedspan.plots import plot_components, plot_map, plot_scores
     from fedspan.statistics.describe.describe_table import describe
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
@@ -61,11 +62,14 @@ _LATER = {
     "describe": "statistics.describe.describe_table",
     "federate": "engines.local.embedded",
     "load": "persistence",
+    "plot_components": "plots.component_plot",
+    "plot_map": "plots.map_plot",
+    "plot_scores": "plots.score_plot",
     "save": "persistence",
 }
 _MODULES = (
-    *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "privacy", "protocols", "report"),
-    *("statistics", "wire"),
+    *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
+    *("report", "statistics", "tracking", "wire"),
 )
 
 __all__ = [
@@ -95,6 +99,9 @@ __all__ = [
     "describe",
     "federate",
     "load",
+    "plot_components",
+    "plot_map",
+    "plot_scores",
     "save",
     "step",
     "transform",

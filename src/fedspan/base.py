@@ -18,6 +18,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, PrivacySpent, Site
 from fedspan.progress import ProgressBar
 from fedspan.sums.columns import agree_on_columns
+from fedspan.sums.one_round import Agree
 
 
 def check_aggregator(aggregator: Any) -> None:
@@ -27,6 +28,11 @@ def check_aggregator(aggregator: Any) -> None:
             f"aggregator={aggregator!r} must be None or a callable (values, weights) -> Aggregate, such as "
             "fedspan.aggregation.GeometricMedian()"
         )
+
+
+def secure(X: Any) -> bool:
+    """Return whether the calls of a fit on `X` are carried by secure sums, which add and merge nothing."""
+    return isinstance(X, Federation) and bool(X.policy.secure_sum)
 
 
 def in_single_precision(X: Any) -> bool:
@@ -57,6 +63,16 @@ class FedEstimator(BaseEstimator):
 
         save(self, path, record=record)
 
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram for notebooks, and for a fitted model a table of its run."""
+        diagram: str = super()._repr_html_inner()
+        record = getattr(self, "run_", None)
+        return diagram if record is None else diagram + str(record._repr_html_())
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: self._repr_html_inner() if kind == "text/html" else text for kind, text in bundle.items()}
+
     @property
     def privacy_(self) -> PrivacySpent | None:
         """What the fit has spent of the sites' privacy, what that covers and what not."""
@@ -64,19 +80,32 @@ class FedEstimator(BaseEstimator):
         return spent
 
     @contextmanager
-    def _fitting(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Iterator[Federation]:
+    def _fitting(
+        self,
+        X: Any,
+        y: Any,
+        sites: Any,
+        task: Any = None,
+        sample_weight: Any = None,
+        agree: Agree | None = None,
+        **checks: Any,
+    ) -> Iterator[Federation]:
         """Run the block as one run on the federation that `X` is or becomes: the calls are the same.
+
+        `agree` is how the sites agree on their columns, if the same call is to learn more (`OneRound`).
 
         Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
         """
-        fed = self._as_federation(X, y, sites, task, **checks)
+        fed = self._as_federation(X, y, sites, task, sample_weight, **checks)
         needs = self._single_replies()
         if needs is not None:
             fed.need_single_replies(f"{type(self).__name__}{needs}", or_totals=self._totals_will_do())
         settings = {**self._settings_that_count(), "random_state": self._seed()}
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
-            columns, agreed = agree_on_columns(run, text=self.takes_text)
+            columns, agreed = agree_on_columns(run, text=self.takes_text) if agree is None else agree(run)
+            if columns.weighted:
+                self._check_weights()
             if isinstance(X, Federation):  # scikit-learn has validated the columns of a table
                 self.n_features_in_ = columns.count
                 self.__dict__.pop("feature_names_in_", None)
@@ -90,6 +119,22 @@ class FedEstimator(BaseEstimator):
         """Return the parameters that have an effect, for the record of the run."""
         return dict(self.get_params(deep=False))
 
+    def _check_weights(self) -> None:
+        """Refuse rows with weights; estimators that use them override this."""
+        raise InputError(
+            f"{type(self).__name__} takes no account of sample_weight, and rows have weights: use sites without them, "
+            "or repeat rows"
+        )
+
+    def _refuse_weights_with(self, **parameters: Any) -> None:
+        """Refuse rows with weights beside parameters that can't use them: those that are not ``None``."""
+        used = [name for name, value in parameters.items() if value is not None]
+        if used:
+            raise InputError(
+                f"{type(self).__name__}({used[0]}={parameters[used[0]]!r}) takes no account of sample_weight, and rows "
+                f"have weights: use another {used[0]}, or repeat rows"
+            )
+
     def _single_replies(self) -> str | None:
         """Return which parameters need the replies of single sites, as a call has them, or ``None`` for sums alone."""
         aggregator = getattr(self, "aggregator", None)
@@ -99,8 +144,15 @@ class FedEstimator(BaseEstimator):
         """Return whether totals of groups of sites will do in place of single replies."""
         return False
 
-    def _as_federation(self, X: Any, y: Any, sites: Any, task: Any = None, **checks: Any) -> Federation:
+    def _as_federation(
+        self, X: Any, y: Any, sites: Any, task: Any = None, sample_weight: Any = None, **checks: Any
+    ) -> Federation:
         if isinstance(X, Federation):
+            if sample_weight is not None:
+                raise InputError(
+                    "sample_weight=... goes with a table: a federation's sites have their own, "
+                    "fedspan.Site(name, X, sample_weight=...)"
+                )
             for name, value in (("sites", sites), ("task", task)):
                 if value is not None:
                     raise InputError(f"{name}=... goes with a table: a federation has its {name.rstrip('s')}s already")
@@ -113,8 +165,8 @@ class FedEstimator(BaseEstimator):
         # Values that are not finite are refused later, by feature and site.
         table = self._validated(X, reset=True, ensure_all_finite=False, **checks)
         if sites is None:
-            return LocalFederation([Site("site", table, y, task)])
-        return federate(table, y, sites=sites, task=task)
+            return LocalFederation([Site("site", table, y, task, sample_weight=sample_weight)])
+        return federate(table, y, sites=sites, task=task, sample_weight=sample_weight)
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
         """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""
@@ -176,3 +228,11 @@ def _dispatching(for_tables: Callable[..., Any], for_federations: Callable[..., 
 
 
 _let_federations_pass(FedTransformer)
+
+
+class WeightedTransformer(FedTransformer):
+    """Mixin of transformers whose ``fit`` takes the weights of rows."""
+
+    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Any:
+        """Fit to `X` and return what `transform` makes of it."""
+        return self.fit(X, y, sites=sites, sample_weight=sample_weight).transform(X)

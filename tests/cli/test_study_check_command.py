@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -69,3 +72,14 @@ def test_a_target_is_made_up_too(folder, capsys):
     )
     assert main(["check", "study.toml"]) == 0
     assert "target: cost; task: ward" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_seen_enough_ends_it_without_a_traceback(folder):
+    """As with ``fedspan check study.toml | head``."""
+    assert main(["init", *write_hospitals(folder)]) == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "fedspan", "check", "study.toml"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")

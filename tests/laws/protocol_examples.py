@@ -112,6 +112,7 @@ LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0,
 SETTINGS = {
     "agree_on_columns": {},
     "moments": {},
+    "row_moments": {"widest": 8},
     "refuse_bad_values": {},
     "quantiles": {"level": 0.9},
     "covariance_pca": {"rank": 3},
@@ -225,7 +226,11 @@ DESCRIPTIONS = {
 SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS
 
 
-SITES = dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
+SCORES = ("row_numbers", "error_totals", "hit_rate", "value_totals", "verdict_counts", "roc_area")
+SETTINGS |= {name: {} for name in SCORES}
+SITES = dict.fromkeys(("error_totals", "hit_rate"), mixture_sites)
+SITES |= dict.fromkeys(("verdict_counts", "roc_area"), class_sites)
+SITES |= dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
 SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)

@@ -14,6 +14,7 @@ from fedspan.engines.remote.coordinator.remote_federation import RemoteFederatio
 from fedspan.errors import QuorumError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.steps import find_step
+from fedspan.federation.site.transforms import Transform
 from fedspan.few_shot.altgdmin import local_gradient
 from fedspan.few_shot.parts.fit_moments import local_moments
 from fedspan.few_shot.parts.task_coefs import local_normal_equations
@@ -203,3 +204,15 @@ def test_the_autoencoder_runs_by_summaries_where_there_are_enough_rows(tmp_path)
             else:
                 with pytest.raises(QuorumError, match="in the group 'single rows'"):
                     detector.fit(fed)
+
+
+def test_folds_are_allowed_by_name_and_are_not_about_few_rows(tmp_path):
+    parameters = {"folds": 4, "number": 1, "draw": 0, "by_class": False}
+    held, others = (Transform("model_selection.fold", {**parameters, "held": held}) for held in (True, False))
+    desk = Desk(tmp_path / "a", 'transforms = ["fedspan"]', numbers(200))
+    assert "does not allow the transform 'model_selection.fold'" in desk.ask(transforms=(held,))
+    desk = Desk(tmp_path / "b", 'transforms = ["model_selection.fold"]', numbers(200))
+    found = [desk.ask(number=k, transforms=(one,)) for k, one in enumerate((held, others))]
+    assert [reply["n"] for reply in found] == [50, 150]
+    desk = Desk(tmp_path / "c", 'transforms = ["model_selection.fold"]', numbers(60))
+    assert "over a selection of rows may be" in desk.ask(transforms=(held,))

@@ -217,12 +217,12 @@ def test_script_thins_the_same_points_wherever_a_stretch_begins():
     assert drawn == [list(range(20)), list(range(0, 20, 3)), [6, 9, 12]]
 
 
-def test_clusters_come_first_and_a_map_has_no_axes():
+def test_labels_and_clusters_come_first_and_a_map_has_no_axes():
     n = 150
     points = np.random.default_rng(0).normal(size=(n, 2))
     drawn = page_of(points, labels=np.arange(n) % 3, clusters=np.arange(n) % 5, x_label="", y_label="")
     data = drawn.map_data()
-    assert list(data["ways"]) == ["cluster", "site", "label", "density"]
+    assert list(data["ways"]) == ["label", "cluster", "site", "density"]
     assert np.array_equal(unpacked(data["ways"]["cluster"]["codes"]), np.arange(n) % 5)
     assert data["axes"] == ["", ""]
     assert "the axes mean nothing by themselves" in drawn.text

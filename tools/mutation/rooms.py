@@ -6,6 +6,7 @@ from pathlib import Path
 
 CAPABILITIES = (
     *("pca", "tables", "sums", "anomaly", "few_shot", "mixed_regression", "landmarks", "clustering", "maps"),
+    "model_selection",
 )
 #: The rooms of ``src/fedspan`` that are changed.
 ROOMS = (

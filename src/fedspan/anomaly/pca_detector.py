@@ -29,6 +29,7 @@ from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums, noisy_sums
 from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
 from fedspan.sums.noisy_quantiles import search as noisy_search
+from fedspan.sums.one_round import MergedMoments
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -61,12 +62,12 @@ class FedPCADetector(FedDetector):
       units of its own spread.
     - ``"combined"``: the Mahalanobis distance of the residual, ``sum_{j > k} (v_j'z)^2 / (l_j + r)``, where l_j and v_j
       are variances and axes orthogonal to the subspace. As in ``"residual"`` the k leading directions, in which normal
-      rows differ, do not count; as in ``"mahalanobis"`` a small deviation counts where the rows never deviate.
+      rows differ, do not count. As in ``"mahalanobis"`` a small deviation counts where the rows never deviate.
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly
     without moving rows (see `fedspan.sums.quantiles`). On new rows of the same distribution the false positive rate is
-    1 - quantile (with a resilient solver or an aggregator only roughly so: see the notes), up to the sampling error of
-    a quantile, about ``sqrt(quantile (1 - quantile) / n)``.
+    1 - quantile. With a resilient solver or an aggregator it is only roughly so (see the notes). The sampling error of
+    a quantile is about ``sqrt(quantile (1 - quantile) / n)``.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ class FedPCADetector(FedDetector):
     quantile : float, default=0.95
         Of the training scores.
     ridge : float, default=1e-4
-        Of the Mahalanobis distances, as a part of the mean variance of the columns: with 1e-4 no direction has a spread
+        Of the Mahalanobis distances, as a part of the mean variance of the columns. With 1e-4 no direction has a spread
         below a hundredth of that of a column.
     center, scale : bool, default=True
         Subtract the mean and divide by the deviation of each column.
@@ -90,8 +91,8 @@ class FedPCADetector(FedDetector):
     left_out : bool or "auto", default="auto"
         Take the quantile of scores as if each training row had been left out, by formulas that need no second fit (see
         `fedspan.anomaly.thresholds`). A model fits its own rows better than new ones, and where rows are few the
-        threshold would be too low. ``"auto"``: where it matters more than about half a point, with fewer than about
-        22 d^1.5 rows of d columns (for the 0.95 quantile), or if variances within and outside the subspace are alike.
+        threshold would be too low. ``"auto"``: where it matters more than about half a point, with fewer than about 22
+        d^1.5 rows of d columns (for the 0.95 quantile). Also if variances within and outside the subspace are alike.
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
     privacy : fedspan.privacy.GaussianMoments, optional
@@ -113,7 +114,7 @@ class FedPCADetector(FedDetector):
         As of `FedPCA`.
     whitening_ : array (d, d) or None
         The symmetric root W of the matrix of a Mahalanobis distance, which is ``||W z||^2``. None for ``"residual"``,
-        and with more than 1,000 columns, or more than fit a message: there every direction outside the subspace has the
+        and with more than 1,000 columns, or more than fit a message. There every direction outside the subspace has the
         variance ``noise_variance_`` (so that ``"combined"`` orders rows as ``"residual"`` does).
     left_out_ : bool
         Whether the threshold is one of rows left out.
@@ -127,7 +128,7 @@ class FedPCADetector(FedDetector):
     Notes
     -----
     Leaves a site: the messages of the solver, then for the threshold 257 counts a round in 8 rounds. For the
-    Mahalanobis distances the d (d + 1) / 2 numbers of a Gram matrix: those of solver ``"covariance"`` serve for both,
+    Mahalanobis distances the d (d + 1) / 2 numbers of a Gram matrix. Those of solver ``"covariance"`` serve for both,
     with other solvers they are one more message.
 
     Resilience is for sites that are alike. With a resilient solver or an aggregator the threshold is that of most
@@ -195,8 +196,9 @@ class FedPCADetector(FedDetector):
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn subspace, covariance and threshold from a table (with ``sites``) or a federation."""
         self._check_parameters()
-        with self._fitting(X, y, sites, ensure_min_samples=2) as fed, self._account(fed) as noisy:
-            search = self._learn_model(fed, noisy)
+        one = self._pca(WIDEST).one_round(X, at_least=0 if self.distance == "residual" else WIDEST)
+        with self._fitting(X, y, sites, agree=one, ensure_min_samples=2) as fed, self._account(fed) as noisy:
+            search = self._learn_model(fed, noisy, None if one is None else one.found)
             n, variances = self.n_samples_, self.explained_variance_
             few = few_rows(n, self.n_features_in_, float(self.quantile), variances, self.noise_variance_)
             self.left_out_ = n > 2 and bool(few if self.left_out == "auto" else self.left_out)
@@ -211,8 +213,13 @@ class FedPCADetector(FedDetector):
         plan = {local_noisy_gram: (1.0 - _THRESHOLD_SHARE, 1), local_noisy_counts: (_THRESHOLD_SHARE, ROUNDS)}
         return noisy_sums(self.privacy, fed, plan, "all sums, and so model and threshold")
 
-    def _learn_model(self, fed: Federation, noisy: NoisySums | None = None) -> Callable[..., Vector] | None:
-        """Learn subspace and covariance. With noise, return how the threshold is found."""
+    def _learn_model(
+        self, fed: Federation, noisy: NoisySums | None = None, merged: MergedMoments | None = None
+    ) -> Callable[..., Vector] | None:
+        """Learn subspace and covariance, from moments that came with the columns, if they did.
+
+        With noise, return how the threshold is found.
+        """
         d = self.n_features_in_
         fits = d <= WIDEST and 8 * d * (d + 8) <= fed.policy.max_bytes  # the root, mean and scale go to the sites
         wants_covariance = self.distance != "residual" and fits
@@ -226,7 +233,7 @@ class FedPCADetector(FedDetector):
             covariance = covariance_within(noisy, fed, self.privacy.bounds(d))
             axes = pca._keep_noisy(covariance, all_axes=one_message).axes
         else:
-            axes = pca._learn(fed, all_axes=one_message).axes
+            axes = pca._learn(fed, merged, all_axes=one_message).axes
         for name in _TAKEN_OVER:
             setattr(self, name, getattr(pca, name))
         self._refuse_full_rank(axes)
@@ -318,9 +325,9 @@ class FedPCADetector(FedDetector):
     def explain(self, X: Any) -> Vector:
         """Return each feature's share of the anomaly score: for one row (d,), or for every row (n, d).
 
-        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, the symmetric root
-        of the inverse covariance for Mahalanobis distances), and a feature's share is its part of that length. Shares
-        are not negative and sum to 1; a row with the score 0 has shares 0.
+        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, a root of the
+        inverse covariance for Mahalanobis distances). A feature's share is its part of that length. Shares are not
+        negative and sum to 1; a row with the score 0 has shares 0.
         """
         check_is_fitted(self)
         (_, _, shares), parameters = self._form()
@@ -338,7 +345,7 @@ class FedPCADetector(FedDetector):
         (transform, _, _), parameters = self._form()
         return transform, parameters
 
-    def _free(self, n: int) -> int:
+    def _free(self, n: float) -> float:
         """Return the degrees of freedom of the covariance of n rows."""
         return max(1, n - 1 if self.center else n)
 

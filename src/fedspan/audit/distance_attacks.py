@@ -7,7 +7,7 @@ rows of the same kind, such as other images or other patients:
 linear prediction, learned from the public rows, completes them.
 
 `unrotate`: the sites may have rotated and shifted all their rows by a secret key. Distances do not change, so maps do
-not suffer. Principal axes of the rotated rows are those of the public ones up to signs and small turns: the attack
+not suffer. Principal axes of the rotated rows are those of the public ones up to signs and small turns. The attack
 tries the signs, and then matches the two clouds of points (iterative closest points).
 """
 

@@ -8,8 +8,9 @@ fedspan init north.csv south.csv west.csv     writes study.toml
   fedspan apply study new.csv --out scores.csv  writes a score for each row"""
 
 DEMO = (
-    "Split scikit-learn's digits and breast cancer tables over sites, scale them, learn an exact federated PCA, "
-    "compare it with PCA on the pooled rows, and leave a report. Needs no files and no network."
+    "Do six short runs on this machine, and write one page with a picture, a number and ten lines of Python for each: "
+    "a map, alarms, malicious sites, hidden groups, a killed run, and what the coordinator can rebuild. Needs no files "
+    "and no network, and takes some ten seconds."
 )
 
 RUN = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -37,7 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         values = vars(_parser().parse_args(argv))
         module, _, function = str(values.pop("target")).partition(":")
-        return int(getattr(importlib.import_module(module), function)(**values))
+        code = int(getattr(importlib.import_module(module), function)(**values))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, such as 'head', has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except FedspanError as error:
         print(f"fedspan: {error}", file=sys.stderr)
         return 2 if isinstance(error, (InputError, JournalError)) else 1
@@ -84,8 +90,8 @@ def _add_local(commands: Any) -> None:
     _add(
         commands,
         "demo",
-        "fedspan.cli.demo_command:demo",
-        "run an embedded federation on scikit-learn's digits and breast cancer tables",
+        "fedspan.cli.demo.demo_command:demo",
+        "six short runs with pictures, on one page",
         _path("--out", "FOLDER", "where to write (default: demo)", default=Path("demo")),
         _option("--seed", "seed of the split and of the runs (default: 0)", type=int, default=0),
         description=help_texts.DEMO,
@@ -134,6 +140,7 @@ def _add_local(commands: Any) -> None:
         _option("--detach", "with --kit: let the coordinator run it, and fetch it later", action="store_true"),
         _option("--hours", "with --detach: how long the coordinator may act for you (24)", type=float, default=24.0),
         _option("--resume", "continue in a used output folder where the run stopped", action="store_true"),
+        _option("--live", "write live.html in the output folder, a page that follows the run", action="store_true"),
         description=help_texts.RUN,
         example="fedspan run study.toml",
     )

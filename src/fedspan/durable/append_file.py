@@ -5,8 +5,8 @@ An entry is one line of JSON, and optionally raw bytes after it::
     {"number": 3, ..., "body_bytes": 1024, "chain": "0123456789abcdef0123456789abcdef"}\n<1024 bytes>\n
 
 ``chain`` is a digest of the entry before, this line and its bytes, keyed if the owner has a secret. So files without
-raw bytes are plain JSON Lines. An entry that a kill has cut short at the end is dropped when the file is opened again;
-any other damage is an error that names the entry. Files have mode 0600.
+raw bytes are plain JSON Lines. An entry that a kill has cut short at the end is dropped when the file is opened again.
+Any other damage is an error that names the entry. Files have mode 0600.
 
 The journal of a run, a site's run states, its ledger and its audit log are such files.
 """
@@ -101,6 +101,7 @@ class AppendFile:
         self._key_of = key_of
         self._key = b""
         self._accept = accept
+        self._named = False  # whether the folder's entry of the file is on the disk
         self._thread = threading.RLock()
         self._file: int | None = None
         if not shared:
@@ -157,14 +158,25 @@ class AppendFile:
         try:
             _write(descriptor, (line, *parts, b"\n" if parts else b""), self.end)
             if self._sync:
-                os.fsync(descriptor)
-                if self.count == 0:
-                    _sync_folder(self.path.parent)
+                self._to_disk()
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(descriptor, self.end)
             raise AppendFileError(f"can't be written: {error.strerror or error}") from None
         self._take(entry)
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk, so that it survives a loss of power."""
+        try:
+            self._to_disk()
+        except OSError as error:
+            raise AppendFileError(f"can't be written: {error.strerror or error}") from None
+
+    def _to_disk(self) -> None:
+        os.fsync(self._descriptor)
+        if not self._named:
+            _sync_folder(self.path.parent)
+            self._named = True
 
     def body(self, entry: Entry) -> memoryview:
         """Return the raw bytes of an entry."""
@@ -189,11 +201,11 @@ class AppendFile:
         try:
             for fields, parts in entries:
                 new.append(fields, parts)
+            new.sync()
         finally:
             new.close()
         os.replace(beside, self.path)
-        if self._sync:
-            _sync_folder(self.path.parent)
+        _sync_folder(self.path.parent)
         self.count, self.chain, self.end, self._key = new.count, new.chain, new.end, new._key
         self._open()
 

@@ -18,10 +18,11 @@ from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.calls.reply_checks import check_replies
 from fedspan.federation.journal import JournalEntry
+from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import EndingKind, Failure, FailureKind, by_reason
 from fedspan.federation.policy import Policy, SecureSum
 from fedspan.federation.privacy_spent import PrivacySpent
-from fedspan.federation.record import CallRecord, RunRecord, plain
+from fedspan.federation.record import SIMULATED, CallRecord, RunRecord, plain
 from fedspan.federation.replies import Replies, Total, averaged, total
 from fedspan.federation.run import Observer, Run
 from fedspan.federation.site.site import generator
@@ -32,6 +33,7 @@ from fedspan.federation.versions import versions
 from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 
 StepLike = Callable[..., Any] | str
+Check = Callable[[Mapping[str, Message]], Mapping[str, Failure]]
 
 
 @dataclass
@@ -44,6 +46,7 @@ class Root:
     run_dir: Path | None = None
     summation: Summation | None = None  # for a policy with secure sums
     observers: tuple[Observer, ...] = ()
+    simulated: bool = False  # whether all sites are in this process
     runs: int = 0
     open_run: Run | None = None  # of protocols that are called on the federation itself
 
@@ -80,8 +83,8 @@ class View:
 class Federation:
     """What a protocol receives.
 
-    Protocols use `sites`, `rng`, `ask` (or `gather`), `sum`, `mean`, `totals`, `sample`, `subset`, `rounds`, `log` and
-    `stop`.
+    Protocols use `sites`, `rng`, `ask` (or `gather`), `sum`, `mean`, `merge`, `totals`, `sample`, `subset`, `rounds`,
+    `log` and `stop`.
     Callers of protocols use `begin`, `run`, `apply`, `corrupt` and `with_faults`. The views that these return share the
     engine, and within a run its counter, generator and journal.
     """
@@ -93,6 +96,18 @@ class Federation:
     def __repr__(self) -> str:
         some = ", ".join(self.sites[:5]) + (", ..." if len(self.sites) > 5 else "")
         return f"{type(self).__name__}({len(self.sites)} sites: {some})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks; nothing is requested from the sites."""
+        view, policy = self._view, self.policy
+        facts: list[tuple[str, object]] = [("sites", f"{len(self.sites):,}: {first_names(self.sites)}")]
+        if view.transforms:
+            facts.append(("rows seen through", ", ".join(one.id for one in view.transforms)))
+        if view.conditions:
+            facts.append(("attacks and faults", view.conditions))
+        facts.append(("sums", "secure" if policy.secure_sum else "plain"))
+        facts.append(("runs so far", self._root.runs))
+        return fact_table(type(self).__name__, facts, SIMULATED if self._root.simulated and len(self.sites) > 1 else "")
 
     # What a protocol uses.
 
@@ -153,11 +168,23 @@ class Federation:
         """Run `step` at all sites and return, key by key, the plain mean of the replies."""
         return _total(self._call(step, self.sites, payload, "mean"))
 
+    def merge(self, step: StepLike, check: Check | None = None, /, **payload: object) -> Total:
+        """Run `step` at all sites and return what its ``merge`` makes of the replies: all that the coordinator keeps.
+
+        For summaries of rows that are more than sums, such as means with centred products. `check` receives the replies
+        by site, and returns the failures of those that it refuses. A secure sum can't carry it.
+        """
+        found = find_step(step)
+        if found.merge is None:
+            raise InputError(f"step {found.id!r} has no merge: declare it with @step(merge=...), or use sum or ask")
+        self.need_single_replies(f"fed.merge of step {found.id!r}")
+        return _total(self._call(step, self.sites, payload, "merge", check))
+
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """The sites of each group of the policy, by the group's name.
 
-        The federation's seed decides the groups, and they are the same in all of its runs: of two ways to divide the
+        The federation's seed decides the groups, and they are the same in all of its runs. Of two ways to divide the
         sites, the totals would reveal more than those of one.
         """
         sites = self._root.engine.sites
@@ -333,6 +360,7 @@ class Federation:
         seed = root.seed if seed is None else seed
         record = RunRecord(what, settings, root.runs, seed, tuple(root.engine.sites), versions=versions())
         record.policy, record.conditions = plain(root.policy)["fields"], view.conditions
+        record.simulated = root.simulated
         record.transforms = tuple(transform.id for transform in view.transforms)
         folder = None if root.run_dir is None else root.run_dir / f"run-{root.runs:03d}"
         run = Run(root.engine, record, folder, root.observers + observers)
@@ -361,7 +389,9 @@ class Federation:
             raise InputError(f"{what} in this federation of {', '.join(self.sites[:10])}")
         return tuple(sorted(set(wanted)))
 
-    def _call(self, step: StepLike, to: tuple[str, ...], payload: Mapping[str, object], how: str) -> Collected:
+    def _call(
+        self, step: StepLike, to: tuple[str, ...], payload: Mapping[str, object], how: str, check: Check | None = None
+    ) -> Collected:
         """Make one call, or take it from the journal."""
         found = find_step(step)
         message = found.validated(canonical(payload, "payload"))
@@ -379,7 +409,7 @@ class Federation:
         if recorded is not None:
             entry = recorded
         else:
-            entry = self._made(call, how, summation)
+            entry = self._made(call, how, summation, check)
             if run.journal is not None:
                 run.journal.append(entry)
         collected = entry.collected
@@ -396,8 +426,9 @@ class Federation:
             raise InputError(collected.error)
         if summation is not None:
             summation.made(call, collected.answered)
-        for site in collected.answered if recorded is not None else ():
-            run.engine.restore(run.id, site, call.number, collected.changes.get(site, NO_CHANGES))
+        if recorded is not None:
+            changes = {site: collected.changes.get(site, NO_CHANGES) for site in collected.answered}
+            run.engine.restore(call, changes, run.accepted, self.policy)
         run.accepted.update(dict.fromkeys(collected.answered, call.number))
         return collected
 
@@ -417,12 +448,14 @@ class Federation:
                 f"{call.number}: give its Policy more time (with a run_dir it continues from here)"
             )
 
-    def _made(self, call: Call, how: str, summation: Summation | None) -> JournalEntry:
+    def _made(self, call: Call, how: str, summation: Summation | None, check: Check | None = None) -> JournalEntry:
         """Send a call out, and add the replies up where that is wanted."""
         start = time.perf_counter()
         needed = self.policy.needed(len(call.to), adding=summation is not None)
         if summation is None:
             found = self._exchange(call, needed)
+            if check is not None:
+                found.refuse(check(found.replies))
             quorum = len(found.answered) >= needed
         else:
             while True:
@@ -464,7 +497,8 @@ class Federation:
         if not quorum or found.error is not None:
             return
         try:
-            summed = total(replies, call.step.id)
+            merge = call.step.merge if how == "merge" else None
+            summed = total(replies, call.step.id) if merge is None else merge(list(replies.values()))
             summed = canonical(averaged(summed, len(found.answered)) if how == "mean" else summed, "total")
         except FedspanError as error:
             found.error = str(error)

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedspan.checks import json_value
 from fedspan.errors import InputError
+from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import Ending, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.site.steps import dotted_name
@@ -21,13 +22,16 @@ from fedspan.federation.site.steps import dotted_name
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Of runs and federations whose sites are no machines of their own.
+SIMULATED = "Simulated: all sites were in one process."
+
 
 @dataclass(frozen=True)
 class CallRecord:
     """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal.
 
-    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``, which a secure
-    sum carried where `secure` is set.
+    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"merge"`` (one reply made of all),
+    ``"sum"`` or ``"mean"``, which a secure sum carried where `secure` is set.
     """
 
     number: int
@@ -87,6 +91,8 @@ class RunRecord:
         The ids of the transforms through which the run saw the sites' rows.
     conditions : str
         The attacks and faults that were rehearsed.
+    simulated : bool
+        Whether all sites were in this process.
 
     Examples
     --------
@@ -109,6 +115,7 @@ class RunRecord:
     policy: dict[str, Any] = field(default_factory=dict)
     transforms: tuple[str, ...] = ()
     conditions: str = ""
+    simulated: bool = False
 
     @property
     def bytes_down(self) -> int:
@@ -158,6 +165,29 @@ class RunRecord:
         offline = "".join(f"; {sentence}" for sentence in self.absences)
         ended = self.stopped or "still running"
         return f"{line}{f', {failed} failed replies' if failed else ''}; {ended}{spent}{offline}"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return fact_table(f"Run of {self.what}", self.facts(), self.remark)
+
+    def facts(self) -> list[tuple[str, object]]:
+        """Return what the run did, by name."""
+        found: list[tuple[str, object]] = [
+            ("sites", f"{len(self.sites):,}: {first_names(self.sites)}"),
+            ("calls", f"{len(self.calls):,} in {self.seconds:.2f} s"),
+            ("bytes", f"{self.bytes_up:,} up, {self.bytes_down:,} down"),
+            ("ended", self.stopped or "still running"),
+        ]
+        if self.failures:
+            found.append(("failed replies", f"{len(self.failures):,}"))
+        if self.privacy is not None:
+            found.append(("privacy", self.privacy.sentence()))
+        return found
+
+    @property
+    def remark(self) -> str:
+        """A sentence where the sites were no machines of their own."""
+        return SIMULATED if self.simulated and len(self.sites) > 1 else ""
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per call: requested and failed sites, bytes, seconds, metrics logged after it."""
@@ -225,7 +255,7 @@ class RunRecord:
 #: Most bytes of one line.
 _LONGEST_LINE = 2**24
 #: What the first line of a record's file holds.
-_HEAD = ("what", "settings", "number", "seed", "sites", "policy", "transforms", "conditions")
+_HEAD = ("what", "settings", "number", "seed", "sites", "policy", "transforms", "conditions", "simulated")
 
 
 def _failures(values: Mapping[str, Any]) -> dict[str, Failure]:

@@ -9,10 +9,10 @@ with ``A_p = sum_i k(x_i, y_j) (x_i - y_j)`` over the rows of site p. Only the *
 (`fed.sum`). With one local step the result is that of gradient descent on the pooled rows, for any split of them.
 
 The paper leaves some choices open; here they follow from the data. Kernel width and start come from the mean and
-variance of the columns, the step is a multiple of 1 / L with ``L = 4 gamma kbar / n_y``, and heavy-ball momentum saves
+variance of the columns. The step is a multiple of 1 / L with ``L = 4 gamma kbar / n_y``, and heavy-ball momentum saves
 most of the rounds. No landmark moves further in a step than a quarter of the kernel's width: L belongs to a landmark
-with the mean kernel value. Where more rows pull, a landmark could overshoot to where no row pulls it back.
-Sites compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of the data costs digits.
+with the mean kernel value. Where more rows pull, a landmark could overshoot to where no row pulls it back. Sites
+compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of the data costs digits.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class _Moves:
     def _measured(self, total: Total | None, own_mean: float) -> dict[str, float]:
         """Set L from the mean kernel value between rows and landmarks; return the objective, if sites report it.
 
-        Without a report the mean value has a bound: it is an inner product of two mean embeddings, of which the rows'
+        Without a report the mean value has a bound. It is an inner product of two mean embeddings, of which the rows'
         has at most the norm 1. A tiny L stands for landmarks so far from all rows that no kernel value is left.
         """
         n_y = self.chosen.n_landmarks

@@ -1,8 +1,8 @@
 """Distances to landmarks, which sites post once the landmarks are known.
 
-**Not private against the coordinator**: from the landmarks and a row's distances to them it can compute the row's
-projection on their affine span, and the row itself where there are more landmarks than columns. The journal of such a
-run holds what amounts to raw data.
+**Not private against the coordinator**. From the landmarks and a row's distances to them it can compute the row's
+projection on their affine span. With more landmarks than columns that is the row itself. The journal of such a run
+holds what amounts to raw data.
 
 Sites post distances in units of the rows' spread, which the landmarks come with: single precision then holds them for
 any unit of the data. The coordinator cannot check whether distances are true; it refuses those that no rows can have.

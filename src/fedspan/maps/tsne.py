@@ -50,7 +50,7 @@ class FedTSNE(FedMap):
         Nystrom form of squared distances, or by that of distances, as in the paper.
     share : {"distances", "sums", "centers"}, default="distances"
         What leaves the sites: distances to landmarks; sums alone, in every round of the layout; or, in one shot, only
-        the sums that make centres, around which the coordinator lays out drawn rows.
+        the sums that make centres. Around these the coordinator lays out drawn rows.
     post_positions : bool, default=False
         With ``share="sums"`` or ``"centers"``: whether the sites of a federation post the positions of their rows.
     sums_settings : dict, optional
@@ -84,8 +84,8 @@ class FedTSNE(FedMap):
     Attributes
     ----------
     embedding_ : array (n, n_components)
-        In the order of a table's rows; of a federation, in site order, then row order (sites that did not post are left
-        out, with a warning), and with ``share="sums"`` or ``"centers"`` only if positions were posted.
+        In the order of a table's rows; of a federation, in site order, then row order. Sites that did not post are left
+        out, with a warning. With ``share="sums"`` or ``"centers"`` only if positions were posted.
     row_sites_ : array (n,)
         Number of each row's site in ``sites_``.
     kl_divergence_ : float
@@ -98,7 +98,7 @@ class FedTSNE(FedMap):
         With ``share="sums"`` or ``"centers"``: the centres of all codebooks, their numbers of rows, and positions.
     density_, density_extent_ : array (g, g), tuple of 4 floats
         Likewise: the number of rows around each node of a grid, ``density_[i, j]`` at the i-th place to the right and
-        the j-th up, and the places of the first and last nodes: left, right, bottom, top.
+        the j-th up. Also the places of the first and last nodes: left, right, bottom, top.
     mean_, axes_ : array (d,), array (r, d)
         Likewise: rows are seen as ``(x - mean_) @ axes_.T``.
 

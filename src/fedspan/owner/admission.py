@@ -14,7 +14,7 @@ from fedspan.errors import LedgerError, MessageError, PolicyError, with_note
 from fedspan.federation import Site
 from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.steps import find_step, installed_steps
-from fedspan.federation.site.transforms import installed_transforms
+from fedspan.federation.site.transforms import MOST_PARTS, installed_transforms
 from fedspan.federation.versions import version_of
 from fedspan.owner.allowed_steps import GROUPS, LEVELS, AllowedSteps, allows_transform, is_public
 from fedspan.owner.audit_log import AuditLog, AuditLogError
@@ -213,6 +213,14 @@ class Admission:
         if request.payload is None or rules.steps.names_it(request.step, few_rows=True):
             return
         step = find_step(request.step)
+        if any(id in installed_transforms() and installed_transforms()[id].selects for id in request.transforms):
+            # Sums over two selections differ by at least this share of the rows; parameters may make sets smaller.
+            if not step.public and (step.fewest is not None or len(self.site) // MOST_PARTS < rules.least_set):
+                raise PolicyError(
+                    f"this site's owner allows no numbers about fewer than {rules.least_set} rows, and those of step "
+                    f"{request.step!r} over a selection of rows may be: that is in the group 'single rows'"
+                )
+            return
         if step.fewest is None or (request.stage and not step.fewest_in_sums):
             return
         try:
@@ -296,7 +304,8 @@ def _check_step(request: OwnerRequest, rules: Rules) -> None:
                     raise PolicyError(
                         f"this site's owner wants {what}s that declare the types of all parameters, and {id!r} does not"
                     )
-    if request.transforms and not rules.steps.names_it(step):
+    reorders = all(id in installed_transforms() and installed_transforms()[id].reorders for id in request.transforms)
+    if request.transforms and not reorders and not rules.steps.names_it(step):
         raise PolicyError(f"this site's owner allows step {step!r} without transforms only")
     for transform in request.transforms:
         if not allows_transform(rules.transforms, transform):

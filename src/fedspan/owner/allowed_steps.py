@@ -37,8 +37,8 @@ _SECURE_SUM = "secure_sum"
 class AllowedSteps:
     """The steps that some names allow: ids such as ``"pca.gram"``, beginnings of ids such as ``"pca"``, and groups.
 
-    Steps of fedspan that reveal nothing about rows (names of columns, the state of the budget) are always allowed, and
-    so are the stages of a secure sum: the step that is summed must be allowed.
+    Steps of fedspan that reveal nothing about rows (names of columns, the state of the budget) are always allowed. So
+    are the stages of a secure sum. The step that is summed must be allowed.
 
     Examples
     --------
@@ -92,11 +92,14 @@ def check_names(what: str, names: Sequence[str], ids: Iterable[str], groups: Ite
 
 
 def allows_transform(names: Sequence[str], id: str) -> bool:
-    """Return whether a transform is named, by its id, the beginning of its id, or as one of fedspan's own."""
+    """Return whether a transform is named, by its id, the beginning of its id, or as one of fedspan's own.
+
+    One that selects rows is not among those of fedspan: the difference of two selections may be a single row.
+    """
     found = installed_transforms().get(id)
     if found is None:
         return False
-    own = found.function.__module__.startswith("fedspan.")
+    own = found.function.__module__.startswith("fedspan.") and not found.selects
     groups = {"installed"} | ({OWN} if own else set()) | ({"affine"} if found.affine else set())
     return not groups.isdisjoint(names) or any(_covers(name, id) for name in names)
 

@@ -1,14 +1,14 @@
 """The sites' side of the secure sum: five steps, the rounds of Bonawitz et al. (2017).
 
-The site itself checks every rule that protects its part. It answers one query per stage of a sum, so that no
-coordinator gets both kinds of share of one site, or a second masked reply. It answers only for a set of at least
-`threshold` sites, more than half of it, whose keys it knows and which have all received the same request.
+The site itself checks every rule that protects its part. It answers one query per stage of a sum. So no coordinator
+gets both kinds of share of one site, or a second masked reply. It answers only for a set of at least `threshold` sites,
+more than half of it. It knows their keys, and all have received the same request.
 
-No message of one site may depend on the values of its rows. A coordinator could choose a transform that scales them,
-and whether a number is in range, or a matrix has an inverse, would reveal any of them bit by bit. So a site whose reply
-can't be added up, or whose step fails for its rows, stays in the sum and spoils it. The total shows that some site did
-so, and nothing else; the reason is in that site's own log. A step that fails for made-up rows too (other columns, no
-rows) fails in the open, with the error for these: such a site costs its part alone.
+No message of one site may depend on the values of its rows. A coordinator could choose a transform that scales them.
+Whether a number is in range, or a matrix has an inverse, would then reveal any of them bit by bit. So a site whose
+reply can't be added up, or whose step fails for its rows, stays in the sum and spoils it. The total shows that some
+site did so, and nothing else; the reason is in that site's own log. A step that fails for made-up rows too (other
+columns, no rows) fails in the open, with the error for these. Such a site costs its part alone.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from fedspan.federation.policy import MOST_BITS, MOST_SITES
 from fedspan.federation.site.noise_query import query_digest
 from fedspan.federation.site.parameters import Flags, Positive, Text, Whole
 from fedspan.federation.site.site import Site
+from fedspan.federation.site.step_runner import refuse_without_weights
 from fedspan.federation.site.steps import Step, find_step, step
 from fedspan.privacy.ledger import SimulatedLedger
 from fedspan.secure_sum import sum_layout as layouts
@@ -240,6 +241,8 @@ def pair_seeds(key: KeyPair, me: int, group: Group, others: Iterable[int]) -> di
 def part(site: Site, what: str, payload: Message, numbers: FixedPoint) -> tuple[Message | None, layouts.Layout]:
     """Run the step `what`; return the site's part of the sum, or ``None`` where it spoils the sum, and its layout."""
     summed = find_step(what)
+    if site.weighted:
+        refuse_without_weights(site)
     try:
         reply = canonical(summed.function(site, **payload), "reply")
         if site.context.charged:

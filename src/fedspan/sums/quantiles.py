@@ -1,25 +1,25 @@
 """Federated quantiles: the order statistic of every column, exactly, without moving a row.
 
 Doubles are ordered like 64-bit integers (see `keys`), so that a search among these finds the quantile. The coordinator
-sends an interval, every site counts its rows below each of 256 equal parts of it, and the part that holds the quantile
+sends an interval, and every site counts its rows below each of 256 equal parts of it. The part that holds the quantile
 is the next interval. After 8 rounds an interval is a single number.
 
 Leaves a site: per round and column 257 counts of 1, 2 or 4 bytes and the number of rows; only sums are needed. They
 reveal the distribution of all rows over parts of an interval that shrinks to the quantile, a value of one of the rows.
 Down: two numbers a column. Memory at a site: its rows, sorted.
 
-The result is exact for the rows of the sites that answered the last round: where a site leaves in mid-run, the search
-widens its interval again. If sites come and go in every round, it settles after 24 rounds, on the quantile of the rows
-that answered, up to the share of the rows that came and went.
+The result is exact for the rows of the sites that answered the last round. Where a site leaves in mid-run, the search
+widens its interval again. If sites come and go in every round, it settles after 24 rounds. It then has the quantile of
+the rows that answered, up to the share of the rows that came and went.
 
 With an aggregator every site sends the share of its distribution below each part instead, and the result is the
 quantile of the combined shares. With medians it lies between the quantiles of the honest sites while these are the
-majority. It differs from the quantile of the pooled rows by as much as the sites differ, or where they are alike by a
-sampling error of about ``sqrt(level (1 - level) / n_i)`` over the root of the number of sites. For that a site reports
-the share up to the k-th of its n_i sorted rows as ``(k - 1/3) / (n_i + 1/3)``, and interpolates linearly between rows:
-k / n_i is skewed, and the median of many sites would be off by up to 1 / n_i (with 20 rows a site the 0.95 quantile
-would be that of 0.918). Sites with fewer than ``2 / 3 / (1 - level)`` rows, 14 for level 0.95, report their largest
-value.
+majority. It differs from the quantile of the pooled rows by as much as the sites differ. Where they are alike, that is
+a sampling error of about ``sqrt(level (1 - level) / n_i)`` over the root of the number of sites. For that a site
+reports the share up to the k-th of its n_i sorted rows as ``(k - 1/3) / (n_i + 1/3)``, and interpolates linearly
+between rows. The plain share k / n_i is skewed. The median of many sites would be off by up to 1 / n_i (with 20
+rows a site the 0.95 quantile would be that of 0.918). Sites with fewer than ``2 / 3 / (1 - level)`` rows, 14 for level
+0.95, report their largest value.
 """
 
 from __future__ import annotations

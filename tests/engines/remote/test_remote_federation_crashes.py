@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from tests.laws.protocol_laws import as_bytes
 
 from .network import Killed, Network
 from .runs import RUNS, expected, sites
-from .steps import wander
+from .steps import walk, wander
 
 ALL = fs.Policy(quorum="all", run_deadline=20.0)
 
@@ -64,8 +65,8 @@ def test_the_coordinator_is_killed_at_every_call(name, moment, tmp_path, monkeyp
     monkeypatch.setattr(Journal, "append", append)
     kills = 0
     while True:
-        # Each process comes a little further than the one before it; it requests the sites' reports first.
-        left[0] = {"in the journal": 1, "after the journal": 0}.get(moment, 2)
+        # Each process comes a little further than the one before it; first it requests reports, and what sites hold.
+        left[0] = {"in the journal": 1, "after the journal": 0}.get(moment, 3)
         try:
             found = run(name, net, tmp_path / "run")
         except CoordinatorKilled:
@@ -173,3 +174,42 @@ def test_a_finished_run_needs_no_site(tmp_path):
     for site in net.sites:
         net.stop(site)
     assert run("feddl", net, tmp_path / "run") == before
+
+
+def added(fed, *, rounds):
+    """Add up random walks: sites keep state, and every sum depends on it."""
+    return [fed.sum(walk, pull=0.1 / (t + 1))["position"] for t in fed.rounds(rounds)]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_site_whose_file_lost_its_end_runs_the_lost_calls_again(secure, tmp_path):
+    """The site's disk has lost what it wrote last, at any byte, and the run goes on to the same bytes."""
+    rng = np.random.default_rng(5)
+    settings = fs.SecureSum(least=2) if secure else None
+    policy = fs.Policy(quorum="all", run_deadline=20.0, secure_sum=settings or False)
+    protocol, options = (added, {"rounds": 5}) if secure else RUNS["fedpg"]
+
+    def made(net, folder=None):
+        found = net.federation(policy, folder).run(protocol, **options)
+        return np.round(found, 12).tobytes() if secure else as_bytes(found)  # the last bits of secure sums are random
+
+    whole = made(Network(sites(), tmp_path / "undisturbed", settings))
+    for cut in range(5 if secure else 10):
+        folder = tmp_path / str(cut)
+        net = Network(sites(), folder / "sites", settings)
+        last = int(rng.integers(4, 16 if secure else 9))
+
+        def after_send(net=net, last=last):
+            if len(net.sends) == last:
+                raise CoordinatorKilled
+
+        net.after_send = after_send
+        with pytest.raises(CoordinatorKilled):
+            made(net, folder / "run")
+        net.after_send = lambda: None
+        net.stop("b")
+        (file,) = (folder / "sites" / "b").glob("*.run")
+        os.truncate(file, int(rng.integers(0, file.stat().st_size)))
+        net.start("b")
+        assert made(net, folder / "run") == whole
+        net.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import threading
 import time
 from dataclasses import replace
@@ -189,7 +188,7 @@ def test_a_disk_that_was_full_for_a_moment_changes_nothing(desk, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(append_file, "_write", full)
-    assert "is damaged or can't be written" in desk.why(walk, 1, 0, outcome="failed", payload={"pull": 0.5})
+    assert "takes no part in this run" in desk.why(walk, 1, 0, outcome="failed", payload={"pull": 0.5})
     monkeypatch.setattr(append_file, "_write", whole)
     assert desk.ask(walk, 1, 0, payload={"pull": 0.5})["steps"] == 2
 
@@ -247,30 +246,30 @@ def test_the_site_answers_whatever_a_head_holds(desk, missing, value):
     assert desk.ask(run="r 2") == {"n": 4}
 
 
-def test_a_late_call_does_not_overlap_the_next(desk):
-    shared = multiprocessing.get_context("fork")  # steps run in another process
-    inside, leave, active = shared.Event(), shared.Event(), shared.Value("i", 0)
+def test_a_late_call_does_not_overlap_the_next(desk, tmp_path):
+    inside, leave = tmp_path / "inside", tmp_path / "leave"  # steps run in another process
 
     @fs.step
     def slow(site):
-        active.value += 1
-        inside.set()
-        assert leave.wait(60)
-        active.value -= 1
+        inside.touch()
+        while not leave.exists():
+            time.sleep(0.01)
+        inside.unlink()
         return {"n": 1}
 
     @fs.step
     def quick(site):
-        return {"alone": not active.value}
+        return {"alone": not inside.exists()}
 
-    first = threading.Thread(target=desk.ask, args=(slow,), kwargs={"deadline": 60.0})
+    first = threading.Thread(target=desk.ask, args=(slow,), kwargs={"deadline": 600.0})
     first.start()
-    assert inside.wait(60)
+    while first.is_alive() and not inside.exists():
+        time.sleep(0.01)
     head = desk.ask(quick, 1, -1, deadline=0.01)
     assert (head["why"], head["failure"], head["again"]) == ("this site is still busy with call 0", "late", True)
     found = desk.answer(desk.request(kind="hello"))
     assert b'"busy": "call 0"' in bytes(found.parts["about"])
-    leave.set()
+    leave.touch()
     assert desk.ask(quick, 1, -1) == {"alone": True}
     first.join()
 

@@ -116,9 +116,10 @@ class LocalEngine:
             host.vault.take(settings)
             host.vault.sums_only = True
 
-    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
+    def restore(self, call: Call, changes: Mapping[str, Changes], accepted: Mapping[str, int], policy: Policy) -> None:
         """Apply to a site's state what the journal records for call `number`."""
-        self._hosts[site].restore(run, number, changes)
+        for site, changed in changes.items():
+            self._hosts[site].restore(call.run, call.number, changed)
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Return False: no embedded site is ever offline; a late one has failed."""
@@ -193,11 +194,14 @@ class LocalFederation(Federation):
             summation = SecureSummation(policy.secure_sum)
             summation.check_possible(*policy.smallest_sum(len(engine.sites)))
             engine.introduce(policy.secure_sum)
-        root = Root(engine, seed, policy or Policy(), None if run_dir is None else Path(run_dir), summation)
+        folder = None if run_dir is None else Path(run_dir)
+        root = Root(engine, seed, policy or Policy(), folder, summation, simulated=True)
         super().__init__(root, View(engine.sites))
 
 
-def federate(X: Any, y: Any = None, *, sites: Any = None, task: Any = None, **kwargs: Any) -> LocalFederation:
+def federate(
+    X: Any, y: Any = None, *, sites: Any = None, task: Any = None, sample_weight: Any = None, **kwargs: Any
+) -> LocalFederation:
     """Make an embedded federation of one table or of one table per site.
 
     Parameters
@@ -205,8 +209,8 @@ def federate(X: Any, y: Any = None, *, sites: Any = None, task: Any = None, **kw
     X : array (n, ...), data frame, or mapping of tables
         One table, or the table of each site by the site's name: an array, a data frame, or the path of a file
         (see `fedspan.datasets.sources`). Columns with names are matched by them, whatever their order.
-    y, task : array (n,), or str, optional
-        Target and task of each row; or the name of a column of X, which is then no feature.
+    y, task, sample_weight : array (n,), or str, optional
+        Target, task and weight of each row; or the name of a column of X, which is then no feature.
     sites : array (n,), or str, optional
         The site of each row, or the name of the column that holds it. Sites are named by ``str(label)``. Default: all
         rows are at one site.
@@ -221,24 +225,30 @@ def federate(X: Any, y: Any = None, *, sites: Any = None, task: Any = None, **kw
     ('north', 'south')
     """
     if isinstance(X, Mapping):
-        return LocalFederation(_sites_of_tables(X, y, sites, task), **kwargs)
+        columns = {"y": y, "task": task, "sample_weight": sample_weight}
+        return LocalFederation(_sites_of_tables(X, columns, sites), **kwargs)
     X = as_pandas(X)
-    X, (y, task, sites) = _without_columns(X, {"y": y, "task": task, "sites": sites})
+    wanted = {"y": y, "task": task, "sample_weight": sample_weight, "sites": sites}
+    X, (y, task, weights, sites) = _without_columns(X, wanted)
     if sites is None:
-        return LocalFederation([Site("site", X, y, task)], **kwargs)
+        return LocalFederation([Site("site", X, y, task, sample_weight=weights)], **kwargs)
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if weights is not None and np.shape(weights) != (rows,):
+        raise InputError(
+            f"sample_weight has the shape {np.shape(weights)}, and must be one number for each of {rows} rows"
+        )
     parts = [
-        Site(name, _rows(X, index), _rows(y, index), _rows(task, index))
+        Site(name, _rows(X, index), _rows(y, index), _rows(task, index), sample_weight=_rows(weights, index))
         for name, index in site_rows(sites, rows).items()
     ]
     return LocalFederation(parts, **kwargs)
 
 
-def _sites_of_tables(tables: Mapping[Any, Any], y: Any, sites: Any, task: Any) -> list[Site]:
+def _sites_of_tables(tables: Mapping[Any, Any], columns: Mapping[str, Any], sites: Any) -> list[Site]:
     """Return one site for each table, or for each path of one."""
     if sites is not None:
         raise InputError("sites=... goes with one table: in a dict of tables the keys name the sites")
-    for what, values in (("y", y), ("task", task)):
+    for what, values in columns.items():
         if values is not None and not isinstance(values, str):
             raise InputError(f"{what}=... must be the name of a column where X is a dict of tables")
     from fedspan.datasets.sources import read_table  # loads scikit-learn
@@ -246,8 +256,8 @@ def _sites_of_tables(tables: Mapping[Any, Any], y: Any, sites: Any, task: Any) -
     found = []
     for name, given in tables.items():
         table = read_table(Path(given)) if isinstance(given, str | os.PathLike) else given
-        X, (own_y, own_task) = _without_columns(as_pandas(table), {"y": y, "task": task}, f"site {str(name)!r}")
-        found.append(Site(str(name), X, own_y, own_task))
+        X, (y, task, weights) = _without_columns(as_pandas(table), columns, f"site {str(name)!r}")
+        found.append(Site(str(name), X, y, task, sample_weight=weights))
     return found
 
 

@@ -22,9 +22,9 @@ class Call:
     """A step to run, the same for all recipients.
 
     `number` counts the calls of its run from 0; with the run's seed and the site's name it decides what a site draws.
-    `how` states what the protocol wants of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``. `conditions` names
-    the attacks and faults that are rehearsed. A secure sum is one call in several parts: `part` counts them, and
-    `apart` is the payload that one site alone receives besides.
+    `how` states what the protocol wants of the replies: ``"ask"`` (each), ``"sum"``, ``"mean"`` or ``"merge"``.
+    `conditions` names the attacks and faults that are rehearsed. A secure sum is one call in several parts: `part`
+    counts them, and `apart` is the payload that one site alone receives besides.
     """
 
     run: str
@@ -132,8 +132,8 @@ class Engine(Protocol):
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Wait, at most `seconds`, until one of the offline sites may be back; return whether one is."""
 
-    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
-        """Apply to a site's state what the journal records for call `number`."""
+    def restore(self, call: Call, changes: Mapping[str, Changes], accepted: Mapping[str, int], policy: Policy) -> None:
+        """Bring the sites that answered a recorded call to the state after it; `changes` are the journal's, by site."""
 
     def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
         """Release a run, and its state unless the run is `resumable` from what the sites have kept."""
@@ -150,6 +150,15 @@ class Collected:
     changes: dict[str, Changes] = field(default_factory=dict)
     bytes_up: dict[str, int] = field(default_factory=dict)
     bytes_down: dict[str, int] = field(default_factory=dict)
+
+    def refuse(self, failures: Mapping[str, Failure]) -> None:
+        """Count sites whose replies were refused as failed."""
+        for site, failure in failures.items():
+            del self.replies[site]
+            self.changes.pop(site, None)
+            self.failed[site] = failure
+        if failures:
+            self.answered = tuple(self.replies)
 
 
 #: Sends one (part of a) call out and returns what keeps to the policy.

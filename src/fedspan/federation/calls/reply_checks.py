@@ -85,7 +85,7 @@ def misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outc
     Replies that are added up must have one shape. Without a most common layout no site can be blamed: all replies
     stay, but they can't be added up.
     """
-    adding = call.how != "ask"
+    adding = call.how in ("sum", "mean")
     per_row = _NO_KEYS if adding else _mostly_per_row(ok, outcomes)
     ragged = _NO_KEYS if adding else call.step.ragged
     layouts = {name: _layout(reply, ragged, per_row) for name, reply in ok.items()}

@@ -28,11 +28,12 @@ _LEAST_STEPS = 1024
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Some consecutive rows of a site: ``X`` and, where the site has them, ``y`` and ``task``."""
+    """Some consecutive rows of a site: ``X`` and, where the site has them, ``y``, ``task`` and ``sample_weight``."""
 
     X: Array
     y: Array | None
     task: Array | None
+    sample_weight: Array | None = None
 
 
 class Site:
@@ -46,10 +47,13 @@ class Site:
         One row per sample. Steps see it read-only. Frames of polars and tables of pyarrow become frames of pandas.
     y, task : array (n,), optional
         Target and task of each row.
+    sample_weight : array (n,), optional
+        The weight of each row, at least 0; a weight of 2 counts a row twice. Only steps that use weights
+        (``@step(weighted=True)``) then run on the rows, and estimators that can't use them refuse the site.
     ledger : fedspan.privacy.Ledger, optional
         The site's own privacy account, with its secret: queries under differential privacy are charged to it, and
         refused where its budget is spent. Such a site copies its data, so that later writes to the caller's arrays do
-        not reach it (a memory-mapped file above 1 GiB is not copied, but digested for every charge).
+        not reach it. A memory-mapped file above 1 GiB is not copied, but digested for every charge.
 
     Attributes
     ----------
@@ -69,10 +73,19 @@ class Site:
 
     __slots__ = ("_context", "_data")
 
-    def __init__(self, name: str, X: Any, y: Any = None, task: Any = None, *, ledger: SiteLedger | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        X: Any,
+        y: Any = None,
+        task: Any = None,
+        *,
+        sample_weight: Any = None,
+        ledger: SiteLedger | None = None,
+    ) -> None:
         if ledger is not None and not callable(getattr(ledger, "key", None)):
             raise InputError(f"site {name!r}: ledger={ledger!r} must be a fedspan.privacy.Ledger, or None")
-        self._data = SiteData(name, X, y, task, ledger)
+        self._data = SiteData(name, X, y, task, ledger, sample_weight)
         self._context: CallContext | None = None
 
     def __len__(self) -> int:
@@ -108,6 +121,16 @@ class Site:
         return self._shown("task", self._open.task)
 
     @property
+    def sample_weight(self) -> Array | None:
+        """The weight of each row; ``None`` where every row counts once."""
+        return self._shown("sample_weight", self._open.sample_weight)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self._data.sample_weight is not None
+
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """The data frame's column names; ``None`` behind a transform."""
         return self._data.feature_names if self._data.transform is None else None
@@ -128,8 +151,8 @@ class Site:
         for start in range(0, len(self), rows):
             part = slice(start, start + rows)
             X = self.X[part] if transform is None else transform(data.rows(part))
-            y, task = (None if column is None else column[part] for column in (data.y, data.task))
-            yield RowBatch(X, y, task)
+            columns = (data.y, data.task, data.sample_weight)
+            yield RowBatch(X, *(None if column is None else column[part] for column in columns))
 
     @property
     def state(self) -> State:
@@ -198,6 +221,7 @@ class Site:
             (`hidden_among`): the difference of that sum over two sets of sites would reveal a repeated share.
         """
         context, ledger = self.context, self.ledger
+        self.refuse_chosen_rows()
         if ledger is None:
             raise InputError(
                 f"site {self.name!r} has no ledger, and this step adds noise from a site's own secret: "
@@ -274,6 +298,18 @@ class Site:
         if own is None or own == names or len(set(own)) < len(own) or set(own) != set(names):
             return self
         return _site(self._data.in_order(names), self._context)
+
+    def only(self, rows: Array) -> Site:
+        """Return this site with some of its rows alone, by number: for folds. Such a site charges for no noise."""
+        return _site(self._open.only(rows), self._context)
+
+    def refuse_chosen_rows(self) -> None:
+        """Refuse noise for some of the rows: a ledger's guarantee is about all rows of a site."""
+        if self._data.chosen_rows:
+            raise PolicyError(
+                f"site {self.name!r} adds no noise to sums over a fold of its rows, because its ledger accounts for "
+                "all of them: leave whole sites out instead (cv='sites')"
+            )
 
     def with_rows(self, X: Array) -> Site:
         """Return this site with the rows that a private transform made in place of its own.

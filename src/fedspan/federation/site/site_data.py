@@ -29,11 +29,13 @@ class SiteData:
 
     The noise of a reply is made from a digest of the data. If the data changed without the digest, two replies with the
     same noise would reveal their difference. So a site with a ledger copies all that it is given. It does not copy
-    memory-mapped files above 1 GiB: it digests them again for every query that is charged, which takes some 2 to 4
+    memory-mapped files above 1 GiB. It digests them again for every query that is charged, which takes some 2 to 4
     seconds for each GiB. They must not be rewritten during a call.
     """
 
-    def __init__(self, name: str, X: Any, y: Any, task: Any, ledger: SiteLedger | None = None) -> None:
+    def __init__(
+        self, name: str, X: Any, y: Any, task: Any, ledger: SiteLedger | None = None, sample_weight: Any = None
+    ) -> None:
         if not isinstance(name, str) or not name or not is_plain_text(name):
             raise InputError(f"a site's name must be a non-empty string of plain text, not {name!r}")
         self.name = name
@@ -53,9 +55,11 @@ class SiteData:
             raise InputError(f"site {name!r}: X must have rows, and is a single value")
         self.y = self._column(y, "y")
         self.task = self._column(task, "task")
+        self.sample_weight = self._weights(sample_weight)
         self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
         self.transform: Callable[[Any], Array] | None = None
         self.transform_takes_frame = False
+        self.chosen_rows = False  # whether these are some of the site's rows, which a request has chosen
         self.hidden: tuple[str, ...] = ()  # columns that noise on the rows does not cover
         self._computed: tuple[bytes, dict[str, Any]] = (b"", {})
 
@@ -73,9 +77,9 @@ class SiteData:
         return self.frame.iloc[part] if self.transform_takes_frame else self.X[part]
 
     def blocks(self, part: slice) -> Iterator[Array]:
-        """Yield some rows of X, y and task."""
+        """Yield some rows of X, y, task and weights."""
         yield self.values(part)
-        yield from (column[part] for column in (self.y, self.task) if column is not None)
+        yield from (column[part] for column in (self.y, self.task, self.sample_weight) if column is not None)
 
     @property
     def computed(self) -> dict[str, Any]:
@@ -102,8 +106,9 @@ class SiteData:
         data.X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
         data.shape = X.shape
         data.transform, data.transform_takes_frame = None, False
-        data.hidden = tuple(what for what in ("y", "task") if getattr(self, what) is not None) + self.hidden
-        data.y = data.task = None
+        columns = ("y", "task", "sample_weight")
+        data.hidden = tuple(what for what in columns if getattr(self, what) is not None) + self.hidden
+        data.y = data.task = data.sample_weight = None
         return data
 
     def invented(self, scale: float) -> SiteData:
@@ -122,6 +127,23 @@ class SiteData:
             None if column is None else invented_values(column.dtype, column.shape, scale)
             for column in (self.y, self.task)
         )
+        if self.sample_weight is not None:
+            data.sample_weight = read_only(np.ones(self.shape[0]), "", "sample_weight")
+        return data
+
+    def only(self, rows: NDArray[np.intp]) -> SiteData:
+        """Return these data with some of the rows alone, by number, seen through the same transforms."""
+        data = self.seen()
+        if self.frame is not None:
+            data.frame = self.frame.iloc[rows]
+            vars(data).pop("X", None)
+        else:
+            data.X = read_only(self.X[rows], self.name, "X")
+        data.shape = (len(rows), *self.shape[1:])
+        data.y, data.task, data.sample_weight = (
+            None if column is None else column[rows] for column in (self.y, self.task, self.sample_weight)
+        )
+        data._digest, data._rewritable, data.chosen_rows = [], False, True
         return data
 
     def in_order(self, names: tuple[str, ...]) -> SiteData:
@@ -155,6 +177,21 @@ class SiteData:
         if column.ndim == 0 or len(column) != self.shape[0]:
             raise InputError(f"site {self.name!r}: {what} has shape {column.shape}, but X has {self.shape[0]} rows")
         return column
+
+    def _weights(self, values: Any) -> NDArray[np.float64] | None:
+        """Return the weights of the rows: finite numbers of at least 0."""
+        if values is None:
+            return None
+        try:
+            given = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"site {self.name!r}: sample_weight must be one number for each row") from None
+        weights = self._column(given, "sample_weight")
+        if weights is None or weights.ndim != 1:
+            raise InputError(f"site {self.name!r}: sample_weight has shape {given.shape}, and must be one number a row")
+        if not np.isfinite(weights).all() or (weights < 0).any():
+            raise InputError(f"site {self.name!r}: sample_weight holds numbers below 0, NaN or infinity")
+        return weights
 
 
 def invented_values(dtype: np.dtype[Any], shape: tuple[int, ...], scale: float) -> Array:

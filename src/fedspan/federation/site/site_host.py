@@ -113,13 +113,16 @@ class SiteHost:
         self._runs: dict[str, RunState] = {}
         self._runner = runner or StepRunner(site)
 
-    def perform(self, call: Call, payload: Message, after: int) -> Delivery:
-        """Run one call and return its reply. What a step raises is raised here."""
+    def perform(self, call: Call, payload: Message, after: int, silent: bool = False) -> Delivery:
+        """Run one call and return its reply. What a step raises is raised here.
+
+        A `silent` call is run for what it does to the state: its reply is empty, so that it may be one of secure sums.
+        """
         run = self._run(call.run)
         given = self.given_before(call, run)
         if given is not None:
             return given
-        if self.vault is not None and self.vault.sums_only and not call.step.public:
+        if self.vault is not None and self.vault.sums_only and not (call.step.public or silent):
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
         if not run.continues(call):
             run.settle(after)
@@ -147,12 +150,19 @@ class SiteHost:
                 f"step {context.step!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
             ) from None
         # How many rows there are is known of replies with one entry per row alone: a private step may hide it.
-        rows = len(self.site) if call.step.reveals == "rows" else -1
-        delivery = Delivery(call.number, reply, rows, site.changes())
+        rows = self._rows_seen(call) if call.step.reveals == "rows" else -1
+        delivery = Delivery(call.number, {} if silent else reply, rows, site.changes())
         run.pending.append((call, delivery))
         if self._records is not None:
             self._records.answered(call, after, delivery)
         return delivery
+
+    def _rows_seen(self, call: Call) -> int:
+        """Return the number of rows that the call sees."""
+        site = self.site
+        for transform in call.transforms:
+            site = transform.applied_to(site) if transform.selects else site
+        return len(site)
 
     def given_before(self, call: Call, run: RunState | None = None) -> Delivery | None:
         """Return the reply that the very same call got before, if it is repeated."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Protocol
 
-from fedspan.errors import PolicyError
+from fedspan.errors import InputError, PolicyError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.site import Site
@@ -52,6 +52,8 @@ class StepRunner:
 
 def reply_of(call: Call, payload: Message, site: Site) -> Message:
     """Run the call's step on the site as the call sees it, and check the reply."""
+    if site.weighted:
+        refuse_without_weights(site)
     reply = canonical(call.step.function(site, **payload), "reply")
     if _is_strict(site):
         refuse_without_noise(call, site)
@@ -70,6 +72,16 @@ def refuse_without_noise(call: Call, site: Site) -> None:
         raise PolicyError(
             f"the strict ledger of site {site.name!r} lets no reply leave that carries no noise, and that of step "
             f"{step.id!r} carries none"
+        )
+
+
+def refuse_without_weights(site: Site) -> None:
+    """Refuse a step that would count every row once, at a site whose rows have weights."""
+    step = find_step(site.context.step)
+    if not step.public and not step.weighted:
+        raise InputError(
+            f"step {step.id!r} takes no account of sample_weight, and the rows of site {site.name!r} have weights: use "
+            "a site without them, or repeat its rows"
         )
 
 

@@ -21,8 +21,11 @@ from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import Installed, Registry, dotted_name
 from fedspan.wire import Message, canonical, encode
 
-F = TypeVar("F", bound=Callable[..., NDArray[Any]])
+F = TypeVar("F", bound=Callable[..., NDArray[Any] | Site])
 Digests = tuple[bytes, ...]
+
+#: A transform that selects rows shows, and leaves out, at least the whole part of this share of them: 1 / 20.
+MOST_PARTS = 20
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,13 @@ class InstalledTransform(Installed):
     frames: bool = False
     mu2: Callable[..., float] | None = None
     affine: bool = False
+    view: bool = False
+    selects: bool = False
+
+    @property
+    def reorders(self) -> bool:
+        """Whether it shows the same rows with their columns in another order, and nothing else."""
+        return self.view and self.affine
 
     @cached_property
     def declared(self) -> Parameters:
@@ -47,12 +57,26 @@ _transforms: Registry[InstalledTransform] = Registry()
 def transform(id: F, /) -> F: ...
 @overload
 def transform(
-    id: str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None, affine: bool = False
+    id: str | None = None,
+    /,
+    *,
+    frames: bool = False,
+    mu2: Callable[..., float] | None = None,
+    affine: bool = False,
+    view: bool = False,
+    selects: bool = False,
 ) -> Callable[[F], F]: ...
 
 
 def transform(
-    id: F | str | None = None, /, *, frames: bool = False, mu2: Callable[..., float] | None = None, affine: bool = False
+    id: F | str | None = None,
+    /,
+    *,
+    frames: bool = False,
+    mu2: Callable[..., float] | None = None,
+    affine: bool = False,
+    view: bool = False,
+    selects: bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -67,8 +91,13 @@ def transform(
         ledger charges ``mu2(**parameters)``. It transforms all rows once. Every later call, in any run, sees the same
         noisy rows, so that nothing more is charged.
     affine : bool, default=False
-        Whether every row becomes ``A x + b``, the same A and b for all rows: what the moments of transformed rows
+        Whether every row becomes ``A x + b``, the same A and b for all rows. What the moments of transformed rows
         reveal, those of the rows do as well.
+    view : bool, default=False
+        The function is ``f(site, **parameters) -> Site``: it shows the site in another way, such as its columns in
+        another order.
+    selects : bool, default=False
+        Whether the view shows some of the rows alone. Owners allow such a transform by its id only.
 
     Examples
     --------
@@ -80,7 +109,7 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2, affine))
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2, affine, view, selects))
         return function
 
     return register
@@ -120,6 +149,11 @@ class Transform:
         """Whether this transform adds noise, which covers all that is seen through it."""
         return self.id in _transforms.by_id and _transforms.by_id[self.id].mu2 is not None
 
+    @property
+    def selects(self) -> bool:
+        """Whether this transform shows some of the rows alone."""
+        return self.id in _transforms.by_id and _transforms.by_id[self.id].selects
+
     def applied_to(self, site: Site, ledger: SiteLedger | None = None, run: str = "", before: Digests = ()) -> Site:
         """Return the site as it is seen through this transform; `before` are the digests of the earlier ones."""
         found = _transforms.by_id.get(self.id)
@@ -132,7 +166,11 @@ class Transform:
                 f"this site has the columns {_shown(site.feature_names)}, and this transform was fitted on "
                 f"{_shown(self.columns)}"
             )
+        if found.view:
+            shown: Site = found.function(site, **found.validated(self.parameters))
+            return shown
         if found.mu2 is not None:
+            site.refuse_chosen_rows()
             return self._noisy(site, found, ledger, run, before)
         return site.through(partial(found.function, **found.validated(self.parameters)), frames=found.frames)
 

@@ -39,12 +39,12 @@ class Scatter:
     rows : array of shape (n,)
         Row numbers within the site, from 0.
     labels : array of shape (n,), optional
-        A second way to colour the points. More than 20 different real numbers are taken as a quantity and shown in 8
+        How to colour the points at first. More than 20 different real numbers are taken as a quantity and shown in 8
         steps with equal numbers of points.
     x_label, y_label : str
         Names of the axes. Both empty: a map, whose axes mean nothing and get no numbers.
     clusters : array of shape (n,), optional
-        A third way to colour the points, and the first that is shown.
+        Another way to colour the points, and without labels the first.
 
     Examples
     --------
@@ -76,8 +76,11 @@ class Scatter:
             raise InputError("rows must be whole numbers from 0 to 4294967295: the place of each point within its site")
 
 
-def scatter_section(scatter: Scatter, beside: Sequence[Picture] = ()) -> Section:
-    """Return the map: the packed points, the frame that the script fills, and under it the pictures of its quality."""
+def scatter_section(scatter: Scatter, beside: Sequence[Picture] = (), remark: str = "") -> Section:
+    """Return the map: the packed points, the frame that the script fills, and under it the pictures of its quality.
+
+    A `remark` stands under its caption.
+    """
     under = charts([one.figure() for one in beside]) if beside else Html("")
     with np.errstate(over="ignore", invalid="ignore"):
         points = np.asarray(scatter.points, dtype=np.float32)
@@ -95,10 +98,11 @@ def scatter_section(scatter: Scatter, beside: Sequence[Picture] = ()) -> Section
         lead += " Near rows are alike; the axes mean nothing by themselves."
     else:
         lead += " Both axes have the same scale." if equal else " Each axis has its own scale."
-    ways = {"cluster": _categories(scatter.clusters[drawn])} if scatter.clusters is not None else {}
+    lead += f" {remark}" if remark else ""
+    ways = {"label": _categories(scatter.labels[drawn])} if scatter.labels is not None else {}
+    if scatter.clusters is not None:
+        ways["cluster"] = _categories(scatter.clusters[drawn])
     ways["site"] = _categories(scatter.sites[drawn].astype(str))
-    if scatter.labels is not None:
-        ways["label"] = _categories(scatter.labels[drawn])
     crowded = len(points) >= FEWEST_FOR_DENSITY
     if crowded:
         ways["density"] = _steps(local_density(points))

@@ -67,7 +67,7 @@ def privacy_section(records: Sequence[RunRecord]) -> Section:
     parts = [note(NOISE, 500), *noisy]
     if all(record.privacy is None for record in records):
         parts = [note("No noise was added: no differential privacy covers what left the sites.")]
-    secure = sorted({call.secure for call in calls if call.how in ("sum", "mean")})
+    secure = sorted({call.secure for call in calls if call.how in ("sum", "mean", "merge")})
     parts += [note(SECURE if one else PLAIN, 500) for one in secure]
     parts += [note(NO_SUMS)] if calls and not secure else []
     largest: dict[tuple[str, str], int] = {}

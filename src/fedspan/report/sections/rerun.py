@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sklearn.base import RegressorMixin
 
-import fedspan
-from fedspan import aggregation, privacy
+from fedspan import aggregation, federation, privacy
 from fedspan.federation import Policy
 from fedspan.federation.record import RunRecord, plain
 from fedspan.federation.site.steps import dotted_name
@@ -24,7 +24,7 @@ _CALLS = {
     for prefix, room, names in (
         ("fs.aggregation", aggregation, aggregation.__all__),
         ("fs.privacy", privacy, privacy.__all__),
-        ("fs", fedspan, ["SecureSum"]),
+        ("fs", federation, ["SecureSum"]),
     )
     for name in names
 }
@@ -119,7 +119,8 @@ def _columns(record: RunRecord) -> tuple[str, str]:
 
 def _estimator(what: str) -> Any:
     """Return the estimator of this name, or None."""
-    found = getattr(fedspan, what) if what in fedspan.ESTIMATORS else None
+    package = importlib.import_module("fedspan")  # by name: a lower layer does not import the package
+    found = getattr(package, what) if what in package.ESTIMATORS else None
     return found if inspect.isclass(found) else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from fedspan.checks import whole_number
 from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests, Transport
-from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, SiteDirectory, SiteReport
+from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, HeldCalls, SiteDirectory, SiteReport
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.engines.remote.messages.identity import Authority, Signer
 from fedspan.engines.remote.messages.request_head import call_head
@@ -96,6 +96,7 @@ class RemoteEngine:
         self._federation = authority.federation
         self._directory = SiteDirectory(SignedRequests(transport, signer, authority), secure)
         self._pinned: dict[str, tuple[int, PinnedThreads]] = {}  # by open run
+        self._held: dict[str, dict[str, HeldCalls]] = {}  # by open run, then by site: what a resumed run finds there
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -122,6 +123,7 @@ class RemoteEngine:
         self._pinned[run] = (threads, PinnedThreads(threads))
         self._directory.open_runs.add(run)
         self._directory.exchange_keys([run])
+        self._held[run] = {} if head is None else self._directory.held_calls(run, self.sites)
         return run
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
@@ -146,12 +148,17 @@ class RemoteEngine:
         """Wait for offline sites."""
         return self._directory.wait(sites, seconds)
 
-    def restore(self, run: str, site: str, number: int, changes: Changes) -> None:
-        """Do nothing: a site has its state on its own disk, and each call names the call that it follows."""
+    def restore(self, call: Call, changes: Mapping[str, Changes], accepted: Mapping[str, int], policy: Policy) -> None:
+        """Let the sites that have lost the call from their disks run it again. The others have their state."""
+        lost = [site for site in changes if (held := self._held[call.run].get(site)) and held.lacks(call.number)]
+        if lost:
+            head, parts = call_head(replace(call, how="ask"), lost, accepted, policy, self._pinned[call.run][0])
+            self._directory.send("redo", call.run, lost, head, parts, policy.deadline)
 
     def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
         """End a run at the sites that are online, and restore the number of BLAS threads."""
         pinned = self._pinned.pop(run, None)
+        self._held.pop(run, None)
         self._directory.open_runs.discard(run)
         if pinned is not None:
             pinned[1].release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
@@ -45,6 +46,18 @@ class SiteReport:
     rows: int | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeldCalls:
+    """The calls of a run whose effect a site has on its disk: all up to `settled`, and `pending`."""
+
+    settled: int
+    pending: int
+
+    def lacks(self, number: int) -> bool:
+        """Return whether the site has lost what an accepted call did."""
+        return number > self.settled and number != self.pending
 
 
 class SiteDirectory:
@@ -129,6 +142,17 @@ class SiteDirectory:
             known[site] = report
             other.pop(site, None)
         return [site for site, answer in answers.items() if isinstance(answer, Opened)]
+
+    def held_calls(self, run: str, sites: Sequence[str]) -> dict[str, HeldCalls]:
+        """Return what the sites that are online have on their disks of a run of this user."""
+        online = [site for site in sites if site in self.reports]
+        found = {}
+        for site, answer in self.send("hello", run, online).items():
+            with suppress(*MISREAD):
+                if isinstance(answer, Opened):
+                    settled, pending = json_value(bytes(answer.parts["about"]))["calls"]
+                    found[site] = HeldCalls(int(settled), int(pending))
+        return found
 
     def warn(self) -> None:
         """Warn, once each, of differences that may change the last bits of a result, and of kinds that differ."""

@@ -34,12 +34,12 @@ _TRANSFORM = "transform "
 class RequestHead:
     """What the head of a request states, in checked types and ranges.
 
-    `sites` are its recipients, each with the last call that was accepted from it. The fields from `number` on are those
-    of calls, but for `least`: the fewest sites of a run's secure sums, in a key exchange. `transforms` are ids, each
-    with names of columns.
+    `sites` are its recipients, each with the last call that was accepted from it. A request to ``"redo"`` is a call
+    whose effect the site has lost; it gets no reply. The fields from `number` on are those of calls, but for `least`:
+    the fewest sites of a run's secure sums, in a key exchange. `transforms` are ids, each with names of columns.
     """
 
-    kind: Annotated[str, OneOf(("call", "hello", "keys", "end"))]
+    kind: Annotated[str, OneOf(("call", "redo", "hello", "keys", "end"))]
     version: _Text
     run: _Text
     serial: _Whole
@@ -48,7 +48,7 @@ class RequestHead:
     number: _Whole = -1
     part: _Whole = 0
     step: _Text = ""
-    how: Annotated[str, OneOf(("ask", "sum", "mean"))] = ""
+    how: Annotated[str, OneOf(("ask", "sum", "mean", "merge"))] = ""
     seed: _Text = "0"
     threads: Annotated[int, Whole(1, 1024)] = 1
     max_bytes: _Whole = 0
@@ -100,7 +100,7 @@ def read_head(head: Message) -> RequestHead:
     kind = found["kind"]
     if kind == "keys":
         found |= _checked(head, "least")
-    if kind == "call":
+    if kind in ("call", "redo"):
         found |= _checked(head, "number", "part", "step", "how", "seed", "threads", "max_bytes")
         found["transforms"] = _transforms(head)
         _check_call(found)
@@ -116,7 +116,7 @@ def site_call(opened: Opened, head: RequestHead, site: str) -> SiteCall:
     for name in payload.keys() & apart.keys():
         raise MessageError(f"the request has {name!r} twice: for all sites, and for this one")
     step = find_step(head.step)
-    received = [head.step, head.how, head.seed, opened.head["transforms"], sorted(opened.digests.items())]
+    received = [head.kind, head.step, head.how, head.seed, opened.head["transforms"], sorted(opened.digests.items())]
     return SiteCall(
         run=head.run,
         number=head.number,

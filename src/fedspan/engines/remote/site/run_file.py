@@ -1,7 +1,8 @@
 """One run on a site's disk: its state and its last replies, in an append-only file.
 
-An entry is written before the reply that it holds leaves the site. So a process that is killed at any moment loses
-nothing that it has sent. When the file has grown to several times its content it is rewritten.
+An entry is on the disk before the reply that it holds leaves the site. So a process that is killed at any moment, or a
+machine that loses power, loses nothing that it has sent. When the file has grown to several times its content it is
+rewritten.
 """
 
 from __future__ import annotations
@@ -70,6 +71,12 @@ class RunFile:
         """Whether nothing is written yet."""
         return self._file is None or self._file.count == 0
 
+    @property
+    def held_calls(self) -> tuple[int, int]:
+        """The call whose state this is, and the later one that may yet be accepted, or -1."""
+        pending = self.state.pending_number
+        return self.state.number, pending if pending is not None and self.state.pending else -1
+
     def begin(self, who: str, data: str) -> None:
         """Write whose run it is, and on which data."""
         self.who, self.data = who, data
@@ -86,6 +93,7 @@ class RunFile:
         continues = len(self.state.pending) > 1  # another part of the same call
         self._append(*_call_entry(after, call, continues, delivery, self._sent[1]))
         assert self._file is not None
+        self._file.sync()
         if self._file.end > max(_LEAST_GROWN, _GROWTH * self._content):
             self._rewrite()
 
@@ -174,11 +182,15 @@ class RunFile:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (AppendFileError, MessageError, KeyError, TypeError, ValueError):
+        except AppendFileError as error:
             self.close()
             raise FedspanError(
-                f"this site's record of the run, {self.path.name}, is damaged or can't be written: it takes no part in "
-                "this run"
+                f"this site's record of the run, {self.path.name}, {error}: the site takes no part in this run"
+            ) from None
+        except (MessageError, KeyError, TypeError, ValueError):
+            self.close()
+            raise FedspanError(
+                f"this site's record of the run, {self.path.name}, is damaged: the site takes no part in this run"
             ) from None
 
 

@@ -125,14 +125,14 @@ class SiteWorker:
         request.transforms = tuple(id for id, _ in head.transforms)
         self.admission.check_sender(request, head.sites, head.version)
         if head.kind == "hello":
-            return self._hello(request)
+            return self._hello(request, head)
         self.admission.check_user(request)
         seconds = min(head.deadline - min(1.0, head.deadline / 10), self.admission.step_seconds)
         until = time.monotonic() + seconds
-        with self._alone(head, f"call {head.number}" if head.kind == "call" else head.kind):
+        with self._alone(head, f"call {head.number}" if head.number >= 0 else head.kind):
             self.steps.begin(until, seconds, head.threads)
             file = self._checked_run(opened.sender, head)
-            if head.kind == "call":
+            if head.kind in ("call", "redo"):
                 return self._reply(opened, head, request, file)
             if head.kind == "keys":
                 self._accept_keys(opened, head, file)
@@ -151,8 +151,8 @@ class SiteWorker:
 
     # The kinds of requests.
 
-    def _hello(self, request: OwnerRequest) -> Response:
-        """Report what this site is; a user without access learns that it exists, and its version."""
+    def _hello(self, request: OwnerRequest, head: RequestHead) -> Response:
+        """Report what this site is, and has of a run; a user without access learns that it exists, and its version."""
         about: dict[str, Any] = {"version": fedspan_version()}
         try:
             self.admission.check_user(request)
@@ -160,6 +160,11 @@ class SiteWorker:
             self._refused(request, error)
             return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
         about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": self._busy}
+        if head.run and not self._busy:
+            with self._alone(head, "hello"):
+                file = self.store.run(head.run)
+                if file.is_new or (file.who == request.user and not file.ended):
+                    about["calls"] = file.held_calls
         parts = {"about": json.dumps(about).encode(), "key": self.keys.own}
         if self._describe is not None:
             parts["owner"] = json.dumps(self._describe()).encode()
@@ -172,11 +177,16 @@ class SiteWorker:
         if call.step.runs is not None:  # the owner judges the step whose replies are added up
             request.step, inner = call.step.runs(call.payload)
             request.payload = find_step(request.step).validated(inner)
+        elif head.kind == "redo":  # no reply leaves, as in a secure sum
+            request.stage = "redo"
         elif head.stage:
             request.step, request.payload = self.host.vault.about(call.session) or request.step, None
         request.repeated = self.host.given_before(call) is not None
         self.admission.check_call(request)
         delivery = self._performed(call, head, file)
+        if head.kind == "redo":
+            self.admission.release(request, 0)
+            return {"kind": "done"}, {}
         reply = file.reply_bytes(delivery)
         if len(reply) > head.max_bytes:
             oversize = OversizeError(f"the reply has more than the {head.max_bytes:,} bytes allowed")
@@ -190,7 +200,7 @@ class SiteWorker:
         vault.least = max(vault.settings.least, self.admission.least_sites, file.least)
         self.host.largest = min(head.max_bytes, self.admission.largest_reply or head.max_bytes)
         try:
-            return self.host.perform(call, call.payload, head.sites[self.site.name])
+            return self.host.perform(call, call.payload, head.sites[self.site.name], silent=head.kind == "redo")
         except FedspanError:
             raise
         except Exception as error:

@@ -1,0 +1,83 @@
+"""Card: a third of the sites is malicious. The mean fails, the median holds."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.attacks import ScaledReverse
+from fedspan.cli.demo.image_rows import image_rows
+from fedspan.datasets import load_digits
+from fedspan.engines.local.embedded import federate
+from fedspan.pca.estimator import FedPCA
+from fedspan.report import write_report
+from fedspan.report.cards_page import Card
+
+Array = NDArray[Any]
+
+SITES, MALICIOUS, COMPONENTS = 9, ("site-2", "site-5", "site-8"), 10
+LINES = """
+import numpy as np, fedspan as fs
+from fedspan.datasets import load_digits
+
+X = load_digits().data.astype(float)
+fed = fs.federate(X, sites=np.arange(len(X)) % 9)
+attack = fs.attacks.ScaledReverse(10.0)
+for solver in ("covariance", "subspace_median"):  # a mean, a median
+    attacked = fed.corrupt(attack, sites=["2", "5", "8"])
+    pca = fs.FedPCA(10, solver=solver).fit(attacked)
+    print(solver, "keeps", np.var(pca.transform(X), axis=0).sum())
+"""
+
+
+def attack_card(folder: Path, seed: int) -> Card:
+    """Fit by means and by a median under the same attack, and write the report of both."""
+    digits = load_digits()
+    X = digits.data.astype(float)
+    sites = np.array([f"site-{i % SITES}" for i in range(len(X))])
+    honest = federate(X, sites=sites, seed=seed)
+    attacked = honest.corrupt(ScaledReverse(10.0), sites=list(MALICIOUS))
+    truth = FedPCA(COMPONENTS, random_state=seed).fit(honest)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that of sums which can't be true
+        mean = FedPCA(COMPONENTS, solver="covariance", random_state=seed).fit(attacked)
+        median = FedPCA(COMPONENTS, solver="subspace_median", random_state=seed).fit(attacked)
+    settings = {
+        "data": "scikit-learn's digits, nine sites",
+        "attack": f"minus ten times the mean of the honest replies, from {', '.join(MALICIOUS)}",
+        "runs": "by means, then by the median of subspaces",
+        "seed": str(seed),
+    }
+    records = [mean.run_, median.run_]
+    title = "Three of nine sites are malicious"
+    write_report(folder / "report.html", title=title, records=records, models=[median], settings=settings, image=(8, 8))
+    kept = [share_kept(X, model.components_, truth.components_) for model in (mean, median)]
+    shown = np.array([np.flatnonzero(digits.target == d)[3] for d in (0, 1, 3, 5, 6, 8)])
+    images = [X[shown], *(seen_through(X[shown], model.components_, X.mean(axis=0)) for model in (mean, median))]
+    return Card(
+        "attack",
+        "Malicious sites",
+        "Three of nine sites send false numbers. The mean fails, the median holds.",
+        image_rows(
+            ["images", "as the mean sees them", "as the median sees them"], images, "images, seen by two models"
+        ),
+        f"{kept[1]:.0%}",
+        f"of what ten components can keep is kept by the median, and {kept[0]:.0%} by the mean",
+        "attack/report.html",
+        LINES,
+    )
+
+
+def share_kept(X: Array, components: Array, truth: Array) -> float:
+    """Return the variance along components (k, d), as a share of that along the true ones."""
+    centred = X - X.mean(axis=0)
+    return float(np.sum((centred @ components.T) ** 2) / np.sum((centred @ truth.T) ** 2))
+
+
+def seen_through(X: Array, components: Array, mean: Array) -> Array:
+    """Return what components (k, d) keep of rows."""
+    return np.asarray(mean + (X - mean) @ components.T @ components)

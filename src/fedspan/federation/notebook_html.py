@@ -1,0 +1,25 @@
+"""Small tables for notebooks: what ``_repr_html_`` of federations, runs and models shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+
+def fact_table(title: str, facts: Iterable[tuple[str, object]], remark: str = "") -> str:
+    """Return a table of names and values under a title. All texts are escaped.
+
+    Examples
+    --------
+    >>> fact_table("Run", [("calls", 3)])
+    '<table><caption><b>Run</b></caption><tr><th>calls</th><td>3</td></tr></table>'
+    """
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts)
+    below = f"<p><small>{escape(remark)}</small></p>" if remark else ""
+    return f"<table><caption><b>{escape(title)}</b></caption>{rows}</table>{below}"
+
+
+def first_names(names: Iterable[str], most: int = 8) -> str:
+    """Return the first of some names, and the number of the others."""
+    every = list(names)
+    return ", ".join(every[:most]) + (f" and {len(every) - most:,} more" if len(every) > most else "")

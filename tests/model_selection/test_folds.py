@@ -1,0 +1,121 @@
+"""Folds of rows, which sites draw for themselves, and folds of whole sites."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedspan as fs
+from fedspan.errors import InputError, PolicyError
+from fedspan.model_selection import RowFolds, SiteFolds
+from fedspan.model_selection.folds import chosen_folds, fold, fold_of_rows, fold_size
+from fedspan.owner.allowed_steps import allows_transform
+
+
+@fs.step
+def shown(site):
+    return {"X": site.X, "y": site.y, "n": len(site), "blocks": np.concatenate([b.X for b in site.batches(3)])}
+
+
+def table(n=60, classes=3):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, 4)), rng.integers(classes, size=n)
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_every_row_is_held_out_once_with_its_target(frame):
+    X, y = table()
+    fed = fs.federate(pd.DataFrame(X) if frame else X, y, sites=np.arange(60) % 4)
+    held = {name: [] for name in fed.sites}
+    for split in RowFolds(5).splits(fed):
+        for name, reply in split.held.ask(shown).items():
+            trained = split.training.ask(shown)[name]
+            assert reply["n"] + trained["n"] == 15
+            np.testing.assert_array_equal(reply["X"], reply["blocks"])
+            together = np.concatenate([reply["X"], trained["X"]])
+            np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(X[np.arange(60) % 4 == int(name)], axis=0))
+            held[name].append(np.column_stack([reply["X"], reply["y"]]))
+    for name, parts in held.items():
+        own = np.arange(60) % 4 == int(name)
+        found, wanted = np.concatenate(parts), np.column_stack([X[own], y[own]])
+        assert {tuple(row) for row in found} == {tuple(row) for row in wanted}
+
+
+def test_folds_are_the_same_in_every_run_and_differ_by_draw():
+    X, y = table()
+    site = fs.Site("a", X, y)
+    np.testing.assert_array_equal(fold_of_rows(site, 5, 0, False), fold_of_rows(fs.Site("a", X, y), 5, 0, False))
+    assert (fold_of_rows(site, 5, 0, False) != fold_of_rows(site, 5, 1, False)).any()
+    for n in (1, 2, 7, 60):
+        small = fs.Site("b", X[:n], y[:n])
+        for by_class in (False, True):
+            counts = np.bincount(fold_of_rows(small, 4, 3, by_class), minlength=4)
+            assert counts.tolist() == [fold_size("b", n, 4, number, 3) for number in range(4)]
+
+
+def test_stratified_folds_have_the_same_share_of_each_class():
+    X, y = table()
+    folds = fold_of_rows(fs.Site("a", X, y), 5, 0, True)
+    counts = np.array([[np.sum((folds == k) & (y == label)) for k in range(5)] for label in range(3)])
+    assert np.ptp(counts, axis=1).max() <= 1
+    with pytest.raises(InputError, match="has no y"):
+        fold_of_rows(fs.Site("a", X), 5, 0, True)
+
+
+def test_sites_without_rows_in_a_fold_are_left_out_of_it():
+    X, _ = table(8)
+    fed = fs.LocalFederation([fs.Site("one", X[:1]), fs.Site("three", X[1:4]), fs.Site("four", X[4:])])
+    for split in RowFolds(4).splits(fed):
+        held, trained = split.held.ask(shown), split.training.ask(shown)
+        assert all(reply["n"] for reply in (*held.values(), *trained.values()))
+    with pytest.raises(InputError, match="use fewer folds"):
+        list(RowFolds(4).splits(fs.LocalFederation([fs.Site("one", X[:1])])))
+
+
+def test_whole_sites_are_left_out():
+    X, _ = table()
+    fed = fs.federate(X, sites=np.arange(60) % 6)
+    folds = list(SiteFolds(3).splits(fed))
+    assert sorted(name for split in folds for name in split.left_out) == list(fed.sites)
+    for split in folds:
+        assert split.held.sites == split.left_out
+        assert set(split.training.sites) == set(fed.sites) - set(split.left_out)
+    for wrong in (fs.federate(X), fed.subset(["0"])):
+        with pytest.raises(InputError, match="can't be divided"):
+            list(SiteFolds().splits(wrong))
+
+
+@pytest.mark.parametrize("cv", [1, 21, True, "rows", 2.5, None])
+def test_wrong_folds_are_refused(cv):
+    with pytest.raises(InputError):
+        chosen_folds(cv)
+
+
+def test_folds_behind_a_scaler_and_before_it_are_the_same():
+    X, _ = table()
+    fed = fs.federate(X, sites=np.arange(60) % 2)
+    scaler = fs.FedStandardScaler().fit(fed)
+    settings = {"folds": 3, "number": 1, "draw": 0, "by_class": False, "held": True}
+    before = scaler.transform(fed.apply(fold, **settings)).ask(shown)
+    after = scaler.transform(fed).apply(fold, **settings).ask(shown)
+    for name in fed.sites:
+        np.testing.assert_array_equal(before[name]["X"], after[name]["X"])
+
+
+def test_noise_covers_no_fold_and_owners_allow_folds_by_name():
+    X, _ = table()
+    private = fs.FedStandardScaler(privacy=fs.privacy.GaussianMoments(5.0, 1e-5, lower=-4.0, upper=4.0))
+    split = next(iter(RowFolds(3).splits(fs.federate(X, sites=np.arange(60) % 2))))
+    with pytest.raises(PolicyError, match="leave whole sites out"):
+        raise_cause(private, split.training)
+    assert not allows_transform(["fedspan"], "model_selection.fold")
+    assert allows_transform(["fedspan", "model_selection.fold"], "model_selection.fold")
+    assert not allows_transform(["affine"], "model_selection.fold")
+
+
+def raise_cause(model, fed):
+    try:
+        model.fit(fed)
+    except fs.errors.QuorumError as error:
+        raise error.__cause__ from None

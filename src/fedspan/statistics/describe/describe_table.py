@@ -138,8 +138,9 @@ def described(
     """Return the description of columns that are known."""
     numbers, d = columns.numbers, len(columns.names)
     listed = {int(j): columns.categories.get(int(j), ()) for j in np.flatnonzero(columns.text)}
-    counted = category_counts(seen, categories=listed, grouping=grouping)
     moments = group_moments(seen, columns=numbers, centre=columns.mean[numbers], grouping=grouping)
+    seen = seen.subset(moments.sites)  # an owner may not allow it: then all numbers are about the other sites
+    counted = category_counts(seen, categories=listed, grouping=grouping)
     if moments.rows[0] <= 0:
         raise InputError("the sites have no rows in any group: there is nothing to describe")
     wanted = tuple(dict.fromkeys([*levels, 0.25, 0.75])) if grouping.names else levels

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@step("describe.pair_sums", reveals="sums")
+def _fewest_pairs(site: Site, columns: Numbers, **payload: Any) -> int:
+    """Return the smallest number of rows in which two columns have values, of those that have any."""
+    known = (~np.isnan(numbers_of(site, columns))).astype(np.float64)
+    counts = known.T @ known
+    return int(counts[counts > 0].min(initial=len(site)))
+
+
+@step("describe.pair_sums", reveals="sums", fewest=_fewest_pairs, fewest_in_sums=False)
 def local_pair_sums(site: Site, columns: Numbers, centre: Vector) -> dict[str, Any]:
     """Leaves the site: of each pair of columns, over rows with both, their number and sums about `centre`.
 

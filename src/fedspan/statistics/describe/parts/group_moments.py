@@ -21,7 +21,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     Counts,
     Grouping,
     Numbers,
-    fewest_rows,
+    fewest_values,
     grouped_rows,
     numbers_of,
 )
@@ -32,7 +32,7 @@ _MOST_CANCELLED = 1e2
 _MOST_ROUNDS = 3
 
 
-@step("describe.group_sums", reveals="sums", fewest=fewest_rows, fewest_in_sums=False)
+@step("describe.group_sums", reveals="sums", fewest=fewest_values, fewest_in_sums=False)
 def local_group_sums(site: Site, columns: Numbers, centre: Matrix, by: By, groups: Labels) -> dict[str, Any]:
     """Leaves the site: by group the number of rows and, of each column, the number of its values and three sums.
 

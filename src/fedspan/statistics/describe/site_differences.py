@@ -145,7 +145,7 @@ def site_differences(
     >>> rows, site = rng.normal(size=(300, 3)), np.arange(300) % 3
     >>> rows[site == 2, 1] += 1.0
     >>> site_differences(fs.federate(rows, sites=site)).differing(0.001)
-    {'0': ('x1',), '1': ('x1',), '2': ('x1',)}
+    {'1': ('x1',), '2': ('x1',)}
     """
     for name, value in (("least_set", least_set), ("rank", rank)):
         whole_number(name, value, 1)

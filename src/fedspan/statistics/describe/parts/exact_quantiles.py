@@ -35,7 +35,7 @@ def local_counts_between(
     edges = key_values(part_edges(low, high))
     counts, n = np.zeros(edges.shape, dtype=np.int64), np.zeros(len(edges), dtype=np.int64)
     which = np.array([group, column]).T
-    starts = [k for k in range(len(which)) if k == 0 or (which[k] != which[k - 1]).any()]
+    starts = np.flatnonzero(np.r_[len(which) > 0, np.any(np.diff(which, axis=0), axis=1)]).tolist()
     for start, stop in zip(starts, [*starts[1:], len(which)], strict=True):
         values = ordered[group[start]][column[start]]
         n[start:stop] = len(values)

@@ -46,15 +46,16 @@ def local_group_sums(site: Site, columns: Numbers, centre: Matrix, by: By, group
     rows = np.zeros(len(parts), dtype=np.int64)
     for g, part in enumerate(parts):
         D = values[part] - centre[g]
-        missing = np.isnan(D)
-        gaps = missing.any()
-        rows[g], n[g] = len(D), len(D) - missing.sum(axis=0)
-        total[g] = np.where(missing, 0.0, D).sum(axis=0) if gaps else D.sum(axis=0)
+        rows[g] = n[g] = len(D)
+        total[g] = D.sum(axis=0)
+        gaps = np.flatnonzero(np.isnan(total[g]))  # most columns have none
+        missing = np.isnan(D[:, gaps])
+        total[g, gaps] = np.where(missing, 0.0, D[:, gaps]).sum(axis=0)
+        n[g, gaps] -= missing.sum(axis=0)
         mean = total[g] / np.maximum(n[g], 1)
         between[g] = n[g] * mean**2
         D -= mean
-        if gaps:
-            D[missing] = 0.0
+        D[:, gaps] = np.where(missing, 0.0, D[:, gaps])
         within[g] = np.einsum("ij,ij->j", D, D)
     return {"rows": rows, "n": n, "sum": total, "within": within, "between": between}
 

@@ -20,6 +20,14 @@ INDEX = {
     "quantiles": "sums.quantiles",
     "category_union": "tables.parts.category_union",
     "column_kinds": "tables.parts.column_kinds",
+    # Descriptions of tables.
+    "correlation": "statistics.describe.pair_statistics",
+    "covariance": "statistics.describe.pair_statistics",
+    "crosstab": "statistics.describe.cross_counts",
+    "describe": "statistics.describe.describe_table",
+    "histogram": "statistics.describe.histograms",
+    "overview": "statistics.describe.table_overview",
+    "site_differences": "statistics.describe.site_differences",
     # Principal components.
     "covariance_pca": "pca.covariance",
     "fedpe": "pca.fedpe",

@@ -266,6 +266,7 @@ DESCRIPTIONS = {
     "correlation": {"method": "spearman"},
     "covariance": {},
     "site_differences": {},
+    "overview": {"bins": 4, "least_set": 1},
 }
 REGRESSIONS = {
     "least_squares": {"effect": "random"},

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
     from fedspan.plots import plot_components, plot_map, plot_scores
+    from fedspan.statistics.combat.combat_estimator import FedComBat
     from fedspan.statistics.regression.linear_regression import FedLinearRegression
     from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
     from fedspan.statistics.regression.poisson_regression import FedPoissonRegression
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 ESTIMATORS = {
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
+    "FedComBat": "statistics.combat.combat_estimator",
     "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
     "FedKMeans": "clustering.k_means",
@@ -84,6 +86,7 @@ __all__ = [
     "FaultPlan",
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedComBat",
     "FedCoxRegression",
     "FedFewShotRegressor",
     "FedKMeans",

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, SecureSum, Site, step, transform
 
 if TYPE_CHECKING:
+    from fedspan.anomaly.anomaly_detector import FedAnomalyDetector
     from fedspan.anomaly.autoencoder_detector import FedAutoencoderDetector
     from fedspan.anomaly.bigan_detector import FedBiGANDetector
+    from fedspan.anomaly.centers_detector import FedCentersDetector
+    from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
     from fedspan.clustering.k_means import FedKMeans
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from fedspan.persistence import load, save
     from fedspan.plots import plot_components, plot_map, plot_scores
     from fedspan.statistics.combat.combat_estimator import FedComBat
+    from fedspan.statistics.describe.describe_table import describe
     from fedspan.statistics.regression.linear_regression import FedLinearRegression
     from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
     from fedspan.statistics.regression.poisson_regression import FedPoissonRegression
@@ -44,11 +48,14 @@ __version__ = "0.1.0"
 
 #: Every estimator and the module that defines it.
 ESTIMATORS = {
+    "FedAnomalyDetector": "anomaly.anomaly_detector",
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
+    "FedCentersDetector": "anomaly.centers_detector",
     "FedComBat": "statistics.combat.combat_estimator",
     "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
+    "FedIsolationDetector": "anomaly.isolation_detector",
     "FedKMeans": "clustering.k_means",
     "FedKaplanMeier": "statistics.survival.kaplan_meier",
     "FedLandmarks": "landmarks.estimator",
@@ -70,6 +77,7 @@ _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",
     "connect": "engines.nvflare.client.connect",
+    "describe": "statistics.describe.describe_table",
     "federate": "engines.local.embedded",
     "load": "persistence",
     "plot_components": "plots.component_plot",
@@ -79,16 +87,19 @@ _LATER = {
 }
 _MODULES = (
     *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
-    *("report", "statistics", "wire"),
+    *("report", "statistics", "tracking", "wire"),
 )
 
 __all__ = [
     "FaultPlan",
+    "FedAnomalyDetector",
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedCentersDetector",
     "FedComBat",
     "FedCoxRegression",
     "FedFewShotRegressor",
+    "FedIsolationDetector",
     "FedKMeans",
     "FedKaplanMeier",
     "FedLandmarks",
@@ -112,6 +123,7 @@ __all__ = [
     "SecureSum",
     "Site",
     "connect",
+    "describe",
     "federate",
     "load",
     "plot_components",

@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedTransformer, in_single_precision
+from fedspan.base import WeightedTransformer, in_single_precision
 from fedspan.checks import frames_inside, true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.noisy_k_means import noisy_k_means
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
-class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
+class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRows):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
     **What leaves a site**: sums over its rows. First sums and squares of the columns; then in each round the number of
@@ -34,7 +34,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     ``Policy(secure_sum=True)`` the coordinator sees only totals over all sites. Labels leave a site with `post_labels`
     alone.
 
-    **These sums reveal single rows**, even as totals: where a centre gains or loses one row in a round, the difference
+    **These sums reveal single rows**, even as totals. Where a centre gains or loses one row in a round, the difference
     of its two sums is that row. Lloyd's algorithm needs them. ``least_rows=5`` guards the sums: none is of fewer than 5
     rows, and no two differ by fewer; ``docs/leaks.md`` shows what an attack gains from both. That is not differential
     privacy: a centre is a mean of few rows.
@@ -68,7 +68,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     cluster_centers_ : array (n_clusters, d)
         In single precision after a fit on a table of float32.
     cluster_sizes_ : array (n_clusters,)
-        Rows closest to each centre; with noise under `privacy`.
+        Rows closest to each centre, or the sum of their weights; with noise under `privacy`.
     inertia_ : float
         Sum of the rows' squared distances to the closest centre; an estimate under `privacy`.
     privacy_ : PrivacySpent or None
@@ -120,8 +120,11 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
-        """Find the centres of the rows of a table (with ``sites``) or a federation."""
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
+        """Find the centres of the rows of a table (with ``sites``) or a federation.
+
+        A row counts as often as its ``sample_weight`` states; the sites of a federation have their own weights.
+        """
         settings = {name: getattr(self, name) for name in ("n_clusters", "n_init", "max_iter", "tol", "least_rows")}
         check_k_means(**settings)
         true_or_false("post_labels", self.post_labels)
@@ -130,7 +133,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
             self._refuse_unused(("n_init", "tol", "least_rows"), "privacy=...")
         start = self._start()
         self._forget()
-        with self._fitting(X, y, sites) as fed:
+        with self._fitting(X, y, sites, sample_weight=sample_weight) as fed:
             if start is not None and start.shape[1] != self.n_features_in_:
                 raise InputError(f"init has {start.shape[1]} columns, and the rows have {self.n_features_in_}")
             if self.privacy is None:
@@ -169,12 +172,12 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         check_is_fitted(self)
         return self._applied(X, distances_to_centres, centres=self.cluster_centers_)
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the sum of the rows' squared distances to the closest centre."""
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return minus the sum of the rows' squared distances to the closest centre, each times its weight."""
         check_is_fitted(self)
         X = np.asarray(self._validated(X), dtype=np.float64)
         D = X - self.cluster_centers_[closest_labels(X, self.cluster_centers_)]
-        return -float(np.vdot(D, D))
+        return -float(np.vdot(D, D) if sample_weight is None else np.vecdot(D, D) @ np.asarray(sample_weight))
 
     def _keep_labels(self, fed: Federation, X: Any, sites: Any) -> None:
         if self.post_labels:
@@ -190,6 +193,9 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         self.row_sites_ = np.zeros(len(self.labels_), dtype=np.int32)
         for number, own in enumerate(rows.values()):
             self.row_sites_[own] = number
+
+    def _check_weights(self) -> None:
+        self._refuse_weights_with(privacy=self.privacy, least_rows=self.least_rows if self.least_rows > 1 else None)
 
     def _single_replies(self) -> str | None:
         return "(post_labels=True)" if self.post_labels else None

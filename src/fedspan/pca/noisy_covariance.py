@@ -5,8 +5,8 @@ which is for any row at most
 
     u u' (each pair once, times sqrt 2 off the diagonal), u / 2 and 1 / 2      sqrt(1 + 1/4 + 1/4)
 
-long: the first part has the length ``||u u'||_F = ||u||^2 <= 1``. The noise on the products is a symmetric matrix, and
-its eigenvectors and all else are made of the noisy sum (Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss", 2014).
+long: the first part has the length ``||u u'||_F = ||u||^2 <= 1``. The noise on the products is a symmetric matrix.
+Its eigenvectors and all else are made of the noisy sum (Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss", 2014).
 
 Up per site: (d + 1) (d + 2) / 2 numbers, once.
 """
@@ -23,7 +23,6 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Positive, Vector
 from fedspan.linalg import top_eigenpairs
-from fedspan.pca.covariance import packed, unpacked
 from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
 from fedspan.privacy.noisy_sums import (
@@ -38,6 +37,7 @@ from fedspan.privacy.noisy_sums import (
     rows_in_bounds,
 )
 from fedspan.sums.plausible_totals import whole
+from fedspan.sums.row_moments import packed, unpacked
 
 #: The weight of a row's sum, and of its count, beside its products: more weight is more noise on the rest.
 WEIGHT = 0.5

@@ -21,7 +21,6 @@ import numpy as np
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Positive, Vector
-from fedspan.pca.covariance import packed
 from fedspan.pca.noisy_covariance import SENSITIVITY, WEIGHT, about_mean, pair_weights, refuse_many_columns
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import (
@@ -35,6 +34,7 @@ from fedspan.privacy.noisy_sums import (
 from fedspan.statistics.regression.least_squares import LinearFit
 from fedspan.statistics.regression.parts.design_rows import Design, numeric_target
 from fedspan.sums.plausible_totals import whole
+from fedspan.sums.row_moments import packed
 
 _BLOCK_ROWS = 1024
 #: A direction of the features with less variance than this number of deviations of its noise is drawn up to it.

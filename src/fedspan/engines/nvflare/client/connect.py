@@ -32,8 +32,8 @@ def connect(
 ) -> RemoteFederation:
     """Connect to the sites of a federation: estimators fitted on the result run at them, unchanged.
 
-    Warns, in one sentence each, of sites whose libraries or processor differ from those here, and of columns that hold
-    numbers at one site and text or times at another.
+    Warns, in one sentence each, of sites whose libraries or processor differ from those here. Warns also of columns
+    that hold numbers at one site and text or times at another.
 
     Parameters
     ----------

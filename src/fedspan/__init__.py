@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
     from fedspan.plots import plot_components, plot_map, plot_scores
+    from fedspan.statistics.combat.combat_estimator import FedComBat
     from fedspan.statistics.describe.describe_table import describe
     from fedspan.statistics.regression.linear_regression import FedLinearRegression
     from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
@@ -53,6 +54,7 @@ ESTIMATORS = {
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
     "FedCentersDetector": "anomaly.centers_detector",
+    "FedComBat": "statistics.combat.combat_estimator",
     "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
     "FedHarmony": "atlases.harmony",
@@ -98,6 +100,7 @@ __all__ = [
     "FedAutoencoderDetector",
     "FedBiGANDetector",
     "FedCentersDetector",
+    "FedComBat",
     "FedCoxRegression",
     "FedFewShotRegressor",
     "FedHarmony",

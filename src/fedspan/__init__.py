@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
+    from fedspan.atlases.harmony import FedHarmony
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
     from fedspan.engines.local.embedded import LocalFederation, federate
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
     from fedspan.plots import plot_components, plot_map, plot_scores
+    from fedspan.statistics.describe.describe_table import describe
+    from fedspan.statistics.regression.linear_regression import FedLinearRegression
+    from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
+    from fedspan.statistics.regression.poisson_regression import FedPoissonRegression
+    from fedspan.statistics.survival.cox_regression import FedCoxRegression
+    from fedspan.statistics.survival.kaplan_meier import FedKaplanMeier
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -45,13 +52,19 @@ ESTIMATORS = {
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
     "FedCentersDetector": "anomaly.centers_detector",
+    "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
+    "FedHarmony": "atlases.harmony",
     "FedIsolationDetector": "anomaly.isolation_detector",
     "FedKMeans": "clustering.k_means",
+    "FedKaplanMeier": "statistics.survival.kaplan_meier",
     "FedLandmarks": "landmarks.estimator",
+    "FedLinearRegression": "statistics.regression.linear_regression",
+    "FedLogisticRegression": "statistics.regression.logistic_regression",
     "FedMixedRegressor": "mixed_regression.estimator",
     "FedPCA": "pca.estimator",
     "FedPCADetector": "anomaly.pca_detector",
+    "FedPoissonRegression": "statistics.regression.poisson_regression",
     "FedSpectralClustering": "clustering.spectral",
     "FedStandardScaler": "tables.scaler",
     "FedTSNE": "maps.tsne",
@@ -64,6 +77,7 @@ _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",
     "connect": "engines.nvflare.client.connect",
+    "describe": "statistics.describe.describe_table",
     "federate": "engines.local.embedded",
     "load": "persistence",
     "plot_components": "plots.component_plot",
@@ -73,7 +87,7 @@ _LATER = {
 }
 _MODULES = (
     *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
-    *("report", "statistics", "wire"),
+    *("report", "statistics", "tracking", "wire"),
 )
 
 __all__ = [
@@ -82,13 +96,19 @@ __all__ = [
     "FedAutoencoderDetector",
     "FedBiGANDetector",
     "FedCentersDetector",
+    "FedCoxRegression",
     "FedFewShotRegressor",
+    "FedHarmony",
     "FedIsolationDetector",
     "FedKMeans",
+    "FedKaplanMeier",
     "FedLandmarks",
+    "FedLinearRegression",
+    "FedLogisticRegression",
     "FedMixedRegressor",
     "FedPCA",
     "FedPCADetector",
+    "FedPoissonRegression",
     "FedSpectralClustering",
     "FedStandardScaler",
     "FedTSNE",
@@ -103,6 +123,7 @@ __all__ = [
     "SecureSum",
     "Site",
     "connect",
+    "describe",
     "federate",
     "load",
     "plot_components",

@@ -54,6 +54,8 @@ class FedEstimator(BaseEstimator):
     sites_: tuple[str, ...]
     #: Whether the columns of tables may hold text.
     takes_text = False
+    #: Whether it learns targets, though it is no regressor or classifier of scikit-learn's.
+    learns_target = False
 
     def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:
         """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`.
@@ -206,6 +208,15 @@ class FedEstimator(BaseEstimator):
         if sites is None:
             return LocalFederation([Site("site", table, y, task, sample_weight=sample_weight)])
         return federate(table, y, sites=sites, task=task, sample_weight=sample_weight)
+
+    def _later_rows(self, X: Any, sites: Any) -> Federation:
+        """Return rows that come after the fit as a federation: a table with the site of each row, or one already."""
+        if isinstance(X, Federation):
+            if sites is not None:
+                raise InputError("sites=... goes with a table: a federation has its sites already")
+            return X
+        table = self._validated(X)
+        return LocalFederation([Site("site", table)]) if sites is None else federate(table, sites=sites)
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
         """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""

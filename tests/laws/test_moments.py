@@ -87,7 +87,7 @@ AFFINE = {
 }
 
 
-@pytest.mark.parametrize("id", [id for id, one in installed_transforms().items() if one.affine])
+@pytest.mark.parametrize("id", [id for id, one in installed_transforms().items() if one.affine and not one.view])
 def test_an_affine_transform_keeps_means_of_rows(id):
     one, rng = installed_transforms()[id], np.random.default_rng(1)
     parameters = one.validated(AFFINE[id])

@@ -63,12 +63,12 @@ class FedPCADetector(ExplainedDetector):
     - ``"residual"``: ``||(I - U U')z||^2``, the squared distance from the principal subspace.
     - ``"combined"``: the Mahalanobis distance of the residual, ``sum_{j > k} (v_j'z)^2 / (l_j + r)``, where l_j and v_j
       are variances and axes orthogonal to the subspace. As in ``"residual"`` the k leading directions, in which normal
-      rows differ, do not count; as in ``"mahalanobis"`` a small deviation counts where the rows never deviate.
+      rows differ, do not count. As in ``"mahalanobis"`` a small deviation counts where the rows never deviate.
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly
     without moving rows (see `fedspan.sums.quantiles`). On new rows of the same distribution the false positive rate is
-    1 - quantile (with a resilient solver or an aggregator only roughly so: see the notes), up to the sampling error of
-    a quantile, about ``sqrt(quantile (1 - quantile) / n)``.
+    1 - quantile. With a resilient solver or an aggregator it is only roughly so (see the notes). The sampling error of
+    a quantile is about ``sqrt(quantile (1 - quantile) / n)``.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class FedPCADetector(ExplainedDetector):
     quantile : float, default=0.95
         Of the training scores.
     ridge : float, default=1e-4
-        Of the Mahalanobis distances, as a part of the mean variance of the columns: with 1e-4 no direction has a spread
+        Of the Mahalanobis distances, as a part of the mean variance of the columns. With 1e-4 no direction has a spread
         below a hundredth of that of a column.
     center, scale : bool, default=True
         Subtract the mean and divide by the deviation of each column.
@@ -93,8 +93,8 @@ class FedPCADetector(ExplainedDetector):
     left_out : bool or "auto", default="auto"
         Take the quantile of scores as if each training row had been left out, by formulas that need no second fit (see
         `fedspan.anomaly.thresholds`). A model fits its own rows better than new ones, and where rows are few the
-        threshold would be too low. ``"auto"``: where it matters more than about half a point, with fewer than about
-        22 d^1.5 rows of d columns (for the 0.95 quantile), or if variances within and outside the subspace are alike.
+        threshold would be too low. ``"auto"``: where it matters more than about half a point, with fewer than about 22
+        d^1.5 rows of d columns (for the 0.95 quantile). Also if variances within and outside the subspace are alike.
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
     privacy : fedspan.privacy.GaussianMoments, optional
@@ -116,7 +116,7 @@ class FedPCADetector(ExplainedDetector):
         As of `FedPCA`.
     whitening_ : array (d, d) or None
         The symmetric root W of the matrix of a Mahalanobis distance, which is ``||W z||^2``. None for ``"residual"``,
-        and with more than 1,000 columns, or more than fit a message: there every direction outside the subspace has the
+        and with more than 1,000 columns, or more than fit a message. There every direction outside the subspace has the
         variance ``noise_variance_`` (so that ``"combined"`` orders rows as ``"residual"`` does).
     left_out_ : bool
         Whether the threshold is one of rows left out.
@@ -130,7 +130,7 @@ class FedPCADetector(ExplainedDetector):
     Notes
     -----
     Leaves a site: the messages of the solver, then for the threshold 257 counts a round in 8 rounds. For the
-    Mahalanobis distances the d (d + 1) / 2 numbers of a Gram matrix: those of solver ``"covariance"`` serve for both,
+    Mahalanobis distances the d (d + 1) / 2 numbers of a Gram matrix. Those of solver ``"covariance"`` serve for both,
     with other solvers they are one more message.
 
     Resilience is for sites that are alike. With a resilient solver or an aggregator the threshold is that of most
@@ -324,9 +324,9 @@ class FedPCADetector(ExplainedDetector):
     def explain(self, X: Any) -> Vector:
         """Return each feature's share of the anomaly score: for one row (d,), or for every row (n, d).
 
-        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, the symmetric root
-        of the inverse covariance for Mahalanobis distances), and a feature's share is its part of that length. Shares
-        are not negative and sum to 1; a row with the score 0 has shares 0.
+        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, a root of the
+        inverse covariance for Mahalanobis distances). A feature's share is its part of that length. Shares are not
+        negative and sum to 1; a row with the score 0 has shares 0.
         """
         return super().explain(X)
 

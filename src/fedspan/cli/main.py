@@ -128,6 +128,7 @@ def _add_local(commands: Any) -> None:
         _option("--detach", "with --kit: let the coordinator run it, and fetch it later", action="store_true"),
         _option("--hours", "with --detach: how long the coordinator may act for you (24)", type=float, default=24.0),
         _option("--resume", "continue in a used output folder where the run stopped", action="store_true"),
+        _option("--live", "write live.html in the output folder, a page that follows the run", action="store_true"),
         description=help_texts.RUN,
         example="fedspan run study.toml",
     )

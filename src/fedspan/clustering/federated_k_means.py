@@ -2,7 +2,7 @@
 
 A round has two sums: the number of rows closest to each centre, and the sums of the rows of those that have any. From
 the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. These exact sums reveal
-much: where a centre gains or loses one row from a round to the next, the difference of its two sums is this row.
+much. Where a centre gains or loses one row from a round to the next, the difference of its two sums is this row.
 Centres without rows are placed again, beside those whose rows are far away.
 
 With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer rows, and no two differ by fewer. Then a
@@ -10,11 +10,11 @@ centre whose rows hardly changed stays where it is, and the result is near to th
 
 Without a given start, sums make one, too.
 
-*By splitting.* Beginning with the mean, centres are split where the squared distances are large (the weights of
-k-means++, Arthur and Vassilvitskii 2007, by clusters instead of rows), four times as many from stage to stage. A new
-centre is its parent moved a little: in many dimensions a point drawn like a row is closest to no row. With enough rows
-three times as many centres are made, and then clustered by their weights at the coordinator, as in k-means|| (Bahmani
-et al. 2012).
+*By splitting.* Beginning with the mean, centres are split where the squared distances are large, four times as many
+from stage to stage. The weights are those of k-means++ (Arthur and Vassilvitskii 2007), by clusters instead of rows. A
+new centre is its parent moved a little: in many dimensions a point drawn like a row is closest to no row. With enough
+rows three times as many centres are made, and then clustered by their weights at the coordinator, as in k-means||
+(Bahmani et al. 2012).
 
 *Around draws.* A child's rows are nearly its parent's: the difference of their sums would reveal the rest. So with
 guarded sums the coordinator draws points around the means of few and large sets, as spread as the rows are, and

@@ -36,7 +36,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
     ``Policy(secure_sum=True)`` the coordinator sees only totals over all sites. Labels leave a site with `post_labels`
     alone.
 
-    **These sums reveal single rows**, even as totals: where a centre gains or loses one row in a round, the difference
+    **These sums reveal single rows**, even as totals. Where a centre gains or loses one row in a round, the difference
     of its two sums is that row. Lloyd's algorithm needs them. ``least_rows=5`` guards the sums: none is of fewer than 5
     rows, and no two differ by fewer; ``docs/leaks.md`` shows what an attack gains from both. That is not differential
     privacy: a centre is a mean of few rows.

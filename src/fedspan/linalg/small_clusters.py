@@ -69,8 +69,8 @@ def k_medoids(losses: Array, k: int, weights: Array | None = None) -> NDArray[np
 def linkage_gap(points: Array, k: int) -> tuple[Labels, float]:
     """Cut the average-linkage tree of `points` (L, d) into k clusters; return the labels and how clear the cut is.
 
-    The gap is the merge height just above the cut over the one just below it: large where k tight clusters are far
-    apart, about 1 where the cut goes through a cluster. It is infinite with k = 1, and 0 with k = L.
+    The gap is the merge height just above the cut over the one just below it. It is large where k tight clusters are
+    far apart, and about 1 where the cut goes through a cluster. It is infinite with k = 1, and 0 with k = L.
     """
     L = len(points)
     whole_number("k", k, 1, L, why=", the number of points")

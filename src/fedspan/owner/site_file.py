@@ -1,8 +1,8 @@
 """``site.toml``: what the owner of a site has written, checked before any data are read.
 
 No password is ever shown. Owners put a URL under the wrong key, or a password where the name of a variable belongs. So
-errors show no value of ``url``, ``password_env``, ``password_file`` or of an unknown key, a database URL anywhere else
-is refused before anything is done with it, and errors are raised outside the calls that have seen the file's values.
+errors show no value of ``url``, ``password_env``, ``password_file`` or of an unknown key. A database URL anywhere else
+is refused before anything is done with it. Errors are raised outside the calls that have seen the file's values.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         ``scale_`` is ``None`` without `scale`.
     noise_variance_ : float
     n_components_, n_samples_ : int
-        With a resilient solver or an aggregator ``n_samples_`` is an estimate, the number of sites times the median of
-        the numbers of rows that they report; ``singular_values_`` are in proportion to its root.
+        With a resilient solver or an aggregator ``n_samples_`` is an estimate: the number of sites times the median
+        number of rows that they report. ``singular_values_`` are in proportion to its root.
     solver_ : str
     sites_trusted_ : tuple of str
         The sites that the axes rest on. Subspace medians: those within 1.5 radii of the smallest ball round a site that
@@ -120,8 +120,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         least half an equal share of the weight. Otherwise all that answered.
     resilience_ : structured array (one per number of malicious sites) or None
         Of the subspace medians: ``malicious`` = 1, 2, ... below half of the sites, ``radius`` of the smallest ball
-        round a site that holds all others, and ``bound``. If at most `malicious` sites are malicious, and the honest
-        ones lie within two radii of one of them, the components are within `bound` of that site's; a distance of
+        round a site that holds all others, and ``bound``. Let at most `malicious` sites be malicious. If the honest
+        ones lie within two radii of one of them, the components are within `bound` of that site's. It is a distance of
         projectors (Frobenius), at most the root of 2 k. With ``"median_of_means"`` groups take the place of sites.
     site_weights_ : array (one per site)
         Their weights, in the order of ``sites_``; 0 for sites that did not count.

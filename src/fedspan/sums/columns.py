@@ -12,8 +12,9 @@ import numpy as np
 
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Replies, Site, step
+from fedspan.federation import Federation, Replies, Site, step, transform
 from fedspan.federation.outcomes import by_reason
+from fedspan.federation.site.parameters import Labels
 from fedspan.sums.row_blocks import n_columns, width
 from fedspan.wire import Message
 
@@ -35,6 +36,12 @@ def local_columns(site: Site, text: bool) -> dict[str, Any]:
     }
 
 
+@transform("sums.in_order", view=True, affine=True)
+def in_order(site: Site, names: Labels) -> Site:
+    """Show the columns of a data frame in the order of `names`; a site that has other names stays as it is."""
+    return site.in_order(tuple(map(str, names)))
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns of a federation's tables; `names` is ``None`` where they have none.
@@ -50,7 +57,8 @@ class Columns:
 def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, Federation]:
     """Return the columns of most sites, and the federation without the sites that have other columns.
 
-    A site with other columns fails, because its numbers would be added to those of other columns. The record shows it,
+    A site that has the same columns in another order sees them in that of most sites (`in_order`). A site with other
+    columns fails, because its numbers would be added to those of other columns. The record shows it,
     and the quorum counts it. A site that does not answer stays: it may answer the next call. A table without names
     agrees with any names. `text` allows columns of text.
     """
@@ -58,13 +66,20 @@ def agree_on_columns(fed: Federation, *, text: bool = False) -> tuple[Columns, F
     columns = columns_of_most(replies)
 
     def check(reply: Message) -> Message:
-        reason = other_columns(reply, columns)
+        reason = None if reordered(reply, columns) else other_columns(reply, columns)
         if reason is not None:
             raise InputError(reason)
         return reply
 
     accepted, fed = without_refused(replies, fed, check, WHY_LEFT_OUT, HOW_TO_FIX)
+    if any(reordered(reply, columns) for reply in accepted.values()):
+        fed = in_order_of(columns, fed)
     return replace(columns, weighted=any(reply.get("weighted") is True for reply in accepted.values())), fed
+
+
+def in_order_of(columns: Columns, fed: Federation) -> Federation:
+    """Return the federation whose sites see their columns in this order."""
+    return fed.apply(in_order, names=np.array(columns.names, dtype=str))
 
 
 def columns_of_most(replies: Mapping[Any, Message]) -> Columns:
@@ -73,6 +88,12 @@ def columns_of_most(replies: Mapping[Any, Message]) -> Columns:
     count = max(counts, key=lambda found: (counts[found], -found), default=0)
     names = Counter(_names(reply) for reply in replies.values() if len(_names(reply)) == count)
     return Columns(count, max(names, key=lambda found: (names[found], found), default=()) or None)
+
+
+def reordered(reply: Message, columns: Columns) -> bool:
+    """Return whether a site has the columns of most sites, each once, in another order."""
+    own, common = _names(reply), columns.names or ()
+    return own != common and len(set(own)) == len(own) == len(common) and set(own) == set(common)
 
 
 def other_columns(reply: Message, columns: Columns) -> str | None:
@@ -106,7 +127,7 @@ def _difference(own: tuple[str, ...], common: tuple[str, ...]) -> str:
     """Describe how the names of a site's columns differ from those of most sites."""
     lacks, more = [name for name in common if name not in own], [name for name in own if name not in common]
     if not lacks and not more:
-        return "it has the columns of most sites in another order, or some of them twice"
+        return "it has some of the columns of most sites twice"
     parts = [f"{verb} {_listed(names)}" for verb, names in (("lacks", lacks), ("also has", more)) if names]
     return f"it {' and '.join(parts)}"
 

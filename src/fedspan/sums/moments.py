@@ -5,7 +5,7 @@ The second is about the mean of the first, and its own sum corrects it. So the r
 times the deviations, and exactly that of the sites that answered the second round. If others answered the first, and
 their mean is so far off that squares about it cancel, one more round follows.
 
-With an aggregator sites send their own means instead, and it combines them: no minority of sites can move the result
+With an aggregator sites send their own means instead, and it combines them. No minority of sites can move the result
 by more than the honest ones differ. It is exact only where the sites' rows are alike: a median of means is not the
 mean of all rows. Up per site, either way: at most 4 d numbers.
 """

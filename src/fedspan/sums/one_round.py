@@ -22,9 +22,11 @@ from fedspan.sums.columns import (
     WHY_LEFT_OUT,
     Columns,
     columns_of_most,
+    in_order_of,
     left_out,
     local_columns,
     other_columns,
+    reordered,
 )
 from fedspan.sums.row_blocks import bad_values, n_columns, weighted_blocks
 from fedspan.sums.row_moments import RowMoments
@@ -33,6 +35,7 @@ from fedspan.wire import Message
 #: Tables of at most this number of columns get all products; of wider ones the squares are enough.
 Widest = Annotated[int, Whole(0, 2**20)]
 ALL_WIDTHS = 2**20
+ANOTHER_ORDER = "it has the columns of most sites in another order"
 _ARRAYS = ("centre", "shift", "scatter", "bad")
 
 
@@ -102,19 +105,25 @@ Agree = Callable[[Federation], tuple[Columns, Federation]]
 def merged_moments(widest: int, fed: Federation) -> tuple[MergedMoments, Federation]:
     """Return the moments of all rows, and the federation without the sites that have other columns than most.
 
-    Tables of at most `widest` columns get all products about the mean, wider ones the squares.
+    Tables of at most `widest` columns get all products about the mean, wider ones the squares. Where a site has its
+    columns in another order, the call is made again, with the order of most sites.
     """
 
     def check(replies: Mapping[str, Message]) -> Mapping[str, Failure]:
         most, failures = columns_of_most(replies), {}
         for site, reply in replies.items():
-            if (reason := other_columns(reply, most)) is not None:
+            if reordered(reply, most):
+                failures[site] = Failure(FailureKind.REJECTED, ANOTHER_ORDER, facts={"reordered": True})
+            elif (reason := other_columns(reply, most)) is not None:
                 failures[site] = Failure(FailureKind.REJECTED, reason)
             elif (reason := _wrong(reply, most.count, widest)) is not None:
                 failures[site] = Failure(FailureKind.MISSHAPEN, reason)
         return failures
 
     total = fed.merge(local_moments, check, widest=widest)
+    if any("reordered" in why.facts for why in total.failed.values()):  # once more, with all columns in one order
+        most = Columns(total["columns"], tuple(map(str, total["names"])))
+        return merged_moments(widest, in_order_of(most, fed))
     refused = {site: why.detail for site, why in total.failed.items() if why.kind is FailureKind.REJECTED}
     agreed = left_out(refused, fed, WHY_LEFT_OUT, HOW_TO_FIX)
     names = None if total["names"] is None else tuple(map(str, total["names"]))

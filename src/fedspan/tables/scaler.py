@@ -33,7 +33,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
     with_mean, with_std : bool, default=True
         Whether to subtract the mean, and to divide by the deviation.
     aggregator : Aggregator, optional
-        Combines the sites' own means, instead of exact sums, where some sites may be malicious: with
+        Combines the sites' own means, instead of exact sums, where some sites may be malicious. With
         ``fedspan.aggregation.CoordinateMedian()`` a minority moves a mean or a deviation by no more than the honest
         sites differ. Single replies are then needed, and the result is exact only where the sites' rows are alike.
     privacy : fedspan.privacy.GaussianMoments, optional

@@ -1,8 +1,8 @@
 """Reading tables where they live: CSV, Parquet, Feather, Excel and NPZ files, and SQL queries.
 
-A table becomes a pandas frame of plain columns: numbers (missing ones are NaN; whole numbers and truth values with gaps
-become floats, decimals too), text (missing cells stay missing), times and durations. Files are read by pyarrow; rows
-are chosen by SQL conditions, which DuckDB evaluates.
+A table becomes a pandas frame of plain columns: numbers, text, times and durations. Missing numbers are NaN; whole
+numbers and truth values with gaps become floats, and so do decimals. Missing cells of text stay missing. Files are read
+by pyarrow; rows are chosen by SQL conditions, which DuckDB evaluates.
 """
 
 from __future__ import annotations

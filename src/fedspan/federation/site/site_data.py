@@ -29,7 +29,7 @@ class SiteData:
 
     The noise of a reply is made from a digest of the data. If the data changed without the digest, two replies with the
     same noise would reveal their difference. So a site with a ledger copies all that it is given. It does not copy
-    memory-mapped files above 1 GiB: it digests them again for every query that is charged, which takes some 2 to 4
+    memory-mapped files above 1 GiB. It digests them again for every query that is charged, which takes some 2 to 4
     seconds for each GiB. They must not be rewritten during a call.
     """
 
@@ -140,7 +140,8 @@ class SiteData:
         else:
             data.X = read_only(self.X[rows], self.name, "X")
         data.shape = (len(rows), *self.shape[1:])
-        data.y, data.task = (None if column is None else column[rows] for column in (self.y, self.task))
+        columns = (self.y, self.task, self.sample_weight)
+        data.y, data.task, data.sample_weight = (None if column is None else column[rows] for column in columns)
         data._digest, data._rewritable, data.chosen_rows = [], False, True
         return data
 

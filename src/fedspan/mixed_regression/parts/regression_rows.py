@@ -1,6 +1,6 @@
 """The rows of a site for a regression: in double precision, and compressed to at most d rows.
 
-Squared errors of n rows in d columns are those of at most d rows (`fedspan.linalg.compressed`): a step costs
+Squared errors of n rows in d columns are those of at most d rows (`fedspan.linalg.compressed`). A step costs
 O(min(n, d) d), however many rows a site has.
 """
 

@@ -123,10 +123,10 @@ class FedEstimator(BaseEstimator):
         """Run the block as one run on new rows, with the columns that the estimator was fitted on.
 
         It gets ``None`` where all rows of the `batch` are counted already. Sets ``run_``, and adds to ``sites_`` and to
-        ``batches_``.
+        ``counted_batches_``.
         """
         fed = self._as_federation(X, None, sites, reset=False)
-        counted: dict[str, tuple[str, ...]] = getattr(self, "batches_", {})
+        counted: dict[str, tuple[str, ...]] = getattr(self, "counted_batches_", {})
         new = uncounted(batch, counted, fed)
         if new is None:
             yield None
@@ -145,7 +145,7 @@ class FedEstimator(BaseEstimator):
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
             yield agreed
             self.run_ = run.record
-        self.batches_ = with_batch(batch, counted, agreed.sites)
+        self.counted_batches_ = with_batch(batch, counted, agreed.sites)
 
     def _settings_that_count(self) -> dict[str, Any]:
         """Return the parameters that have an effect, for the record of the run."""

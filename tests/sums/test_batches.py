@@ -116,7 +116,7 @@ def test_a_batch_is_counted_once_however_often_it_is_sent(name):
     model.partial_fit(fed, batch="tuesday").partial_fit(fed, batch="tuesday")
     model.partial_fit(fs.federate(X[:300], sites=np.arange(300) % 3), batch="monday")
     np.testing.assert_allclose(getattr(model, attribute), getattr(once, attribute), rtol=1e-9)
-    assert model.batches_ == {"monday": ("0", "1", "2"), "tuesday": ("0", "1", "2")}
+    assert model.counted_batches_ == {"monday": ("0", "1", "2"), "tuesday": ("0", "1", "2")}
 
 
 def test_a_model_that_was_fitted_saved_and_loaded_learns_on(tmp_path):

@@ -101,7 +101,7 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
             "score_spread_",
             "sketch_edges_",
             "sketch_counts_",
-            "batches_",
+            "counted_batches_",
         ):  # of an earlier fit
             self.__dict__.pop(name, None)
         searched: list[tuple[Vector, Vector]] = []

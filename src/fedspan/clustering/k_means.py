@@ -186,7 +186,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
             raise InputError("partial_fit adds exact sums up: it takes neither privacy=... nor least_rows above 1")
         if not hasattr(self, "cluster_centers_"):
             self.fit(X, y, sites=sites)
-            self.batches_ = with_batch(batch, {}, self.sites_)
+            self.counted_batches_ = with_batch(batch, {}, self.sites_)
             return self
         with self._updating(X, sites, batch) as fed:
             if fed is None:

@@ -238,7 +238,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
                 if not hasattr(self, "moments_"):  # secure sums have other rounds
                     with self._as_federation(X, None, sites, reset=False).begin("moments") as fed:
                         self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
-                self.batches_ = with_batch(batch, {}, self.sites_)
+                self.counted_batches_ = with_batch(batch, {}, self.sites_)
                 return self
             with self._updating(X, sites, batch) as fed:
                 if fed is not None:

@@ -124,7 +124,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
             raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
         if not hasattr(self, "n_samples_seen_"):
             self.fit(X, y, sites=sites)
-            self.batches_ = with_batch(batch, {}, self.sites_)
+            self.counted_batches_ = with_batch(batch, {}, self.sites_)
             return self
         with self._updating(X, sites, batch) as fed:
             if fed is None:

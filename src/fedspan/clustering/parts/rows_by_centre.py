@@ -17,6 +17,7 @@ from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
 from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_transforms import standardize
 from fedspan.wire import Message
 
 Array = NDArray[Any]
@@ -157,6 +158,22 @@ def means_of(
 def enough_rows(counts: Array, least_rows: int) -> NDArray[np.bool_]:
     """Return which centres have at least `least_rows` rows; of 1, any weight of rows is enough."""
     return np.asarray(counts >= least_rows if least_rows > 1 else counts > 0)
+
+
+def moved_centres(centres: Array, sizes: Array, seen: Federation) -> Clusters:
+    """Return centres (k, d) of rows before, which count by `sizes` (k,), and of the new rows closest to each.
+
+    The inertia is that of the new rows before the move.
+    """
+    reference = np.asarray(centres, dtype=np.float64).mean(axis=0)
+    about = seen.apply(standardize, mean=reference, scale=None, double=True)
+    C, k = centres - reference, len(centres)
+    total = about.sum(local_means, centres=C[None], wanted=np.ones((1, k), dtype=np.bool_))
+    whole(total, sums=C.shape, counts=(k,), spread=(k,))
+    counts = sizes + total["counts"]
+    moved = (np.asarray(sizes)[:, None] * C + total["sums"]) / np.where(counts > 0, counts, 1)[:, None]
+    moved = np.where(counts[:, None] > 0, moved, C)
+    return Clusters(moved + reference, counts, float(total["spread"].sum()), 1)
 
 
 @transform("clustering.distances_to_centres")

@@ -103,8 +103,15 @@ def histogram() -> str:
     table = load_diabetes(as_frame=True, scaled=False).frame
     bars = fs.statistics.histogram(fs.federate(table[["bmi"]], sites=np.arange(len(table)) % 4), "bmi", bins=12)
     names = [f"{low:g}" for low in bars.edges[:-1]]
-    counts = np.nan_to_num(np.asarray(bars.counts, dtype=float).ravel()).tolist()
-    return str(bar_chart(counts, names, label="rows by bmi, of four sites", x_label="bmi: rows of four sites, by sums"))
+    counts = np.asarray(bars.counts, dtype=float).ravel().tolist()
+    return str(
+        bar_chart(
+            counts,
+            names,
+            label="rows by bmi, of four sites",
+            x_label="bmi, rows of four sites; cells of few rows are not shown",
+        )
+    )
 
 
 def intervals() -> str:
@@ -141,7 +148,7 @@ def survival() -> str:
     chart = str(
         line_chart(lines, label="survival of two arms", x_label="days: 600 patients of four hospitals", zero=True)
     )
-    return chart.replace("</svg>", text(200, 42, "arm 1", "name") + text(200, 128, "arm 0", "name") + "</svg>")
+    return chart.replace("</svg>", text(200, 42, "arm 1", "name") + text(200, 148, "arm 0", "name") + "</svg>")
 
 
 def main(out: str | None) -> None:

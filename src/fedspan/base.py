@@ -53,6 +53,8 @@ class FedEstimator(BaseEstimator):
     sites_: tuple[str, ...]
     #: Whether the columns of tables may hold text.
     takes_text = False
+    #: Whether it learns targets, though it is no regressor or classifier of scikit-learn's.
+    learns_target = False
 
     def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:
         """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`.
@@ -145,8 +147,17 @@ class FedEstimator(BaseEstimator):
         return False
 
     def _as_federation(
-        self, X: Any, y: Any, sites: Any, task: Any = None, sample_weight: Any = None, **checks: Any
+        self,
+        X: Any,
+        y: Any,
+        sites: Any,
+        task: Any = None,
+        sample_weight: Any = None,
+        *,
+        reset: bool = True,
+        **checks: Any,
     ) -> Federation:
+        """Return the federation that `X` is, or the embedded one of a table; `reset` learns the table's columns."""
         if isinstance(X, Federation):
             if sample_weight is not None:
                 raise InputError(
@@ -163,10 +174,19 @@ class FedEstimator(BaseEstimator):
                 f"fit(fedspan.federate(X, sites={sites!r}))"
             )
         # Values that are not finite are refused later, by feature and site.
-        table = self._validated(X, reset=True, ensure_all_finite=False, **checks)
+        table = self._validated(X, reset=reset, ensure_all_finite=False, **checks)
         if sites is None:
             return LocalFederation([Site("site", table, y, task, sample_weight=sample_weight)])
         return federate(table, y, sites=sites, task=task, sample_weight=sample_weight)
+
+    def _later_rows(self, X: Any, sites: Any) -> Federation:
+        """Return rows that come after the fit as a federation: a table with the site of each row, or one already."""
+        if isinstance(X, Federation):
+            if sites is not None:
+                raise InputError("sites=... goes with a table: a federation has its sites already")
+            return X
+        table = self._validated(X)
+        return LocalFederation([Site("site", table)]) if sites is None else federate(table, sites=sites)
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
         """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""

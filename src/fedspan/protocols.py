@@ -57,6 +57,16 @@ INDEX = {
     "random_start": "mixed_regression.random_start",
     "spectral_start": "mixed_regression.spectral_start",
     "vanilla_fedavg": "mixed_regression.baselines",
+    # Regression with standard errors.
+    "generalized_linear_model": "statistics.regression.generalized_linear_model",
+    "least_squares": "statistics.regression.least_squares",
+    "noisy_least_squares": "statistics.regression.noisy_least_squares",
+    # Survival.
+    "cox_model": "statistics.survival.cox_model",
+    "event_counts": "statistics.survival.event_counts",
+    "log_rank": "statistics.survival.log_rank_test",
+    # Effects of batches.
+    "harmony": "atlases.harmony_by_sums",
     # Landmarks, clusters and maps.
     "feddl": "landmarks.feddl",
     "federated_k_means": "clustering.federated_k_means",

@@ -69,7 +69,7 @@ def test_the_split_does_not_matter(seed, sites, distance):
 def test_by_hand():
     X = np.array([[3.0, 0.0, 0.0], [-3.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
     x = [5.0, 2.0, 1.0]
-    residual = fs.FedPCADetector(1, scale=False, quantile=0.5).fit(X)
+    residual = fs.FedPCADetector(1, scale=False, distance="residual", quantile=0.5).fit(X)
     np.testing.assert_allclose(residual.score_samples([x]), [-5.0])
     np.testing.assert_allclose(residual.explain(x), [0.0, 0.8, 0.2], atol=1e-12)
     assert residual.top_features(x, 2) == [("feature 1", pytest.approx(0.8)), ("feature 2", pytest.approx(0.2))]
@@ -111,7 +111,7 @@ def test_one_gram_message_serves_for_subspace_and_covariance():
 
 def test_center_and_scale_are_options():
     X = rows()
-    plain = fs.FedPCADetector(3, center=False, scale=False).fit(X, sites=labels())
+    plain = fs.FedPCADetector(3, distance="residual", center=False, scale=False).fit(X, sites=labels())
     U = np.linalg.svd(X, full_matrices=False)[2][:3]
     np.testing.assert_allclose(-plain.score_samples(X), np.sum((X - X @ U.T @ U) ** 2, axis=1), rtol=1e-5)
     z = StandardScaler().fit_transform(X)
@@ -169,7 +169,9 @@ def test_a_subspace_that_leaves_nothing_out_is_refused():
             fs.FedPCADetector(6, distance=distance).fit(rng.normal(size=(100, 6)))
         fs.FedPCADetector(2, distance=distance).fit(flat)
     with pytest.raises(InputError, match="below the rank"):
-        fs.FedPCADetector(3, solver="subspace_median", center=False).fit(flat, sites=np.arange(100) % 4)
+        fs.FedPCADetector(3, solver="subspace_median", distance="residual", center=False).fit(
+            flat, sites=np.arange(100) % 4
+        )
     assert fs.FedPCADetector(3, distance="mahalanobis").fit(flat).predict([[9.0, 0, 0, 0, 0, 0]])[0] == -1
     with pytest.raises(InputError, match="rows are all the same"):
         fs.FedPCADetector(1, distance="mahalanobis").fit(np.ones((9, 3)))
@@ -244,10 +246,10 @@ ATTACKS = [attacks.SignFlip(), attacks.RandomNoise(100.0), attacks.ScaledReverse
 def test_malicious_sites_move_neither_detection_nor_threshold_much(attack, options):
     X = rows(8000)
     fed = spread(X).corrupt(attack, sites=[str(i) for i in range(0, 40, 4)])  # a quarter
-    detector = fs.FedPCADetector(3, **options).fit(fed)
+    detector = fs.FedPCADetector(3, distance="residual", **options).fit(fed)
     test = np.vstack([rows(4000, seed=21), anomalies(4000)])
     truth = np.repeat([0, 1], 4000)
-    clean = fs.FedPCADetector(3).fit(spread(X))
+    clean = fs.FedPCADetector(3, distance="residual").fit(spread(X))
     lost = roc_auc_score(truth, -clean.score_samples(test)) - roc_auc_score(truth, -detector.score_samples(test))
     assert lost < 0.02
     assert abs(np.mean(detector.predict(test[:4000]) == -1) - 0.05) < 0.02

@@ -15,6 +15,7 @@ PARAMETERS: dict[str, dict] = {
     "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 4, "local_epochs": 1},
     "FedBiGANDetector": {"hidden": (8,), "max_rounds": 4, "local_epochs": 1},
     "FedFewShotRegressor": {"iterations": 20},
+    "FedHarmony": {"n_clusters": 2, "max_iter": 2, "max_iter_cluster": 2, "block_size": 0.5, "n_init": 1},
     "FedKMeans": {"n_clusters": 3, "post_labels": True},  # the same results per row, of a table or a federation
     "FedLandmarks": {"n_landmarks": 10, "rounds": 5, "n_frequencies": 16},
     "FedMixedRegressor": {"n_clusters": 1, "update": "exact"},
@@ -54,6 +55,17 @@ def table(seed=0, n=60, d=5):
 
 
 Y = np.random.default_rng(1).normal(size=60)  # targets of the rows of `table`, for whoever learns from targets
+SURVIVAL = np.column_stack([np.ceil(5 * np.exp(Y)), np.arange(60) % 3 > 0])
+#: Targets of another kind, by estimator.
+TARGETS = {
+    "FedLogisticRegression": (Y > 0.1).astype(int),
+    "FedPoissonRegression": np.floor(np.exp(Y)),
+} | dict.fromkeys(("FedCoxRegression", "FedKaplanMeier"), SURVIVAL)
+
+
+def target_of(kind):
+    """Return the targets of the rows of `table` that an estimator can learn."""
+    return TARGETS.get(kind.__name__, Y)
 
 
 def fitted(estimator):

@@ -17,6 +17,7 @@ import pandas as pd
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian
+from fedspan.atlases.harmony_by_sums import HarmonySettings
 from fedspan.federation.site.discovery import ROOMS
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
@@ -66,6 +67,11 @@ def whole_task_sites():
     return sites
 
 
+def labelled_sites():
+    """Nine sites of unequal size whose rows have one of three labels."""
+    return [fs.Site(site.name, site.X, np.array(["a", "b", "c"])[np.arange(len(site)) % 3]) for site in spiked_sites()]
+
+
 def mixed_sites():
     """Nine sites with tables of numbers, text and gaps; one has text in a column of numbers."""
     rng = np.random.default_rng(3)
@@ -92,6 +98,27 @@ def mixture_sites(classes=False):
 
 def class_sites():
     return mixture_sites(classes=True)
+
+
+def survival_sites():
+    """Nine sites with two groups and two more columns; some rows of each group leave at each of three times."""
+    rng = np.random.default_rng(5)
+    sites = []
+    for i in range(9):
+        row = np.arange(48 + 12 * i)
+        X = np.column_stack([row % 2, rng.normal(size=(len(row), 2))])
+        sites.append(fs.Site(f"site-{i}", X, np.column_stack([1 + row // 2 % 3, row // 6 % 2]).astype(float)))
+    return sites
+
+
+def separated_sites():
+    """Nine sites whose targets the sign of the first column decides."""
+    return [fs.Site(site.name, site.X, (site.X[:, 0] > 0).astype(float)) for site in class_sites()]
+
+
+def named_sites():
+    """Nine sites with classes that have names."""
+    return [fs.Site(site.name, site.X, np.array(["no", "yes"])[site.y.astype(int)]) for site in class_sites()]
 
 
 def gram_product(fed, Q):
@@ -128,6 +155,9 @@ SETTINGS = {
     "resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
     "resilient_covariance": {"rank": 3},
     "local_detectors": {"rank": 3, "level": 0.9},
+    "isolation_counts": {"n_trees": 5, "depth": 3},
+    "leaf_counts": {"features": np.arange(6).reshape(2, 3), "cuts": np.zeros((2, 3))},
+    "score_counts": {"edges": np.linspace(-3.0, 3.0, 9) * np.ones((8, 1))},
     "column_kinds": {"known": np.full(4, -1, dtype=np.int8)},
     "heavy_tails": {"wanted": np.arange(4) < 2, "centre": np.zeros(4), "log_centre": np.zeros(4)},
     "category_union": {"wanted": np.array([2]), "max_categories": 5},
@@ -176,6 +206,21 @@ SETTINGS = {
     "noisy_quantiles": {"level": 0.9, "privacy": MOMENTS, "n_columns": 8},
     "noisy_k_means": {"n_clusters": 3, "privacy": MOMENTS, "n_columns": 8, "max_iter": 3},
     "noisy_covariance": {"privacy": MOMENTS, "n_columns": 8},
+    "harmony": {
+        "settings": HarmonySettings(n_clusters=2, max_iter=2, max_iter_cluster=1, block_size=0.5, n_init=1),
+    },
+    "batch_names": {"column": -1},
+    "site_mixing": {"neighbors": 60},
+    "cluster_agreement": {"centres": np.arange(24.0).reshape(3, 8)},
+    "label_names": {},
+    "new_effects": {
+        "column": -1,
+        "names": np.array(["site-1", "site-4"]),
+        "Y": np.linspace(-1.0, 1.0, 32).reshape(2, 2, 8),
+        "references": np.linspace(-4.0, 4.0, 32).reshape(2, 2, 8),
+        "lamb": 1.0,
+        "sigma": 0.5,
+    },
     "centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances": {"landmarks": LANDMARKS},
     "neighbor_hits": {
@@ -223,7 +268,17 @@ DESCRIPTIONS = {
     "site_differences": {},
     "overview": {"bins": 4, "least_set": 1},
 }
-SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS
+REGRESSIONS = {
+    "least_squares": {"effect": "random"},
+    "noisy_least_squares": {"privacy": MOMENTS, "n_columns": 4},
+}
+SURVIVALS = {
+    "event_counts": {"times": np.arange(1.0, 4.0), "by": 0},
+    "log_rank": {"times": [1.0, 2.0, 3.0]},
+    "cox_model": {"times": np.arange(1.0, 4.0)},
+}
+LOGITS = {"generalized_linear_model": {"cov_type": "HC0"}, "target_classes": {}}
+SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS | REGRESSIONS | LOGITS | SURVIVALS
 
 
 SCORES = ("row_numbers", "error_totals", "hit_rate", "value_totals", "verdict_counts", "roc_area")
@@ -233,8 +288,10 @@ SITES |= dict.fromkeys(("verdict_counts", "roc_area"), class_sites)
 SITES |= dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
-SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
 SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
+SITES |= dict.fromkeys(SURVIVALS, survival_sites)
+SITES |= dict.fromkeys((*MIXTURES, *REGRESSIONS), mixture_sites) | dict.fromkeys((*CLASSES, *LOGITS), class_sites)
+SITES |= dict.fromkeys(("cluster_agreement", "label_names"), labelled_sites)
 
 
 #: For the parameters of protocols that have no settings.
@@ -293,6 +350,7 @@ VARIANTS = [
         ("quantiles", {"aggregator": GeometricMedian()}, spiked_sites),
         ("fedpg", {"variant": "paper"}, spiked_sites),
         ("feddl", {"local_steps": 2}, spiked_sites),
+        ("feddl", {"reduce": 3}, spiked_sites),
         ("private_feddl", {"local_steps": 2}, spiked_sites),
         ("private_feddl", {"privacy": PaperNoise(0.1)}, spiked_sites),
         ("private_feddl", {"privacy": PaperNoise(0.1), "local_steps": 2}, spiked_sites),
@@ -305,5 +363,9 @@ VARIANTS = [
         ("describe", {"by": None, "ranks": "exact"}, mixed_sites),
         ("histogram", {"by": None, "privacy": LEVELS}, mixed_sites),
         ("crosstab", {"categories": NAMES, "privacy": LEVELS}, mixed_sites),
+        ("generalized_linear_model", {"cov_type": "nonrobust"}, separated_sites),
+        ("target_classes", {}, named_sites),
+        ("event_counts", {"times": None}, survival_sites),
+        ("cox_model", {"stratified": True}, survival_sites),
     ]
 ]

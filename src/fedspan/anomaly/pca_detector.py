@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.anomaly import scores as forms
-from fedspan.anomaly.detector import FedDetector, usual_dimension
+from fedspan.anomaly.detector import usual_dimension
+from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.thresholds import few_rows, left_out_subspace, left_out_whitened, leverages
 from fedspan.checks import one_of, real_number, true_or_false
 from fedspan.errors import InputError
@@ -52,14 +51,14 @@ _TAKEN_OVER = (
 )
 
 
-class FedPCADetector(FedDetector):
+class FedPCADetector(ExplainedDetector):
     """Detect anomalies by PCA: score rows by how badly they fit the subspace or the covariance of the sites' rows.
 
     Fit it on rows that are normal, or nearly all so. A row x is standardised to z, and its anomaly score is one of
 
-    - ``"residual"``: ``||(I - U U')z||^2``, the squared distance from the principal subspace.
     - ``"mahalanobis"``: ``z' (C + r I)^-1 z``, where C is the covariance and r the ridge: every direction counts in
       units of its own spread.
+    - ``"residual"``: ``||(I - U U')z||^2``, the squared distance from the principal subspace.
     - ``"combined"``: the Mahalanobis distance of the residual, ``sum_{j > k} (v_j'z)^2 / (l_j + r)``, where l_j and v_j
       are variances and axes orthogonal to the subspace. As in ``"residual"`` the k leading directions, in which normal
       rows differ, do not count. As in ``"mahalanobis"`` a small deviation counts where the rows never deviate.
@@ -76,7 +75,8 @@ class FedPCADetector(FedDetector):
         at most 10. For ``"mahalanobis"`` it matters with more than 1,000 columns only.
     solver : str, default="auto"
         Any solver of `FedPCA`. With a resilient one the means, deviations, covariance and threshold are resilient, too.
-    distance : {"residual", "mahalanobis", "combined"}, default="residual"
+    distance : {"mahalanobis", "residual", "combined"}, default="mahalanobis"
+        The scores above. On real tables `mahalanobis` finds most; the published method has ``"residual"``.
     quantile : float, default=0.95
         Of the training scores.
     ridge : float, default=1e-4
@@ -167,7 +167,7 @@ class FedPCADetector(FedDetector):
         n_components: int | float | str | None = None,
         *,
         solver: str = "auto",
-        distance: str = "residual",
+        distance: str = "mahalanobis",
         quantile: float = 0.95,
         ridge: float = 1e-4,
         center: bool = True,
@@ -311,17 +311,6 @@ class FedPCADetector(FedDetector):
         if self.privacy is not None:
             real_number("quantile", self.quantile, above=0, below=1, why=" with privacy=...")
 
-    def score_one(self, x: Any) -> float:
-        """Return ``score_samples`` of one row (d,), without its checks: for streams."""
-        row = self._row(x)
-        (_, of_one_row, _), parameters = self._form()
-        with np.errstate(over="ignore", invalid="ignore"):
-            score = of_one_row(row, **parameters)
-        if math.isnan(score):
-            self._row(x, finite=True)
-            score = math.inf
-        return -score
-
     def explain(self, X: Any) -> Vector:
         """Return each feature's share of the anomaly score: for one row (d,), or for every row (n, d).
 
@@ -329,17 +318,15 @@ class FedPCADetector(FedDetector):
         inverse covariance for Mahalanobis distances). A feature's share is its part of that length. Shares are not
         negative and sum to 1; a row with the score 0 has shares 0.
         """
-        check_is_fitted(self)
-        (_, _, shares), parameters = self._form()
-        if np.ndim(X) != 1:
-            return shares(self._validated(X), **parameters)
-        return cast(Vector, shares(self._row(X, finite=True)[None], **parameters)[0])
+        return super().explain(X)
 
-    def top_features(self, x: Any, count: int = 5) -> list[tuple[str, float]]:
-        """Return the features with the largest shares of one row's score, the largest first, as (name, share)."""
-        shares = self.explain(np.ravel(x))
-        names = self._names() or tuple(f"feature {j}" for j in range(len(shares)))
-        return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:count]]
+    def _shares(self, X: Array) -> Vector:
+        (_, _, shares), parameters = self._form()
+        return shares(X, **parameters)
+
+    def _one_score(self, row: Vector) -> float:
+        (_, of_one_row, _), parameters = self._form()
+        return of_one_row(row, **parameters)
 
     def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         (transform, _, _), parameters = self._form()
@@ -379,16 +366,7 @@ class FedPCADetector(FedDetector):
 
     def _anomaly(self, X: Any) -> Vector:
         # Values that are not finite have scores that are not: scores are checked first, since they are fewer.
-        transform, parameters = self._score_transform()
-        scores = transform(self._validated(X, ensure_all_finite=False), **parameters)[:, 0]
+        scores = self._scores(self._validated(X, ensure_all_finite=False))
         if not np.isfinite(scores).all():
             self._validated(X)
-        return cast(Vector, scores)
-
-    def _row(self, x: Any, finite: bool = False) -> Vector:
-        row: Vector = np.asarray(x, dtype=np.float64)
-        if row.shape != self.mean_.shape:
-            raise InputError(f"x has the shape {row.shape}, and must be one row of {len(self.mean_)} numbers")
-        if finite and not np.isfinite(row).all():
-            raise InputError("x holds NaN or infinity: fill or drop them first")
-        return row
+        return scores

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,13 +17,15 @@ from numpy.typing import NDArray
 
 from fedspan.audit.sums_attack import Sums
 from fedspan.errors import FedspanError, InputError
-from fedspan.federation import Federation
+from fedspan.federation import Federation, Policy
 from fedspan.federation.journal import read_journal
 from fedspan.federation.replies import Total
 from fedspan.federation.site.site import generator
 from fedspan.federation.site.steps import find_step
 from fedspan.landmarks.feddl import feddl
+from fedspan.landmarks.parts.feddl_settings import fixed_settings
 from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS
+from fedspan.landmarks.parts.principal_view import PrincipalView
 
 #: ``gamma`` is FedDL's own in `FedLandmarks`, and that of the affinity in `FedSpectralClustering`.
 _USED = {*FEDDL_SETTINGS, "landmark_settings"} - {"gamma", "device"}
@@ -49,6 +52,10 @@ def replay_feddl(journal: Path) -> tuple[NDArray[np.float64], Sums | None]:
     if head["what"] == "FedLandmarks":
         used["gamma"] = settings["gamma"]
     used |= used.pop("landmark_settings", None) or {}
+    if mechanism is None:
+        used["reduce"] = settings.get("reduce")
+    else:
+        used = fixed_settings(used)
     fed = _ReplayedFederation(totals, generator(head["seed"], "coordinator"))
     try:
         with warnings.catch_warnings():
@@ -58,11 +65,11 @@ def replay_feddl(journal: Path) -> tuple[NDArray[np.float64], Sums | None]:
         raise InputError(
             f"the landmarks can't be computed from {journal}: name the model that the run made (--model, model=)"
         ) from None
-    return found.points, _sums(fed.calls)
+    return found.points, _sums(fed.calls, found.view)
 
 
-def _sums(calls: Calls) -> Sums | None:
-    """Return what the sums reveal of all rows together."""
+def _sums(calls: Calls, view: PrincipalView | None) -> Sums | None:
+    """Return what the sums reveal of all rows together, along the axes of a view if there is one."""
     n = max((total["n"] for step, _, total in calls if step == "landmarks.pull"), default=0)
 
     def whole(wanted: str) -> list[tuple[dict[str, Any], Total]]:
@@ -75,10 +82,13 @@ def _sums(calls: Calls) -> Sums | None:
     payload, sums = moments[-1]
     mean = sums["sum"] / n
     variance = np.maximum(sums["squares"] / n - mean**2, 0.0)
-    scale = float(np.sqrt(variance.sum()))
+    centre, scale = payload["centre"] + mean, float(np.sqrt(variance.sum()))
+    if view is not None:
+        mean = np.zeros(len(view.axes))
+        centre, variance, scale = mean, view.variance, view.spread
     return Sums(
         n=n,
-        centre=payload["centre"] + mean,
+        centre=centre,
         scale=scale,
         variance=variance / scale**2,
         gamma=float(pulls[0][0]["gamma"]),
@@ -86,6 +96,7 @@ def _sums(calls: Calls) -> Sums | None:
         pulls=np.concatenate([total["pull"] for _, total in pulls]).astype(np.float64),
         directions=np.concatenate([np.zeros((0, len(mean))), *[payload["W"] for payload, _ in waves]]),
         waves=np.concatenate([np.zeros((2, 0)), *[total["characteristic"] for _, total in waves]], axis=1),
+        view=view,
     )
 
 
@@ -95,7 +106,9 @@ class _ReplayedFederation:
     def __init__(self, totals: Iterator[Total], rng: np.random.Generator) -> None:
         self.rng = rng
         self.calls: Calls = []
+        self.policy = Policy()
         self._totals = totals
+        self._stopped = False
 
     def sum(self, step: Any, /, **payload: Any) -> Total:
         total = next(self._totals)
@@ -105,8 +118,12 @@ class _ReplayedFederation:
     def apply(self, transform: Any, /, **parameters: object) -> _ReplayedFederation:
         return self
 
-    def rounds(self, n: int) -> range:
-        return range(n)
+    def rounds(self, n: int) -> Iterator[int]:
+        self._stopped = False
+        return takewhile(lambda _: not self._stopped, range(n))
+
+    def stop(self, reason: str, *, converged: bool = False) -> None:
+        self._stopped = True
 
     def log(self, **metrics: object) -> None:
         """Ignore metrics: the run has its record."""

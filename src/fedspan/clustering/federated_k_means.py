@@ -54,6 +54,8 @@ _NUDGE = 0.2
 _SETTLING = 3
 #: Centres made for each one that is wanted, with enough rows; they are then clustered by their weights.
 _CANDIDATES = 3
+#: Starts of the clustering of candidates; for many centres starts differ little, and take long.
+_STARTS, _MANY, _FEW_STARTS = 10, 64, 2
 #: Draws for each centre up to a total, but at least four each, and rounds of Lloyd's algorithm on them.
 _DRAWS, _MOST_DRAWS, _DRAWN_ROUNDS = 20, 10_000, 10
 #: Rounds of Lloyd's algorithm after which centres without rows are placed again.
@@ -235,7 +237,8 @@ class _Start:
         """Return centres of centres, weighted by their numbers of rows."""
         weights = np.where(enough_rows(now.counts, self.least_rows), now.counts, 1e-9)
         pairs = zip(now.centres, weights, strict=True)
-        return np.stack([k_means(C, n_clusters, self.rng, own).centres for C, own in pairs])
+        starts = _STARTS if n_clusters <= _MANY else _FEW_STARTS
+        return np.stack([k_means(C, n_clusters, self.rng, own, starts).centres for C, own in pairs])
 
     def _one_centre(self, n_init: int) -> Moved:
         """Return all rows at their mean."""

@@ -18,6 +18,7 @@ from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.calls.reply_checks import check_replies
 from fedspan.federation.journal import JournalEntry
+from fedspan.federation.message_sizes import SameSize
 from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import EndingKind, Failure, FailureKind, by_reason
 from fedspan.federation.policy import Policy, SecureSum
@@ -434,7 +435,7 @@ class Federation:
 
     def _check_limits(self, call: Call, run: Run) -> None:
         """Refuse a payload that is too large, and a call of a run that takes too long."""
-        size = max(_bytes_down(call).values())
+        size = max(_bytes_down(call).values(), default=0)
         if size > self.policy.max_bytes:
             raise MessageError(
                 f"the payload of step {call.step.id!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
@@ -535,11 +536,11 @@ def _total(found: Collected) -> Total:
     return Total(found.replies[""], found.answered, found.failed)
 
 
-def _bytes_down(call: Call) -> dict[str, int]:
+def _bytes_down(call: Call) -> Mapping[str, int]:
     """Return the bytes of the message to each site."""
     transforms = sum(transform.size for transform in call.transforms)
     if not call.apart:
-        return dict.fromkeys(call.to, encoded_size(call.payload) + transforms)
+        return SameSize(call.to, encoded_size(call.payload) + transforms)
     return {site: encoded_size(call.payload_of(site)) + transforms for site in call.to}
 
 

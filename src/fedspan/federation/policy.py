@@ -88,7 +88,8 @@ class Policy:
     Parameters
     ----------
     deadline : float, default=60.0
-        Seconds that a site may take for one call.
+        Seconds that a site may take for one call. Embedded sites that run one after the other (``n_jobs=1``) are
+        interrupted only by a deadline below a minute; a longer one is checked when the step is done.
     quorum : "majority", "all", int or float, default="majority"
         How many of the requested sites must answer, or the run stops. An integer is a count (of fewer sites: all), a
         float in (0, 1] a fraction, rounded up.

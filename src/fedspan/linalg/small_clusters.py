@@ -131,8 +131,10 @@ def matched_share(labels: ArrayLike, truth: ArrayLike) -> float:
 def _spread_out(points: Array, k: int, rng: np.random.Generator, weights: Array) -> Array:
     """Draw k centres among the points, far ones more likely (k-means++)."""
     chosen = [int(rng.choice(len(points), p=weights / weights.sum()))]
+    nearest = np.full(len(points), np.inf)
     for _ in range(k - 1):
-        odds = weights * _squared_distances(points, points[chosen]).min(axis=1)
+        nearest = np.minimum(nearest, np.sum((points - points[chosen[-1]]) ** 2, axis=1))
+        odds = weights * nearest
         odds = odds if odds.sum() > 0.0 else weights
         chosen.append(int(rng.choice(len(points), p=odds / odds.sum())))
     return points[chosen]

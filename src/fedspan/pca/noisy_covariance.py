@@ -58,7 +58,7 @@ def local_noisy_gram(
         S += U.T @ U
         sums += U.sum(axis=0)
         rows += len(U)
-    found = noisy(np.concatenate([_pair_weights(d, math.sqrt(2.0)) * packed(S), WEIGHT * sums, [WEIGHT * rows]]))
+    found = noisy(np.concatenate([pair_weights(d, math.sqrt(2.0)) * packed(S), WEIGHT * sums, [WEIGHT * rows]]))
     return {"products": found[: -d - 1], "sums": found[-d - 1 : -1], "rows": float(found[-1])}
 
 
@@ -119,7 +119,7 @@ def covariance_within(noisy: NoisySums, fed: Federation, bounds: Bounds) -> Nois
 
 def about_mean(products: Vector, mean: Vector) -> Matrix:
     """Return the covariance (d, d) from the mean weighted products of `local_noisy_gram`, and the mean."""
-    return np.asarray(unpacked(_pair_weights(len(mean), math.sqrt(0.5)) * products) - np.outer(mean, mean))
+    return np.asarray(unpacked(pair_weights(len(mean), math.sqrt(0.5)) * products) - np.outer(mean, mean))
 
 
 def refuse_many_columns(d: int) -> None:
@@ -128,6 +128,6 @@ def refuse_many_columns(d: int) -> None:
         raise InputError(f"{d} columns are too many for sums of their products with noise: use at most {MOST_COLUMNS}")
 
 
-def _pair_weights(d: int, apart: float) -> Vector:
+def pair_weights(d: int, apart: float) -> Vector:
     """Return the weights of pairs of columns: 1 for a column with itself, `apart` for two."""
     return np.where(np.equal(*np.triu_indices(d)), 1.0, apart)

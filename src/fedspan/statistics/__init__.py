@@ -17,6 +17,7 @@ _LATER = {
     "covariance": "describe.pair_statistics",
     "crosstab": "describe.cross_counts",
     "histogram": "describe.histograms",
+    "log_rank": "survival.log_rank_test",
     "overview": "describe.table_overview",
     "site_differences": "describe.site_differences",
 }

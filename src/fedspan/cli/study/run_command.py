@@ -145,6 +145,9 @@ def finish(
     report = write_run_report(output / "report.html", title, records, models, tables, settings, plan, study)
     columns = ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped")
     print_table(columns, map(_line, records), columns[1:-1], title)
+    if callable(getattr(models[-1], "summary", None)):
+        _write(output / "summary.txt", models[-1].summary() + "\n")
+        print_line(models[-1].summary())
     print_line(f"report: {report}")
     return report
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sklearn.base import is_regressor
+from sklearn.utils import get_tags
 
 import fedspan
 from fedspan import aggregation, privacy
@@ -107,7 +107,7 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
             "that 'fedspan fetch' brings, and write the report again with 'fedspan report'"
         )
     data = DataPlan() if at_sites else data_plan(file)
-    if not at_sites and is_regressor(model) and not data.target:
+    if not at_sites and learns_target(model) and not data.target:
         raise file.error(f"{type(model).__name__} learns a target: name its column in [data], such as target = 'dose'")
     report = report_plan(file)
     if report.judge is not None and not isinstance(model, FedDetector):
@@ -152,6 +152,11 @@ def read_description(path: Path, *, at_sites: bool = False) -> DescribePlan:
         section.value("by", str),
         {key: value for key, value in section.raw.items() if key != "by"},
     )
+
+
+def learns_target(model: FedEstimator) -> bool:
+    """Return whether a model learns a target, such as a number, a class, or a time and an event."""
+    return bool(get_tags(model).target_tags.required)
 
 
 def read_copy(run: Path) -> tuple[str, Section]:

@@ -95,6 +95,10 @@ class Delivery:
         """Return this delivery with what an attack wrote, which may be anything."""
         return replace(self, reply=reply, canonical=False, sent=None)
 
+    def received(self, reply: Message) -> Delivery:
+        """Return this delivery as it comes out of the wire format."""
+        return Delivery(self.number, reply, self.rows, self.changes)
+
     def damaged(self, reply: Any) -> Delivery:
         """Return this delivery with what a fault made of the reply on its way."""
         return replace(self, reply=reply, canonical=False, sent=self.reply)
@@ -148,8 +152,8 @@ class Collected:
     answered: tuple[str, ...] = ()
     failed: dict[str, Failure] = field(default_factory=dict)
     changes: dict[str, Changes] = field(default_factory=dict)
-    bytes_up: dict[str, int] = field(default_factory=dict)
-    bytes_down: dict[str, int] = field(default_factory=dict)
+    bytes_up: Mapping[str, int] = field(default_factory=dict)
+    bytes_down: Mapping[str, int] = field(default_factory=dict)
 
     def refuse(self, failures: Mapping[str, Failure]) -> None:
         """Count sites whose replies were refused as failed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -320,12 +320,13 @@ class Site:
 
     def in_call(self, context: CallContext) -> Site:
         """Return this site as one call sees it."""
-        return _site(self._data, context)
+        site = _new(Site)
+        site._data, site._context = self._data, context
+        return site
 
     def invented(self, ledger: SiteLedger, scale: float) -> Site:
         """Return this site, in the same call, with made-up rows of this scale in place of its own."""
-        fresh = replace(self.context, ledger=ledger, simulated=None, gate=None, charged=[], state=None, rng=None)
-        return _site(self._open.invented(scale), fresh)
+        return _site(self._open.invented(scale), self.context.afresh(ledger))
 
     def now_runs(self, step: str, payload: Message) -> None:
         """Note that this call runs another step: a secure sum runs the step whose replies it adds."""
@@ -341,8 +342,7 @@ class Site:
 
     def changes(self) -> Changes:
         """Return what the call did to the site's state."""
-        context = self.context
-        return context.changes if context.state is None else context.state.changes()
+        return self.context.state_changes()
 
     @property
     def _open(self) -> SiteData:
@@ -360,10 +360,12 @@ class Site:
         return column
 
 
+_new = object.__new__
+
+
 def _site(data: SiteData, context: CallContext | None) -> Site:
-    site = Site.__new__(Site)
-    site._data = data
-    site._context = context
+    site = _new(Site)
+    site._data, site._context = data, context
     return site
 
 

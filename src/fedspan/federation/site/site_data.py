@@ -140,9 +140,8 @@ class SiteData:
         else:
             data.X = read_only(self.X[rows], self.name, "X")
         data.shape = (len(rows), *self.shape[1:])
-        data.y, data.task, data.sample_weight = (
-            None if column is None else column[rows] for column in (self.y, self.task, self.sample_weight)
-        )
+        columns = (self.y, self.task, self.sample_weight)
+        data.y, data.task, data.sample_weight = (None if column is None else column[rows] for column in columns)
         data._digest, data._rewritable, data.chosen_rows = [], False, True
         return data
 

@@ -30,7 +30,7 @@ from fedspan.report.sections.call_totals import run_names
 
 MOST_STEPS = 40
 _LEAVES = "Leaves the site"
-_NEEDED = {"ask": "each reply", "sum": "the total", "mean": "the mean"}
+_NEEDED = {"ask": "each reply", "sum": "the total", "mean": "the mean", "merge": "one merged reply"}
 
 SECURE = (
     "Sums were carried by a secure sum: the coordinator saw totals over the sites that answered, and no site's part. "

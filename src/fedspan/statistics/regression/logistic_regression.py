@@ -82,7 +82,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     >>> X = np.array([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]])
     >>> model = FedLogisticRegression().fit(X, [0, 1, 0, 1, 0, 1], sites=["a", "a", "a", "b", "b", "b"])
     >>> model.coef_.round(3), model.bse_.round(3)
-    (array([[0.321]]), array([2.067, 0.513]))
+    (array([[0.361]]), array([2.002, 0.517]))
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> model = FedPoissonRegression().fit(X, [1, 2, 3, 8], sites=["a", "a", "b", "b"])
     >>> model.coef_.round(3), model.bse_.round(3)
-    (array([0.699]), array([0.688, 0.282]))
+    (array([0.715]), array([0.717, 0.291]))
     """
 
     def __init__(

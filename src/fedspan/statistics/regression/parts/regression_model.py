@@ -213,7 +213,7 @@ class FedRegression(TreatmentCoding):
         raise NotImplementedError
 
     def _notes(self, given: Sequence[str] | None = None) -> list[str]:
-        notes = [f"{len(self.sites_)} sites; exact sums, no row has left its site."]
+        notes = [f"{len(self.sites_)} sites; only sums of their rows have left them."]
         if self.cov_type != "nonrobust":
             notes.append(f"Standard errors are robust ({self.cov_type}).")
         if self.ridge:

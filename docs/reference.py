@@ -46,6 +46,7 @@ GROUPS = {
         Topic("Landmarks", ("landmarks",)),
         Topic("Clustering", ("clustering",)),
         Topic("Maps", ("maps",)),
+        Topic("Atlases", ("atlases",)),
         Topic("Few-shot regression", ("few_shot",)),
         Topic("Mixed regression", ("mixed_regression",)),
         Topic("Model selection", ("model_selection",)),

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
+    from fedspan.atlases.harmony import FedHarmony
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
+    from fedspan.datasets.sources.streamed_table import stream
     from fedspan.engines.local.embedded import LocalFederation, federate
     from fedspan.engines.nvflare.client.connect import connect
     from fedspan.few_shot.estimator import FedFewShotRegressor
@@ -55,6 +57,7 @@ ESTIMATORS = {
     "FedComBat": "statistics.combat.combat_estimator",
     "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
+    "FedHarmony": "atlases.harmony",
     "FedIsolationDetector": "anomaly.isolation_detector",
     "FedKMeans": "clustering.k_means",
     "FedKaplanMeier": "statistics.survival.kaplan_meier",
@@ -84,6 +87,7 @@ _LATER = {
     "plot_map": "plots.map_plot",
     "plot_scores": "plots.score_plot",
     "save": "persistence",
+    "stream": "datasets.sources.streamed_table",
 }
 _MODULES = (
     *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
@@ -99,6 +103,7 @@ __all__ = [
     "FedComBat",
     "FedCoxRegression",
     "FedFewShotRegressor",
+    "FedHarmony",
     "FedIsolationDetector",
     "FedKMeans",
     "FedKaplanMeier",
@@ -131,6 +136,7 @@ __all__ = [
     "plot_scores",
     "save",
     "step",
+    "stream",
     "transform",
 ]
 

@@ -20,6 +20,14 @@ INDEX = {
     "quantiles": "sums.quantiles",
     "category_union": "tables.parts.category_union",
     "column_kinds": "tables.parts.column_kinds",
+    # Descriptions of tables.
+    "correlation": "statistics.describe.pair_statistics",
+    "covariance": "statistics.describe.pair_statistics",
+    "crosstab": "statistics.describe.cross_counts",
+    "describe": "statistics.describe.describe_table",
+    "histogram": "statistics.describe.histograms",
+    "overview": "statistics.describe.table_overview",
+    "site_differences": "statistics.describe.site_differences",
     # Principal components.
     "covariance_pca": "pca.covariance",
     "fedpe": "pca.fedpe",
@@ -57,6 +65,8 @@ INDEX = {
     "cox_model": "statistics.survival.cox_model",
     "event_counts": "statistics.survival.event_counts",
     "log_rank": "statistics.survival.log_rank_test",
+    # Effects of batches.
+    "harmony": "atlases.harmony_by_sums",
     "site_adjustment": "statistics.combat.site_adjustment",
     # Landmarks, clusters and maps.
     "feddl": "landmarks.feddl",

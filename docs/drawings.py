@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from html import escape
 from pathlib import Path
@@ -280,6 +281,24 @@ def folds() -> str:
     return picture("Folds of rows at each site, and whole sites left out", shapes, 206)
 
 
+def adjusted_sites() -> str:
+    """Draw the distributions of one feature at three sites, before and after they are adjusted."""
+    shapes, colours = [], ("#2f6f8f", "#8a6d3b", "#7a4b8a")
+    before, after = ((130, 26), (150, 22), (280, 40)), ((196, 27), (200, 25), (205, 29))
+    for title, y, curves in (("as measured", 28, before), ("adjusted by FedComBat", 208, after)):
+        shapes.append(text(20, y, title, bold=True))
+        shapes.append(f'<line x1="20" y1="{y + 132}" x2="420" y2="{y + 132}" stroke="{LINE}"/>')
+        for colour, (centre, width) in zip(colours, curves, strict=True):
+            line = [
+                f"{centre + at * width:.1f},{y + 132 - 2400 / width * math.exp(-at * at / 2):.1f}"
+                for at in (step / 10 for step in range(-30, 31))
+            ]
+            shapes.append(f'<polyline points="{" ".join(line)}" fill="none" stroke="{colour}" stroke-width="2"/>')
+    for place, name in enumerate(("north", "east", "west")):
+        shapes.append(text(20 + 70 * place, 366, name, colour=colours[place]))
+    return picture("One feature at three sites, before and after", shapes, 384)
+
+
 def arrow(x: float, start: float, end: float, *, up: bool = False) -> str:
     """Return a vertical arrow."""
     tip, side = (start, 5) if up else (end, -5)
@@ -312,6 +331,7 @@ def picture(title: str, shapes: list[str], height: float) -> str:
 
 
 PICTURES = {
+    "adjusted-sites.svg": adjusted_sites,
     "folders.svg": folders,
     "one-call.svg": one_call,
     "three-commands.svg": three_commands,

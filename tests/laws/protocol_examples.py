@@ -352,6 +352,8 @@ VARIANTS = [
         ("fedpg", {"variant": "paper"}, spiked_sites),
         ("feddl", {"local_steps": 2}, spiked_sites),
         ("feddl", {"reduce": 3}, spiked_sites),
+        ("feddl", {"reduce": 3, "device": "cpu"}, spiked_sites),
+        ("landmark_distances", {"device": "cpu"}, spiked_sites),
         ("private_feddl", {"local_steps": 2}, spiked_sites),
         ("private_feddl", {"privacy": PaperNoise(0.1)}, spiked_sites),
         ("private_feddl", {"privacy": PaperNoise(0.1), "local_steps": 2}, spiked_sites),

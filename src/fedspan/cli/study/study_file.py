@@ -127,6 +127,11 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
     )
 
 
+def learns_target(model: FedEstimator) -> bool:
+    """Return whether a model learns a target, such as a number, a class, or a time and an event."""
+    return bool(get_tags(model).target_tags.required)
+
+
 @dataclass(frozen=True)
 class DescribePlan:
     """What ``fedspan describe`` reads of a study: its data, its policy, and the settings of ``[describe]``."""
@@ -152,11 +157,6 @@ def read_description(path: Path, *, at_sites: bool = False) -> DescribePlan:
         section.value("by", str),
         {key: value for key, value in section.raw.items() if key != "by"},
     )
-
-
-def learns_target(model: FedEstimator) -> bool:
-    """Return whether a model learns a target, such as a number, a class, or a time and an event."""
-    return bool(get_tags(model).target_tags.required)
 
 
 def read_copy(run: Path) -> tuple[str, Section]:

@@ -204,8 +204,8 @@ class FedLinearRegression(RegressorMixin, FedRegression):
             right[0:4] = [("Site Var", f"{self.random_variance_:.4g}")]
         return ("Mixed Linear Model Regression Results" if mixed else "OLS Regression Results"), left, right
 
-    def _notes(self) -> list[str]:
-        notes = super()._notes()
+    def _notes(self, given: Sequence[str] | None = None) -> list[str]:
+        notes = super()._notes(given)
         if self.privacy is not None:
             notes[0] = f"{len(self.sites_)} sites; sums with noise: {self.privacy!r}."
         if self.df_resid_ > 0 and not math.isfinite(self.scale_):

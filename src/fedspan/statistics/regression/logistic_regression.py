@@ -195,13 +195,13 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
             ]
         return found
 
-    def _tables(self) -> list[tuple[Any, ...]]:
+    def _tables(self, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
         if len(self.classes_) == 2:
-            return super()._tables()
+            return super()._tables(names)
         found = []
         m = len(self._feature_names()) + bool(self.fit_intercept)
         for i, label in enumerate(self.classes_[1:]):
             coef = np.concatenate([self.intercept_[i : i + 1] if self.fit_intercept else [], self.coef_[i]])
             parts = [coef, self.bse_[i], self.tvalues_[i], self.pvalues_[i], *self.conf_int_[i].T]
-            found.append((self._row_names()[:m], parts, "z", self.confidence, f"y={label}"))
+            found.append((self._row_names(names)[:m], parts, "z", self.confidence, f"y={label}"))
         return found

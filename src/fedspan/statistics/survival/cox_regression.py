@@ -141,8 +141,8 @@ class FedCoxRegression(FedSurvival):
         cumulative = np.concatenate([[0.0], self.baseline_cumulative_hazard_])
         return np.exp(-np.outer(ratio, cumulative[np.searchsorted(self.times_, at, "right")]))
 
-    def summary(self) -> str:
-        """Return the table of results."""
+    def summary(self, names: Sequence[str] | None = None) -> str:
+        """Return the table of results; `names` are those of the columns, where the model does not know them."""
         check_is_fitted(self)
         ratio = 2 * (self.loglik_ - self.null_loglik_)
         df = max(1, len(self.coef_) - len(self.dependent_columns_))
@@ -160,13 +160,14 @@ class FedCoxRegression(FedSurvival):
             ("LL-Null", f"{self.null_loglik_:.5g}"),
             ("LLR p-value", f"{stats.chi2.sf(ratio, df):.4g}"),
         ]
+        rows = self._rows() if names is None else list(names)
         parts = [self.coef_, self.bse_, self.tvalues_, self.pvalues_, *self.conf_int_.T]
-        lines = [*head("Cox Regression Results", left, right), *coefficients(self._rows(), parts, "z", self.confidence)]
+        lines = [*head("Cox Regression Results", left, right), *coefficients(rows, parts, "z", self.confidence)]
         notes = []
         if len(self.ph_pvalues_):
-            shown = (f"{name} {p:.3f}" for name, p in zip(self._rows(), self.ph_pvalues_[0], strict=True))
+            shown = (f"{name} {p:.3f}" for name, p in zip(rows, self.ph_pvalues_[0], strict=True))
             notes = [f"[2] Proportional hazards, p-values ({self.ph_transforms_[0]}): {', '.join(shown)}."]
-        ratios = ", ".join(f"{name} {value:.3f}" for name, value in zip(self._rows(), np.exp(self.coef_), strict=True))
+        ratios = ", ".join(f"{name} {value:.3f}" for name, value in zip(rows, np.exp(self.coef_), strict=True))
         return "\n".join([*lines, "", "Notes:", f"[1] Hazard ratios: {ratios}.", *notes])
 
     # Inside.

@@ -53,13 +53,20 @@ class FedRegression(FedEstimator):
             self._learn(fed, self._offset_column())
         return self
 
-    def summary(self) -> str:
-        """Return the table of results, as statsmodels prints it."""
+    def summary(self, names: Sequence[str] | None = None) -> str:
+        """Return the table of results, as statsmodels prints it.
+
+        `names` are those of the columns of X, where the model does not know them, as behind a transform.
+        """
         check_is_fitted(self)
+        if names is not None and len(names) != self.n_features_in_:
+            raise InputError(
+                f"names has {len(names)} names, and must have one for each of {self.n_features_in_} columns"
+            )
         title, left, right = self._figures()
-        tables = [coefficients(*one) for one in self._tables()]
+        tables = [coefficients(*one) for one in self._tables(names)]
         lines = [*head(title, left, right), *tables[0], *(line for table in tables[1:] for line in table[1:])]
-        notes = self._notes()
+        notes = self._notes(names)
         if notes:
             lines += ["", "Notes:", *(f"[{i + 1}] {note}" for i, note in enumerate(notes))]
         return "\n".join(lines)
@@ -175,19 +182,19 @@ class FedRegression(FedEstimator):
                 stacklevel=frames_inside(),
             )
 
-    def _feature_names(self) -> list[str]:
+    def _feature_names(self, names: Sequence[str] | None = None) -> list[str]:
         """Return the names of the features that have coefficients."""
-        names = list(self._names() or (f"x{j + 1}" for j in range(self.n_features_in_)))
+        known = list(names or self._names() or (f"x{j + 1}" for j in range(self.n_features_in_)))
         at = self._offset_column()
-        return [name for j, name in enumerate(names) if j != at]
+        return [name for j, name in enumerate(known) if j != at]
 
-    def _row_names(self) -> list[str]:
+    def _row_names(self, names: Sequence[str] | None) -> list[str]:
         effects: list[str] = []
         if self.site_effect == "fixed":
             effects = [f"site {name}" for name in (self.sites_[1:] if self.fit_intercept else self.sites_)]
-        return [*(["const"] if self.fit_intercept else []), *self._feature_names(), *effects]
+        return [*(["const"] if self.fit_intercept else []), *self._feature_names(names), *effects]
 
-    def _tables(self) -> list[tuple[Any, ...]]:
+    def _tables(self, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
         """Return the arguments of each table of coefficients."""
         start = [self.intercept_] if self.fit_intercept else []
         coef = np.concatenate([np.ravel(start), np.ravel(self.coef_)])
@@ -200,7 +207,7 @@ class FedRegression(FedEstimator):
             more = [self.site_effects_[own], self.site_effects_bse_[own], values, 2 * stats.norm.sf(np.abs(values))]
             more += [more[0] - reach * more[1], more[0] + reach * more[1]]
             parts = [np.concatenate(pair) for pair in zip(parts, more, strict=True)]
-        return [(self._row_names(), parts, self._statistic(), self.confidence)]
+        return [(self._row_names(names), parts, self._statistic(), self.confidence)]
 
     def _statistic(self) -> str:
         return "z"
@@ -208,13 +215,13 @@ class FedRegression(FedEstimator):
     def _figures(self) -> tuple[str, Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
         raise NotImplementedError
 
-    def _notes(self) -> list[str]:
+    def _notes(self, given: Sequence[str] | None = None) -> list[str]:
         notes = [f"{len(self.sites_)} sites; exact sums, no row has left its site."]
         if self.cov_type != "nonrobust":
             notes.append(f"Standard errors are robust ({self.cov_type}).")
         if self.ridge:
             notes.append(f"Coefficients are shrunk by ridge={self.ridge:g}.")
-        names = self._feature_names()
+        names = self._feature_names(given)
         if len(self.dependent_columns_):
             notes.append(
                 f"Constant, or in line with other columns: {', '.join(names[j] for j in self.dependent_columns_)}."

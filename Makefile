@@ -67,7 +67,7 @@ test-lowest:
 	mkdir -p build
 	$(PYTHON) tools/lowest_versions.py > build/lowest.txt
 	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
-	build/lowest/bin/python -m pip install --quiet -c build/lowest.txt -e ".[tables,secure,privacy,maps,excel]" pytest hypothesis
+	build/lowest/bin/python -m pip install --quiet -c build/lowest.txt -e ".[tables,secure,privacy,maps,excel,sql]" pytest hypothesis
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 build/lowest/bin/python -m pytest --disable-warnings -m "not slow" $(LOWEST)
 
 # Without dependencies: the lock holds all that is used, and ByzFL's own list has more (torchvision, seaborn).
@@ -81,9 +81,9 @@ bench: .venv/bench.done
 bench-check: .venv/bench.done
 	$(BIN)/python -m benchmarks --check
 
-# Offline, and a warning is an error. Examples that have not changed are not run again.
+# Offline, and a warning is an error. Pages are read afresh; examples that have not changed are not run again.
 docs: .venv/docs.done
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -E -W --keep-going -b html docs docs/_build/html
 
 # Leaves build/mutation/survivors.txt. The same sample for the same seed.
 SAMPLE ?= 400

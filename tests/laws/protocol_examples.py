@@ -138,6 +138,7 @@ LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0,
 
 SETTINGS = {
     "agree_on_columns": {},
+    "site_adjustment": {"features": np.arange(1, 8), "covariates": np.array([0])},
     "moments": {},
     "row_moments": {"widest": 8},
     "refuse_bad_values": {},
@@ -266,6 +267,7 @@ DESCRIPTIONS = {
     "correlation": {"method": "spearman"},
     "covariance": {},
     "site_differences": {},
+    "overview": {"bins": 4, "least_set": 1},
 }
 REGRESSIONS = {
     "least_squares": {"effect": "random"},

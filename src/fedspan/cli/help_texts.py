@@ -78,6 +78,22 @@ The models are fitted to made-up rows of the same shapes, at most a few hundred 
 Nothing is written, and no true row is used in it.
 """
 
+DESCRIBE = """\
+Describe the data of a study before anything is learned, by sums: no row leaves its site. Printed are the columns with
+counts, missing cells, means, deviations and quantiles, as pandas gives them for the pooled rows, and the sites that
+differ from the rest. The page has histograms, correlations, and with --by a table of groups with tests.
+
+Counts of few rows are suppressed. In the study file, optional:
+
+    [describe]
+    by = "sex"                        # a column of groups, or "site"
+    categorical = ["ward"]            # columns of text; default: those that hold names
+    categories = { sex = ["f", "m"] } # their names, which no site then sends; needed with secure sums
+    max_categories = 12               # names that are listed of a column
+    bins = 20                         # of a histogram
+    least_set = 5                     # the fewest rows of a count
+"""
+
 APPLY = """\
 Apply a trained model to new rows, and write one line per row: of a detector the score (higher is more unusual), whether
 it is an alarm (true or false), and the features with the largest shares of the score; of the others the cluster, the

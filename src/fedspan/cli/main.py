@@ -119,6 +119,18 @@ def _add_local(commands: Any) -> None:
     )
     _add(
         commands,
+        "describe",
+        "fedspan.cli.study.describe_command:describe_study",
+        "describe a study's data, and leave a page",
+        _path("study", "STUDY.toml", "the study file; it needs no model"),
+        _option("--by", "a column of groups, or 'site', instead of the study's own", metavar="COLUMN"),
+        _path("--kit", "KIT", "a user's kit: describe the data of the sites of a real federation"),
+        _path("--out", "FILE", "the page (default: STUDY.describe.html, beside the study)"),
+        description=help_texts.DESCRIBE,
+        example="fedspan describe study.toml --by sex",
+    )
+    _add(
+        commands,
         "run",
         "fedspan.cli.study.run_command:run",
         "run the study that a TOML file describes",

@@ -314,7 +314,6 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
         self.solver_ = self._chosen_solver(fed, rank)
         wanted = {"rank": None if all_axes or self._is_share() else rank, "choose": self.n_components == "auto"}
-        known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
         exact = self.solver_ == "covariance" and rows is not None and rows.has_products
         self.__dict__.pop("moments_", None)
         if exact and rows is not None:
@@ -322,6 +321,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
             axes = moment_axes(rows, center=self.center, scale=self.scale_, rank=wanted["rank"])
             solution = Solution(axes, site_weights(found.sites), found.sites)
         else:
+            known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
             solution = solve(self.solver_, prepared, {**known, **wanted})
         self._keep(solution, rank)
         rest = solution.axes.total - float(solution.axes.scatter[: self.n_components_].sum())

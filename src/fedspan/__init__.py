@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedspan.anomaly.autoencoder_detector import FedAutoencoderDetector
     from fedspan.anomaly.bigan_detector import FedBiGANDetector
     from fedspan.anomaly.centers_detector import FedCentersDetector
+    from fedspan.anomaly.drift import drift
     from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
@@ -81,6 +82,7 @@ _LATER = {
     "LocalFederation": "engines.local.embedded",
     "connect": "engines.nvflare.client.connect",
     "describe": "statistics.describe.describe_table",
+    "drift": "anomaly.drift",
     "federate": "engines.local.embedded",
     "load": "persistence",
     "plot_components": "plots.component_plot",
@@ -129,6 +131,7 @@ __all__ = [
     "Site",
     "connect",
     "describe",
+    "drift",
     "federate",
     "load",
     "plot_components",

@@ -16,7 +16,7 @@ from fedspan.federation.site.parameters import ArrayOf, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
-from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_blocks import blocks, n_columns
 from fedspan.wire import Message
 
 Array = NDArray[Any]
@@ -103,7 +103,7 @@ def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], 
 
 
 def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:
-    if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
+    if not site.sparse and 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
         X = site.X
         for start in range(0, len(site), rows):
             yield np.asarray(X[start : start + rows], dtype=np.float64)
@@ -184,6 +184,9 @@ def closest_labels(X: Array, centres: Array) -> Labels:
 @step("clustering.labels", reveals="rows", weighted=True)
 def local_labels(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: the number of the closest centre of each of its rows, in their order."""
+    if site.sparse:
+        parts = [closest_labels(X, centres) for X in blocks(site)]
+        return {"labels": np.concatenate([np.zeros(0, dtype=np.int32), *parts])}
     return {"labels": closest_labels(site.X, centres)}
 
 

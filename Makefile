@@ -81,9 +81,9 @@ bench: .venv/bench.done
 bench-check: .venv/bench.done
 	$(BIN)/python -m benchmarks --check
 
-# Offline, and a warning is an error. Examples that have not changed are not run again.
+# Offline, and a warning is an error. Pages are read afresh; examples that have not changed are not run again.
 docs: .venv/docs.done
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -E -W --keep-going -b html docs docs/_build/html
 
 # Leaves build/mutation/survivors.txt. The same sample for the same seed.
 SAMPLE ?= 400

@@ -21,6 +21,7 @@ WORDS = {
     "audit": "attacks on what a coordinator received",
     "protocols": "an index of all published algorithms",
     "model_selection": "cross-validation, grid search",
+    "atlases": "effects of batches removed",
     "maps": "t-SNE and UMAP",
     "anomaly": "detectors, thresholds",
     "clustering": "k-means, spectral",
@@ -30,6 +31,7 @@ WORDS = {
     "mixed_regression": "mixtures of models",
     "pca": "eleven solvers",
     "tables": "scaling, encoding",
+    "gateway": "detectors on small devices",
     "base": "the base of all estimators",
     "persistence": "save and load",
     "progress": "progress bars",
@@ -50,7 +52,17 @@ WORDS = {
     "errors": "one base class for all errors",
 }
 CAPABILITIES = {
-    *("model_selection", "maps", "anomaly", "clustering", "statistics", "few_shot", "landmarks", "mixed_regression"),
+    *(
+        "model_selection",
+        "atlases",
+        "maps",
+        "anomaly",
+        "clustering",
+        "statistics",
+        "few_shot",
+        "landmarks",
+        "mixed_regression",
+    ),
     *("pca", "tables", "sums"),
 }
 CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "federation", "durable", "wire"}

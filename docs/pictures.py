@@ -11,13 +11,15 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import load_diabetes
 
 import fedspan as fs
 from fedspan.cli.demo.demo_command import CARDS
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.report.cards_page import Card
-from fedspan.report.charts.line_charts import Line, line_chart
-from fedspan.report.charts.svg import text
+from fedspan.report.charts.axes import Scale
+from fedspan.report.charts.line_charts import Line, bar_chart, line_chart
+from fedspan.report.charts.svg import line, path, svg, text
 from fedspan.report.page import asset
 
 HERE = Path(__file__).parent
@@ -96,6 +98,59 @@ def few_shot() -> str:
     return chart.replace("</svg>", f"{legend}</svg>")
 
 
+def histogram() -> str:
+    """Draw the histogram of a column that four sites hold."""
+    table = load_diabetes(as_frame=True, scaled=False).frame
+    bars = fs.statistics.histogram(fs.federate(table[["bmi"]], sites=np.arange(len(table)) % 4), "bmi", bins=12)
+    names = [f"{low:g}" for low in bars.edges[:-1]]
+    counts = np.asarray(bars.counts, dtype=float).ravel().tolist()
+    return str(
+        bar_chart(
+            counts,
+            names,
+            label="rows by bmi, of four sites",
+            x_label="bmi, rows of four sites; cells of few rows are not shown",
+        )
+    )
+
+
+def intervals() -> str:
+    """Draw coefficients with their intervals, in units of their standard errors."""
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    names = ["age", "sex", "bmi", "bp", "s5"]
+    model = fs.FedLinearRegression().fit(X[names], y, sites=np.arange(len(X)) % 3)
+    z = np.ravel(model.coef_) / np.asarray(model.bse_)[1:]
+    across = Scale(min(-4.0, z.min() - 2.5), z.max() + 2.5, 60, WIDTH - 10)
+    zero, body = across(0.0), []
+    for i, (name, value) in enumerate(zip(names, z, strict=True)):
+        y0, colour = 30 + 32 * i, "s0" if abs(value) > 1.96 else "s3"
+        body.append(text(0, y0 + 4, name, "name"))
+        body.append(line([(across(value - 1.96), y0), (across(value + 1.96), y0)], colour))
+        body.append(line([(across(value), y0)], colour, [f"{name}: {value:.1f}"], 5))
+    body.append(path(f"M{zero:.1f} 10V190", "mark"))
+    body.append(text(zero + 6, 188, "0: no relation", "mark"))
+    return str(svg(body, "coefficients with 95 % intervals", x_label="coefficient / standard error, 95 % intervals"))
+
+
+def survival() -> str:
+    """Draw the survival curves of two arms, by counts at public times."""
+    rng = np.random.default_rng(0)
+    n, weeks = 600, range(7, 904, 7)
+    X = np.column_stack([rng.integers(0, 2, n), rng.normal(65, 9, n)])
+    days = np.ceil(500 * rng.exponential(size=n) * np.exp(0.6 * X[:, 0] - 0.03 * (X[:, 1] - 65)))
+    seen = rng.integers(200, 900, n)
+    y = np.column_stack([np.minimum(days, seen), days <= seen])
+    curve = fs.FedKaplanMeier(times=weeks, by=0).fit(fs.federate(X, y, sites=np.arange(n) % 4))
+    shares = np.asarray(curve.predict(list(weeks)), dtype=float).reshape(2, -1)
+    lines = [
+        Line(name, list(weeks), list(share), colour) for name, share, colour in zip("01", shares, (6, 0), strict=True)
+    ]
+    chart = str(
+        line_chart(lines, label="survival of two arms", x_label="days: 600 patients of four hospitals", zero=True)
+    )
+    return chart.replace("</svg>", text(200, 42, "arm 1", "name") + text(200, 148, "arm 0", "name") + "</svg>")
+
+
 def main(out: str | None) -> None:
     """Write the pictures, or the one of all six."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -103,7 +158,13 @@ def main(out: str | None) -> None:
         for key, (make, _, _) in CARDS.items():
             (folder := Path(temporary, key)).mkdir()
             cards.append(make(folder, 0))
-    pictures = {"six-runs.svg": all_six(cards), "card-few-shot.svg": alone("Error of a new task", few_shot())}
+    pictures = {
+        "six-runs.svg": all_six(cards),
+        "card-few-shot.svg": alone("Error of a new task", few_shot()),
+        "card-describe.svg": alone("Histogram of a column that four sites hold", histogram()),
+        "card-regression.svg": alone("Coefficients with intervals", intervals()),
+        "card-survival.svg": alone("Survival of two arms", survival()),
+    }
     pictures |= {f"card-{card.key}.svg": alone(card.sentence, str(card.picture)) for card in cards}
     if out:
         Path(out).write_text(pictures["six-runs.svg"], encoding="utf-8")

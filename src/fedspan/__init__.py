@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
+    from fedspan.atlases.harmony import FedHarmony
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
+    from fedspan.datasets.sources.streamed_table import stream
     from fedspan.engines.local.embedded import LocalFederation, federate
     from fedspan.engines.nvflare.client.connect import connect
     from fedspan.few_shot.estimator import FedFewShotRegressor
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
     from fedspan.plots import plot_components, plot_map, plot_scores
+    from fedspan.statistics.combat.combat_estimator import FedComBat
     from fedspan.statistics.describe.describe_table import describe
     from fedspan.statistics.regression.linear_regression import FedLinearRegression
     from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
@@ -51,8 +54,10 @@ ESTIMATORS = {
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
     "FedCentersDetector": "anomaly.centers_detector",
+    "FedComBat": "statistics.combat.combat_estimator",
     "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
+    "FedHarmony": "atlases.harmony",
     "FedIsolationDetector": "anomaly.isolation_detector",
     "FedKMeans": "clustering.k_means",
     "FedKaplanMeier": "statistics.survival.kaplan_meier",
@@ -82,6 +87,7 @@ _LATER = {
     "plot_map": "plots.map_plot",
     "plot_scores": "plots.score_plot",
     "save": "persistence",
+    "stream": "datasets.sources.streamed_table",
 }
 _MODULES = (
     *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
@@ -94,8 +100,10 @@ __all__ = [
     "FedAutoencoderDetector",
     "FedBiGANDetector",
     "FedCentersDetector",
+    "FedComBat",
     "FedCoxRegression",
     "FedFewShotRegressor",
+    "FedHarmony",
     "FedIsolationDetector",
     "FedKMeans",
     "FedKaplanMeier",
@@ -128,6 +136,7 @@ __all__ = [
     "plot_scores",
     "save",
     "step",
+    "stream",
     "transform",
 ]
 

@@ -17,6 +17,7 @@ from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import InputError
 from fedspan.federation import Federation, PrivacySpent, Site
 from fedspan.progress import ProgressBar
+from fedspan.sums.batches import uncounted, with_batch
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.one_round import Agree
 
@@ -119,6 +120,35 @@ class FedEstimator(BaseEstimator):
             yield agreed
             self.run_ = run.record
 
+    @contextmanager
+    def _updating(self, X: Any, sites: Any, batch: str | None) -> Iterator[Federation | None]:
+        """Run the block as one run on new rows, with the columns that the estimator was fitted on.
+
+        It gets ``None`` where all rows of the `batch` are counted already. Sets ``run_``, and adds to ``sites_`` and to
+        ``counted_batches_``.
+        """
+        fed = self._as_federation(X, None, sites, reset=False)
+        counted: dict[str, tuple[str, ...]] = getattr(self, "counted_batches_", {})
+        new = uncounted(batch, counted, fed)
+        if new is None:
+            yield None
+            return
+        observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
+        settings = {**self._settings_that_count(), "random_state": self._seed()}
+        with new.begin(f"{type(self).__name__}.partial_fit", settings, settings["random_state"], observers) as run:
+            columns, agreed = agree_on_columns(run, text=self.takes_text)
+            names = self._names()
+            known = names is None or columns.names is None or set(names) == set(columns.names)
+            if columns.count != self.n_features_in_ or not known:
+                raise InputError(
+                    f"the rows have {columns.count} columns{'' if known else ' of other names'}, and "
+                    f"{type(self).__name__} was fitted on {self.n_features_in_} features"
+                )
+            self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
+            yield agreed
+            self.run_ = run.record
+        self.counted_batches_ = with_batch(batch, counted, agreed.sites)
+
     def _settings_that_count(self) -> dict[str, Any]:
         """Return the parameters that have an effect, for the record of the run."""
         return dict(self.get_params(deep=False))
@@ -180,6 +210,15 @@ class FedEstimator(BaseEstimator):
         if sites is None:
             return LocalFederation([Site("site", table, y, task, sample_weight=sample_weight)])
         return federate(table, y, sites=sites, task=task, sample_weight=sample_weight)
+
+    def _later_rows(self, X: Any, sites: Any) -> Federation:
+        """Return rows that come after the fit as a federation: a table with the site of each row, or one already."""
+        if isinstance(X, Federation):
+            if sites is not None:
+                raise InputError("sites=... goes with a table: a federation has its sites already")
+            return X
+        table = self._validated(X)
+        return LocalFederation([Site("site", table)]) if sites is None else federate(table, sites=sites)
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> NDArray[Any]:
         """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""

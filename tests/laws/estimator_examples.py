@@ -15,6 +15,7 @@ PARAMETERS: dict[str, dict] = {
     "FedAutoencoderDetector": {"hidden": (8,), "max_rounds": 4, "local_epochs": 1},
     "FedBiGANDetector": {"hidden": (8,), "max_rounds": 4, "local_epochs": 1},
     "FedFewShotRegressor": {"iterations": 20},
+    "FedHarmony": {"n_clusters": 2, "max_iter": 2, "max_iter_cluster": 2, "block_size": 0.5, "n_init": 1},
     "FedKMeans": {"n_clusters": 3, "post_labels": True},  # the same results per row, of a table or a federation
     "FedLandmarks": {"n_landmarks": 10, "rounds": 5, "n_frequencies": 16},
     "FedMixedRegressor": {"n_clusters": 1, "update": "exact"},

@@ -17,6 +17,7 @@ import pandas as pd
 
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian
+from fedspan.atlases.harmony_by_sums import HarmonySettings
 from fedspan.federation.site.discovery import ROOMS
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
@@ -64,6 +65,11 @@ def whole_task_sites():
         X = rng.normal(size=(len(task), 8))
         sites.append(fs.Site(f"site-{i}", X, X @ U[:, 0] + 0.1 * rng.normal(size=len(task)), task))
     return sites
+
+
+def labelled_sites():
+    """Nine sites of unequal size whose rows have one of three labels."""
+    return [fs.Site(site.name, site.X, np.array(["a", "b", "c"])[np.arange(len(site)) % 3]) for site in spiked_sites()]
 
 
 def mixed_sites():
@@ -132,6 +138,7 @@ LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0,
 
 SETTINGS = {
     "agree_on_columns": {},
+    "site_adjustment": {"features": np.arange(1, 8), "covariates": np.array([0])},
     "moments": {},
     "row_moments": {"widest": 8},
     "refuse_bad_values": {},
@@ -200,6 +207,21 @@ SETTINGS = {
     "noisy_quantiles": {"level": 0.9, "privacy": MOMENTS, "n_columns": 8},
     "noisy_k_means": {"n_clusters": 3, "privacy": MOMENTS, "n_columns": 8, "max_iter": 3},
     "noisy_covariance": {"privacy": MOMENTS, "n_columns": 8},
+    "harmony": {
+        "settings": HarmonySettings(n_clusters=2, max_iter=2, max_iter_cluster=1, block_size=0.5, n_init=1),
+    },
+    "batch_names": {"column": -1},
+    "site_mixing": {"neighbors": 60},
+    "cluster_agreement": {"centres": np.arange(24.0).reshape(3, 8)},
+    "label_names": {},
+    "new_effects": {
+        "column": -1,
+        "names": np.array(["site-1", "site-4"]),
+        "Y": np.linspace(-1.0, 1.0, 32).reshape(2, 2, 8),
+        "references": np.linspace(-4.0, 4.0, 32).reshape(2, 2, 8),
+        "lamb": 1.0,
+        "sigma": 0.5,
+    },
     "centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances": {"landmarks": LANDMARKS},
     "neighbor_hits": {
@@ -245,6 +267,7 @@ DESCRIPTIONS = {
     "correlation": {"method": "spearman"},
     "covariance": {},
     "site_differences": {},
+    "overview": {"bins": 4, "least_set": 1},
 }
 REGRESSIONS = {
     "least_squares": {"effect": "random"},
@@ -269,6 +292,7 @@ SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
 SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
 SITES |= dict.fromkeys(SURVIVALS, survival_sites)
 SITES |= dict.fromkeys((*MIXTURES, *REGRESSIONS), mixture_sites) | dict.fromkeys((*CLASSES, *LOGITS), class_sites)
+SITES |= dict.fromkeys(("cluster_agreement", "label_names"), labelled_sites)
 
 
 #: For the parameters of protocols that have no settings.

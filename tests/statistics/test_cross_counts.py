@@ -35,6 +35,14 @@ def test_small_counts_are_suppressed():
     assert found.total == wanted.sum()
 
 
+def test_the_same_counts_are_hidden_in_any_order():
+    found, turned = crosstab(federated(TABLE), "sex", "code"), crosstab(federated(TABLE), "code", "sex")
+    np.testing.assert_array_equal(turned.counts, found.counts.T)
+    listed = {"sex": ["m", "f"], "code": list("FEDCBA")}
+    backwards = crosstab(federated(TABLE), "sex", "code", categories=listed)
+    np.testing.assert_array_equal(backwards.counts[::-1, ::-1], found.counts)
+
+
 def test_numbers_are_names_in_their_order():
     table = pd.DataFrame({"ward": np.arange(60) % 12, "sex": list("fm") * 30})
     assert crosstab(federated(table), "ward", "sex").row_names == tuple(map(str, range(12)))

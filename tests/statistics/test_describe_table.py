@@ -167,7 +167,7 @@ def test_table_one_reads_as_in_papers():
     table = fs.describe(federated(TABLE), by="sex").table_one()
     assert table.columns.tolist() == ["(all)", "f", "m", "test", "p", "SMD"]
     assert table.loc[("n", ""), "(all)"] == "240"
-    assert table.loc[("age", "mean (deviation)"), "f"].startswith(f"{TABLE[TABLE['sex'] == 'f']['age'].mean():.4g} (")
+    assert table.loc[("age", "mean (deviation)"), "f"].startswith(f"{TABLE[TABLE['sex'] == 'f']['age'].mean():.1f} (")
     assert table.loc[("code", "A"), "(all)"].endswith("%)")
     assert fs.describe(federated(TABLE))._repr_html_().startswith("<table")
 
@@ -199,7 +199,7 @@ def test_bad_settings_are_refused(settings, words):
 
 
 def test_an_owner_decides_about_extremes(monkeypatch):
-    from fedspan.statistics.describe import extremes
+    from fedspan.statistics.describe.parts import extremes
 
     fed = federated(TABLE)
     frame = fs.describe(fed, extremes=False).to_frame()

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import linprog
 
 import fedspan as fs
-from fedspan.statistics.describe.suppression import bounds, hidden_cells, hidden_groups, list_sums, table_sums
+from fedspan.statistics.describe.parts.suppression import bounds, hidden_cells, hidden_groups, list_sums, table_sums
 
 from .hospital_table import CATEGORIES, federated, patients
 

@@ -52,7 +52,7 @@ def test_whole_weights_are_repeated_rows():
 
 def test_blocks_are_merged_a_few_at_a_time():
     X = np.random.default_rng(1).normal(size=(1000, 3)) + 5
-    found = RowMoments.of_blocks((RowMoments.of_rows(X[i : i + 7]) for i in range(0, 1000, 7)), 3)
+    found = RowMoments.of_blocks(((X[i : i + 7], None) for i in range(0, 1000, 7)), 3)
     whole = RowMoments.of_rows(X)
     assert found.n == 1000
     np.testing.assert_allclose(found.scatter, whole.scatter, rtol=1e-12)

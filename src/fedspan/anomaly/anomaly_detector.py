@@ -14,12 +14,11 @@ from fedspan.anomaly.centers_detector import FedCentersDetector
 from fedspan.anomaly.isolation_detector import FedIsolationDetector
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.member_scores import learned_ranks, member_scores, rank_parts, summed_ranks
-from fedspan.anomaly.parts.score_grid import HIGH, MIDDLE, placed_edges, score_counts
+from fedspan.anomaly.parts.score_grid import HIGH, MIDDLE, placed_edges, quantile_between, score_counts
 from fedspan.anomaly.pca_detector import FedPCADetector
 from fedspan.base import check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.sums.moments import deviations, moments
 from fedspan.sums.quantiles import quantiles
 
 Array = NDArray[Any]
@@ -27,11 +26,11 @@ Vector = NDArray[np.float64]
 
 #: The members, in the order of their scores, and the attributes that each keeps.
 MEMBERS = {
-    "centers": ("mean_", "scale_", "centers_", "center_sizes_"),
+    "centers": ("mean_", "scale_", "moments_", "centers_", "center_sizes_"),
     "isolation": ("features_", "cuts_", "leaf_counts_"),
     "mahalanobis": (
         *("mean_", "scale_", "components_", "explained_variance_", "noise_variance_", "n_components_"),
-        *("whitening_", "ridge_", "left_out_"),
+        *("whitening_", "ridge_", "left_out_", "moments_"),
     ),
 }
 
@@ -190,11 +189,12 @@ class FedAnomalyDetector(ExplainedDetector):
         if "mahalanobis" in self.members_:
             member = self._member("mahalanobis")
             member._learn_model(fed)
-            member.left_out_ = member.n_samples_ > 2
+            member._choose_left_out()
             self._take_over("mahalanobis", member)
         elif "centers" in self.members_:
-            found = moments(fed, self._names())
-            self.mean_, self.scale_, self.n_samples_ = found.mean, deviations(found), found.n
+            member = self._member("centers")
+            self.n_samples_ = member._learn_columns(fed)
+            self.mean_, self.scale_, self.moments_ = member.mean_, member.scale_, member.moments_
         if "centers" in self.members_:
             member = self._member("centers")
             member._learn_model(fed, self.n_samples_)
@@ -206,7 +206,37 @@ class FedAnomalyDetector(ExplainedDetector):
 
     def _take_over(self, name: str, member: Any) -> None:
         for known in (*MEMBERS[name], "n_samples_"):
-            setattr(self, known, getattr(member, known))
+            if hasattr(member, known):
+                setattr(self, known, getattr(member, known))
+
+    def _keep_sums(self, fed: Federation) -> None:
+        if "mahalanobis" in self.members_:
+            member = self._member("mahalanobis")
+            member._keep_sums(fed)
+            self.moments_ = member.moments_
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        centers = self._member("centers") if "centers" in self.members_ else None
+        if "mahalanobis" in self.members_:
+            member = self._member("mahalanobis")
+            member._learn_on(fed, factor)
+            self._take_over("mahalanobis", member)
+            if centers is not None:
+                centers._move_centers(fed, factor, self.mean_, self.scale_)
+                centers.moments_ = self.moments_
+        elif centers is not None:
+            centers._learn_on(fed, factor)
+        if centers is not None:
+            self._take_over("centers", centers)
+        if "isolation" in self.members_:
+            member = self._member("isolation")
+            member._learn_on(fed, factor)
+            self._take_over("isolation", member)
+        scored = fed.apply(member_scores, **self._parameters(left_out=True))
+        self.score_counts_ = factor * self.score_counts_ + score_counts(scored, self.score_edges_)
+        sketches = list(zip(self.score_edges_, self.score_counts_, strict=True))
+        found = [[quantile_between(edges, counts, level) for level in (MIDDLE, HIGH)] for edges, counts in sketches]
+        self.score_quantiles_ = np.array(found)
 
     def _learn_ranks(self, fed: Federation) -> None:
         """Learn the distribution of each member's training scores."""

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from fedspan.anomaly.parts.centre_distances import centre_score, centre_shares, left_out_growth
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
+from fedspan.anomaly.scores import standardized
 from fedspan.checks import true_or_false, whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
+from fedspan.clustering.parts.rows_by_centre import moved_centres
 from fedspan.federation import Federation
-from fedspan.sums.moments import deviations, moments
+from fedspan.sums.batches import kept_moments, learned_on
+from fedspan.sums.moments import deviations, moments_of, row_moments
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -58,6 +61,8 @@ class FedCentersDetector(ExplainedDetector):
         Of standardised rows.
     center_sizes_ : array (n_centers,)
         Rows of each centre.
+    moments_ : array
+        Number of rows, their means and squares, for `partial_fit`.
     n_samples_ : int
     sites_ : tuple of str
     run_ : RunRecord
@@ -82,6 +87,7 @@ class FedCentersDetector(ExplainedDetector):
     scale_: Vector | None
     centers_: Vector
     center_sizes_: Vector
+    moments_: Vector
     n_samples_: int
 
     def __init__(
@@ -105,9 +111,7 @@ class FedCentersDetector(ExplainedDetector):
         """Find centres of the rows of a table (with ``sites``) or a federation, and learn the threshold."""
         self._check_parameters()
         with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            found = moments(fed, self._names())
-            self.mean_, self.scale_ = found.mean, deviations(found) if self.scale else None
-            self._learn_model(fed, found.n)
+            self._learn_model(fed, self._learn_columns(fed))
             self._learn_threshold(fed)
             fed.log(threshold=-self.offset_)
         return self
@@ -119,6 +123,14 @@ class FedCentersDetector(ExplainedDetector):
         true_or_false("scale", self.scale)
         whole_number("least_rows", self.least_rows, 1)
 
+    def _learn_columns(self, fed: Federation) -> int:
+        """Learn means and deviations; return the number of rows."""
+        rows, _ = row_moments(fed, self._names())
+        found = moments_of(rows)
+        self.moments_ = kept_moments(rows)
+        self.mean_, self.scale_ = found.mean, deviations(found) if self.scale else None
+        return found.n
+
     def _learn_model(self, fed: Federation, n: int) -> None:
         """Find the centres of `n` rows, which ``mean_`` and ``scale_`` standardise."""
         standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
@@ -129,6 +141,24 @@ class FedCentersDetector(ExplainedDetector):
         some = found.counts > 0
         self.centers_, self.center_sizes_ = found.centres[some], found.counts[some].astype(np.float64)
         self.n_samples_ = int(found.counts.sum())
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Move the centres to the means of their rows before and of the new ones."""
+        new, _ = row_moments(fed, self._names())
+        rows = learned_on(self.moments_, self.n_features_in_, new, factor)
+        self.moments_ = kept_moments(rows)
+        found = moments_of(rows)
+        self._move_centers(fed, factor, found.mean, deviations(found) if self.scale else None)
+
+    def _move_centers(self, fed: Federation, factor: float, mean: Vector, scale: Vector | None) -> None:
+        """Move the centres, in the units of new means and deviations."""
+        raw = self.centers_ + 0.0 if self.scale_ is None else self.centers_ * self.scale_
+        raw += self.mean_
+        self.mean_, self.scale_ = mean, scale
+        standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
+        moved = moved_centres(standardized(raw, self.mean_, self.scale_), factor * self.center_sizes_, standard)
+        self.centers_, self.center_sizes_ = moved.centres, np.asarray(moved.counts, dtype=np.float64)
+        self.n_samples_ = round(float(self.center_sizes_.sum()))
 
     def _parameters(self, left_out: bool = False) -> dict[str, Any]:
         growth = left_out_growth(self.center_sizes_) if left_out else np.ones(len(self.centers_))

@@ -95,7 +95,14 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
 
         `search` finds the quantile of another federation's scores in another way.
         """
-        for name in ("site_offsets_", "anchor_", "score_spread_"):  # of an earlier fit
+        for name in (
+            "site_offsets_",
+            "anchor_",
+            "score_spread_",
+            "sketch_edges_",
+            "sketch_counts_",
+            "counted_batches_",
+        ):  # of an earlier fit
             self.__dict__.pop(name, None)
         searched: list[tuple[Vector, Vector]] = []
         search = search or partial(quantiles, level=self._level(), aggregator=aggregator)

@@ -15,6 +15,7 @@ from fedspan.anomaly.parts.isolation_trees import (
     isolation_gains,
     isolation_score,
     isolation_shares,
+    leaf_counts,
     leaf_depths,
     usual_depth,
 )
@@ -27,6 +28,8 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 _DEEPEST = 14
+#: With as many subsamples of rows, further ones hardly change the depths.
+_MANY = 4
 
 
 class FedIsolationDetector(ExplainedDetector):
@@ -136,6 +139,17 @@ class FedIsolationDetector(ExplainedDetector):
         found = isolation_counts(fed, n_trees=self.n_trees, depth=self.depth, aggregator=self.aggregator)
         self.features_, self.cuts_ = found.features, found.cuts
         self.leaf_counts_, self.n_samples_ = found.counts, found.n
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Count new rows in the leaves of the same trees."""
+        refuse_bad_values(fed, self._names())
+        new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_)
+        self.leaf_counts_ = factor * self.leaf_counts_ + new
+        self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
+
+    def _comparable(self) -> float:
+        # Depths grow with the number of rows until these are many more than the subsample.
+        return min(1.0, self.n_samples_ / (_MANY * self.subsample))
 
     def _parameters(self, without: int = 0) -> dict[str, Any]:
         """Return the parameters of the score, of new rows or of training rows left out."""

@@ -26,9 +26,11 @@ from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.pca.solvers import SOLVERS
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums, noisy_sums
+from fedspan.sums.batches import kept_moments
+from fedspan.sums.moments import row_moments
 from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
 from fedspan.sums.noisy_quantiles import search as noisy_search
-from fedspan.sums.one_round import MergedMoments
+from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -199,9 +201,7 @@ class FedPCADetector(ExplainedDetector):
         one = self._pca(WIDEST).one_round(X, at_least=0 if self.distance == "residual" else WIDEST)
         with self._fitting(X, y, sites, agree=one, ensure_min_samples=2) as fed, self._account(fed) as noisy:
             search = self._learn_model(fed, noisy, None if one is None else one.found)
-            n, variances = self.n_samples_, self.explained_variance_
-            few = few_rows(n, self.n_features_in_, float(self.quantile), variances, self.noise_variance_)
-            self.left_out_ = n > 2 and bool(few if self.left_out == "auto" else self.left_out)
+            self._choose_left_out()
             self._learn_threshold(fed, self._resilient(CoordinateMedian()), search)
             fed.log(threshold=-self.offset_)
         return self
@@ -214,9 +214,16 @@ class FedPCADetector(ExplainedDetector):
         return noisy_sums(self.privacy, fed, plan, "all sums, and so model and threshold")
 
     def _learn_model(
-        self, fed: Federation, noisy: NoisySums | None = None, merged: MergedMoments | None = None
+        self,
+        fed: Federation,
+        noisy: NoisySums | None = None,
+        merged: MergedMoments | None = None,
+        *,
+        of_all: bool = False,
     ) -> Callable[..., Vector] | None:
         """Learn subspace and covariance, from moments that came with the columns, if they did.
+
+        `of_all` states that these are also of rows that the sites no longer have.
 
         With noise, return how the threshold is found.
         """
@@ -224,7 +231,7 @@ class FedPCADetector(ExplainedDetector):
         fits = d <= WIDEST and 8 * d * (d + 8) <= fed.policy.max_bytes  # the root, mean and scale go to the sites
         wants_covariance = self.distance != "residual" and fits
         pca = self._pca(d)
-        if wants_covariance and pca.solver == "auto":
+        if (wants_covariance or of_all) and pca.solver == "auto":
             pca.solver = "covariance"
         self._share_columns(pca)
         one_message = wants_covariance and pca.solver in ("covariance", "resilient_covariance")
@@ -233,9 +240,12 @@ class FedPCADetector(ExplainedDetector):
             covariance = covariance_within(noisy, fed, self.privacy.bounds(d))
             axes = pca._keep_noisy(covariance, all_axes=one_message).axes
         else:
-            axes = pca._learn(fed, merged, all_axes=one_message).axes
+            axes = pca._learn(fed, merged, all_axes=one_message, of_all=of_all).axes
         for name in _TAKEN_OVER:
             setattr(self, name, getattr(pca, name))
+        self.__dict__.pop("moments_", None)
+        if hasattr(pca, "moments_"):
+            self.moments_ = pca.moments_
         self._refuse_full_rank(axes)
         if wants_covariance and not one_message:
             standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
@@ -319,6 +329,31 @@ class FedPCADetector(ExplainedDetector):
         negative and sum to 1; a row with the score 0 has shares 0.
         """
         return super().explain(X)
+
+    def _check_exact_sums(self) -> None:
+        super()._check_exact_sums()
+        if self.solver not in ("auto", "covariance"):
+            raise InputError(
+                f"partial_fit adds exact moments up, and takes no solver={self.solver!r}: use 'covariance'"
+            )
+
+    def _keep_sums(self, fed: Federation) -> None:
+        if not hasattr(self, "moments_"):  # secure sums have other rounds
+            self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        pca = self._pca(self.n_features_in_)
+        self._share_columns(pca)
+        if hasattr(self, "moments_"):
+            pca.moments_ = self.moments_
+        self._learn_model(fed, None, pca._moments_with_new(fed, factor), of_all=True)
+        self.n_samples_ = round(self.n_samples_)
+        self._choose_left_out()
+
+    def _choose_left_out(self) -> None:
+        n, variances = self.n_samples_, self.explained_variance_
+        few = few_rows(n, self.n_features_in_, float(self.quantile), variances, self.noise_variance_)
+        self.left_out_ = n > 2 and bool(few if self.left_out == "auto" else self.left_out)
 
     def _shares(self, X: Array) -> Vector:
         (_, _, shares), parameters = self._form()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.parts.feddl_settings import fixed_settings
 from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS
 from fedspan.landmarks.parts.principal_view import PrincipalView
+from fedspan.sums.row_moments import RowMoments
 
 #: ``gamma`` is FedDL's own in `FedLandmarks`, and that of the affinity in `FedSpectralClustering`.
 _USED = {*FEDDL_SETTINGS, "landmark_settings"} - {"gamma", "device"}
@@ -56,7 +57,10 @@ def replay_feddl(journal: Path) -> tuple[NDArray[np.float64], Sums | None]:
         used["reduce"] = settings.get("reduce")
     else:
         used = fixed_settings(used)
-    fed = _ReplayedFederation(totals, generator(head["seed"], "coordinator"))
+    first = next(totals, None)
+    secure = first is not None and "scatter" not in first  # moments come in one message where no sum is secure
+    replayed = chain([] if first is None else [first], totals)
+    fed = _ReplayedFederation(replayed, generator(head["seed"], "coordinator"), secure=secure)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run itself warned
@@ -76,13 +80,17 @@ def _sums(calls: Calls, view: PrincipalView | None) -> Sums | None:
         return [(payload, total) for step, payload, total in calls if step == wanted and total["n"] == n]
 
     pulls, waves = whole("landmarks.pull"), whole("landmarks.characteristic")
-    moments = whole("sums.centred_sums")
-    if not pulls or not moments:
+    merged, centred = whole("sums.moments"), whole("sums.centred_sums")  # the latter of secure sums
+    if not pulls or not (merged or centred):
         return None
-    payload, sums = moments[-1]
-    mean = sums["sum"] / n
-    variance = np.maximum(sums["squares"] / n - mean**2, 0.0)
-    centre, scale = payload["centre"] + mean, float(np.sqrt(variance.sum()))
+    if merged:
+        moments = RowMoments(*(merged[-1][1][name] for name in ("n", "weight", "centre", "shift", "scatter")))
+        mean, variance, centre = np.zeros(len(moments.mean)), moments.variance, moments.mean
+    else:
+        payload, sums = centred[-1]
+        mean = sums["sum"] / n
+        variance, centre = np.maximum(sums["squares"] / n - mean**2, 0.0), payload["centre"] + mean
+    scale = float(np.sqrt(variance.sum()))
     if view is not None:
         mean = np.zeros(len(view.axes))
         centre, variance, scale = mean, view.variance, view.spread
@@ -103,10 +111,10 @@ def _sums(calls: Calls, view: PrincipalView | None) -> Sums | None:
 class _ReplayedFederation:
     """The part of a federation that FedDL uses; its sums are those of a journal."""
 
-    def __init__(self, totals: Iterator[Total], rng: np.random.Generator) -> None:
+    def __init__(self, totals: Iterator[Total], rng: np.random.Generator, *, secure: bool) -> None:
         self.rng = rng
         self.calls: Calls = []
-        self.policy = Policy()
+        self.policy = Policy(secure_sum=secure)
         self._totals = totals
         self._stopped = False
 
@@ -114,6 +122,9 @@ class _ReplayedFederation:
         total = next(self._totals)
         self.calls.append((find_step(step).id, payload, total))
         return total
+
+    def merge(self, step: Any, check: object = None, /, **payload: Any) -> Total:
+        return self.sum(step, **payload)
 
     def apply(self, transform: Any, /, **parameters: object) -> _ReplayedFederation:
         return self

@@ -15,12 +15,14 @@ from fedspan.base import WeightedTransformer, in_single_precision
 from fedspan.checks import frames_inside, true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.noisy_k_means import noisy_k_means
-from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres
+from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres, moved_centres
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.parts.landmark_models import LabelledRows
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
+from fedspan.sums.batches import check_decay, factor_of, with_batch
+from fedspan.sums.moments import refuse_bad_values
 from fedspan.sums.row_blocks import dense_parts
 
 Array = NDArray[Any]
@@ -164,6 +166,42 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
                 ConvergenceWarning,
                 stacklevel=frames_inside(),
             )
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | None = None,
+        batch: str | None = None,
+    ) -> Self:
+        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+
+        One round: each centre becomes the mean of its rows before, which count by ``cluster_sizes_``, and of the new
+        rows closest to it. That is not Lloyd's algorithm on all rows: rows do not change their centres later. Labels of
+        rows are not kept, and ``inertia_`` is that of the new rows before the move. Parameters are those of
+        `FedStandardScaler.partial_fit`.
+        """
+        check_decay(decay, half_life)
+        if self.privacy is not None or self.least_rows > 1:
+            raise InputError("partial_fit adds exact sums up: it takes neither privacy=... nor least_rows above 1")
+        if not hasattr(self, "cluster_centers_"):
+            self.fit(X, y, sites=sites)
+            self.counted_batches_ = with_batch(batch, {}, self.sites_)
+            return self
+        with self._updating(X, sites, batch) as fed:
+            if fed is None:
+                return self
+            refuse_bad_values(fed, self._names())
+            sizes = factor_of(decay, half_life, fed) * self.cluster_sizes_
+            found = moved_centres(self.cluster_centers_, sizes, fed)
+            self.cluster_centers_ = found.centres.astype(self.cluster_centers_.dtype)
+            self.cluster_sizes_, self.inertia_ = found.counts, found.inertia
+            for name in ("labels_", "row_sites_"):  # of rows before
+                self.__dict__.pop(name, None)
         return self
 
     def predict(self, X: Any) -> Array:

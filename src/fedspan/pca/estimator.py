@@ -20,6 +20,8 @@ from fedspan.pca.parts.consensus import check_settings
 from fedspan.pca.parts.principal_axes import residual
 from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve, widest_products
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
+from fedspan.sums.batches import check_decay, factor_of, kept_moments, learned_on, with_batch
+from fedspan.sums.columns import Columns
 from fedspan.sums.moments import Moments, deviations, learned, moments, moments_of, row_moments, site_weights
 from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments, OneRound
 from fedspan.sums.row_blocks import dense_parts
@@ -208,6 +210,54 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
             self.components_ = self.components_.astype(np.float32)
         return self
 
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | None = None,
+        batch: str | None = None,
+    ) -> Self:
+        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+
+        Solver ``"covariance"``, with which the model keeps d (d + 1) / 2 products. With ``decay=1`` the components are
+        those of all rows at once. Parameters are those of `FedStandardScaler.partial_fit`.
+        """
+        check_decay(decay, half_life)
+        self._check_parameters()
+        if self.aggregator is not None or self.privacy is not None or self.solver not in ("auto", "covariance"):
+            raise InputError(
+                "partial_fit adds exact moments up: it takes solver='covariance', and neither aggregator=... nor "
+                "privacy=..."
+            )
+        first = not hasattr(self, "components_")
+        solver, self.solver = self.solver, "covariance"
+        try:
+            if first:
+                self.fit(X, y, sites=sites)
+                if not hasattr(self, "moments_"):  # secure sums have other rounds
+                    with self._as_federation(X, None, sites, reset=False).begin("moments") as fed:
+                        self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
+                self.counted_batches_ = with_batch(batch, {}, self.sites_)
+                return self
+            with self._updating(X, sites, batch) as fed:
+                if fed is not None:
+                    self._learn(fed, self._moments_with_new(fed, factor_of(decay, half_life, fed)), of_all=True)
+        finally:
+            self.solver = solver
+        return self
+
+    def _moments_with_new(self, fed: Federation, factor: float) -> MergedMoments:
+        """Return the moments of the rows before, which count by `factor`, and of the new ones."""
+        kept = getattr(self, "moments_", None)
+        if kept is None:
+            raise InputError("this model keeps no moments to learn on from: fit it with solver='covariance'")
+        new, sites = row_moments(fed, self._names(), widest=ALL_WIDTHS)
+        d = self.n_features_in_
+        return MergedMoments(learned_on(kept, d, new, factor), sites, Columns(d, self._names()), np.zeros(d, np.int64))
+
     def one_round(self, X: Any, *, at_least: int = 0) -> OneRound | None:
         """Return the call that sends columns and moments at once, unless an aggregator, noise or secure sum forbids it.
 
@@ -242,11 +292,13 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
             rows, sites = row_moments(fed, self._names(), widest=widest)
         return moments_of(rows, sites), rows
 
-    def _learn(self, fed: Federation, merged: MergedMoments | None = None, *, all_axes: bool = False) -> Solution:
+    def _learn(
+        self, fed: Federation, merged: MergedMoments | None = None, *, all_axes: bool = False, of_all: bool = False
+    ) -> Solution:
         """Learn within a run that has begun, and return what the solver found.
 
-        `merged` are moments that came with the columns. With `all_axes` the solution includes axes beyond
-        `n_components` (solvers that send covariances).
+        `merged` are moments that came with the columns; `of_all` if they are also of rows that the sites no longer
+        have. With `all_axes` the solution includes axes beyond `n_components` (solvers that send covariances).
         """
         if self.privacy is not None:
             return self._keep_noisy(
@@ -264,17 +316,19 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
         self.solver_ = self._chosen_solver(fed, rank)
         wanted = {"rank": None if all_axes or self._is_share() else rank, "choose": self.n_components == "auto"}
-        known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
         exact = self.solver_ == "covariance" and rows is not None and rows.has_products
+        self.__dict__.pop("moments_", None)
         if exact and rows is not None:
+            self.moments_ = kept_moments(rows)
             axes = moment_axes(rows, center=self.center, scale=self.scale_, rank=wanted["rank"])
             solution = Solution(axes, site_weights(found.sites), found.sites)
         else:
+            known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
             solution = solve(self.solver_, prepared, {**known, **wanted})
         self._keep(solution, rank)
         rest = solution.axes.total - float(solution.axes.scatter[: self.n_components_].sum())
-        clear = exact and rest > _CLEAR_SHARE * solution.axes.total
-        self.noise_variance_ = self._noise_variance(prepared, (rest, solution.axes.n) if clear else None)
+        clear = exact and (of_all or rest > _CLEAR_SHARE * solution.axes.total)
+        self.noise_variance_ = self._noise_variance(prepared, (max(rest, 0.0), solution.axes.n) if clear else None)
         return solution
 
     def _keep_noisy(self, found: NoisyCovariance, *, all_axes: bool = False) -> Solution:

@@ -10,6 +10,7 @@ _LATER = {
     "Crosstab": "describe.cross_counts",
     "Description": "describe.description",
     "Histogram": "describe.histograms",
+    "Overview": "describe.table_overview",
     "PairTable": "describe.pair_statistics",
     "SiteDifferences": "describe.site_differences",
     "correlation": "describe.pair_statistics",
@@ -17,6 +18,7 @@ _LATER = {
     "crosstab": "describe.cross_counts",
     "histogram": "describe.histograms",
     "log_rank": "survival.log_rank_test",
+    "overview": "describe.table_overview",
     "site_differences": "describe.site_differences",
 }
 

@@ -28,9 +28,14 @@ def local_columns(site: Site, text: bool) -> dict[str, Any]:
 
     Text is refused unless `text`.
     """
+    return columns_of(site, width(site) if text else n_columns(site))
+
+
+def columns_of(site: Site, count: int) -> dict[str, Any]:
+    """Return what a site reports of its columns, of which there are `count`."""
     names = site.feature_names
     return {
-        "columns": width(site) if text else n_columns(site),
+        "columns": count,
         "names": None if names is None else np.array(names, dtype=str),
         "weighted": site.weighted,
     }

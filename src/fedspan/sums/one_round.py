@@ -21,10 +21,10 @@ from fedspan.sums.columns import (
     HOW_TO_FIX,
     WHY_LEFT_OUT,
     Columns,
+    columns_of,
     columns_of_most,
     in_order_of,
     left_out,
-    local_columns,
     other_columns,
     reordered,
 )
@@ -67,14 +67,13 @@ def local_moments(site: Site, widest: Widest) -> dict[str, Any]:
         if sparse is not None:
             found = sparse.moments()
         else:
-            parts = (RowMoments.of_rows(X, weights, products=products) for X, weights in weighted_blocks(site))
-            found = RowMoments.of_blocks(parts, d, products=products)
+            found = RowMoments.of_blocks(weighted_blocks(site, d), d, products=products)
     bad = np.zeros(d, dtype=np.int64)
     if not np.isfinite(found.scatter).all():
         bad = bad_values(site)
         if bad.any():
             found = RowMoments.of_no_rows(d, products=products, n=len(site))
-    return {**found.message(), "bad": bad, **local_columns(site, text=False)}
+    return {**found.message(), "bad": bad, **columns_of(site, d)}
 
 
 @dataclass(frozen=True)

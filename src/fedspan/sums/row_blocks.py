@@ -20,9 +20,12 @@ def blocks(site: Site) -> Iterator[NDArray[np.float64]]:
         yield np.asarray(batch.X, dtype=np.float64)
 
 
-def weighted_blocks(site: Site) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
+def weighted_blocks(
+    site: Site, columns: int | None = None
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
     """Yield the site's rows as `blocks` does, each with the weights of its rows, if they have some."""
-    for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, n_columns(site))))):
+    d = n_columns(site) if columns is None else columns
+    for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, d)))):
         yield np.asarray(batch.X, dtype=np.float64), batch.sample_weight
 
 
@@ -65,7 +68,7 @@ def width(site: Site) -> int:
 
 
 def _first_row(site: Site) -> NDArray[Any]:
-    X = next(site.batches(1)).X if len(site) else site.X
+    X = next(site.batches(1)).X if len(site) and not site.is_array else site.X
     if X.ndim != 2:
         raise InputError(f"site {site.name!r}: X has {X.ndim} dimensions, and must be a table of rows and columns")
     return X

@@ -15,20 +15,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
 
 from fedspan.federation.site.parameters import Vector
 
 Matrix = NDArray[np.float64]
 
-#: Sets of rows that are merged at once: more need more memory.
+Block = tuple[NDArray[Any], Vector | None]
+
+#: Blocks of rows that have one centre, and the bytes of a block.
 _AT_ONCE = 16
-#: Splits a double into two parts of 26 bits (T. J. Dekker, 1971).
-_SPLITTER = 2.0**27 + 1.0
+_CACHED_BYTES = 3 * 2**18
 
 
 @dataclass(frozen=True)
@@ -64,23 +65,9 @@ class RowMoments:
     scatter: Vector
 
     @classmethod
-    def of_rows(cls, X: Matrix, weights: Vector | None = None, *, products: bool = True) -> RowMoments:
-        """Return the moments of rows X (n, d) in float64: all products, or the squares of each column."""
-        n, d = X.shape
-        weight = float(n) if weights is None else float(weights.sum())
-        if not weight > 0.0:
-            return cls.of_no_rows(d, products=products, n=n)
-        ones = np.ones(n) if weights is None else weights
-        centre = (ones @ X) / weight
-        D = X - centre
-        shift = (ones @ D) / weight  # what rounding left
-        if weights is not None:
-            D *= np.sqrt(weights)[:, None]
-        if products:
-            scatter = packed(D.T @ D - weight * np.outer(shift, shift))
-        else:
-            scatter = np.einsum("ij,ij->j", D, D) - weight * shift**2
-        return cls(n, weight, *_split(centre, shift), scatter)
+    def of_rows(cls, X: NDArray[Any], weights: Vector | None = None, *, products: bool = True) -> RowMoments:
+        """Return the moments of rows X (n, d): all products, or the squares of each column."""
+        return cls.of_blocks([(X, weights)], X.shape[1], products=products)
 
     @classmethod
     def of_no_rows(cls, d: int, *, products: bool = True, n: int = 0) -> RowMoments:
@@ -88,12 +75,20 @@ class RowMoments:
         return cls(n, 0.0, np.zeros(d), np.zeros(d), np.zeros(d * (d + 1) // 2 if products else d))
 
     @classmethod
-    def of_blocks(cls, blocks: Iterable[RowMoments], d: int, *, products: bool = True) -> RowMoments:
-        """Return the moments of all blocks of rows, of which a few are in memory at a time."""
-        found, left = cls.of_no_rows(d, products=products), iter(blocks)
-        while some := list(islice(left, _AT_ONCE)):
-            found = cls.merged([found, *some] if found.n else some)
-        return found
+    def of_blocks(cls, blocks: Iterable[Block], d: int, *, products: bool = True) -> RowMoments:
+        """Return the moments of all rows of some blocks, each with the weights of its rows, if they have some.
+
+        Beside a block, memory is that of the products.
+        """
+        found, group = cls.of_no_rows(d, products=products), _Group(d, products)
+        for X, weights in blocks:
+            for start in range(0, len(X), group.rows):
+                part = slice(start, start + group.rows)
+                if group.parts == _AT_ONCE:
+                    found = cls.merged([found, group.moments()] if found.n else [group.moments()])
+                    group = _Group(d, products)
+                group.add(X[part], None if weights is None else weights[part])
+        return cls.merged([found, group.moments()]) if found.n else group.moments()
 
     @classmethod
     def merged(cls, parts: Sequence[RowMoments]) -> RowMoments:
@@ -150,6 +145,58 @@ class RowMoments:
         return dict(vars(self))
 
 
+class _Group:
+    """Sums and products of some blocks of rows about one centre, the mean of the first block.
+
+    That mean is off by at most the deviation of the rows times the root of the number of blocks, so that few blocks
+    cost no digits. Blocks fit a processor's cache.
+    """
+
+    def __init__(self, d: int, products: bool) -> None:
+        self.rows = max(1, _CACHED_BYTES // (8 * max(1, d)))
+        self.parts = self.n = 0
+        self.weight = 0.0
+        self._products = products
+        self._centre = self._sum = np.zeros(d)
+        self._scatter = np.zeros((d, d) if products else d, order="F")
+        self._buffer: Matrix | None = None
+
+    def add(self, X: NDArray[Any], weights: Vector | None) -> None:
+        """Add a block of rows."""
+        n = len(X)
+        weight = float(n) if weights is None else float(weights.sum())
+        self.n += n
+        if not weight > 0.0:
+            return
+        times = np.ones(n) if weights is None else weights
+        if self._buffer is None:
+            self._centre = (times @ X) / weight
+            self._buffer = np.empty((n, X.shape[1]))
+        if len(self._buffer) < n:
+            self._buffer = np.empty((n, X.shape[1]))
+        D = np.subtract(X, self._centre, out=self._buffer[:n])
+        self._sum = self._sum + times @ D
+        self.weight += weight
+        self.parts += 1
+        if weights is not None:
+            D *= np.sqrt(weights)[:, None]
+        if self._products:  # the lower triangle alone, in Fortran's order: the upper one of its transpose
+            self._scatter = dsyrk(1.0, D.T, beta=1.0, c=self._scatter, overwrite_c=1, lower=1)
+        else:
+            self._scatter += np.einsum("ij,ij->j", D, D)
+
+    def moments(self) -> RowMoments:
+        """Return the moments of the rows."""
+        if not self.weight > 0.0:
+            return RowMoments.of_no_rows(len(self._centre), products=self._products, n=self.n)
+        shift = self._sum / self.weight
+        if self._products:
+            scatter = packed(self._scatter.T - (self.weight * shift)[:, None] * shift)
+        else:
+            scatter = self._scatter - self.weight * shift**2
+        return RowMoments(self.n, self.weight, *_split(self._centre, shift), scatter)
+
+
 def packed(S: Matrix) -> Vector:
     """Return the upper triangle of a symmetric matrix (d, d) as a vector: half the bytes."""
     return S.ravel()[_triangle(len(S))]
@@ -181,11 +228,10 @@ def _diagonal(d: int) -> NDArray[np.intp]:
 
 
 def _split(centre: Vector, shift: Vector) -> tuple[Vector, Vector]:
-    """Return two vectors with the same sum, the first with 26 bits: the second has digits of its own, not rounding."""
+    """Return two vectors with the same sum, the first in single precision: the second has digits of its own."""
     total = centre + shift
-    back = total - centre
-    rest = (centre - (total - back)) + (shift - back)
-    product = _SPLITTER * total
-    leading = product - (product - total)
-    leading = np.where(np.isfinite(leading), leading, total)
-    return leading, (total - leading) + rest
+    with np.errstate(over="ignore"):
+        leading = total.astype(np.float32).astype(np.float64)
+    if not np.isfinite(leading).all():
+        leading = total
+    return leading, (centre - leading) + shift

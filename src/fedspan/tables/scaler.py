@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self, cast
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
@@ -13,9 +14,11 @@ from fedspan.base import FedEstimator, WeightedTransformer, check_aggregator, se
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.moments import deviations, learned, moments, moments_of
+from fedspan.sums.batches import check_decay, factor_of, with_batch
+from fedspan.sums.moments import deviations, learned, moments, moments_of, row_moments
 from fedspan.sums.noisy_moments import noisy_moments
 from fedspan.sums.one_round import OneRound
+from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
 
 
@@ -93,6 +96,48 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
                 found = moments(fed, self._names(), self.aggregator)
             else:
                 found = noisy_moments(fed, privacy=self.privacy, n_columns=self.n_features_in_)
+        self.n_samples_seen_ = found.weight
+        self.mean_, self.var_ = found.mean, found.variance
+        self.scale_ = deviations(found)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | None = None,
+        batch: str | None = None,
+    ) -> Self:
+        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+
+        Parameters
+        ----------
+        decay : float, default=1.0
+            What the rows before count from now on, above 0 and at most 1. With 1 the result is that of all rows at
+            once.
+        half_life : float, optional
+            Instead of `decay`: the number of rows after which old ones count half.
+        batch : str, optional
+            A name of these rows. A site's rows of a batch are counted once, however often it is sent.
+        """
+        check_decay(decay, half_life)
+        if self.aggregator is not None or self.privacy is not None:
+            raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
+        if not hasattr(self, "n_samples_seen_"):
+            self.fit(X, y, sites=sites)
+            self.counted_batches_ = with_batch(batch, {}, self.sites_)
+            return self
+        with self._updating(X, sites, batch) as fed:
+            if fed is None:
+                return self
+            factor = factor_of(decay, half_life, fed)
+            new, _ = row_moments(fed, self._names())
+            n, weight = round(self.n_samples_seen_), float(self.n_samples_seen_)
+            old = RowMoments(n, weight, self.mean_, np.zeros_like(self.mean_), weight * self.var_)
+            found = moments_of(RowMoments.merged([old.scaled(factor), new]))
         self.n_samples_seen_ = found.weight
         self.mean_, self.var_ = found.mean, found.variance
         self.scale_ = deviations(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from abc import abstractmethod
 from typing import Any, Self, cast
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.anomaly.detector import FedDetector
+from fedspan.anomaly.parts.exported_detector import export
 from fedspan.anomaly.parts.recalibration import (
     Followed,
     common_threshold,
@@ -20,10 +22,11 @@ from fedspan.anomaly.parts.recalibration import (
     thresholds_by_site,
     usual_counts,
 )
-from fedspan.anomaly.parts.score_grid import spread
+from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, spread
 from fedspan.checks import real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.sums.batches import check_decay, factor_of
 from fedspan.sums.quantiles import quantiles
 
 Vector = NDArray[np.float64]
@@ -40,6 +43,91 @@ class ExplainedDetector(FedDetector):
     #: After `recalibrate` or `follow`: the threshold when it was last set, and its distance from the median score.
     anchor_: float
     score_spread_: float
+
+    #: After `partial_fit`: edges (q,) around the first threshold, and scores counted between them (q + 1,).
+    sketch_edges_: Vector
+    sketch_counts_: Vector
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | None = None,
+        batch: str | None = None,
+    ) -> Self:
+        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+
+        What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
+        of scores between edges 0.1 % apart. Each row has the score that the model of its time gave it, as if the row
+        had been left out. Parameters are those of `FedStandardScaler.partial_fit`.
+        """
+        check_decay(decay, half_life)
+        self._check_exact_sums()
+        first = not hasattr(self, "offset_")
+        if first:
+            self.fit(X, y, sites=sites)
+        with self._updating(X, sites, batch) as fed:
+            if fed is None:
+                return self
+            if not first:
+                factor = factor_of(decay, half_life, fed)
+                self._start_sketch()
+                self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
+                self._learn_on(fed, factor)
+            else:
+                self._start_sketch(rows=0.0)
+                self._keep_sums(fed)
+            self.sketch_counts_ = (
+                self.sketch_counts_ + score_counts(self._training_scores(fed), self.sketch_edges_[None])[0]
+            )
+            threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
+            if not first:
+                self.offset_ = -threshold * (1.0 + self._rounding)
+        return self
+
+    def _start_sketch(self, rows: float | None = None) -> None:
+        """Begin to count scores; of a model that `fit` has made, with the rows that it was fitted on."""
+        if hasattr(self, "sketch_counts_"):
+            return
+        edges = edges_around(-self.offset_)
+        self.sketch_edges_ = edges[0]
+        self.sketch_counts_ = usual_counts(self.score_levels_, edges, self.n_samples_ if rows is None else rows)
+
+    def _comparable(self) -> float:
+        """Return how far scores so far are comparable with those that follow, from 0 to 1."""
+        return 1.0
+
+    def _check_exact_sums(self) -> None:
+        """Refuse parameters with which sums are not exact."""
+        given = self.get_params(deep=False)
+        for name in ("aggregator", "privacy"):
+            if given.get(name) is not None:
+                raise InputError(f"partial_fit adds exact sums up, and takes no {name}=...")
+
+    def _keep_sums(self, fed: Federation) -> None:
+        """Learn the sums of the first rows that `partial_fit` adds to, where ``fit`` has not kept them."""
+
+    @abstractmethod
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Learn from new rows; those before count by `factor`."""
+
+    def export(self, path: str | os.PathLike[str], *, precision: str = "double") -> None:
+        """Write the detector to a file that runs without fedspan.
+
+        Parameters
+        ----------
+        path : path
+            ``detector.npz``: plain arrays, for ``fedspan gateway``, which needs numpy alone. ``detector.onnx`` (extra
+            ``onnx``): a graph with the input ``rows`` (n, d) and the outputs ``score`` and ``alarm`` (n,), ``shares``
+            (n, d) of the columns in the score, and ``top_features`` (n, 3), the numbers of those with the largest.
+        precision : {"double", "single"}, default="double"
+            Of the input and the output of an ONNX file.
+        """
+        check_is_fitted(self)
+        export(self, path, precision)
 
     def recalibrate(
         self,

@@ -22,6 +22,7 @@ from fedspan.federation import Federation, RunRecord
 from fedspan.federation.record import strict_json
 from fedspan.progress import ProgressBar
 from fedspan.report import LivePage
+from fedspan.report.models.picture import names_in, names_out
 
 
 def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: float, resume: bool, live: bool) -> int:
@@ -146,10 +147,19 @@ def finish(
     columns = ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped")
     print_table(columns, map(_line, records), columns[1:-1], title)
     if callable(getattr(models[-1], "summary", None)):
-        _write(output / "summary.txt", models[-1].summary() + "\n")
-        print_line(models[-1].summary())
+        found = models[-1].summary(_names_before(models))
+        _write(output / "summary.txt", found + "\n")
+        print_line(found)
     print_line(f"report: {report}")
     return report
+
+
+def _names_before(models: Sequence[Any]) -> Sequence[str] | None:
+    """Return the names of the columns that the last model sees, through those before it."""
+    names: Sequence[str] | None = None
+    for model in models[:-1]:
+        names = names_out(model, names_in(model, names))
+    return names_in(models[-1], names)
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from fedspan.federation.site.parameters import ArrayOf, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
-from fedspan.sums.row_blocks import blocks, n_columns
+from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_transforms import standardize
 from fedspan.wire import Message
 
 Array = NDArray[Any]
@@ -103,7 +104,7 @@ def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], 
 
 
 def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:
-    if not site.sparse and 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
+    if not site.streamed and not site.sparse and 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
         X = site.X
         for start in range(0, len(site), rows):
             yield np.asarray(X[start : start + rows], dtype=np.float64)
@@ -159,6 +160,22 @@ def enough_rows(counts: Array, least_rows: int) -> NDArray[np.bool_]:
     return np.asarray(counts >= least_rows if least_rows > 1 else counts > 0)
 
 
+def moved_centres(centres: Array, sizes: Array, seen: Federation) -> Clusters:
+    """Return centres (k, d) of rows before, which count by `sizes` (k,), and of the new rows closest to each.
+
+    The inertia is that of the new rows before the move.
+    """
+    reference = np.asarray(centres, dtype=np.float64).mean(axis=0)
+    about = seen.apply(standardize, mean=reference, scale=None, double=True)
+    C, k = centres - reference, len(centres)
+    total = about.sum(local_means, centres=C[None], wanted=np.ones((1, k), dtype=np.bool_))
+    whole(total, sums=C.shape, counts=(k,), spread=(k,))
+    counts = sizes + total["counts"]
+    moved = (np.asarray(sizes)[:, None] * C + total["sums"]) / np.where(counts > 0, counts, 1)[:, None]
+    moved = np.where(counts[:, None] > 0, moved, C)
+    return Clusters(moved + reference, counts, float(total["spread"].sum()), 1)
+
+
 @transform("clustering.distances_to_centres")
 def distances_to_centres(X: Array, centres: Matrix) -> Array:
     """Return the distances (n, k) of rows to centres (k, d), in the rows' precision."""
@@ -184,9 +201,10 @@ def closest_labels(X: Array, centres: Array) -> Labels:
 @step("clustering.labels", reveals="rows", weighted=True)
 def local_labels(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: the number of the closest centre of each of its rows, in their order."""
-    if site.sparse:
-        parts = [closest_labels(X, centres) for X in blocks(site)]
-        return {"labels": np.concatenate([np.zeros(0, dtype=np.int32), *parts])}
+    if site.streamed or site.sparse:
+        rows = max(16, _BLOCK_BYTES // (8 * max(1, n_columns(site))))
+        found = [closest_labels(X, centres) for X in _blocks(site, rows)]
+        return {"labels": np.concatenate([np.empty(0, np.int32), *found])}
     return {"labels": closest_labels(site.X, centres)}
 
 

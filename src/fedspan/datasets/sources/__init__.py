@@ -11,6 +11,7 @@ from fedspan.datasets.sources.csv_dialect import Dialect, detected
 from fedspan.datasets.sources.file_source import CSV_ENDINGS, ENDINGS, FileSource, Words, missing_words, read_table
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.sql_source import SqlSource
+from fedspan.datasets.sources.streamed_table import stream
 from fedspan.datasets.sources.table_source import TableSource
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "detected",
     "missing_words",
     "read_table",
+    "stream",
 ]

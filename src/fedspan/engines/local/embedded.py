@@ -21,6 +21,7 @@ from fedspan.federation.calls.call import Call, Outcome
 from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.call_context import OversizeError
+from fedspan.federation.site.row_stream import RowStream
 from fedspan.federation.site.site import checked_names
 from fedspan.federation.site.site_data import as_pandas
 from fedspan.federation.site.site_host import SiteHost
@@ -231,8 +232,9 @@ def federate(
     Parameters
     ----------
     X : array (n, ...), data frame, or mapping of tables
-        One table, or the table of each site by the site's name: an array, a data frame, or the path of a file
-        (see `fedspan.datasets.sources`). Columns with names are matched by them, whatever their order.
+        One table, or the table of each site by the site's name: an array, a data frame, the path of a file (see
+        `fedspan.datasets.sources`), or a stream (`fedspan.stream`). Columns with names are matched by them, whatever
+        their order.
     y, task, sample_weight : array (n,), or str, optional
         Target, task and weight of each row; or the name of a column of X, which is then no feature.
     sites : array (n,), or str, optional
@@ -280,6 +282,9 @@ def _sites_of_tables(tables: Mapping[Any, Any], columns: Mapping[str, Any], site
     found = []
     for name, given in tables.items():
         table = read_table(Path(given)) if isinstance(given, str | os.PathLike) else given
+        if isinstance(table, RowStream):
+            found.append(Site(str(name), table, columns["y"], columns["task"], sample_weight=columns["sample_weight"]))
+            continue
         X, (y, task, weights) = _without_columns(as_pandas(table), columns, f"site {str(name)!r}")
         found.append(Site(str(name), X, y, task, sample_weight=weights))
     return found

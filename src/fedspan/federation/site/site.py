@@ -15,6 +15,7 @@ import numpy as np
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
+from fedspan.federation.site.row_stream import RowStream
 from fedspan.federation.site.site_data import (
     Array,
     Diagonal,
@@ -29,6 +30,8 @@ from fedspan.wire import Message
 
 T = TypeVar("T")
 
+#: What a transform makes of all rows of a streamed table is kept up to this size, read in blocks of this many rows.
+_KEPT_BYTES, _STREAMED_ROWS = 2**28, 2**14
 #: Deviation of a share of the noise, in steps of a secure sum's resolution, from which rounding each part leaves the
 #: distribution of their sum unchanged for all purposes.
 _LEAST_STEPS = 1024
@@ -53,10 +56,11 @@ class Site:
     ----------
     name : str
         Unique within its federation.
-    X : array (n, ...), memory map, data frame or sparse matrix
-        One row per sample. Steps see it read-only. Frames of polars and tables of pyarrow become frames of pandas.
+    X : array (n, ...), memory map, data frame, sparse matrix or stream
+        One row per sample. Steps see it read-only. Frames of polars and tables of pyarrow become frames of pandas. For
+        data larger than memory see `fedspan.stream`.
     y, task : array (n,), optional
-        Target and task of each row.
+        Target and task of each row; of a stream, or the name of its column.
     sample_weight : array (n,), optional
         The weight of each row, at least 0; a weight of 2 counts a row twice. Only steps that use weights
         (``@step(weighted=True)``) then run on the rows, and estimators that can't use them refuse the site.
@@ -95,6 +99,13 @@ class Site:
     ) -> None:
         if ledger is not None and not callable(getattr(ledger, "key", None)):
             raise InputError(f"site {name!r}: ledger={ledger!r} must be a fedspan.privacy.Ledger, or None")
+        if isinstance(X, RowStream):
+            if isinstance(y, str):
+                X, y = X.column(y)
+            if isinstance(task, str):
+                X, task = X.column(task)
+            if isinstance(sample_weight, str):
+                X, sample_weight = X.column(sample_weight)
         self._data = SiteData(name, X, y, task, ledger, sample_weight)
         self._context: CallContext | None = None
 
@@ -120,6 +131,8 @@ class Site:
             return data.X
         if data.sparse is not None:
             return self.cached("", self._dense_rows)
+        if data.stream is not None:
+            return self.cached("", lambda: self._kept_rows(transform))
         return self.cached("", lambda: read_only(transform(data.rows(slice(None))), data.name, "X"))
 
     @property
@@ -163,6 +176,12 @@ class Site:
         return self._shown("sample_weight", self._open.sample_weight)
 
     @property
+    def is_array(self) -> bool:
+        """Whether ``X`` is the array that the site was made of, so that reading it costs nothing."""
+        data = self._data
+        return all(one is None for one in (data.frame, data.transform, data.stream, data.sparse))
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
         return self._data.sample_weight is not None
@@ -183,6 +202,9 @@ class Site:
         if rows < 1:
             raise InputError(f"rows={rows} must be at least 1")
         data = self._open
+        if data.stream is not None:
+            yield from self._streamed(rows)
+            return
         # A frame is in memory anyway, so that it is transformed once. Arrays are transformed block by block.
         transform = None if data.transform_takes_frame else data.transform
         for start in range(0, len(self), rows):
@@ -193,6 +215,39 @@ class Site:
                 X = transform(data.rows(part))
             columns = (data.y, data.task, data.sample_weight)
             yield RowBatch(X, *(None if column is None else column[part] for column in columns))
+
+    def _streamed(self, rows: int) -> Iterator[RowBatch]:
+        """Yield blocks of a streamed table; what a transform makes of all rows is kept where it is small."""
+        data, at = self._data, 0
+        assert data.stream is not None
+        columns = (data.y, data.task, data.sample_weight)
+        kept = data.computed.get("") if data.transform is not None else None
+        blocks = data.stream.batches(rows) if kept is None else (kept[i : i + rows] for i in range(0, len(kept), rows))
+        for block in blocks:
+            X = block if data.transform is None or kept is not None else data.transform(block)
+            part = slice(at, at + len(block))
+            at += len(block)
+            yield RowBatch(X, *(None if column is None else column[part] for column in columns))
+        if at != len(self):
+            raise InputError(
+                f"{data.stream.label} gave {at} rows to site {self.name!r}, and had {len(self)} before: it has changed"
+            )
+
+    def _kept_rows(self, transform: Callable[[Any], Array]) -> Array:
+        """Return what a transform makes of all rows of a streamed table, if that is small."""
+        data, made, size = self._data, [], 0
+        assert data.stream is not None
+        for block in data.stream.batches(_STREAMED_ROWS):
+            made.append(transform(block))
+            size += made[-1].nbytes
+            if size > _KEPT_BYTES:
+                _ = data.X  # refuses, with the memory that all rows take
+        return read_only(np.concatenate(made) if made else transform(np.empty(data.shape)), data.name, "X")
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the rows are read in blocks from a file or a database (`fedspan.stream`)."""
+        return self._data.stream is not None
 
     @property
     def state(self) -> State:
@@ -329,7 +384,7 @@ class Site:
         """
         inner = self._open.transform
         takes_frame = self._data.transform_takes_frame if inner else frames and self._data.frame is not None
-        if not takes_frame and self._data.sparse is None:
+        if not takes_frame and self._data.stream is None and self._data.sparse is None:
             _ = self._data.X  # made here, so that all views share it
         data = self._data.seen()
         data.transform = (lambda rows: transform(inner(rows))) if inner else transform

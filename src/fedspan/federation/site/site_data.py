@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation.site.noise_query import SiteLedger
+from fedspan.federation.site.row_stream import RowStream
 from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]
@@ -51,6 +52,11 @@ class SiteData:
         #: What transforms have made of sparse rows so far, (x - shift) / scale; None where it is something else.
         self.diagonal: Diagonal | None = (None, None)
         self.feature_names: tuple[str, ...] | None = None
+        self.stream: RowStream | None = None
+        if isinstance(X, RowStream):
+            if ledger is not None:
+                raise InputError(f"site {name!r}: a ledger needs a digest of all rows, and {X.label} is streamed")
+            self.stream, self.feature_names = X, X.feature_names
         X = as_pandas(X)
         if hasattr(X, "iloc") and hasattr(X, "columns"):
             self.feature_names = tuple(str(column) for column in X.columns)
@@ -58,9 +64,10 @@ class SiteData:
             self.frame = X.copy(deep=ledger is not None or not copies_on_write())
         if hasattr(X, "tocsr"):
             self.sparse = _by_rows(X, name, ledger)
-        elif self.frame is None:
+        elif self.frame is None and self.stream is None:
             self.X = self._own(X, "X")
-        self.shape: tuple[int, ...] = self.X.shape if self.frame is None and self.sparse is None else X.shape
+        elsewhere = self.frame is not None or self.stream is not None or self.sparse is not None
+        self.shape: tuple[int, ...] = X.shape if elsewhere else self.X.shape
         if not self.shape:
             raise InputError(f"site {name!r}: X must have rows, and is a single value")
         self.y = self._column(y, "y")
@@ -79,12 +86,20 @@ class SiteData:
         if self.sparse is not None:
             check_dense(self.name, self.shape)
             return read_only(self.sparse.toarray(), self.name, "X")
+        if self.stream is not None:
+            n, d = self.stream.shape
+            raise InputError(
+                f"the rows of site {self.name!r} are streamed from {self.stream.label}, and this needs all of them in "
+                f"memory, {8 * n * d / 2**30:.3g} GiB: use a method by sums, or load the rows"
+            )
         return read_only(_frame_values(self.frame), self.name, "X")
 
     def values(self, part: slice) -> Array:
         """Return the values of some rows, without those of the others."""
         if self.sparse is not None:
             return np.asarray(self.sparse[part].toarray())
+        if self.stream is not None:
+            return np.frombuffer(self.stream.stamp().encode(), dtype=np.uint8)[:, None]
         return self.X[part] if self.frame is None else _frame_values(self.frame.iloc[part])
 
     def rows(self, part: slice) -> Any:
@@ -126,6 +141,7 @@ class SiteData:
         data._digest, data._rewritable = self._digest[:1] or [self.digest()], False  # of what these rows were made of
         data.X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
         data.sparse = None
+        data.stream = None
         data.shape = X.shape
         data.transform, data.transform_takes_frame = None, False
         columns = ("y", "task", "sample_weight")
@@ -136,8 +152,10 @@ class SiteData:
     def invented(self, scale: float) -> SiteData:
         """Return made-up data of the same shapes and kinds, seen through the same transforms."""
         data = self.seen()
-        data._digest, data._rewritable = [], False
-        if self.frame is not None:
+        data._digest, data._rewritable, data.stream = [], False, None
+        if self.stream is not None:
+            data.X = invented_values(np.dtype(np.float64), self.shape, scale)
+        elif self.frame is not None:
             vars(data).pop("X", None)
             data.frame = self.frame.copy()
             for k, dtype in enumerate(self.frame.dtypes):
@@ -157,6 +175,8 @@ class SiteData:
     def only(self, rows: NDArray[np.intp]) -> SiteData:
         """Return these data with some of the rows alone, by number, seen through the same transforms."""
         data = self.seen()
+        if self.stream is not None:
+            raise InputError(f"the rows of site {self.name!r} are streamed, and folds need them in memory")
         if self.frame is not None:
             data.frame = self.frame.iloc[rows]
             vars(data).pop("X", None)
@@ -174,6 +194,9 @@ class SiteData:
     def in_order(self, names: tuple[str, ...]) -> SiteData:
         """Return these data with the frame's columns in the order of `names`, which are its own names."""
         data = self.seen()
+        if self.stream is not None:
+            data.stream, data.feature_names = self.stream.in_order(names), names
+            return data
         data.frame = self.frame.iloc[:, [self.feature_names.index(name) for name in names]]  # type: ignore[union-attr]
         data.feature_names, data._digest = names, []
         vars(data).pop("X", None)
@@ -285,7 +308,7 @@ def _frame_values(frame: Any) -> Array:
 def as_pandas(X: Any) -> Any:
     """Return a table of polars or pyarrow as a pandas frame, so that its names stay, and anything else as it is."""
     kind = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
-    if hasattr(X, "tocsr") or hasattr(X, "iloc") or isinstance(X, np.ndarray):
+    if hasattr(X, "tocsr") or hasattr(X, "iloc") or isinstance(X, np.ndarray | RowStream):
         return X
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
         raise InputError(f"X is a {kind}, which holds no rows yet: use X.collect()")

@@ -11,14 +11,14 @@ import numpy as np
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
-from fedspan.federation.site.parameters import Index, Labels, Matrix, Vector
+from fedspan.federation.site.parameters import Flags, Index, Labels, Matrix, Vector
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import ALL
-from fedspan.statistics.describe.group_tests import GroupTest, counts_test
-from fedspan.statistics.describe.grouped_rows import group_codes
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_cross_counts
-from fedspan.statistics.describe.suppression import hidden_cells, shown, table_sums
-from fedspan.statistics.describe.table_columns import (
+from fedspan.statistics.describe.parts.group_tests import GroupTest, counts_test
+from fedspan.statistics.describe.parts.grouped_rows import group_codes
+from fedspan.statistics.describe.parts.suppression import hidden_cells, shown, table_sums
+from fedspan.statistics.describe.parts.table_columns import (
     TableColumns,
     named_columns,
     position,
@@ -153,7 +153,7 @@ def _crosstab(
     found[:, -1] = found[:, :-1].sum(axis=1)
     hidden = np.zeros(found.shape, dtype=bool)
     if least > 1:
-        hidden = hidden_cells(found.ravel(), table_sums(*counts.shape), least=least).reshape(found.shape)
+        hidden = _hidden(found, (columns.names[at[0]], columns.names[at[1]]), names, least)
     cells = shown(found, hidden)
     exact = not hidden.any() and bool(np.all(counts == np.round(counts)))  # counts with noise have no such test
     return Crosstab(
@@ -166,6 +166,18 @@ def _crosstab(
         float(cells[-1, -1]),
         counts_test(counts if exact else np.zeros((1, 1))),
     )
+
+
+def _hidden(found: Matrix, titles: tuple[str, str], names: Sequence[Sequence[str]], least: int) -> Flags:
+    """Return which cells of a table with margins are hidden: the same ones for any order of columns and of names."""
+    order = [[*np.argsort(np.array(own, dtype=str), kind="stable").tolist(), len(own)] for own in names]
+    table = found[np.ix_(*order)]
+    turned = table.T if titles[1] < titles[0] else table
+    rows, columns = turned.shape
+    hidden = hidden_cells(turned.ravel(), table_sums(rows - 1, columns - 1), least=least).reshape(turned.shape)
+    back = np.zeros(found.shape, dtype=bool)
+    back[np.ix_(*order)] = hidden.T if titles[1] < titles[0] else hidden
+    return back
 
 
 def _names(columns: TableColumns, j: int) -> tuple[str, ...]:

@@ -18,15 +18,15 @@ from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Flags, Matrix
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import CategoryCounts, Description, GroupDifference
-from fedspan.statistics.describe.exact_quantiles import group_quantiles
-from fedspan.statistics.describe.extremes import group_extremes
-from fedspan.statistics.describe.group_counts import bin_counts, category_counts
-from fedspan.statistics.describe.group_moments import GroupMoments, group_moments
-from fedspan.statistics.describe.group_tests import counts_test, means_apart, means_test, ranks_test, shares_apart
-from fedspan.statistics.describe.grouped_rows import NO_GROUPS, SITES, Counts, Grouping
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_description
-from fedspan.statistics.describe.suppression import hidden_groups, hidden_in_groups, shown
-from fedspan.statistics.describe.table_columns import (
+from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
+from fedspan.statistics.describe.parts.extremes import group_extremes
+from fedspan.statistics.describe.parts.group_counts import bin_counts, category_counts
+from fedspan.statistics.describe.parts.group_moments import GroupMoments, group_moments
+from fedspan.statistics.describe.parts.group_tests import counts_test, means_apart, means_test, ranks_test, shares_apart
+from fedspan.statistics.describe.parts.grouped_rows import NO_GROUPS, SITES, Counts, Grouping
+from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_in_groups, shown
+from fedspan.statistics.describe.parts.table_columns import (
     SITE,
     TableColumns,
     grouping_of,
@@ -35,7 +35,7 @@ from fedspan.statistics.describe.table_columns import (
     public_columns,
     read_columns,
 )
-from fedspan.statistics.describe.value_bins import distinct_values, rank_edges
+from fedspan.statistics.describe.parts.value_bins import distinct_values, rank_edges
 
 LEAST_SET = 5
 _QUARTILES = (0.25, 0.5, 0.75)
@@ -138,8 +138,9 @@ def described(
     """Return the description of columns that are known."""
     numbers, d = columns.numbers, len(columns.names)
     listed = {int(j): columns.categories.get(int(j), ()) for j in np.flatnonzero(columns.text)}
-    counted = category_counts(seen, categories=listed, grouping=grouping)
     moments = group_moments(seen, columns=numbers, centre=columns.mean[numbers], grouping=grouping)
+    seen = seen.subset(moments.sites)  # an owner may not allow it: then all numbers are about the other sites
+    counted = category_counts(seen, categories=listed, grouping=grouping)
     if moments.rows[0] <= 0:
         raise InputError("the sites have no rows in any group: there is nothing to describe")
     wanted = tuple(dict.fromkeys([*levels, 0.25, 0.75])) if grouping.names else levels

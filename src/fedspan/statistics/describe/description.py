@@ -10,7 +10,7 @@ import numpy as np
 
 from fedspan.federation import RunRecord
 from fedspan.federation.site.parameters import Matrix, Stack, Vector
-from fedspan.statistics.describe.group_tests import GroupTest
+from fedspan.statistics.describe.parts.group_tests import GroupTest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,7 +179,7 @@ class Description:
 
 
 def _ends(found: GroupDifference | None) -> list[str]:
-    if found is None or not found.tests:
+    if found is None or all(math.isnan(test.p) for test in found.tests):
         return ["", "", ""]
     p = " / ".join("" if math.isnan(test.p) else f"{test.p:.3g}" for test in found.tests)
     return [" / ".join(test.name for test in found.tests), p, "" if math.isnan(found.apart) else f"{found.apart:.3f}"]
@@ -190,7 +190,13 @@ def _whole(value: float) -> str:
 
 
 def _pair(mean: float, std: float) -> str:
-    return "" if math.isnan(mean) else f"{mean:.4g} ({std:.4g})"
+    """Return a mean and a deviation, with as many decimals as show three digits of the deviation."""
+    if math.isnan(mean):
+        return ""
+    if not 1e-4 < std < 1e6:
+        return f"{mean:.4g} ({std:.4g})"
+    decimals = max(0, 2 - math.floor(math.log10(std)))
+    return f"{mean:.{decimals}f} ({std:.{decimals}f})"
 
 
 def _share(count: float, total: float) -> str:

@@ -19,12 +19,12 @@ from fedspan.federation import Federation, RunRecord
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import ALL
-from fedspan.statistics.describe.exact_quantiles import group_quantiles
-from fedspan.statistics.describe.group_counts import bin_counts
-from fedspan.statistics.describe.grouped_rows import Counts, Grouping
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_bins
-from fedspan.statistics.describe.suppression import hidden_groups, hidden_in_groups, shown
-from fedspan.statistics.describe.table_columns import (
+from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
+from fedspan.statistics.describe.parts.group_counts import bin_counts
+from fedspan.statistics.describe.parts.grouped_rows import Counts, Grouping
+from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_in_groups, shown
+from fedspan.statistics.describe.parts.table_columns import (
     TableColumns,
     grouping_of,
     named_columns,
@@ -32,7 +32,7 @@ from fedspan.statistics.describe.table_columns import (
     public_columns,
     read_columns,
 )
-from fedspan.statistics.describe.value_bins import round_edges
+from fedspan.statistics.describe.parts.value_bins import round_edges
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,9 +129,19 @@ def histogram(
 
 
 def histograms_of(
-    seen: Federation, columns: TableColumns, wanted: Sequence[int], bins: Any, grouping: Grouping, least: int
+    seen: Federation,
+    columns: TableColumns,
+    wanted: Sequence[int],
+    bins: Any,
+    grouping: Grouping,
+    least: int,
+    *,
+    together: bool = False,
 ) -> list[Histogram]:
-    """Return the histograms of some columns of numbers, over `bins` edges, or over this number of round bins."""
+    """Return the histograms of some columns of numbers, over `bins` edges, or over this number of round bins.
+
+    With `together` only those of all groups together are kept.
+    """
     at = np.array(list(wanted), dtype=np.int64)
     if isinstance(bins, np.ndarray):
         edges = [bins] * len(at)
@@ -143,7 +153,7 @@ def histograms_of(
     closed = [np.r_[own[:-1], np.nextafter(own[-1:], math.inf)] for own in edges]
     counted = bin_counts(seen, columns=at, edges=closed, grouping=grouping)
     return [
-        _histogram(columns.names[j], own, counts, grouping.names, least)
+        _histogram(columns.names[j], own, counts[: 1 if together else None], () if together else grouping.names, least)
         for j, own, counts in zip(wanted, edges, counted, strict=True)
     ]
 

@@ -24,9 +24,17 @@ from fedspan.federation.site.parameters import Index, Labels, Matrix, Positive, 
 from fedspan.privacy.mechanisms import GaussianMoments, per_column
 from fedspan.privacy.noisy_sums import Colluding, Sharers, charged_noise, noisy_sums
 from fedspan.statistics.describe.description import CategoryCounts, Description
-from fedspan.statistics.describe.group_counts import name_codes
-from fedspan.statistics.describe.grouped_rows import SITES, By, Grouping, Numbers, group_codes, grouped_rows, numbers_of
-from fedspan.statistics.describe.table_columns import TableColumns
+from fedspan.statistics.describe.parts.group_counts import name_codes
+from fedspan.statistics.describe.parts.grouped_rows import (
+    SITES,
+    By,
+    Grouping,
+    Numbers,
+    group_codes,
+    grouped_rows,
+    numbers_of,
+)
+from fedspan.statistics.describe.parts.table_columns import TableColumns
 from fedspan.sums.plausible_totals import whole
 from fedspan.tables.parts.category_union import Lines, packed, unpacked
 

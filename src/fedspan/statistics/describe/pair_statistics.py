@@ -20,18 +20,25 @@ from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.pca.noisy_covariance import noisy_covariance
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.statistics.describe.exact_quantiles import group_quantiles
-from fedspan.statistics.describe.group_counts import Edges
-from fedspan.statistics.describe.grouped_rows import Grouping, Numbers, numbers_of
-from fedspan.statistics.describe.table_columns import TableColumns, named_columns, read_columns
-from fedspan.statistics.describe.value_bins import distinct_values, rank_edges
+from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
+from fedspan.statistics.describe.parts.group_counts import Edges
+from fedspan.statistics.describe.parts.grouped_rows import Grouping, Numbers, numbers_of
+from fedspan.statistics.describe.parts.table_columns import TableColumns, named_columns, read_columns
+from fedspan.statistics.describe.parts.value_bins import distinct_values, rank_edges
 from fedspan.sums.plausible_totals import whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@step("describe.pair_sums", reveals="sums")
+def _fewest_pairs(site: Site, columns: Numbers, **payload: Any) -> int:
+    """Return the smallest number of rows in which two columns have values, of those that have any."""
+    known = (~np.isnan(numbers_of(site, columns))).astype(np.float64)
+    counts = known.T @ known
+    return int(counts[counts > 0].min(initial=len(site)))
+
+
+@step("describe.pair_sums", reveals="sums", fewest=_fewest_pairs, fewest_in_sums=False)
 def local_pair_sums(site: Site, columns: Numbers, centre: Vector) -> dict[str, Any]:
     """Leaves the site: of each pair of columns, over rows with both, their number and sums about `centre`.
 

@@ -17,9 +17,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Vector
+from fedspan.federation.outcomes import FailureKind
+from fedspan.federation.site.parameters import ArrayOf, Vector
 from fedspan.statistics.regression.parts.design_rows import Column
 from fedspan.sums.plausible_totals import whole
 from fedspan.tables.parts.category_union import Lines, category_union
@@ -37,9 +38,6 @@ class _Grid:
 
     @staticmethod
     def check(name: str, value: object) -> Vector:
-        from fedspan.errors import MessageError
-        from fedspan.federation.site.parameters import ArrayOf
-
         grid = ArrayOf("float", 1).check(name, value)
         if not (np.diff(grid) > 0).all() or len(grid) > MOST_TIMES:
             raise MessageError(f"{name} must be at most {MOST_TIMES} times, each after the one before")
@@ -168,7 +166,15 @@ def event_grid(times: Vector | None, fed: Federation) -> Vector:
     if times is not None:
         return checked_grid(times)
     fed.need_single_replies("times=None, which collects the times of all events,")
-    found = [np.asarray(reply["times"], dtype=np.float64) for reply in fed.ask(local_event_times).values()]
+    try:
+        replies = fed.ask(local_event_times)
+    except QuorumError as error:
+        if not any(failure.kind is FailureKind.REFUSED for failure in fed.record.calls[-1].failed.values()):
+            raise
+        raise InputError(
+            f"times=None requests the times of all events, and sites refuse it: name a public grid, times=... ({error})"
+        ) from None
+    found = [np.asarray(reply["times"], dtype=np.float64) for reply in replies.values()]
     grid = np.unique(np.concatenate([np.zeros(0), *(one for one in found if one.ndim == 1)]))
     return grid if np.isfinite(grid).all() else grid[np.isfinite(grid)]
 

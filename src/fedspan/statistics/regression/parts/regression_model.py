@@ -12,18 +12,18 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedEstimator
 from fedspan.checks import frames_inside, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.regression_fit import RegressionFit
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
+from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 
-class FedRegression(FedEstimator):
+class FedRegression(TreatmentCoding):
     """Base of the regressions; see `FedLinearRegression` for what they share."""
 
     fit_intercept: bool
@@ -50,16 +50,24 @@ class FedRegression(FedEstimator):
         if not isinstance(X, Federation):
             y = self._checked_target(y, X)
         with self._fitting(X, y, sites, sample_weight=sample_weight) as fed:
-            self._learn(fed, self._offset_column())
+            coded = self._coded(fed)
+            self._learn(coded, self._offset_column())
         return self
 
-    def summary(self) -> str:
-        """Return the table of results, as statsmodels prints it."""
+    def summary(self, names: Sequence[str] | None = None) -> str:
+        """Return the table of results, as statsmodels prints it.
+
+        `names` are those of the columns of X, where the model does not know them, as behind a transform.
+        """
         check_is_fitted(self)
+        if names is not None and len(names) != self.n_features_in_:
+            raise InputError(
+                f"names has {len(names)} names, and must have one for each of {self.n_features_in_} columns"
+            )
         title, left, right = self._figures()
-        tables = [coefficients(*one) for one in self._tables()]
+        tables = [coefficients(*one) for one in self._tables(names)]
         lines = [*head(title, left, right), *tables[0], *(line for table in tables[1:] for line in table[1:])]
-        notes = self._notes()
+        notes = self._notes(names)
         if notes:
             lines += ["", "Notes:", *(f"[{i + 1}] {note}" for i, note in enumerate(notes))]
         return "\n".join(lines)
@@ -89,16 +97,13 @@ class FedRegression(FedEstimator):
             whole_number("offset", self.offset, 0, why=", the number of a column, or its name")
 
     def _offset_column(self) -> int:
-        """Return the number of the offset's column, -1 for none."""
+        """Return the number of the offset's column among the coded ones, -1 for none."""
         if self.offset is None:
             return -1
-        names = list(self._names() or ())
-        if isinstance(self.offset, str):
-            if self.offset not in names:
-                known = f"; columns: {', '.join(names[:20])}" if names else ": the columns have no names"
-                raise InputError(f"offset={self.offset!r} is the name of no column{known}")
-            return names.index(self.offset)
-        return whole_number("offset", self.offset, 0, self.n_features_in_ - 1, why=", the number of a column")
+        at, kept = self._column("offset", self.offset), self._kept()
+        if at in kept:
+            raise InputError(f"offset={self.offset!r} is one of the columns of categories, and must be a number")
+        return sum(len(kept[j]) - 1 if j in kept else 1 for j in range(at))
 
     def _shared(self, fed: Federation) -> dict[str, Any]:
         """Return the settings that all protocols take."""
@@ -108,7 +113,7 @@ class FedRegression(FedEstimator):
             "ridge": float(self.ridge),
             "cov_type": self.cov_type,
             "drop": self.missing == "drop",
-            "names": self._names(),
+            "names": tuple(self.coefficient_names()) if self.categories_ else self._names(),
         }
 
     def _keep(self, found: RegressionFit, df: float | None) -> None:
@@ -175,19 +180,18 @@ class FedRegression(FedEstimator):
                 stacklevel=frames_inside(),
             )
 
-    def _feature_names(self) -> list[str]:
+    def _feature_names(self, names: Sequence[str] | None = None) -> list[str]:
         """Return the names of the features that have coefficients."""
-        names = list(self._names() or (f"x{j + 1}" for j in range(self.n_features_in_)))
         at = self._offset_column()
-        return [name for j, name in enumerate(names) if j != at]
+        return [name for j, name in enumerate(self.coefficient_names(names)) if j != at]
 
-    def _row_names(self) -> list[str]:
+    def _row_names(self, names: Sequence[str] | None) -> list[str]:
         effects: list[str] = []
         if self.site_effect == "fixed":
             effects = [f"site {name}" for name in (self.sites_[1:] if self.fit_intercept else self.sites_)]
-        return [*(["const"] if self.fit_intercept else []), *self._feature_names(), *effects]
+        return [*(["const"] if self.fit_intercept else []), *self._feature_names(names), *effects]
 
-    def _tables(self) -> list[tuple[Any, ...]]:
+    def _tables(self, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
         """Return the arguments of each table of coefficients."""
         start = [self.intercept_] if self.fit_intercept else []
         coef = np.concatenate([np.ravel(start), np.ravel(self.coef_)])
@@ -200,7 +204,7 @@ class FedRegression(FedEstimator):
             more = [self.site_effects_[own], self.site_effects_bse_[own], values, 2 * stats.norm.sf(np.abs(values))]
             more += [more[0] - reach * more[1], more[0] + reach * more[1]]
             parts = [np.concatenate(pair) for pair in zip(parts, more, strict=True)]
-        return [(self._row_names(), parts, self._statistic(), self.confidence)]
+        return [(self._row_names(names), parts, self._statistic(), self.confidence)]
 
     def _statistic(self) -> str:
         return "z"
@@ -208,13 +212,13 @@ class FedRegression(FedEstimator):
     def _figures(self) -> tuple[str, Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
         raise NotImplementedError
 
-    def _notes(self) -> list[str]:
-        notes = [f"{len(self.sites_)} sites; exact sums, no row has left its site."]
+    def _notes(self, given: Sequence[str] | None = None) -> list[str]:
+        notes = [f"{len(self.sites_)} sites; only sums of their rows have left them."]
         if self.cov_type != "nonrobust":
             notes.append(f"Standard errors are robust ({self.cov_type}).")
         if self.ridge:
             notes.append(f"Coefficients are shrunk by ridge={self.ridge:g}.")
-        names = self._feature_names()
+        names = self._feature_names(given)
         if len(self.dependent_columns_):
             notes.append(
                 f"Constant, or in line with other columns: {', '.join(names[j] for j in self.dependent_columns_)}."
@@ -227,7 +231,7 @@ class FedRegression(FedEstimator):
     def _linear(self, X: Any, site: Any) -> Vector:
         """Return the linear predictors of rows (n, r), with the effect of their site, or the mean effect."""
         check_is_fitted(self)
-        rows = np.asarray(self._validated(X), dtype=np.float64)
+        rows = self._coded_rows(X)
         at = self._offset_column()
         features, shift = (np.delete(rows, at, axis=1), rows[:, [at]]) if at >= 0 else (rows, 0.0)
         found = features @ np.atleast_2d(self.coef_).T + np.atleast_1d(self.intercept_) + shift

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Labels, Vector
-from fedspan.statistics.describe.grouped_rows import (
+from fedspan.statistics.describe.parts.grouped_rows import (
     By,
     Counts,
     Grouping,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedspan.errors import MessageError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Vector
-from fedspan.statistics.describe.grouped_rows import Numbers, numbers_of
+from fedspan.statistics.describe.parts.grouped_rows import Numbers, numbers_of
 from fedspan.sums.posted_values import posted
 from fedspan.wire import Message
 
@@ -55,8 +55,8 @@ def rank_edges(low: float, high: float, mean: float, std: float) -> Vector:
     Examples
     --------
     >>> edges = rank_edges(40.0, 60.0, 50.0, 15.0)
-    >>> edges[0], edges[-1], edges[1] - edges[0]
-    (-20.5, 119.5, 1.0)
+    >>> edges[[0, 1, -1]]
+    array([-20.5, -19.5, 119.5])
     """
     reach = _FENCE * (high - low) or 2 * _FENCE * std
     if not all(map(math.isfinite, (low, high, reach))) or not 0 < reach < 1e100 or abs(low) > 1e15 * reach:

@@ -76,6 +76,15 @@ def fewest_rows(site: Site, by: int, groups: Labels, **payload: Any) -> int:
     return min((len(rows[part]) for part in grouped_rows(site, by, groups) if len(rows[part])), default=0)
 
 
+def fewest_values(site: Site, columns: Numbers, by: int, groups: Labels, **payload: Any) -> int:
+    """Return the smallest number of values that a column has in a group, of those that have any."""
+    known = ~np.isnan(numbers_of(site, columns))
+    parts = [slice(None)] if by < 0 else grouped_rows(site, by, groups)
+    counts = [known[part].sum(axis=0) for part in parts]
+    found = np.concatenate([np.zeros(0, dtype=np.int64), *counts])
+    return int(found[found > 0].min(initial=len(site)))
+
+
 def numbers_of(site: Site, columns: Numbers) -> Matrix:
     """Return the cells of some columns (n, k) as numbers, NaN where there is none."""
 

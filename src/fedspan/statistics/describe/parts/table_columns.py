@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Flags, Vector
-from fedspan.statistics.describe.grouped_rows import SITES, Grouping
+from fedspan.statistics.describe.parts.grouped_rows import SITES, Grouping
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_blocks import width
@@ -37,10 +37,15 @@ def local_cell_kinds(site: Site) -> dict[str, Any]:
     d = width(site)
     numbers, missing, total = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64), np.zeros(d)
     for block in number_blocks(site):
-        gaps = np.isnan(block.values)
-        numbers += len(gaps) - gaps.sum(axis=0)
+        sums = block.values.sum(axis=0)
+        gaps = np.isnan(sums)  # most columns have none
+        numbers += len(block.values)
+        if gaps.any():
+            known = ~np.isnan(block.values[:, gaps])
+            sums[gaps] = np.where(known, block.values[:, gaps], 0.0).sum(axis=0)
+            numbers[gaps] += known.sum(axis=0) - len(known)
         missing += block.missing
-        total += np.where(gaps, 0.0, block.values).sum(axis=0)
+        total += sums
     filled = len(site) - missing
     names = np.where(declared_categories(site), filled, filled - numbers)
     return {"rows": len(site), "numbers": numbers, "names": names, "sum": total}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix, Vector
-from fedspan.statistics.describe.grouped_rows import By, Grouping, Numbers, fewest_rows, grouped_rows, numbers_of
+from fedspan.statistics.describe.parts.grouped_rows import By, Grouping, Numbers, fewest_rows, grouped_rows, numbers_of
 from fedspan.sums.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
 from fedspan.sums.plausible_totals import whole
 
@@ -35,7 +35,7 @@ def local_counts_between(
     edges = key_values(part_edges(low, high))
     counts, n = np.zeros(edges.shape, dtype=np.int64), np.zeros(len(edges), dtype=np.int64)
     which = np.array([group, column]).T
-    starts = [k for k in range(len(which)) if k == 0 or (which[k] != which[k - 1]).any()]
+    starts = np.flatnonzero(np.r_[len(which) > 0, np.any(np.diff(which, axis=0), axis=1)]).tolist()
     for start, stop in zip(starts, [*starts[1:], len(which)], strict=True):
         values = ordered[group[start]][column[start]]
         n[start:stop] = len(values)

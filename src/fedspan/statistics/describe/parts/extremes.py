@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedspan.errors import MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix
-from fedspan.statistics.describe.grouped_rows import By, Grouping, Numbers, grouped_rows, numbers_of
+from fedspan.statistics.describe.parts.grouped_rows import By, Grouping, Numbers, grouped_rows, numbers_of
 from fedspan.sums.posted_values import requested
 from fedspan.wire import Message
 

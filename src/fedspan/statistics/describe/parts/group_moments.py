@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix, Vector
-from fedspan.statistics.describe.grouped_rows import (
+from fedspan.statistics.describe.parts.grouped_rows import (
     By,
     Counts,
     Grouping,
     Numbers,
-    fewest_rows,
+    fewest_values,
     grouped_rows,
     numbers_of,
 )
@@ -32,7 +32,7 @@ _MOST_CANCELLED = 1e2
 _MOST_ROUNDS = 3
 
 
-@step("describe.group_sums", reveals="sums", fewest=fewest_rows, fewest_in_sums=False)
+@step("describe.group_sums", reveals="sums", fewest=fewest_values, fewest_in_sums=False)
 def local_group_sums(site: Site, columns: Numbers, centre: Matrix, by: By, groups: Labels) -> dict[str, Any]:
     """Leaves the site: by group the number of rows and, of each column, the number of its values and three sums.
 
@@ -46,15 +46,16 @@ def local_group_sums(site: Site, columns: Numbers, centre: Matrix, by: By, group
     rows = np.zeros(len(parts), dtype=np.int64)
     for g, part in enumerate(parts):
         D = values[part] - centre[g]
-        missing = np.isnan(D)
-        gaps = missing.any()
-        rows[g], n[g] = len(D), len(D) - missing.sum(axis=0)
-        total[g] = np.where(missing, 0.0, D).sum(axis=0) if gaps else D.sum(axis=0)
+        rows[g] = n[g] = len(D)
+        total[g] = D.sum(axis=0)
+        gaps = np.flatnonzero(np.isnan(total[g]))  # most columns have none
+        missing = np.isnan(D[:, gaps])
+        total[g, gaps] = np.where(missing, 0.0, D[:, gaps]).sum(axis=0)
+        n[g, gaps] -= missing.sum(axis=0)
         mean = total[g] / np.maximum(n[g], 1)
         between[g] = n[g] * mean**2
         D -= mean
-        if gaps:
-            D[missing] = 0.0
+        D[:, gaps] = np.where(missing, 0.0, D[:, gaps])
         within[g] = np.einsum("ij,ij->j", D, D)
     return {"rows": rows, "n": n, "sum": total, "within": within, "between": between}
 

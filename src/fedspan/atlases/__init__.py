@@ -1,0 +1,1 @@
+"""Atlases across sites whose instruments differ: effects of batches, clusters, maps and marker genes, by sums."""

@@ -1,0 +1,380 @@
+"""Harmony on rows that stay at their sites: the effects of batches, from sums alone.
+
+After Korsunsky et al., *Fast, sensitive and accurate integration of single-cell data with Harmony*, Nature Methods 16
+(2019)::
+
+    start: k-means of the rows on the unit sphere
+    round: passes of soft clustering, in which a batch avoids clusters that hold too much of it
+             centres: sum over rows of R c, on the unit sphere
+             block by block: the block leaves the counts, its rows are assigned again, and return
+           ridge regression in each cluster: effects of the batches, which are taken from the rows
+    until the objective decreases no more
+
+A block costs one sum: its return and the next one's leaving are one change of the counts. Where sites are batches, a
+site knows its own counts, and this sum has K numbers; else it has those of every batch.
+
+Here a round assigns all rows once more by the counts of its last pass. So the shares of a row follow from the row, its
+batch and the round's numbers alone, and rows that come later are corrected in the same way. Blocks are drawn by the
+rows' values: any split of the rows of a batch over sites gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.atlases.parts.batch_labels import (
+    Column,
+    batch_codes,
+    features_of,
+    local_batch_sizes,
+    rows_of,
+    without_batch,
+)
+from fedspan.atlases.parts.row_draws import blocks_of, grid_steps, row_keys
+from fedspan.atlases.parts.soft_clusters import (
+    Codes,
+    Rounds,
+    assigned,
+    batch_sums,
+    corrected,
+    moved,
+    penalties,
+    reference_and_effects,
+    row_parts,
+    unit,
+)
+from fedspan.clustering.federated_k_means import federated_k_means
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation.site.parameters import Count, Index, Labels, Matrix, NotNegative, Positive, Stack, Vector
+from fedspan.sums.moments import moments
+from fedspan.sums.plausible_totals import whole
+
+Array = NDArray[np.float64]
+
+#: Passes over which the decrease of the objective is averaged; rounds of k-means at the start.
+_WINDOW, _START_ROUNDS = 3, 25
+#: The number of draws of blocks.
+_DRAWS = 2**31
+
+
+@dataclass(frozen=True)
+class HarmonySettings:
+    """Settings of Harmony, with the names and defaults of `fedspan.FedHarmony`."""
+
+    theta: float = 2.0
+    lamb: float = 1.0
+    sigma: float = 0.1
+    n_clusters: int | None = None
+    block_size: float = 0.1
+    max_iter: int = 10
+    max_iter_cluster: int = 10
+    tol: float = 1e-4
+    tol_cluster: float = 1e-3
+    n_init: int = 4
+
+
+@dataclass(frozen=True)
+class Harmonized:
+    """What Harmony learned.
+
+    Names (B,) and sizes (B,) of the batches, the rounds, what all batches share in each (T, K, d), the objective after
+    each (T,), and the number of rows in each cluster (K,) after the last.
+    """
+
+    names: NDArray[np.str_]
+    sizes: NDArray[np.int64]
+    rounds: Rounds
+    references: Array
+    objective: Array
+    cluster_sizes: Array
+
+
+@transform("atlases.unit_rows", frames=True)
+def unit_rows(X: Any, column: Column) -> Array:
+    """Return rows without the batch column, divided by their lengths."""
+    return unit(features_of(X, column))
+
+
+@step("atlases.begin", reveals="nothing")
+def local_begin(
+    site: Site,
+    column: Column,
+    names: Labels,
+    sizes: Vector,
+    steps: Vector,
+    Y: Matrix,
+    theta: NotNegative,
+    sigma: Positive,
+) -> dict[str, Any]:
+    """Leaves the site: nothing. It keeps the settings of the run and the centres Y (K, d) of the start."""
+    B, (K, d) = len(names), Y.shape
+    none = Rounds.none(B, K, d)
+    kept = {"column": column, "names": names, "steps": steps, "theta": theta, "sigma": sigma, "Y": Y}
+    kept |= {"share": sizes / max(1.0, sizes.sum()), "penalty": np.zeros((B, K)), "own": np.zeros((B, K))}
+    kept |= {"removed": -1, "turn": -1, "moved": -1, "settled": -1, "done": 0, "chain": ""}
+    kept |= {"rounds_Y": none.Y, "rounds_penalties": none.penalties, "rounds_effects": none.effects}
+    for name, value in kept.items():
+        site.state[name] = value
+    return {}
+
+
+@step("atlases.centres", reveals="sums")
+def local_centres(
+    site: Site, done: Index, turn: Index, draw: Index, blocks: Count, Y: Matrix, counts: Matrix | None
+) -> dict[str, Any]:
+    """Leaves the site: the sums of its rows in each cluster (K, d), the counts of all blocks but the first (., K).
+
+    Also the objective. `Y` and `counts` are the centres and the total counts of the last pass, `turn` is the number of
+    this one.
+    """
+    rows = _Rows(site, done)
+    rows.settle(turn, Y, counts)
+    first, sums, own = rows.blocks(draw, blocks)[0], np.zeros(Y.shape), np.zeros(rows.penalty.shape)
+    objective = 0.0
+    for part, found in rows.shares():
+        sums += found.R.T @ rows.C[part]
+        objective += found.objective
+        _add(own, found.R, rows.codes[part])
+    rows.add(own, first, -1.0)
+    site.state["own"], site.state["removed"] = own, 0
+    site.state["turn"], site.state["draw"] = turn, draw
+    return {"sums": sums, "counts": rows.sent(own), "objective": objective}
+
+
+def of_blocks(site: Site, *, blocks: int, **_: Any) -> int:
+    """Return the number of rows for each block: some block has no more than that."""
+    return len(site) // max(1, blocks)
+
+
+@step("atlases.block", reveals="sums", fewest=of_blocks, fewest_in_sums=False)
+def local_block(
+    site: Site, done: Index, turn: Index, block: Index, blocks: Count, counts: Matrix, Y: Matrix | None
+) -> dict[str, Any]:
+    """Leaves the site: the change of the counts (., K), where its rows of a block return, and those of the next leave.
+
+    `counts` are the totals without the block. `Y`, the centres of this pass, come with its first block.
+    """
+    state, rows = site.state, _Rows(site, done)
+    if Y is not None:
+        state["next"], state["moved"] = Y, turn
+    if state["turn"] != turn or state["moved"] != turn:
+        raise InputError(f"this site missed the begin of pass {turn}, and takes part again in the next one")
+    parts, before = rows.blocks(cast(int, state["draw"]), blocks), np.asarray(state["own"])
+    own, removed = before.copy(), cast(int, state["removed"])
+    if removed != block:  # the site missed a call: what was to return is as it was
+        rows.add(own, parts[removed], 1.0)
+        rows.add(own, parts[block], -1.0)
+    rows.add(own, parts[block], 1.0, np.asarray(state["next"]), rows.penalties(own, counts))
+    rows.add(own, parts[block + 1], -1.0)
+    state["own"], state["removed"] = own, block + 1
+    return {"change": rows.sent(own - before)}
+
+
+@step("atlases.batch_sums", reveals="sums")
+def local_batch_sums(site: Site, done: Index, turn: Index, Y: Matrix, counts: Matrix) -> dict[str, Any]:
+    """Leaves the site: number and sum of its rows of each batch in each cluster, (B, K) and (B, K, d); the objective.
+
+    Where sites are batches also its penalties, in its row of (B, K).
+    """
+    rows = _Rows(site, done)
+    rows.settle(turn, Y, counts)
+    n = np.zeros(rows.penalty.shape)
+    s, objective, penalty = np.zeros((*n.shape, Y.shape[1])), 0.0, np.zeros(n.shape)
+    for part, found in rows.shares():
+        batch_sums(found.R, rows.X[part], rows.codes[part], n, s)
+        objective += found.objective
+    if rows.alone and len(rows.codes):
+        penalty[rows.codes[0]] = rows.penalty[rows.codes[0]]
+    return {"n": n, "s": s, "penalty": penalty, "objective": objective}
+
+
+@step("atlases.correct", reveals="sums")
+def local_correct(site: Site, done: Index, turn: Index, effects: Stack) -> dict[str, Any]:
+    """Leaves the site: squared lengths of its rows after this round, and of what it changed. Corrects its rows."""
+    state, rows = site.state, _Rows(site, done)
+    if state["settled"] != turn:
+        raise InputError(f"this site missed the end of round {done}, and can't continue")
+    Z = np.empty(rows.X.shape)
+    for part, found in rows.shares():
+        Z[part] = moved(rows.X[part], found.R, effects, rows.codes[part])
+    for name, one in (("Y", rows.Y), ("penalties", rows.penalty), ("effects", effects)):
+        state[f"rounds_{name}"] = np.concatenate([np.asarray(state[f"rounds_{name}"]), one[None]])
+    state["done"] = done + 1
+    state["chain"] = blake2b(cast(str, state["chain"]).encode() + effects.tobytes(), digest_size=16).hexdigest()
+    return {"length": float(np.vdot(Z, Z)), "change": float(np.sum((Z - rows.Z) ** 2))}
+
+
+class _Rows:
+    """A site's rows in a run: X, after `done` rounds of correction Z, on the unit sphere C, and their batches."""
+
+    def __init__(self, site: Site, done: int) -> None:
+        self.site, state = site, site.state
+        if state.get("done") != done:
+            raise InputError(f"this site missed a correction before round {done}, and can't continue")
+        self.column, self.sigma = cast(int, state["column"]), cast(float, state["sigma"])
+        self.Y, self.penalty = np.asarray(state["Y"]), np.asarray(state["penalty"])
+        self.alone = self.column < 0
+        names = np.asarray(state["names"])
+        self.X, self.codes, self.keys = site.last_of(
+            "rows of Harmony", (self.column, names.tobytes(), np.asarray(state["steps"]).tobytes()), self._read
+        )
+        chain = (names.tobytes(), state["chain"])
+        self.Z, self.C = site.last_of("corrected rows", chain, self._corrected)
+
+    def _read(self) -> tuple[Array, Codes, NDArray[np.uint64]]:
+        found, state = rows_of(self.site), self.site.state
+        X = np.asarray(features_of(found, self.column), dtype=np.float64)
+        codes = batch_codes(found, self.site.name, self.column, np.asarray(state["names"]))
+        return X, codes, row_keys(X, np.asarray(state["steps"]))
+
+    def _corrected(self) -> tuple[Array, Array]:
+        state = self.site.state
+        rounds = Rounds(*(np.asarray(state[f"rounds_{name}"]) for name in ("Y", "penalties", "effects")))
+        Z = corrected(self.X, self.codes, rounds, self.sigma)
+        return Z, unit(Z)
+
+    def blocks(self, draw: int, blocks: int) -> list[NDArray[np.int64]]:
+        """Return the rows of each block, and none of one more."""
+
+        def drawn() -> list[NDArray[np.int64]]:
+            of_row = blocks_of(self.keys, draw, blocks)
+            order = np.argsort(of_row, kind="stable")
+            return np.split(order, np.searchsorted(of_row[order], np.arange(1, blocks + 1)))
+
+        return self.site.last_of("blocks of rows", (draw, blocks), drawn)
+
+    def settle(self, turn: int, Y: Array, counts: Array | None) -> None:
+        """Assign all rows by the centres and counts of the pass before `turn`; without one, by the centres alone."""
+        state = self.site.state
+        if state["settled"] == turn:
+            return
+        self.Y, state["settled"] = Y, turn
+        self.penalty = (
+            np.zeros_like(self.penalty) if counts is None else self.penalties(np.asarray(state["own"]), counts)
+        )
+        state["Y"], state["penalty"] = self.Y, self.penalty
+
+    def penalties(self, own: Array, counts: Array) -> Array:
+        """Return the penalties (B, K) by total counts; where sites are batches, a site knows its own."""
+        state = self.site.state
+        share, theta = np.asarray(state["share"]), cast(float, state["theta"])
+        return penalties(own if self.alone else counts, counts.sum(axis=0), share, theta)
+
+    def shares(self) -> Iterator[tuple[slice, Any]]:
+        """Yield parts of the rows with their shares in the clusters."""
+        for part in row_parts(len(self.X), len(self.Y)):
+            yield part, assigned(self.C[part], self.Y, self.penalty, self.codes[part], self.sigma)
+
+    def add(
+        self, own: Array, rows: NDArray[np.int64], sign: float, Y: Array | None = None, penalty: Array | None = None
+    ) -> None:
+        """Add some rows to counts (B, K) of own rows, as they were assigned last or by other numbers."""
+        Y, penalty = self.Y if Y is None else Y, self.penalty if penalty is None else penalty
+        _add(own, sign * assigned(self.C[rows], Y, penalty, self.codes[rows], self.sigma).R, self.codes[rows])
+
+    def sent(self, own: Array) -> Array:
+        """Return what leaves the site of its counts: where sites are batches, only for the total (1, K)."""
+        return own.sum(axis=0, keepdims=True) if self.alone else own
+
+
+def _add(own: Array, R: Array, codes: Codes) -> None:
+    for b in np.unique(codes):
+        own[b] += R[codes == b].sum(axis=0)
+
+
+def harmony(
+    fed: Federation,
+    *,
+    column: int = -1,
+    names: NDArray[np.str_] | None = None,
+    settings: HarmonySettings | None = None,
+    feature_names: tuple[str, ...] | None = None,
+) -> Harmonized:
+    """Learn the effects of batches.
+
+    Parameters
+    ----------
+    column : int, default=-1
+        The number of the column that holds the batch of each row; -1: sites are batches.
+    names : array (B,) of str, optional
+        The names of the batches. Default: those of the sites.
+    settings : HarmonySettings, optional
+    feature_names : tuple of str, optional
+        For errors about values that are not finite.
+    """
+    settings = settings or HarmonySettings()
+    names = np.array(fed.sites, dtype=str) if names is None else names
+    found = moments(fed if column < 0 else fed.apply(without_batch, column=column), feature_names)
+    sizes = whole(fed.sum(local_batch_sizes, column=column, names=names), sizes=(len(names),))["sizes"]
+    K, d = settings.n_clusters or min(max(1, round(found.n / 30)), 100), len(found.mean)
+    if found.n < K:
+        raise InputError(f"n_clusters={K} is more than the number of rows (n_samples={found.n})")
+    fed.log(phase="start", clusters=K)
+    sphere = fed.apply(unit_rows, column=column)
+    start = federated_k_means(sphere, n_clusters=K, n_init=settings.n_init, max_iter=_START_ROUNDS).best()
+    Y, counts, turn = unit(start.centres), None, 0
+    fed.log(phase="rounds")
+    fixed = {"theta": settings.theta, "sigma": settings.sigma, "steps": grid_steps(found.variance)}
+    fed.ask(local_begin, column=column, names=names, sizes=sizes.astype(np.float64), Y=Y, **fixed)
+    learned, references, objectives = Rounds.none(len(names), K, d), [], []
+    complete, cluster_sizes = np.ones(len(names), dtype=np.bool_), np.zeros(K)
+    blocks = max(1, min(found.n, round(1.0 / settings.block_size)))
+    for done in fed.rounds(settings.max_iter):
+        passes: list[float] = []
+        for number in range(settings.max_iter_cluster):
+            draw = int(fed.rng.integers(_DRAWS))
+            first = fed.sum(local_centres, done=done, turn=turn, draw=draw, blocks=blocks, Y=Y, counts=counts)
+            whole(first, sums=(K, d), counts=(len(names) if column >= 0 else 1, K), objective=())
+            if number:
+                passes.append(first["objective"])
+            if _settled(passes, settings.tol_cluster):
+                break
+            Y, counts = _centres(first["sums"], Y), first["counts"]
+            for block in range(blocks):
+                more = {"turn": turn, "block": block, "blocks": blocks, "Y": None if block else Y}
+                total = fed.sum(local_block, done=done, counts=counts, **more)
+                counts = counts + whole(total, change=counts.shape)["change"]
+            turn += 1
+        assert counts is not None
+        total = fed.sum(local_batch_sums, done=done, turn=turn, Y=Y, counts=counts)
+        whole(total, n=(len(names), K), s=(len(names), K, d), penalty=(len(names), K), objective=())
+        reference, effects = reference_and_effects(total["n"], total["s"], settings.lamb)
+        share = sizes / max(1, sizes.sum())
+        penalty = total["penalty"] if column < 0 else penalties(counts, counts.sum(axis=0), share, settings.theta)
+        after = whole(fed.sum(local_correct, done=done, turn=turn, effects=effects), length=(), change=())
+        learned = learned.and_one(Y, penalty, effects)
+        references.append(reference)
+        objectives.append(float(total["objective"]))
+        complete &= total["n"].sum(axis=1) > 0.0
+        cluster_sizes = total["n"].sum(axis=0)
+        fed.log(objective=objectives[-1], change=float(np.sqrt(after["change"] / max(after["length"], 1e-300))))
+        if done and _decrease(*objectives[-2:]) < settings.tol:
+            fed.stop("the objective decreases no more", converged=True)
+    if not complete.any():
+        raise InputError("no batch took part in all rounds: too many sites were missing")
+    kept = Rounds(learned.Y, learned.penalties[:, complete], learned.effects[:, complete])
+    return Harmonized(names[complete], sizes[complete], kept, np.stack(references), np.array(objectives), cluster_sizes)
+
+
+def _centres(sums: Array, before: Array) -> Array:
+    """Return the directions of sums; where one is zero, the centre stays."""
+    found = unit(sums)
+    return np.where(np.any(sums != 0.0, axis=1)[:, None], found, before)
+
+
+def _settled(passes: list[float], tol: float) -> bool:
+    """Return whether the objective decreased by no more than `tol` over a window of passes."""
+    if len(passes) <= _WINDOW:
+        return False
+    return _decrease(sum(passes[-_WINDOW - 1 : -1]), sum(passes[-_WINDOW:])) < tol
+
+
+def _decrease(before: float, after: float) -> float:
+    return (before - after) / max(abs(before), 1e-300)

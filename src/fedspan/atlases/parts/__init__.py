@@ -1,0 +1,1 @@
+"""Batches of rows, soft clusters, and reading cells."""

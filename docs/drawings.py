@@ -31,6 +31,7 @@ WORDS = {
     "mixed_regression": "mixtures of models",
     "pca": "eleven solvers",
     "tables": "scaling, encoding",
+    "gateway": "detectors on small devices",
     "base": "the base of all estimators",
     "persistence": "save and load",
     "progress": "progress bars",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from html import escape
 from pathlib import Path
@@ -281,22 +280,18 @@ def folds() -> str:
     return picture("Folds of rows at each site, and whole sites left out", shapes, 206)
 
 
-def adjusted_sites() -> str:
-    """Draw the distributions of one feature at three sites, before and after they are adjusted."""
-    shapes, colours = [], ("#2f6f8f", "#8a6d3b", "#7a4b8a")
-    before, after = ((130, 26), (150, 22), (280, 40)), ((196, 27), (200, 25), (205, 29))
-    for title, y, curves in (("as measured", 28, before), ("adjusted by FedComBat", 208, after)):
-        shapes.append(text(20, y, title, bold=True))
-        shapes.append(f'<line x1="20" y1="{y + 132}" x2="420" y2="{y + 132}" stroke="{LINE}"/>')
-        for colour, (centre, width) in zip(colours, curves, strict=True):
-            line = [
-                f"{centre + at * width:.1f},{y + 132 - 2400 / width * math.exp(-at * at / 2):.1f}"
-                for at in (step / 10 for step in range(-30, 31))
-            ]
-            shapes.append(f'<polyline points="{" ".join(line)}" fill="none" stroke="{colour}" stroke-width="2"/>')
-    for place, name in enumerate(("north", "east", "west")):
-        shapes.append(text(20 + 70 * place, 366, name, colour=colours[place]))
-    return picture("One feature at three sites, before and after", shapes, 384)
+def row_blocks() -> str:
+    """Draw a table larger than memory, of which one block at a time is added to the sums."""
+    shapes = [text(16, 26, "a table on the site's disk", size=12, colour=SOFT)]
+    shapes += [box(16, 36 + 26 * i, 150, 22, CAPABILITY if i == 2 else PAPER) for i in range(6)]
+    shapes.append(text(91, 103, "a block in memory", size=11.5, anchor="middle"))
+    shapes.append(f'<path d="M172 99H216m-5 -4l5 4l-5 4" fill="none" stroke="{SOFT}" stroke-width="1.5"/>')
+    shapes += [box(222, 70, 90, 58, SITE), text(267, 96, "sums", bold=True, anchor="middle")]
+    shapes.append(text(267, 114, "of the site", size=11.5, colour=SOFT, anchor="middle"))
+    shapes.append(f'<path d="M318 99H348m-5 -4l5 4l-5 4" fill="none" stroke="{SOFT}" stroke-width="1.5"/>')
+    shapes += [box(354, 70, 70, 58, COORDINATOR), text(389, 96, "total", bold=True, anchor="middle")]
+    shapes.append(text(389, 114, "of all sites", size=11.5, colour=SOFT, anchor="middle"))
+    return picture("One block of rows at a time is added to the sums of a site", shapes, 206)
 
 
 def arrow(x: float, start: float, end: float, *, up: bool = False) -> str:
@@ -331,7 +326,6 @@ def picture(title: str, shapes: list[str], height: float) -> str:
 
 
 PICTURES = {
-    "adjusted-sites.svg": adjusted_sites,
     "folders.svg": folders,
     "one-call.svg": one_call,
     "three-commands.svg": three_commands,
@@ -341,6 +335,7 @@ PICTURES = {
     "which-method.svg": which_method,
     "report-sections.svg": report_sections,
     "folds.svg": folds,
+    "row-blocks.svg": row_blocks,
 }
 
 if __name__ == "__main__":

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
     from fedspan.atlases.harmony import FedHarmony
+    from fedspan.atlases.whole_way import atlas
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
+    from fedspan.engines.local.anndata_sites import federate_anndata
     from fedspan.engines.local.embedded import LocalFederation, federate
     from fedspan.engines.nvflare.client.connect import connect
     from fedspan.few_shot.estimator import FedFewShotRegressor
@@ -59,8 +61,10 @@ ESTIMATORS = {
 _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",
+    "atlas": "atlases.whole_way",
     "connect": "engines.nvflare.client.connect",
     "federate": "engines.local.embedded",
+    "federate_anndata": "engines.local.anndata_sites",
     "load": "persistence",
     "plot_components": "plots.component_plot",
     "plot_map": "plots.map_plot",
@@ -96,8 +100,10 @@ __all__ = [
     "RunRecord",
     "SecureSum",
     "Site",
+    "atlas",
     "connect",
     "federate",
+    "federate_anndata",
     "load",
     "plot_components",
     "plot_map",

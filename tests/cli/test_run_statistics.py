@@ -65,3 +65,24 @@ def test_a_target_that_is_missing_is_asked_for(tmp_path, frame, capsys):
     path.write_text(text.replace("target = 'days'\n", ""))
     assert main(["run", str(path)]) != 0
     assert "learns a target: name its column in [data]" in capsys.readouterr().err
+
+
+def test_categories_and_gaps_in_a_study(tmp_path, frame, capsys):
+    frame["sex"] = np.where(np.arange(120) % 2, "f", "m")
+    frame.loc[[4, 9], "dose"] = np.nan
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    more = "categorical = ['sex']\nmissing = 'drop'\n"
+    model = run(tmp_path, "FedLogisticRegression", "'died'", ["answer", "days"], more)
+    used = frame.dropna()
+    A = sm.add_constant(np.column_stack([used["age"], used["dose"], used["sex"] == "m"]).astype(float))
+    reference = sm.Logit(used["died"], A).fit(disp=0, tol=1e-12)
+    np.testing.assert_allclose(np.ravel(model.coef_), reference.params.iloc[1:], rtol=1e-7)
+    assert "sex[T.m]" in capsys.readouterr().out
+
+
+def test_names_pass_through_an_encoder(tmp_path, frame, capsys):
+    path = tmp_path / "study.toml"
+    text = STUDY.format(model="FedLinearRegression", target="'days'", drop=["answer", "died"])
+    path.write_text(text.replace("[model]", "[[preprocess]]\nname = 'FedStandardScaler'\n\n[model]"))
+    assert main(["run", str(path)]) == 0
+    assert "dose " in capsys.readouterr().out

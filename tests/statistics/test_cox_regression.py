@@ -134,3 +134,11 @@ def test_a_likelihood_without_maximum_is_said_and_a_ridge_helps(recwarn):
 def test_settings_that_cannot_work_are_refused(settings, words):
     with pytest.raises(InputError, match=words):
         fs.FedCoxRegression(**settings).fit(X, Y)
+
+
+def test_columns_of_categories():
+    frame = X.assign(sex=np.where(X["sex"] == 1, "male", "other"))
+    model = fs.FedCoxRegression(categorical=["sex"]).fit(fs.federate(frame, Y, sites=SITES))
+    close(model.coef_, pooled().params_)
+    assert model.coefficient_names()[1] == "sex[T.other]"
+    close(model.predict(frame), pooled().predict_partial_hazard(X))

@@ -135,3 +135,37 @@ def test_targets_that_cannot_be_classes_are_refused():
         fs.FedLogisticRegression(classes=[0, 1]).fit(fs.federate(S, Y + 1, sites=SITES))
     with pytest.raises(InputError, match="more than 100 classes"):
         fs.FedLogisticRegression().fit(fs.federate(S, S[:, 0], sites=SITES))
+
+
+def test_columns_of_categories_are_coded_as_in_r(tmp_path):
+    import pandas as pd
+    import statsmodels.formula.api as smf
+
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {"stage": rng.choice(["I", "II", "III"], len(X)), "age": X[:, 1], "code": rng.choice([1, 2], len(X))}
+    )
+    frame.loc[[3, 50], "age"] = np.nan
+    frame.loc[7, "stage"] = None
+    fed = fs.federate(frame, Y, sites=SITES)
+    settings = {"categorical": ["code", "stage"], "missing": "drop"}
+    model = fs.FedLogisticRegression(**settings).fit(fed)
+    used = frame.assign(y=Y).dropna()
+    reference = smf.logit("y ~ C(stage) + age + C(code)", used).fit(disp=0, tol=1e-13)
+    order = ["C(stage)[T.II]", "C(stage)[T.III]", "age", "C(code)[T.2]"]
+    close(np.ravel(model.coef_), reference.params[order])
+    close(model.bse_[1:], reference.bse[order])
+    assert model.coefficient_names() == ["stage[T.II]", "stage[T.III]", "age", "code[T.2]"]
+    assert "stage[T.III]" in model.summary()
+    close(model.predict_proba(used[["stage", "age", "code"]])[:, 1], reference.predict(used))
+    model.save(tmp_path / "model")
+    rows = used[["stage", "age", "code"]]
+    np.testing.assert_array_equal(fs.load(tmp_path / "model").predict_proba(rows), model.predict_proba(rows))
+    with pytest.raises(InputError, match="categories that the model was not fitted on"):
+        model.predict(rows.assign(stage="IV"))
+    secure = fs.federate(frame, Y, sites=SITES, policy=fs.Policy(secure_sum=True))
+    with pytest.raises(PolicyError, match="categories="):
+        fs.FedLogisticRegression(**settings).fit(secure)
+    named = {"stage": ["III", "I", "II"], "code": ["1", "2"]}
+    turned = fs.FedLogisticRegression(**settings, categories=named).fit(secure)
+    close(turned.coef_[0, 0], -model.coef_[0, 1])

@@ -49,6 +49,8 @@ def _picture(model: Any, title: str, names: list[str], rows: list[tuple[float, f
 
 def _features(model: Any, names: Names, count: int) -> list[str]:
     """Return the names of the features with coefficients: all but the offset."""
+    if names is None or not hasattr(model, "coefficient_names"):
+        return list(shown_names(names, count))
     offset = getattr(model, "offset", None)
-    own = [name for j, name in enumerate(names or ()) if offset is None or offset not in (j, name)]
-    return list(shown_names(own or None, count))
+    own = str(names[offset]) if isinstance(offset, int) else offset
+    return list(shown_names([name for name in model.coefficient_names(names) if name != own], count))

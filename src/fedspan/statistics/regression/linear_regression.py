@@ -36,6 +36,11 @@ class FedLinearRegression(RegressorMixin, FedRegression):
         Added to the sum of squares: this times the squared coefficients, without intercept and site effects.
     offset : int or str, optional
         A column of X that is added to the prediction as it is: it has no coefficient.
+    categorical : sequence of int or str, optional
+        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
+        relative to it, as R codes factors.
+    categories : dict of column to list of names, optional
+        The names, in an order of your own. Default: found out; secure sums need them here.
     site_effect : {None, "fixed", "random"}, default=None
         An intercept of each site: as columns, relative to the first site; or drawn from a normal distribution, by
         restricted maximum likelihood. Both need the number of rows and the sums of columns of each site.
@@ -66,6 +71,8 @@ class FedLinearRegression(RegressorMixin, FedRegression):
     random_variance_ : float
         Of the random effects.
     dependent_columns_ : array of int
+        Among the coefficients, whose names `coefficient_names` returns.
+    categories_ : tuple of tuples of str
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -88,6 +95,8 @@ class FedLinearRegression(RegressorMixin, FedRegression):
         fit_intercept: bool = True,
         ridge: float = 0.0,
         offset: int | str | None = None,
+        categorical: Sequence[int | str] | None = None,
+        categories: dict[str, Sequence[str]] | None = None,
         site_effect: str | None = None,
         cov_type: str = "nonrobust",
         confidence: float = 0.95,
@@ -99,6 +108,8 @@ class FedLinearRegression(RegressorMixin, FedRegression):
         self.fit_intercept = fit_intercept
         self.ridge = ridge
         self.offset = offset
+        self.categorical = categorical
+        self.categories = categories
         self.site_effect = site_effect
         self.cov_type = cov_type
         self.confidence = confidence
@@ -123,7 +134,13 @@ class FedLinearRegression(RegressorMixin, FedRegression):
         if self.site_effect == "random" and (self.ridge or self.cov_type != "nonrobust"):
             raise InputError("site_effect='random' goes without ridge and with cov_type='nonrobust'")
         if self.privacy is not None:
-            apart = {"offset": None, "site_effect": None, "cov_type": "nonrobust", "missing": "refuse"}
+            apart = {
+                "offset": None,
+                "categorical": None,
+                "site_effect": None,
+                "cov_type": "nonrobust",
+                "missing": "refuse",
+            }
             for name, plain in apart.items():
                 if getattr(self, name) != plain:
                     raise InputError(

@@ -39,6 +39,11 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
         Half of it, times the squared coefficients of features, is subtracted from the log-likelihood.
     offset : int or str, optional
         A column of X that is added to the logit as it is: it has no coefficient. Two classes only.
+    categorical : sequence of int or str, optional
+        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
+        relative to it, as R codes factors.
+    categories : dict of column to list of names, optional
+        The names, in an order of your own. Default: found out; secure sums need them here.
     site_effect : {None, "fixed"}, default=None
         An intercept of each site, relative to the first site. It needs the sums of columns of each site.
     cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
@@ -77,7 +82,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     >>> X = np.array([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]])
     >>> model = FedLogisticRegression().fit(X, [0, 1, 0, 1, 0, 1], sites=["a", "a", "a", "b", "b", "b"])
     >>> model.coef_.round(3), model.bse_.round(3)
-    (array([[0.321]]), array([2.067, 0.513]))
+    (array([[0.361]]), array([2.002, 0.517]))
     """
 
     def __init__(
@@ -87,6 +92,8 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
         fit_intercept: bool = True,
         ridge: float = 0.0,
         offset: int | str | None = None,
+        categorical: Sequence[int | str] | None = None,
+        categories: dict[str, Sequence[str]] | None = None,
         site_effect: str | None = None,
         cov_type: str = "nonrobust",
         confidence: float = 0.95,
@@ -99,6 +106,8 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
         self.fit_intercept = fit_intercept
         self.ridge = ridge
         self.offset = offset
+        self.categorical = categorical
+        self.categories = categories
         self.site_effect = site_effect
         self.cov_type = cov_type
         self.confidence = confidence

@@ -31,6 +31,11 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
         Half of it, times the squared coefficients of features, is subtracted from the log-likelihood.
     offset : int or str, optional
         A column of X that is added to the logarithm of the mean as it is, such as the logarithm of the time at risk.
+    categorical : sequence of int or str, optional
+        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
+        relative to it, as R codes factors.
+    categories : dict of column to list of names, optional
+        The names, in an order of your own. Default: found out; secure sums need them here.
     site_effect : {None, "fixed"}, default=None
         An intercept of each site, relative to the first site. It needs the sums of columns of each site.
     cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
@@ -65,7 +70,7 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> model = FedPoissonRegression().fit(X, [1, 2, 3, 8], sites=["a", "a", "b", "b"])
     >>> model.coef_.round(3), model.bse_.round(3)
-    (array([0.699]), array([0.688, 0.282]))
+    (array([0.715]), array([0.717, 0.291]))
     """
 
     def __init__(
@@ -74,6 +79,8 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
         fit_intercept: bool = True,
         ridge: float = 0.0,
         offset: int | str | None = None,
+        categorical: Sequence[int | str] | None = None,
+        categories: dict[str, Sequence[str]] | None = None,
         site_effect: str | None = None,
         cov_type: str = "nonrobust",
         confidence: float = 0.95,
@@ -85,6 +92,8 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
         self.fit_intercept = fit_intercept
         self.ridge = ridge
         self.offset = offset
+        self.categorical = categorical
+        self.categories = categories
         self.site_effect = site_effect
         self.cov_type = cov_type
         self.confidence = confidence

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
+from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
 from fedspan.statistics.survival.cox_model import CoxFit, cox_model
 from fedspan.statistics.survival.cox_sums import TIES
 from fedspan.statistics.survival.event_counts import checked_grid
@@ -22,7 +23,7 @@ from fedspan.statistics.survival.survival_model import FedSurvival
 Numbers = NDArray[np.float64]
 
 
-class FedCoxRegression(FedSurvival):
+class FedCoxRegression(TreatmentCoding, FedSurvival):
     """Cox regression on rows that stay at their sites, with standard errors, tests and intervals.
 
     The numbers are those of the pooled rows: exactly, if the grid has all times of events; else those of rows whose
@@ -39,6 +40,11 @@ class FedCoxRegression(FedSurvival):
     strata : {None, "site"}, default=None
         "site": each site has a baseline hazard of its own, and rows are compared within their site. No times are
         needed; there is no common baseline, and no check of proportional hazards.
+    categorical : sequence of int or str, optional
+        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
+        relative to it, as R codes factors.
+    categories : dict of column to list of names, optional
+        The names, in an order of your own. Default: found out; secure sums need them here.
     ridge : float, default=0.0
         Half of it, times the squared coefficients, is subtracted from the log partial likelihood.
     confidence : float, default=0.95
@@ -79,7 +85,7 @@ class FedCoxRegression(FedSurvival):
     >>> X = np.array([[1.0], [0.0], [1.0], [0.0], [1.0], [0.0]])
     >>> y = np.column_stack([[2.0, 5.0, 3.0, 1.0, 6.0, 8.0], [1, 1, 1, 1, 0, 1]])
     >>> FedCoxRegression(times=range(1, 9)).fit(X, y, sites=["a", "b"] * 3).coef_.round(3)
-    array([0.246])
+    array([0.069])
     """
 
     def __init__(
@@ -88,6 +94,8 @@ class FedCoxRegression(FedSurvival):
         ties: str = "efron",
         times: Sequence[float] | None = None,
         strata: str | None = None,
+        categorical: Sequence[int | str] | None = None,
+        categories: dict[str, Sequence[str]] | None = None,
         ridge: float = 0.0,
         confidence: float = 0.95,
         missing: str = "refuse",
@@ -98,6 +106,8 @@ class FedCoxRegression(FedSurvival):
         self.ties = ties
         self.times = times
         self.strata = strata
+        self.categorical = categorical
+        self.categories = categories
         self.ridge = ridge
         self.confidence = confidence
         self.missing = missing
@@ -116,14 +126,14 @@ class FedCoxRegression(FedSurvival):
         whole_number("max_rounds", self.max_rounds, 1)
         with self._fitting(X, self._target(X, y), sites, sample_weight=sample_weight) as fed:
             found = cox_model(
-                fed,
+                self._coded(fed),
                 ties=self.ties,
                 times=None if self.times is None else checked_grid(self.times),
                 stratified=self.strata == "site",
                 ridge=float(self.ridge),
                 drop=self.missing == "drop",
                 max_rounds=self.max_rounds,
-                names=self._names(),
+                names=tuple(self.coefficient_names()) if self.categories_ else self._names(),
             )
             self._keep(found)
         return self
@@ -131,7 +141,7 @@ class FedCoxRegression(FedSurvival):
     def predict(self, X: Any) -> Numbers:
         """Return the hazard of rows relative to a row at the means of the columns."""
         check_is_fitted(self)
-        rows = np.asarray(self._validated(X), dtype=np.float64)
+        rows = self._coded_rows(X)
         return np.exp((rows - self.mean_) @ self.coef_)
 
     def predict_survival(self, X: Any, times: Any = None) -> Numbers:
@@ -160,7 +170,7 @@ class FedCoxRegression(FedSurvival):
             ("LL-Null", f"{self.null_loglik_:.5g}"),
             ("LLR p-value", f"{stats.chi2.sf(ratio, df):.4g}"),
         ]
-        rows = self._rows() if names is None else list(names)
+        rows = self.coefficient_names(names)
         parts = [self.coef_, self.bse_, self.tvalues_, self.pvalues_, *self.conf_int_.T]
         lines = [*head("Cox Regression Results", left, right), *coefficients(rows, parts, "z", self.confidence)]
         notes = []
@@ -174,9 +184,6 @@ class FedCoxRegression(FedSurvival):
 
     def _check_weights(self) -> None:
         """Accept rows with weights."""
-
-    def _rows(self) -> list[str]:
-        return list(self._names() or (f"x{j + 1}" for j in range(self.n_features_in_)))
 
     def _keep(self, found: CoxFit) -> None:
         self.coef_, self.cov_params_ = found.coef, found.covariance
@@ -195,7 +202,7 @@ class FedCoxRegression(FedSurvival):
         self.baseline_survival_ = np.exp(-self.baseline_cumulative_hazard_)
         tests = np.zeros((0, len(self.coef_))) if found.proportional is None else found.proportional
         self.ph_transforms_, self.ph_statistics_, self.ph_pvalues_ = found.transforms, tests, stats.chi2.sf(tests, 1)
-        names = self._rows()
+        names = self.coefficient_names()
         if len(self.dependent_columns_):
             which = ", ".join(names[j] for j in self.dependent_columns_[:10])
             warnings.warn(

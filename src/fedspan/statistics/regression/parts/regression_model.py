@@ -12,18 +12,18 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedEstimator
 from fedspan.checks import frames_inside, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.regression_fit import RegressionFit
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
+from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 
-class FedRegression(FedEstimator):
+class FedRegression(TreatmentCoding):
     """Base of the regressions; see `FedLinearRegression` for what they share."""
 
     fit_intercept: bool
@@ -50,7 +50,8 @@ class FedRegression(FedEstimator):
         if not isinstance(X, Federation):
             y = self._checked_target(y, X)
         with self._fitting(X, y, sites, sample_weight=sample_weight) as fed:
-            self._learn(fed, self._offset_column())
+            coded = self._coded(fed)
+            self._learn(coded, self._offset_column())
         return self
 
     def summary(self, names: Sequence[str] | None = None) -> str:
@@ -96,16 +97,13 @@ class FedRegression(FedEstimator):
             whole_number("offset", self.offset, 0, why=", the number of a column, or its name")
 
     def _offset_column(self) -> int:
-        """Return the number of the offset's column, -1 for none."""
+        """Return the number of the offset's column among the coded ones, -1 for none."""
         if self.offset is None:
             return -1
-        names = list(self._names() or ())
-        if isinstance(self.offset, str):
-            if self.offset not in names:
-                known = f"; columns: {', '.join(names[:20])}" if names else ": the columns have no names"
-                raise InputError(f"offset={self.offset!r} is the name of no column{known}")
-            return names.index(self.offset)
-        return whole_number("offset", self.offset, 0, self.n_features_in_ - 1, why=", the number of a column")
+        at, kept = self._column("offset", self.offset), self._kept()
+        if at in kept:
+            raise InputError(f"offset={self.offset!r} is one of the columns of categories, and must be a number")
+        return sum(len(kept[j]) - 1 if j in kept else 1 for j in range(at))
 
     def _shared(self, fed: Federation) -> dict[str, Any]:
         """Return the settings that all protocols take."""
@@ -115,7 +113,7 @@ class FedRegression(FedEstimator):
             "ridge": float(self.ridge),
             "cov_type": self.cov_type,
             "drop": self.missing == "drop",
-            "names": self._names(),
+            "names": tuple(self.coefficient_names()) if self.categories_ else self._names(),
         }
 
     def _keep(self, found: RegressionFit, df: float | None) -> None:
@@ -184,9 +182,8 @@ class FedRegression(FedEstimator):
 
     def _feature_names(self, names: Sequence[str] | None = None) -> list[str]:
         """Return the names of the features that have coefficients."""
-        known = list(names or self._names() or (f"x{j + 1}" for j in range(self.n_features_in_)))
         at = self._offset_column()
-        return [name for j, name in enumerate(known) if j != at]
+        return [name for j, name in enumerate(self.coefficient_names(names)) if j != at]
 
     def _row_names(self, names: Sequence[str] | None) -> list[str]:
         effects: list[str] = []
@@ -216,7 +213,7 @@ class FedRegression(FedEstimator):
         raise NotImplementedError
 
     def _notes(self, given: Sequence[str] | None = None) -> list[str]:
-        notes = [f"{len(self.sites_)} sites; exact sums, no row has left its site."]
+        notes = [f"{len(self.sites_)} sites; only sums of their rows have left them."]
         if self.cov_type != "nonrobust":
             notes.append(f"Standard errors are robust ({self.cov_type}).")
         if self.ridge:
@@ -234,7 +231,7 @@ class FedRegression(FedEstimator):
     def _linear(self, X: Any, site: Any) -> Vector:
         """Return the linear predictors of rows (n, r), with the effect of their site, or the mean effect."""
         check_is_fitted(self)
-        rows = np.asarray(self._validated(X), dtype=np.float64)
+        rows = self._coded_rows(X)
         at = self._offset_column()
         features, shift = (np.delete(rows, at, axis=1), rows[:, [at]]) if at >= 0 else (rows, 0.0)
         found = features @ np.atleast_2d(self.coef_).T + np.atleast_1d(self.intercept_) + shift

@@ -83,8 +83,8 @@ def test_a_reply_that_does_not_leave_counts_and_its_size_is_not_revealed(tmp_pat
     assert "allows a user 2 rounds a day" in desk.ask(run="r 3")
     first, second, third = desk.lines()
     assert [line["ran"] for line in (first, second, third)] == [True, True, False]
-    assert first["why"].endswith("allowed; it has 88")
-    assert second["why"].endswith("largest_reply; it has 88")
+    assert first["why"].endswith("allowed; it has 120")
+    assert second["why"].endswith("largest_reply; it has 120")
 
 
 def test_a_step_that_fails_counts(tmp_path):

@@ -129,9 +129,9 @@ def local_begin(
 def local_centres(
     site: Site, done: Index, turn: Index, draw: Index, blocks: Count, Y: Matrix, counts: Matrix | None
 ) -> dict[str, Any]:
-    """Leaves the site: the sums of its rows in each cluster (K, d), the counts of all blocks but the first (., K).
+    """Leaves the site: sums of its rows in clusters (K, d), counts of blocks but the first (., K), the objective.
 
-    Also the objective. `Y` and `counts` are the centres and the total counts of the last pass, `turn` is the number of
+    `Y` and `counts` are the centres and the total counts of the last pass, `turn` is the number of
     this one.
     """
     rows = _Rows(site, done)

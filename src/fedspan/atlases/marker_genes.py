@@ -46,9 +46,9 @@ class MarkerGenes:
 def local_cluster_gene_sums(
     site: Site, target: Positive, clusters: Clusters, names: Labels | None = None
 ) -> dict[str, Any]:
-    """Leaves the site: for each cluster and gene sum and squares of logarithms, and the number of cells that have it.
+    """Leaves the site: by cluster and gene sum and squares of logarithms and numbers of cells, by cluster of all cells.
 
-    Also the number of cells of each cluster: those that the site has kept in this run, or its labels (``y``), `names`.
+    Clusters are those that the site has kept in this run, or its labels (``y``), `names`.
     """
     own, cells = _own_clusters(site, clusters, names), cells_of(site)
     shape, at = (clusters, cells.shape[1]), 0

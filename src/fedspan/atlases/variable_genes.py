@@ -46,9 +46,9 @@ class VariableGenes:
 
 @step("atlases.gene_sums", reveals="sums", counts=["n"])
 def local_gene_sums(site: Site, target: Positive) -> dict[str, Any]:
-    """Leaves the site: of each gene sum and squares of its scaled counts, sum of their logarithms; numbers of cells.
+    """Leaves the site: of each gene sum, squares and logarithms of scaled counts; numbers of cells and of bad values.
 
-    Also how many values are no counts: negative, or not finite.
+    Bad values are negative, or not finite.
     """
     cells = cells_of(site)
     sums, squares, logs = (np.zeros(cells.shape[1]) for _ in range(3))

@@ -151,7 +151,7 @@ def _true_rows(received: Received, truth: Any, preprocess: Sequence[Any]) -> Arr
     rows = np.asarray(rows, dtype=np.float64)
     if not np.isfinite(rows).all():
         raise InputError("truth must hold finite numbers only")
-    return rows
+    return np.ascontiguousarray(rows)
 
 
 def _verdict(found: Mapping[str, float], facts: Mapping[str, Any], *, doubtful: bool) -> str:

@@ -61,9 +61,9 @@ class Moments:
 
 @step("sums.sums", reveals="sums", moments=True, weighted=True, counts=["n"])
 def local_sums(site: Site) -> dict[str, Any]:
-    """Leaves the site: number and weight of its rows, the sum of each column, the values that are not finite.
+    """Leaves the site: number and weight of its rows, column sums, numbers of bad values, whether rows have weights.
 
-    Also 1 if its rows have weights of their own, else 0.
+    Bad values are not finite; weights of rows are stated by 1, none by 0.
     """
     total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
     sparse = sparse_rows(site)

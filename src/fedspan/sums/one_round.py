@@ -55,10 +55,10 @@ def _merged(replies: Sequence[dict[str, Any]]) -> dict[str, Any]:
     "sums.moments", reveals="sums", moments=True, weighted=True, counts=["n"], ragged=["names", *_ARRAYS], merge=_merged
 )
 def local_moments(site: Site, widest: Widest) -> dict[str, Any]:
-    """Leaves the site: number, weight and mean of its rows, the products about the mean, its columns' names.
+    """Leaves the site: number, weight, mean of its rows, products about it, names of columns, numbers of bad values.
 
-    Of more than `widest` columns the squares about the mean. Also the number of values that are not finite; where there
-    are some, the moments are 0.
+    Of more than `widest` columns the squares about the mean. Bad values are not finite; where there are some, the
+    moments are 0.
     """
     d = n_columns(site)
     products = d <= widest

@@ -42,7 +42,7 @@ GROUPS = {
         Topic("PCA", ("pca",)),
         Topic("Tables", ("tables", "sums")),
         Topic("Statistics", ("statistics",)),
-        Topic("Anomaly detection", ("anomaly",)),
+        Topic("Anomaly detection", ("anomaly", "gateway")),
         Topic("Landmarks", ("landmarks",)),
         Topic("Clustering", ("clustering",)),
         Topic("Maps", ("maps",)),

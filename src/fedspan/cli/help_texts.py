@@ -103,6 +103,13 @@ Columns are matched by name, whatever their order, and others are ignored. A CSV
 the study are: with its separator, decimal point and encoding.
 """
 
+GATEWAY = """\
+Score rows as they come, and write a line of JSON for each that is above the threshold: the number of its line, score,
+threshold, and the features with the largest shares. Rows are JSON lines, objects with a number for each column of the
+model, or CSV whose first line names its columns. It needs numpy alone, and less than 60 MB of memory.
+
+With --state a kill at any moment loses and doubles no row: started again, it goes on at the place that was kept. Alarms
+in a file that are behind that place are cut off, and written again. Standard input must then be sent from its start."""
 REPORT = (
     "Write the report of a run again: from its folder (settings, sites, failures and their reasons, rounds and bytes, "
     "the models' pictures, privacy, versions, how to run it again), also of a run that was stopped or fetched; or from "

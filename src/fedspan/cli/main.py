@@ -157,6 +157,23 @@ def _add_local(commands: Any) -> None:
     )
     _add(
         commands,
+        "gateway",
+        "fedspan.gateway.gateway_loop:gateway",
+        "score rows as they come, and write alarms, on a small device",
+        _path("model", "MODEL", "what detector.export('detector.npz') wrote"),
+        _path("--rows", "FILE", "read rows from a file instead of standard input"),
+        _option("--follow", "with --rows: wait for further rows at the end of the file", action="store_true"),
+        _option(
+            "--format", "of the rows (default: csv for a .csv file, else jsonl)", dest="form", choices=("jsonl", "csv")
+        ),
+        _path("--alarms", "FILE", "append alarms to a file instead of standard output"),
+        _path("--state", "FILE", "keep the place in the input, and sums for the next federated update"),
+        _option("--top", "features that an alarm names (default: 3)", type=int, default=3),
+        description=help_texts.GATEWAY,
+        example="fedspan gateway detector.npz --rows traffic.jsonl --follow --state sums.npz --alarms alarms.jsonl",
+    )
+    _add(
+        commands,
         "report",
         "fedspan.cli.report_command:report",
         "write the report of an earlier run",

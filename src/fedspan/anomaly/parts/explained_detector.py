@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from abc import abstractmethod
 from typing import Any, Self, cast
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.anomaly.detector import FedDetector
+from fedspan.anomaly.parts.exported_detector import export
 from fedspan.anomaly.parts.recalibration import (
     Followed,
     common_threshold,
@@ -111,6 +113,21 @@ class ExplainedDetector(FedDetector):
     @abstractmethod
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Learn from new rows; those before count by `factor`."""
+
+    def export(self, path: str | os.PathLike[str], *, precision: str = "double") -> None:
+        """Write the detector to a file that runs without fedspan.
+
+        Parameters
+        ----------
+        path : path
+            ``detector.npz``: plain arrays, for ``fedspan gateway``, which needs numpy alone. ``detector.onnx`` (extra
+            ``onnx``): a graph with the input ``rows`` (n, d) and the outputs ``score`` and ``alarm`` (n,), ``shares``
+            (n, d) of the columns in the score, and ``top_features`` (n, 3), the numbers of those with the largest.
+        precision : {"double", "single"}, default="double"
+            Of the input and the output of an ONNX file.
+        """
+        check_is_fitted(self)
+        export(self, path, precision)
 
     def recalibrate(
         self,

@@ -20,13 +20,15 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.sums.moments import row_totals
-from fedspan.sums.row_blocks import blocks, n_columns
+from fedspan.sums.row_transforms import same_columns
 
 Array = NDArray[Any]
 
 #: The scores' quantiles around which the edges are placed.
 MIDDLE, HIGH = 0.5, 0.95
 _EDGES = 257
+#: Rows that are counted at once.
+_ROWS = 2**15
 _REACH, _FINE = 11.5, 0.2
 #: A spread below this part of the score is rounding.
 _ROUNDING = 1e-9
@@ -47,13 +49,15 @@ def spread(middle: Vector, high: Vector) -> Vector:
 @step("anomaly.score_counts", reveals="sums", counts=["n"])
 def local_score_counts(site: Site, edges: Matrix) -> dict[str, Any]:
     """Leaves the site: its number of rows, and for each column the number of values up to and between the edges."""
-    if len(edges) != n_columns(site) or not (np.diff(edges, axis=1) >= 0).all():
-        raise InputError(f"edges must be {n_columns(site)} rows of rising numbers, one for each score")
+    if not (np.diff(edges, axis=1) >= 0).all():
+        raise InputError("edges must be rising numbers")
     counts = np.zeros((len(edges), edges.shape[1] + 1), dtype=np.int64)
-    for X in blocks(site):
-        for j, (at, column) in enumerate(zip(edges, X.T, strict=True)):
-            counts[j] += np.bincount(np.searchsorted(at, column, side="left"), minlength=counts.shape[1])
-    return {"n": len(site), "counts": counts}
+    for batch in site.batches(_ROWS):
+        X = np.asarray(batch.X, dtype=np.float64)
+        same_columns(X, len(edges))
+        for j, at in enumerate(edges):
+            counts[j] += np.bincount(np.searchsorted(at, X[:, j], side="left"), minlength=counts.shape[1])
+    return {"n": len(site), "counts": counts.astype(np.min_scalar_type(len(site)))}
 
 
 def score_counts(fed: Federation, edges: Matrix, aggregator: Aggregator | None = None) -> Matrix:

@@ -18,10 +18,10 @@ from fedspan.federation.site.parameters import Count, Index, Matrix, Positive, V
 from fedspan.landmarks.parts.kernel_pull import Device, Precision, raw_blocks
 from fedspan.linalg.array_backend import device_here, namespace, to_device, to_numpy
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
-from fedspan.pca.covariance import packed, unpacked
 from fedspan.sums.moments import Moments, refuse_bad_values
 from fedspan.sums.plausible_totals import CountedRows
 from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_moments import packed, unpacked
 
 Array = NDArray[Any]
 

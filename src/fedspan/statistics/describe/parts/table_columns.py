@@ -73,14 +73,14 @@ class TableColumns:
         return column in self.categories and len(self.categories[column]) < _LONGEST_LIST
 
 
-def federation_of(fed: Any, what: str) -> Federation:
+def federation_of(given: Any, what: str) -> Federation:
     """Return a federation as it is, and refuse a table, with the way out."""
-    if not isinstance(fed, Federation):
+    if not isinstance(given, Federation):
         raise InputError(
-            f"{what} takes a federation, and this is a {type(fed).__name__}: fedspan.federate(table, sites=...) makes "
-            "one"
+            f"{what} takes a federation, and this is a {type(given).__name__}: fedspan.federate(table, sites=...) "
+            "makes one"
         )
-    return fed
+    return given
 
 
 def named_columns(seen: Federation) -> tuple[tuple[str, ...], Federation]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -169,3 +171,27 @@ def test_columns_of_categories_are_coded_as_in_r(tmp_path):
     named = {"stage": ["III", "I", "II"], "code": ["1", "2"]}
     turned = fs.FedLogisticRegression(**settings, categories=named).fit(secure)
     close(turned.coef_[0, 0], -model.coef_[0, 1])
+
+
+def test_separation_is_what_a_linear_program_finds():
+    """Random tables near and beyond separation: no false alarm, none missed, and at most 12 rounds."""
+    from scipy.optimize import linprog
+
+    found = []
+    for seed in [*range(24), 106, 113, 120, 148]:
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(15, 80)), int(rng.integers(1, 5))
+        rows = rng.normal(size=(n, d))
+        if seed % 3 == 0:
+            rows[:, 0] = rng.integers(0, 2, n)
+        y = (rows @ rng.normal(size=d) * rng.uniform(0, 4) + rng.logistic(size=n) > 0).astype(int)
+        signed = np.where(y > 0, 1, -1)[:, None] * sm.add_constant(rows, has_constant="add")
+        best = linprog(-signed.sum(axis=0), A_ub=-signed, b_ub=np.zeros(n), bounds=[(-1, 1)] * (d + 1))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = fs.FedLogisticRegression().fit(rows, y, sites=np.arange(n) % 3)
+        said = any("perfect separation" in str(one.message) for one in caught)
+        assert said == (-best.fun > 1e-7), seed
+        assert model.n_iter_ <= 12, seed
+        found.append(said)
+    assert 3 <= sum(found) < len(found)

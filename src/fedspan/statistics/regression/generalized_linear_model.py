@@ -35,6 +35,8 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 _MOST_CLASSES = 100
+#: Rounds from which it is checked in any case whether targets are separated.
+_LONG = 9
 #: The share of a separating direction, in units of the columns' deviations, from which a column is part of it.
 _PART = 0.1
 
@@ -171,13 +173,15 @@ def generalized_linear_model(
     def next_evaluation(b: Vector) -> Evaluation:
         return pending.pop() if pending else evaluate(b)
 
-    def separates(direction: Vector) -> bool:
-        counts = fed.sum(local_separation, direction=direction, **kind, **design.payload())
-        return bool(counts["raised"] > 0 and counts["lowered"] == 0)
+    def separates(step: Vector, b: Vector) -> bool:
+        """Return whether the step lowers no row's likelihood, or the coefficients themselves predict all rows."""
+        counts = fed.sum(local_separation, directions=np.stack([step, b]), **kind, **design.payload())
+        whole(counts, raised=(2,), lowered=(2,), surely=(2,))
+        return bool((counts["raised"][0] > 0 and counts["lowered"][0] == 0) or 0 < counts["n"] == counts["surely"][1])
 
-    end = newton(
-        next_evaluation, fed, start=start, penalty=P, max_rounds=max_rounds, separates=None if ridge else separates
-    )
+    settings: dict[str, Any] = {"max_rounds": max_rounds, "always_from": _LONG}
+    settings["separates"] = None if ridge else separates
+    end = newton(next_evaluation, fed, start=start, penalty=P, **settings)
     b, H = end.coef, end.at.information
     bread = inverse(H + P)
     n, p = int(last["n"]), len(b)

@@ -185,7 +185,7 @@ class FedLinearRegression(RegressorMixin, FedRegression):
         kept = np.setdiff1d(np.arange(len(self.coef_)), self.dependent_columns_)
         cov = self.cov_params_[np.ix_(first + kept, first + kept)]
         self.fvalue_ = self.f_pvalue_ = 0.0
-        if len(kept) and self.df_resid_ > 0 and np.isfinite(cov).all():
+        if len(kept) and self.df_resid_ > 0 and np.isfinite(cov).all() and (np.diag(cov) > 0).all():
             unit = np.sqrt(np.diag(cov))
             b = self.coef_[kept] / unit
             self.fvalue_ = float(b @ np.linalg.pinv(cov / np.outer(unit, unit), hermitian=True, rcond=1e-15) @ b)

@@ -127,9 +127,11 @@ def cox_model(
         P, start = inner_penalty(design, penalty), np.zeros(len(design.factor))
         null = state.evaluate(start)
     if not len(start):
-        raise InputError("no column differs among the rows: Cox regression needs one that does")
+        raise InputError(
+            "no column differs among the rows that are at risk together: Cox regression needs one that does"
+        )
     settings: dict[str, Any] = {"max_rounds": max_rounds, "patience": _PATIENCE}
-    settings["separates"] = None if ridge else lambda step: True
+    settings["separates"] = None if ridge else lambda step, b: True
     end = newton(_first(null, state.evaluate), fed, start=start, penalty=P, **settings)
     H = end.at.information
     bread = inverse(H + P)

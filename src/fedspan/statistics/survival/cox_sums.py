@@ -171,11 +171,14 @@ def local_stratified_sums(
     kept: Flags,
 ) -> dict[str, Any]:
     """Leaves the site: the log partial likelihood of its rows among themselves, its gradient and information."""
+    k = len(coef)
     parts = list(design_rows(site, intercept, offset, effects, drop, centre, factor, kept))
+    if not parts:  # a site without rows
+        return {"loglik": 0.0, "gradient": np.zeros(k), "information": np.zeros((k, k)), "deaths": 0}
     Z, weights = np.concatenate([part.Z for part in parts]), np.concatenate([part.weights for part in parts])
     times, events = times_and_events(np.concatenate([part.y for part in parts]), site.name)
     grid = np.unique(times[events == 1])
-    m, k = len(grid), len(coef)
+    m = len(grid)
     if not m:
         return {"loglik": 0.0, "gradient": np.zeros(k), "information": np.zeros((k, k)), "deaths": 0}
     at, happens = last_at_risk(times, events, grid)

@@ -18,8 +18,9 @@ Array = NDArray[Any]
 FamilyName = Annotated[str, OneOf((*FAMILIES, "multinomial"))]
 SquaredName = Annotated[str, OneOf(("gaussian", *FAMILIES, "multinomial"))]
 MeatName = Annotated[str, OneOf(("HC0", "HC2", "HC3", "cluster"))]
-#: Rows that a direction must move by more than this share of the farthest one to count.
-_MOVED = 1e-3
+#: Changes of the linear predictor. A step of Newton's towards infinity moves rows by about 1 or more; one that ends the
+#: iteration moves none far. Less than the second number is what is left of converging coefficients.
+_FAR, _MOVED = 0.5, 1e-3
 
 
 class _Classes:
@@ -184,12 +185,12 @@ def local_squared_scores(
     return {"meat": np.outer(whole, whole) if meat == "cluster" else total, "clusters": int(n > 0)}
 
 
-@step("regression.separation", reveals="sums", weighted=True)
+@step("regression.separation", reveals="sums", weighted=True, counts=["n"])
 def local_separation(
     site: Site,
     family: FamilyName,
     classes: Classes,
-    direction: Vector,
+    directions: Matrix,
     intercept: bool,
     offset: Column,
     effects: Labels,
@@ -198,21 +199,35 @@ def local_separation(
     factor: Matrix,
     kept: Flags,
 ) -> dict[str, Any]:
-    """Leaves the site: the numbers of rows whose likelihood a step in a direction raises, and lowers."""
-    raised, lowered = 0, 0
+    """Leaves the site: n, and for each direction the rows whose likelihood it raises, lowers, and surely raises.
+
+    Surely: against all other classes.
+    """
+    found: dict[str, Any] = {"n": 0, "raised": np.zeros(len(directions), dtype=np.int64)}
+    found |= {"lowered": found["raised"].copy(), "surely": found["raised"].copy()}
     for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
         y, known = targets(rows, family, classes, site.name)
         counted = known & (rows.weights > 0)
-        if family == "multinomial":
-            eta = _predictors(rows.Z, direction, len(classes))
-            margins = eta[np.arange(len(y)), y][:, None] - eta
-            up, down = margins.max(axis=1, initial=0.0) > _MOVED, margins.min(axis=1, initial=0.0) < -_MOVED
-        else:
-            eta = rows.Z @ direction
-            gain = np.where(y > 0, eta, -eta) if family == "binomial" else np.where(y > 0, -np.abs(eta), -eta)
-            up, down = gain > _MOVED, gain < -_MOVED
-        raised, lowered = raised + int((up & counted).sum()), lowered + int((down & counted).sum())
-    return {"raised": raised, "lowered": lowered}
+        found["n"] += int(counted.sum())
+        for i, direction in enumerate(directions):
+            gains = _gains(rows.Z, y, direction, family, len(classes))[counted]
+            found["raised"][i] += int((gains.max(axis=1, initial=0.0) > _FAR).sum())
+            found["lowered"][i] += int((gains.min(axis=1, initial=0.0) < -_MOVED).sum())
+            found["surely"][i] += int((gains > _MOVED).all(axis=1).sum())
+    return found
+
+
+def _gains(Z: Matrix, y: Array, direction: Vector, family: str, classes: int) -> Matrix:
+    """Return how far a direction moves each row towards its target, away from each other class (n, others)."""
+    if family == "multinomial":
+        eta = _predictors(Z, direction, classes)
+        margins = eta[np.arange(len(y)), y][:, None] - eta
+        others = np.arange(classes) != y[:, None]
+        return np.asarray(margins[others].reshape(len(y), classes - 1))
+    eta = Z @ direction
+    # A count above 0 may not move at all: its mean would be wrong.
+    gain = np.where(y > 0, eta, -eta) if family == "binomial" else np.where(y > 0, -np.abs(eta), -eta)
+    return np.asarray(gain[:, None])
 
 
 def targets(rows: Rows, family: str, classes: Array, site: str) -> tuple[Array, NDArray[np.bool_]]:

@@ -22,7 +22,7 @@ _ROUNDING = 1e-12
 #: Of the ratios of one remaining step to the one before: where the maximum is at infinity, each is about exp(-1/2).
 _AWAY = (0.3, 0.9)
 #: Such ratios in a row, after which it is checked whether the maximum is at infinity.
-_IN_A_ROW = 3
+_IN_A_ROW = 2
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,15 @@ def newton(
     start: Vector,
     penalty: Matrix,
     max_rounds: int,
-    separates: Callable[[Vector], bool] | None = None,
+    separates: Callable[[Vector, Vector], bool] | None = None,
     patience: int = _IN_A_ROW,
+    always_from: int = 1000,
 ) -> Optimum:
     """Return the maximum of a log-likelihood minus ``b' penalty b / 2``.
 
     A step that lowers the likelihood is halved. Where `patience` steps in a row shrink as slowly as towards a maximum
-    at infinity, `separates` is asked whether the last step leads there.
+    at infinity, ``separates(step, coef)`` is asked whether the last step, or the coefficients, lead there. From the
+    round `always_from` on it is asked in any case.
     """
     b, step, best = start, np.zeros_like(start), -np.inf
     found: Optimum | None = None
@@ -86,7 +88,11 @@ def newton(
         if left <= _DONE:
             found.coef, found.converged = b + step, True
             fed.stop("the steps are below the rounding of the results", converged=True)
-        elif separates is not None and _slow(found.left, patience) and separates(step):
+        elif (
+            separates is not None
+            and (len(found.left) >= always_from or _slow(found.left, patience))
+            and separates(step, b)
+        ):
             found.separated = step
             fed.stop("the likelihood has no maximum: a combination of columns separates the targets")
         b = b + step
@@ -96,7 +102,7 @@ def newton(
 
 
 def _slow(left: list[float], patience: int) -> bool:
-    if len(left) <= patience + 1 or (len(left) - patience) % 2:
+    if len(left) <= patience + 1:
         return False
     ratios = [b / a for a, b in zip(left[-patience - 1 : -1], left[-patience:], strict=True)]
     return all(_AWAY[0] <= ratio <= _AWAY[1] for ratio in ratios)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedspan.audit.sums_attack import Sums
 from fedspan.errors import FedspanError, InputError
-from fedspan.federation import Federation
+from fedspan.federation import Federation, Policy
 from fedspan.federation.journal import read_journal
 from fedspan.federation.replies import Total
 from fedspan.federation.site.site import generator
@@ -69,16 +70,20 @@ def _sums(calls: Calls) -> Sums | None:
         return [(payload, total) for step, payload, total in calls if step == wanted and total["n"] == n]
 
     pulls, waves = whole("landmarks.pull"), whole("landmarks.characteristic")
-    moments = whole("sums.centred_sums")
-    if not pulls or not moments:
+    merged, secure = whole("sums.moments"), whole("sums.centred_sums")
+    if not pulls or not (merged or secure):
         return None
-    payload, sums = moments[-1]
-    mean = sums["sum"] / n
-    variance = np.maximum(sums["squares"] / n - mean**2, 0.0)
+    if merged:
+        sums = merged[-1][1]
+        mean, variance = sums["centre"] + sums["shift"], np.maximum(sums["scatter"] / n, 0.0)
+    else:
+        payload, sums = secure[-1]
+        shift = sums["sum"] / n
+        mean, variance = payload["centre"] + shift, np.maximum(sums["squares"] / n - shift**2, 0.0)
     scale = float(np.sqrt(variance.sum()))
     return Sums(
         n=n,
-        centre=payload["centre"] + mean,
+        centre=mean,
         scale=scale,
         variance=variance / scale**2,
         gamma=float(pulls[0][0]["gamma"]),
@@ -92,15 +97,25 @@ def _sums(calls: Calls) -> Sums | None:
 class _ReplayedFederation:
     """The part of a federation that FedDL uses; its sums are those of a journal."""
 
+    sites: tuple[str, ...] = ()
+
     def __init__(self, totals: Iterator[Total], rng: np.random.Generator) -> None:
         self.rng = rng
         self.calls: Calls = []
-        self._totals = totals
+        first = list(islice(totals, 1))  # moments: merged, or by secure sums
+        self._totals = chain(first, totals)
+        self.policy = Policy(secure_sum=bool(first) and "scatter" not in first[0])
 
     def sum(self, step: Any, /, **payload: Any) -> Total:
         total = next(self._totals)
         self.calls.append((find_step(step).id, payload, total))
         return total
+
+    def merge(self, step: Any, check: Any = None, /, **payload: Any) -> Total:
+        return self.sum(step, **payload)
+
+    def subset(self, names: Any) -> _ReplayedFederation:
+        return self
 
     def apply(self, transform: Any, /, **parameters: object) -> _ReplayedFederation:
         return self

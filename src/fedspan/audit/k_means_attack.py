@@ -76,6 +76,11 @@ def k_means_sums(calls: Iterable[Collected]) -> KMeansSums | None:
             if len(used):
                 sums.append(np.asarray(total["sums"])[used])
                 counts.append(np.asarray(total["counts"])[used])
+        elif {"n", "centre", "shift", "scatter"} <= set(total) and n > 0:  # merged moments
+            mean = np.asarray(total["centre"]) + total["shift"]
+            squares = np.asarray(total["scatter"])
+            if squares.shape == mean.shape:
+                shift = rounded_mean(mean, np.maximum(squares / n, 0.0))
         elif {"n", "sum", "bad"} <= set(total) and n > 0:  # the mean
             centre = np.asarray(total["sum"]) / n
         elif {"n", "sum", "squares"} <= set(total) and n > 0 and np.shape(total["sum"]) == centre.shape:

@@ -17,10 +17,11 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
 
     Parameters
     ----------
-    n_landmarks : int, default=500
-        n_y in the paper, at least 2. Each site receives and sends n_y d numbers per round.
-    rounds : int, default=50
-        Rounds of FedDL, S in the paper.
+    n_landmarks : int or "auto", default=500
+        n_y in the paper, at least 2. Each site receives and sends n_y d numbers per round. ``"auto"``: two for each
+        column, at least 50 and at most 500.
+    rounds : int or "auto", default=50
+        Rounds of FedDL, S in the paper. ``"auto"``: until MMD^2 has settled, at most 50.
     gamma : float, default=1.0
         Parameter of the Gaussian kernel, in units of one over the mean squared distance between rows.
     momentum : float, optional
@@ -77,9 +78,9 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
 
     def __init__(
         self,
-        n_landmarks: int = 500,
+        n_landmarks: int | str = 500,
         *,
-        rounds: int = 50,
+        rounds: int | str = 50,
         gamma: float = 1.0,
         momentum: float | None = None,
         step_size: float | None = None,

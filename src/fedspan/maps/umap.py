@@ -14,6 +14,7 @@ from scipy.sparse.linalg import ArpackError
 from fedspan.checks import frames_inside, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.landmarks.parts.card_rows import double_device
 from fedspan.linalg.array_backend import to_device, to_numpy
 from fedspan.linalg.layout.fuzzy_graph import FuzzyGraph, fuzzy_graph, graph_parts, spectral_start
 from fedspan.linalg.layout.umap_layout import TURNS, layout_curve, umap_layout
@@ -122,10 +123,11 @@ offset_, residuals_, privacy_, sites_, run_
         return min(n, self.n_neighbors) - 1
 
     def _layout(self, fed: Federation, indices: Array, distances: Array, start: Array) -> Array:
-        graph = fuzzy_graph(to_device(indices, self.device), to_device(distances, self.device))
+        device = double_device(self.device)
+        graph = fuzzy_graph(to_device(indices, device), to_device(distances, device))
         n = len(indices)
         epochs = self.n_epochs or (500 if n <= _FEW_ROWS else 200)
-        begin = to_device(_start(graph, start, fed.rng).astype(np.float32), self.device)
+        begin = to_device(_start(graph, start, fed.rng).astype(np.float32), device)
         every = max(1, -(-epochs * TURNS // _ROUNDS))
         turns = 0
 

@@ -120,18 +120,22 @@ def rows_and_norms(
         yield from _rows_and_norms(site, device, kind)
         return
     columns = len(site.state["axes"]) or n_columns(site)
-    viewer = _Viewer(site.state, device)
+    # A device without double precision receives rows that numpy has prepared.
+    double = None if device is not None and device.startswith("mps") else device
+    viewer = _Viewer(site.state, double)
+
+    def moved(X: Any) -> tuple[Any, Any]:
+        there = X if double == device else to_device(X, device)
+        return there, squared_norms(there)
 
     def all_rows() -> tuple[Any, Any]:
-        found = viewer.concat([viewer(X) for X in raw_blocks(site, device)])
-        return found, squared_norms(found)
+        return moved(viewer.concat([viewer(X) for X in raw_blocks(site, double)]))
 
     if 8 * len(site) * columns <= (_KEPT_BYTES if device is None else CARD_BYTES):
         yield site.last_of(f"viewed rows on {device}", site.state["view"], all_rows)
     else:
-        for X in raw_blocks(site, device):
-            found = viewer(X)
-            yield found, squared_norms(found)
+        for X in raw_blocks(site, double):
+            yield moved(viewer(X))
 
 
 def _rows_and_norms(site: Site, device: str | None, kind: Any) -> Iterator[tuple[Any, Any]]:

@@ -280,6 +280,20 @@ def folds() -> str:
     return picture("Folds of rows at each site, and whole sites left out", shapes, 206)
 
 
+def row_blocks() -> str:
+    """Draw a table larger than memory, of which one block at a time is added to the sums."""
+    shapes = [text(16, 26, "a table on the site's disk", size=12, colour=SOFT)]
+    shapes += [box(16, 36 + 26 * i, 150, 22, CAPABILITY if i == 2 else PAPER) for i in range(6)]
+    shapes.append(text(91, 103, "a block in memory", size=11.5, anchor="middle"))
+    shapes.append(f'<path d="M172 99H216m-5 -4l5 4l-5 4" fill="none" stroke="{SOFT}" stroke-width="1.5"/>')
+    shapes += [box(222, 70, 90, 58, SITE), text(267, 96, "sums", bold=True, anchor="middle")]
+    shapes.append(text(267, 114, "of the site", size=11.5, colour=SOFT, anchor="middle"))
+    shapes.append(f'<path d="M318 99H348m-5 -4l5 4l-5 4" fill="none" stroke="{SOFT}" stroke-width="1.5"/>')
+    shapes += [box(354, 70, 70, 58, COORDINATOR), text(389, 96, "total", bold=True, anchor="middle")]
+    shapes.append(text(389, 114, "of all sites", size=11.5, colour=SOFT, anchor="middle"))
+    return picture("One block of rows at a time is added to the sums of a site", shapes, 206)
+
+
 def arrow(x: float, start: float, end: float, *, up: bool = False) -> str:
     """Return a vertical arrow."""
     tip, side = (start, 5) if up else (end, -5)
@@ -321,6 +335,7 @@ PICTURES = {
     "which-method.svg": which_method,
     "report-sections.svg": report_sections,
     "folds.svg": folds,
+    "row-blocks.svg": row_blocks,
 }
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from fedspan.datasets import make_few_shot_tasks
 from fedspan.report.cards_page import Card
 from fedspan.report.charts.axes import Scale
 from fedspan.report.charts.line_charts import Line, bar_chart, line_chart
-from fedspan.report.charts.svg import line, path, svg, text
+from fedspan.report.charts.svg import line, path, specks, svg, text
 from fedspan.report.page import asset
 
 HERE = Path(__file__).parent
@@ -151,29 +151,57 @@ def survival() -> str:
     return chart.replace("</svg>", text(200, 42, "arm 1", "name") + text(200, 148, "arm 0", "name") + "</svg>")
 
 
-def main(out: str | None) -> None:
-    """Write the pictures, or the one of all six."""
+def adjusted() -> str:
+    """Draw a measurement over age at three sites, as measured and as adjusted."""
+    rng = np.random.default_rng(0)
+    site = np.arange(300) % 3
+    age = rng.normal(50, 10, 300)
+    volumes = rng.normal(size=(300, 6)) + 0.05 * age[:, None]
+    volumes[site == 2] = 1.5 * volumes[site == 2] + 2.0
+    X = np.column_stack([age, volumes])
+    tables = {"as measured": X, "adjusted": fs.FedComBat(covariates=[0]).fit(X, sites=site).transform(X, sites=site)}
+    body, side = [], 174
+    low, high = X.min(axis=0), X.max(axis=0)
+    for left, (name, table) in zip((0, side + 12), tables.items(), strict=True):
+        body.append(text(left + side / 2, 13, name, "mid strong"))
+        x = left + 8 + (table[:, 0] - low[0]) / (high[0] - low[0]) * (side - 16)
+        y = 28 + (high[1] - table[:, 1]) / (high[1] - low[1]) * (side - 16)
+        for k, colour in enumerate((0, 4, 6)):
+            body.append(path(specks(zip(x[site == k], y[site == k], strict=True)), f"dots s{colour}"))
+    return str(svg(body, "volume by age, of three scanners, as measured and as adjusted", height=198))
+
+
+#: The pictures that are no cards of the demo.
+OTHERS = {
+    "card-few-shot.svg": ("Error of a new task", few_shot),
+    "card-describe.svg": ("Histogram of a column that four sites hold", histogram),
+    "card-regression.svg": ("Coefficients with intervals", intervals),
+    "card-survival.svg": ("Survival of two arms", survival),
+    "card-adjust-sites.svg": ("Volume by age of three scanners, as measured and as adjusted", adjusted),
+}
+
+
+def main(out: str | None, names: list[str]) -> None:
+    """Write the pictures, the named ones of those that are no cards, or that of all six runs alone."""
+    for name, (title, draw) in OTHERS.items():
+        if not out and (name in names or not names):
+            (HERE / "_static" / name).write_text(alone(title, draw()), encoding="utf-8")
+    if names:
+        return
     with tempfile.TemporaryDirectory() as temporary:
         cards = []
         for key, (make, _, _) in CARDS.items():
             (folder := Path(temporary, key)).mkdir()
             cards.append(make(folder, 0))
-    pictures = {
-        "six-runs.svg": all_six(cards),
-        "card-few-shot.svg": alone("Error of a new task", few_shot()),
-        "card-describe.svg": alone("Histogram of a column that four sites hold", histogram()),
-        "card-regression.svg": alone("Coefficients with intervals", intervals()),
-        "card-survival.svg": alone("Survival of two arms", survival()),
-    }
-    pictures |= {f"card-{card.key}.svg": alone(card.sentence, str(card.picture)) for card in cards}
-    if out:
-        Path(out).write_text(pictures["six-runs.svg"], encoding="utf-8")
-        return
-    for name, picture in pictures.items():
-        (HERE / "_static" / name).write_text(picture, encoding="utf-8")
+    Path(out or HERE / "_static" / "six-runs.svg").write_text(all_six(cards), encoding="utf-8")
+    for card in [] if out else cards:
+        picture = alone(card.sentence, str(card.picture))
+        (HERE / "_static" / f"card-{card.key}.svg").write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Draw the pictures of the README and the guides.")
     parser.add_argument("--out", help="write only the picture of all six runs, to this file")
-    main(parser.parse_args().out)
+    parser.add_argument("names", nargs="*", choices=[[], *OTHERS], help="draw only these")
+    arguments = parser.parse_args()
+    main(arguments.out, arguments.names)

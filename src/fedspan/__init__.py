@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
     from fedspan.atlases.harmony import FedHarmony
+    from fedspan.atlases.whole_way import atlas
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
     from fedspan.datasets.sources.streamed_table import stream
+    from fedspan.engines.local.anndata_sites import federate_anndata
     from fedspan.engines.local.embedded import LocalFederation, federate
     from fedspan.engines.nvflare.client.connect import connect
     from fedspan.few_shot.estimator import FedFewShotRegressor
@@ -80,10 +82,12 @@ ESTIMATORS = {
 _LATER = {
     **ESTIMATORS,
     "LocalFederation": "engines.local.embedded",
+    "atlas": "atlases.whole_way",
     "connect": "engines.nvflare.client.connect",
     "describe": "statistics.describe.describe_table",
     "drift": "anomaly.drift",
     "federate": "engines.local.embedded",
+    "federate_anndata": "engines.local.anndata_sites",
     "load": "persistence",
     "plot_components": "plots.component_plot",
     "plot_map": "plots.map_plot",
@@ -129,10 +133,12 @@ __all__ = [
     "RunRecord",
     "SecureSum",
     "Site",
+    "atlas",
     "connect",
     "describe",
     "drift",
     "federate",
+    "federate_anndata",
     "load",
     "plot_components",
     "plot_map",

@@ -41,7 +41,7 @@ def in_single_precision(X: Any) -> bool:
     dtypes = getattr(X, "dtypes", None)
     if dtypes is not None and not isinstance(X, np.ndarray):
         return len(dtypes) > 0 and all(str(dtype).lower() == "float32" for dtype in dtypes)
-    return bool(isinstance(X, np.ndarray) and X.dtype == np.float32)
+    return bool((isinstance(X, np.ndarray) or hasattr(X, "tocsr")) and X.dtype == np.float32)
 
 
 class FedEstimator(BaseEstimator):
@@ -54,6 +54,8 @@ class FedEstimator(BaseEstimator):
     sites_: tuple[str, ...]
     #: Whether the columns of tables may hold text.
     takes_text = False
+    #: Whether tables may be sparse matrices.
+    takes_sparse = False
     #: Whether it learns targets, though it is no regressor or classifier of scikit-learn's.
     learns_target = False
 
@@ -222,7 +224,8 @@ class FedEstimator(BaseEstimator):
         """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""
         if isinstance(X, Federation):
             raise InputError("X is a federation, and a table of rows is needed here: its rows stay at their sites")
-        table: NDArray[Any] = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], **checks)
+        sparse = {"accept_sparse": "csr"} if self.takes_sparse else {}
+        table: NDArray[Any] = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], **sparse, **checks)
         return table
 
     def _names(self) -> tuple[str, ...] | None:
@@ -244,6 +247,7 @@ class FedEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.takes_sparse
         if tags.transformer_tags is not None:
             tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

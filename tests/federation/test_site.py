@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import coo_matrix, csc_array, csr_array
 
 import fedspan as fs
 from fedspan.errors import (
@@ -60,11 +61,34 @@ def test_bad_sites_are_refused(arguments, reason):
         fs.Site(*arguments)
 
 
-def test_sparse_matrices_are_refused():
-    from scipy.sparse import csr_array
-
+def test_sparse_matrices_are_taken_as_rows_and_refused_elsewhere(tmp_path):
+    X = np.array([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0], [0.0, 3.0, 4.0], [0.0, 0.0, 0.0]])
+    for made in (csr_array, csc_array, coo_matrix):
+        site = fs.Site("s", made(X))
+        assert (len(site), site.sparse, site.feature_names) == (4, True, None)
+        np.testing.assert_array_equal(np.concatenate([batch.X for batch in site.batches(3)]), X)
+        np.testing.assert_array_equal(site.X, X)
+    twice = coo_matrix(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2))
+    np.testing.assert_array_equal(fs.Site("s", twice).X, [[0.0, 3.0], [0.0, 0.0]])
+    assert fs.Site("s", csr_array(X)).fingerprint() != fs.Site("s", csr_array(2 * X)).fingerprint()
+    assert fs.Site("s", csr_array(X)).digest() != fs.Site("s", csr_array(X[:, ::-1])).digest()
+    for arguments in (("s", X, csr_array(X)), ("s", csr_array(X).astype(complex))):
+        with pytest.raises(InputError, match="sparse"):
+            fs.Site(*arguments)
+    ledger = fs.privacy.Ledger(tmp_path / "ledger", epsilon=1.0, delta=1e-6)
     with pytest.raises(InputError, match="sparse"):
-        fs.Site("s", csr_array(np.eye(2)))
+        fs.Site("s", csr_array(X), ledger=ledger)
+
+
+def test_a_large_sparse_matrix_becomes_no_dense_table():
+    site = fs.Site("s", csr_array((2**14, 2**12)))
+    with pytest.raises(InputError, match="would make a dense table of 536,870,912 bytes"):
+        _ = site.X
+    assert next(site.batches(5)).X.shape == (5, 2**12)
+    wide = site.through(lambda rows: rows + 1.0)
+    with pytest.raises(InputError, match="would make a dense table"):
+        _ = wide.X
+    assert site.through(lambda rows: rows[:, :3] + 1.0).X.sum() == 3 * 2**14
 
 
 def test_state_and_rng_exist_only_inside_a_step():

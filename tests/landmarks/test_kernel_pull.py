@@ -102,4 +102,4 @@ def test_sites_without_the_device_use_numpy(monkeypatch):
     expected = fs.FedLandmarks(10, rounds=3, random_state=0).fit(X, sites=sites)
     monkeypatch.setattr(kernel_pull, "device_here", lambda device: None)
     found = fs.FedLandmarks(10, rounds=3, random_state=0, device="cpu").fit(X, sites=sites)
-    np.testing.assert_array_equal(found.landmarks_, expected.landmarks_)
+    np.testing.assert_allclose(found.landmarks_, expected.landmarks_, atol=1e-12)  # other calls, the same numbers

@@ -18,6 +18,7 @@ import pandas as pd
 import fedspan as fs
 from fedspan.aggregation import GeometricMedian
 from fedspan.atlases.harmony_by_sums import HarmonySettings
+from fedspan.datasets.sources.cell_table import CellTable
 from fedspan.federation.site.discovery import ROOMS
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
@@ -26,6 +27,7 @@ from fedspan.maps.parts.noisy_centres import NoisyBook
 from fedspan.mixed_regression.parts.cluster_rounds import Belief
 from fedspan.pca.subspace_iteration import local_product
 from fedspan.privacy import GaussianCenters, GaussianGradient, GaussianMoments, PaperNoise
+from tests.atlases.cell_examples import cells
 
 from .discovery import arguments, modules_of
 from .protocol_laws import Example
@@ -70,6 +72,16 @@ def whole_task_sites():
 def labelled_sites():
     """Nine sites of unequal size whose rows have one of three labels."""
     return [fs.Site(site.name, site.X, np.array(["a", "b", "c"])[np.arange(len(site)) % 3]) for site in spiked_sites()]
+
+
+def cell_sites():
+    """Nine sites with counts of cells of three types."""
+    data = cells(270, 40, sites=9, types=3)
+    found = []
+    for name in sorted(set(data.obs["site"])):
+        own = data[data.obs["site"] == name].copy()
+        found.append(fs.Site(name, CellTable(own), own.obs["type"].to_numpy(dtype=object)))
+    return found
 
 
 def mixed_sites():
@@ -214,6 +226,10 @@ SETTINGS = {
     "site_mixing": {"neighbors": 60},
     "cluster_agreement": {"centres": np.arange(24.0).reshape(3, 8)},
     "label_names": {},
+    "gene_moments": {"n_genes": 40},
+    "cell_components": {"genes": np.arange(5, 25), "mean": np.full(20, 2.0), "rank": 3, "max_rounds": 4},
+    "cell_clusters": {"centres": np.arange(24.0).reshape(3, 8)},
+    "marker_genes": {"clusters": 3, "n_genes": 40, "names": np.array(["type 0", "type 1", "type 2"])},
     "new_effects": {
         "column": -1,
         "names": np.array(["site-1", "site-4"]),
@@ -293,6 +309,7 @@ SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
 SITES |= dict.fromkeys(SURVIVALS, survival_sites)
 SITES |= dict.fromkeys((*MIXTURES, *REGRESSIONS), mixture_sites) | dict.fromkeys((*CLASSES, *LOGITS), class_sites)
 SITES |= dict.fromkeys(("cluster_agreement", "label_names"), labelled_sites)
+SITES |= dict.fromkeys(("gene_moments", "cell_components", "marker_genes"), cell_sites)
 
 
 #: For the parameters of protocols that have no settings.
@@ -352,6 +369,8 @@ VARIANTS = [
         ("fedpg", {"variant": "paper"}, spiked_sites),
         ("feddl", {"local_steps": 2}, spiked_sites),
         ("feddl", {"reduce": 3}, spiked_sites),
+        ("feddl", {"reduce": 3, "device": "cpu"}, spiked_sites),
+        ("landmark_distances", {"device": "cpu"}, spiked_sites),
         ("private_feddl", {"local_steps": 2}, spiked_sites),
         ("private_feddl", {"privacy": PaperNoise(0.1)}, spiked_sites),
         ("private_feddl", {"privacy": PaperNoise(0.1), "local_steps": 2}, spiked_sites),

@@ -83,17 +83,22 @@ def test_every_step_states_its_id_and_what_it_reveals_where_it_is_defined():
                     assert "reveals" in {word.arg for word in found.keywords}, f"{path}:{node.lineno}"
 
 
+def columns_of(frame):
+    """Return the columns of a data frame, or all counts of a table of cells."""
+    return [frame[name].to_numpy() for name in frame.columns] if hasattr(frame, "dtypes") else [frame.to_numpy()]
+
+
 def numbers_of(site):
     columns = [site.y, site.task]
     frame = site.frame
-    columns += [site.X] if frame is None else [frame[name].to_numpy() for name in frame.columns]
+    columns += [site.X] if frame is None else columns_of(frame)
     found = set().union(*(rare_digits(column) for column in columns if column is not None))
     return found | {np.float32(cell).item() for cell in found}
 
 
 def texts_of(site):
     frame = site.frame
-    columns = [site.task] if frame is None else [frame[name].to_numpy() for name in frame.columns]
+    columns = [site.task] if frame is None else columns_of(frame)
     found = {str(cell) for column in columns if column is not None for cell in column if isinstance(cell, str)}
     return {text for text in found if text.startswith("own-")}
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.mixed_regression.fedx import fedx
+from fedspan.mixed_regression.parts.regression_rows import local_operator, rows_of
 
 from .mixtures import federation, mixture, near, stack_of
 
@@ -31,3 +33,16 @@ def test_a_site_without_targets_has_failed():
     reasons = {site: why for _, site, why in run.record.failures}
     assert "has no y" in reasons["x"]
     assert "vector of numbers" in reasons["y"]
+
+
+@pytest.mark.parametrize("shape", [(6, 9), (30, 4), (1, 3), (5, 5)])
+@pytest.mark.parametrize("rate", [0.01, 3.0])
+def test_steps_one_by_one_are_those_of_the_operator(shape, rate):
+    """Also where the step must be shortened."""
+    rng = np.random.default_rng(0)
+    site = fs.Site("s", rng.normal(size=shape), rng.normal(size=shape[0]))
+    rows = rows_of(site)
+    E, _ = rows.losses(rng.normal(size=(2, shape[1])))
+    for steps in (1, 5, 20):
+        expected = E[1].dot(local_operator(site, "fedavg", rate, steps))
+        np.testing.assert_allclose(rows.descended(E[1], rate, steps), expected, rtol=1e-9, atol=1e-10)

@@ -198,6 +198,13 @@ def test_bad_settings_are_refused(settings, words):
         fs.describe(federated(TABLE), **settings)
 
 
+def test_a_table_is_refused_with_the_way_out():
+    with pytest.raises(InputError, match=r"describe takes a federation, and this is a DataFrame: fedspan\.federate"):
+        fs.describe(TABLE)
+    with pytest.raises(InputError, match="correlation takes a federation"):
+        fs.statistics.correlation(TABLE)
+
+
 def test_an_owner_decides_about_extremes(monkeypatch):
     from fedspan.statistics.describe.parts import extremes
 

@@ -74,13 +74,15 @@ def local_own_pairs(site: Site, centres: Matrix) -> dict[str, Any]:
 
 @step("atlases.label_names", reveals="rows", ragged=["names"])
 def local_label_names(site: Site) -> dict[str, Any]:
-    """Leaves the site: the different labels (``y``) of its rows."""
+    """Leaves the site: the different labels (``y``) of its rows, if it has any."""
     return {"names": np.unique(_labels(site))[:_MOST_LABELS]}
 
 
 @step("atlases.label_counts", reveals="sums", fewest=of_centres, fewest_in_sums=False)
 def local_label_counts(site: Site, centres: Matrix, names: Labels) -> dict[str, Any]:
     """Leaves the site: its number of rows with each label (``y``) closest to each centre, (k, L)."""
+    if site.y is None:
+        return {"counts": np.zeros((len(centres), len(names)), dtype=np.int64)}
     labels, found = _labels(site), closest_labels(site.X, centres)
     known = np.isin(labels, names)
     cells = found[known] * len(names) + np.searchsorted(names, labels[known])
@@ -133,7 +135,10 @@ def label_names(fed: Federation) -> NDArray[np.str_]:
         return reply
 
     replies = fed.accept(fed.ask(local_label_names), check)
-    return np.unique(np.concatenate([reply["names"] for reply in replies.ok.values()]))
+    names = np.unique(np.concatenate([reply["names"] for reply in replies.ok.values()]))
+    if not len(names):
+        raise InputError("the rows of no site have labels: give them as y")
+    return names
 
 
 def agreement(table: NDArray[Any]) -> tuple[float, float, float]:
@@ -175,5 +180,5 @@ def local_rows(site: Site) -> dict[str, Any]:
 
 def _labels(site: Site) -> NDArray[np.str_]:
     if site.y is None:
-        raise InputError("this site's rows have no labels: give them as y")
+        return np.array([], dtype=str)
     return np.array([str(value) for value in np.asarray(site.y).tolist()], dtype=str)

@@ -55,6 +55,7 @@ def replay_feddl(journal: Path) -> tuple[NDArray[np.float64], Sums | None]:
     used |= used.pop("landmark_settings", None) or {}
     if mechanism is None:
         used["reduce"] = settings.get("reduce")
+        used["device"] = None if settings.get("device") is None else "cpu"  # the calls are those of a card
     else:
         used = fixed_settings(used)
     first = next(totals, None)
@@ -81,6 +82,7 @@ def _sums(calls: Calls, view: PrincipalView | None) -> Sums | None:
 
     pulls, waves = whole("landmarks.pull"), whole("landmarks.characteristic")
     merged, centred = whole("sums.moments"), whole("sums.centred_sums")  # the latter of secure sums
+    centred += [call for call in whole("landmarks.card_moments") if call[0]["centre"] is not None]
     if not pulls or not (merged or centred):
         return None
     if merged:

@@ -23,6 +23,7 @@ from fedspan.landmarks.parts.landmark_models import LabelledRows
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.sums.batches import check_decay, factor_of, with_batch
 from fedspan.sums.moments import refuse_bad_values
+from fedspan.sums.row_blocks import dense_parts
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -96,6 +97,9 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         "cluster_centers_",
         "fit with post_labels=True, or call predict at the sites",
     )
+
+    cluster_centers_: NDArray[Any]
+    takes_sparse = True
 
     def __init__(
         self,
@@ -203,19 +207,30 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
     def predict(self, X: Any) -> Array:
         """Return the number of the closest centre of each row."""
         check_is_fitted(self)
-        return closest_labels(self._validated(X), self.cluster_centers_)
+        return self._labels_of(X)
 
     def transform(self, X: Any) -> Any:
         """Return the distances of rows to the centres; for a federation, the one whose sites see these."""
         check_is_fitted(self)
-        return self._applied(X, distances_to_centres, centres=self.cluster_centers_)
+        if isinstance(X, Federation):
+            return self._applied(X, distances_to_centres, centres=self.cluster_centers_)
+        rows = self._validated(X)
+        parts = [distances_to_centres(part, centres=self.cluster_centers_) for part in dense_parts(rows)]
+        return np.concatenate(parts).astype(rows.dtype, copy=False)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of the rows' squared distances to the closest centre, each times its weight."""
         check_is_fitted(self)
-        X = np.asarray(self._validated(X), dtype=np.float64)
-        D = X - self.cluster_centers_[closest_labels(X, self.cluster_centers_)]
-        return -float(np.vdot(D, D) if sample_weight is None else np.vecdot(D, D) @ np.asarray(sample_weight))
+        squares = []
+        for part in dense_parts(self._validated(X)):
+            rows = np.asarray(part, dtype=np.float64)
+            D = rows - self.cluster_centers_[closest_labels(rows, self.cluster_centers_)]
+            squares.append(np.vecdot(D, D))
+        found = np.concatenate(squares)
+        return -float(found.sum() if sample_weight is None else found @ np.asarray(sample_weight))
+
+    def _labels_of(self, X: Any) -> Array:
+        return np.concatenate([closest_labels(part, self.cluster_centers_) for part in dense_parts(self._validated(X))])
 
     def _keep_labels(self, fed: Federation, X: Any, sites: Any) -> None:
         if self.post_labels:
@@ -226,7 +241,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         if self.post_labels or isinstance(X, Federation):
             return
         # The caller's own rows: no request is needed.
-        self.labels_ = closest_labels(self._validated(X), self.cluster_centers_)
+        self.labels_ = self._labels_of(X)
         rows = {} if sites is None else site_rows(sites, len(self.labels_))
         self.row_sites_ = np.zeros(len(self.labels_), dtype=np.int32)
         for number, own in enumerate(rows.values()):

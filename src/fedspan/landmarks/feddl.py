@@ -21,6 +21,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
+from fedspan.landmarks.parts.card_rows import card_moments
 from fedspan.landmarks.parts.discrepancy import Discrepancy
 from fedspan.landmarks.parts.feddl_settings import FedDLSettings, settled
 from fedspan.landmarks.parts.kernel_pull import (
@@ -40,7 +42,14 @@ from fedspan.landmarks.parts.kernel_pull import (
     per_row,
     reduced,
 )
-from fedspan.landmarks.parts.principal_view import PrincipalView, Reduce, principal_view
+from fedspan.landmarks.parts.principal_view import (
+    PrincipalView,
+    Reduce,
+    may_reduce,
+    needs_scatter,
+    principal_view,
+    send_view,
+)
 from fedspan.landmarks.parts.traffic import EXPECTED_ROUNDS, feddl_bytes, warn_of_traffic
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.plausible_totals import ABSURD, CountedRows, whole
@@ -141,25 +150,29 @@ def feddl(
         Of `FedDLSettings`, as `FedLandmarks` documents them.
     """
     chosen = FedDLSettings(**settings).completed(variant.momentum, variant.n_frequencies)
-    found = variant.moments(fed, names)
-    whole_spread = _spread(found)
-    view = principal_view(fed, found, reduce)
-    centre, scale, variance = found.mean, whole_spread, found.variance
+    on_card = chosen.device is not None and variant.pull is local_pull
+    if on_card:
+        found, scatter = card_moments(fed, str(chosen.device), names, partial(_with_scatter, fed, reduce))
+    else:
+        found, scatter = variant.moments(fed, names), None
+    centre, scale, variance = found.mean, _spread(found), found.variance
+    view = principal_view(fed, found, reduce, scatter)
     if view is not None:
         scale, variance = view.spread, view.variance
     n_y, m = chosen.landmarks_for(len(variance)), len(variance)
     precision = chosen.precision_for(found.n * n_y * m, reduced=view is not None)
-    viewed: dict[str, Any] = {}
-    if view is None:
+    waves: dict[str, Any] = {}
+    if view is None and not on_card:
         prepared = fed.apply(reduced, centre=centre, scale=scale, precision=precision)
     else:
-        view.sent_to(fed, precision)
-        prepared, viewed = fed, {"viewed": True}
-        variant = replace(variant, payload={**variant.payload, **viewed})
+        axes = None if view is None else view.axes
+        send_view(fed, mean=centre, axes=axes, scale=scale, precision=precision)
+        prepared, variant = fed, replace(variant, payload={**variant.payload, "viewed": True})
+        waves = {"viewed": True, **({"device": chosen.device} if on_card else {})}
     width = 0.5 * chosen.gamma  # of the reduced rows, whose mean squared distance is 2
     start = fed.rng.standard_normal((n_y, m)) * (np.sqrt(variance) / scale)
     rows = CountedRows(found.n, found.sites)
-    discrepancy = Discrepancy(prepared, chosen.n_frequencies or 0, m, width, rows, **viewed)
+    discrepancy = Discrepancy(prepared, chosen.n_frequencies or 0, m, width, rows, **waves)
     estimate = feddl_bytes(
         n=found.n,
         columns=len(centre),
@@ -185,6 +198,11 @@ def feddl(
     return Landmarks(
         points, width / scale**2, mmd2, centre, scale, precision, rows.n, rows.sites, rounds=rounds, view=view
     )
+
+
+def _with_scatter(fed: Federation, reduce: Reduce, columns: int) -> bool:
+    """Return whether the scatter matrix comes with the moments: where rows are reduced by it."""
+    return may_reduce(reduce, columns) and needs_scatter(reduce, columns, fed.policy.max_bytes)
 
 
 def _spread(found: Moments) -> float:

@@ -23,7 +23,9 @@ from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Failure, Federation, Site, step, transform
 from fedspan.federation.site.parameters import Count, Index, Matrix, OneOf, Positive, Vector
 from fedspan.landmarks.feddl import Landmarks
-from fedspan.landmarks.parts.kernel_pull import Precision
+from fedspan.landmarks.parts.card_rows import CardDistances, double_device, local_card_distances
+from fedspan.landmarks.parts.kernel_pull import Device, Precision
+from fedspan.linalg.array_backend import to_device, to_numpy
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.linalg.kernels.landmark_form import FARTHEST, METHODS, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
@@ -91,7 +93,9 @@ def local_distances(site: Site, start: Index, rows: Count, precision: Precision,
     return {"distances": D.astype(kind, copy=False), "n": len(site), "unit": unit}
 
 
-def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str = "single") -> dict[str, Array]:
+def landmark_distances(
+    fed: Federation, *, landmarks: Landmarks, precision: str = "single", device: str | None = None
+) -> dict[str, Array]:
     """Return each site's distances (n_p, n_y) to the landmarks in units of ``landmarks.scale``, by site name.
 
     Sites that do not answer are requested up to three times. Those that never do are left out with a warning, as their
@@ -102,17 +106,21 @@ def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str 
     landmarks : Landmarks
     precision : {"single", "double"}, default="single"
         Of the message: 4 or 8 bytes a number, n_p n_y numbers up per site, in parts that fit a message.
+    device : str, optional
+        Where sites that have it compute.
     """
     width = 4 if precision == "single" else 8
     rows = max(1, fed.policy.max_bytes // (2 * width * len(landmarks.points)))
-    seen = fed.apply(distances_to, **landmarks.seen)
+    seen: Federation = fed if device is not None else fed.apply(distances_to, **landmarks.seen)
+    measure = local_distances if device is None else local_card_distances
+    known = {} if device is None else {**landmarks.seen, "device": device}
     found: dict[str, list[Array]] = {name: [] for name in fed.sites}
     counts: dict[str, int] = {}
     lost: dict[str, Failure | str] = {}
     todo, start = fed.sites, 0
     while todo:
         payload = {"start": start, "rows": rows, "precision": precision, "unit": landmarks.scale}
-        replies, failed = requested(seen, todo, local_distances, _check(payload, landmarks), **payload)
+        replies, failed = requested(seen, todo, measure, _check(payload, landmarks), **payload, **known)
         lost |= failed
         for name, reply in replies.items():
             if counts.setdefault(name, reply["n"]) != reply["n"]:
@@ -174,6 +182,7 @@ def local_neighbor_hits(
     residuals: bool,
     precision: Precision,
     axes: Matrix | None = None,
+    device: Device = "",
 ) -> dict[str, Any]:
     """Leaves the site: the number of nearest rows of some of its rows, and how many of them landmarks find."""
     X = np.asarray(site.X[spread_out(len(site), MOST_ROWS)], dtype=np.float64)
@@ -182,29 +191,48 @@ def local_neighbor_hits(
         return {"hits": 0, "of": 0}
     some = spread_out(len(X), SOME_ROWS)
     kind = np.float32 if precision == "single" else np.float64
-    posted = (distances_to(X, landmarks, centre, scale, axes) / scale).astype(kind)
+    here = double_device(device or None)
+    there = to_device(X, here)
+    posted = to_numpy(CardDistances(landmarks, centre, scale, axes, here)(there)).astype(kind)
     about = np.asarray(landmarks, dtype=np.float64) - (centre if axes is None else 0.0)
     rows = landmark_form(about / scale, method, residuals).of(posted, kind)
     found = nearest(rows, k + 1, rows.rows(some))[0]
     itself = found == some[:, None]
     itself[~itself.any(axis=1), -1] = True
-    reduced = (X - centre) / scale
-    apart = cdist(reduced[some], reduced)  # by differences, which keep the digits of near rows
+    apart = _apart(there, some, scale)
     apart[np.arange(len(some)), some] = np.inf
     reach = np.partition(apart, k - 1, axis=1)[:, k - 1 : k]
     hits = (np.take_along_axis(apart, found, axis=1) <= reach) & ~itself  # of rows at one distance any will do
     return {"hits": int(np.count_nonzero(hits)), "of": k * len(some)}
 
 
+def _apart(X: Any, some: Array, scale: float) -> Array:
+    """Return the distances of some rows to all, by differences, which keep the digits of near rows."""
+    if isinstance(X, np.ndarray):
+        reduced = (X - X.mean(axis=0)) / scale
+        return np.asarray(cdist(reduced[some], reduced))
+    import torch
+
+    reduced = (X - X.mean(dim=0)) / scale
+    return to_numpy(torch.cdist(reduced[some], reduced, compute_mode="donot_use_mm_for_euclid_dist"))
+
+
 def neighbor_hits(
-    fed: Federation, *, landmarks: Landmarks, method: str, residuals: bool, precision: str
+    fed: Federation,
+    *,
+    landmarks: Landmarks,
+    method: str,
+    residuals: bool,
+    precision: str,
+    device: str | None = None,
 ) -> tuple[float, int]:
     """Return the share of true neighbours within the sites that distances to landmarks find, and the number compared.
 
     NaN and 0 where too few sites report it, or the reports cannot be true: a map does not fail for it.
     """
     try:
-        total = fed.sum(local_neighbor_hits, **landmarks.seen, method=method, residuals=residuals, precision=precision)
+        how = {"method": method, "residuals": residuals, "precision": precision, "device": device or ""}
+        total = fed.sum(local_neighbor_hits, **landmarks.seen, **how)
     except FedspanError:
         return float("nan"), 0
     hits, of = total.get("hits"), total.get("of")

@@ -7,6 +7,7 @@ need torch and array-api-compat (extra ``gpu``), which are imported on first use
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,12 @@ def to_device(array: NDArray[Any], device: str | None) -> Array:
     """Return a tensor on `device` with the values of an array; None: the array itself."""
     if device is None:
         return array
-    return _package("torch").tensor(array, device=device)  # a copy: torch can't share read-only memory
+    torch = _package("torch")
+    if device.startswith("cpu"):
+        return torch.tensor(array, device=device)  # a copy: torch can't share read-only memory
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is only read
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
 def to_numpy(array: Array) -> NDArray[Any]:

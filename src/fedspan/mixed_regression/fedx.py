@@ -24,6 +24,7 @@ from fedspan.mixed_regression.parts.regression_rows import local_operator, rows_
 
 UPDATES = ("fedavg", "fedprox", "exact")
 Update = Annotated[str, OneOf(UPDATES[:2])]
+_FEW_STEPS = 24
 _GAMMA = 0.9  # of the stability limit of the least stable site
 
 
@@ -35,23 +36,34 @@ def local_curvature(site: Site) -> dict[str, Any]:
 
 @step("mixed_regression.refinement", reveals="sums", moments=True)
 def local_refinement(
-    site: Site, models: Matrix, update: Update, rate: Positive, local_steps: Passes, shares: Shares, variance: Variance
+    site: Site,
+    models: Matrix,
+    update: Update,
+    rate: Positive,
+    local_steps: Passes,
+    shares: Shares,
+    variance: Variance,
+    once: bool = False,
 ) -> dict[str, Any]:
     """Lines 6 and 7. Leaves the site, in the row of its cluster (k, d + 3): n times the model's change, n, 1, its loss.
 
-    Zeros in the rows of other clusters; with a `variance` all rows have their probabilities as a factor.
+    Zeros in the rows of other clusters; with a `variance` all rows have their probabilities as a factor. `once`: take
+    the few gradient steps of this round one by one, and prepare nothing for later rounds.
     """
-    rows, nZ = rows_of(site), local_operator(site, update, rate, local_steps)
+    rows = rows_of(site)
     E, losses = rows.losses(models)
     k, d = models.shape
     sums = np.zeros((k, d + 3))  # one array: a round of a thousand sites costs by the number of arrays
     if variance is None:
         label = losses.argmin()
-        sums[label, :d] = E[label].dot(nZ)
+        if once and update == "fedavg":
+            sums[label, :d] = rows.descended(E[label], rate, local_steps)
+        else:
+            sums[label, :d] = E[label].dot(local_operator(site, update, rate, local_steps))
         sums[label, d:] = rows.n, 1.0, losses[label]
     else:
         part = responsibilities(losses, shares, variance)
-        sums[:, :d] = part[:, None] * E.dot(nZ)
+        sums[:, :d] = part[:, None] * E.dot(local_operator(site, update, rate, local_steps))
         sums[:, d:] = part[:, None] * np.stack([np.full(k, float(rows.n)), np.ones(k), losses], axis=1)
     return {"sums": sums}
 
@@ -109,7 +121,9 @@ def fedx(
     check_steps(local_steps, rate)
     step_size = 1.0 if update == "exact" else rate or default_rate(fed, update, local_steps, aggregator)
     steps = {"update": update, "rate": float(step_size), "local_steps": int(local_steps)}
-    one_round = local_rounds(fed, local_refinement, local_change, steps, aggregator)
+    # A round of few steps costs less than what a site prepares for all rounds: the first one shows where it leads.
+    first = {"once": True} if update == "fedavg" and local_steps <= _FEW_STEPS else {}
+    one_round = local_rounds(fed, local_refinement, local_change, steps, aggregator, first)
     if update == "exact":
         solved: dict[int, tuple[str, ...]] | None = None if options.get("weights") == "total" else {}
         one_round = partial(exact_round, fed, aggregator=aggregator, solved=solved)

@@ -24,6 +24,7 @@ from fedspan.sums.batches import check_decay, factor_of, kept_moments, learned_o
 from fedspan.sums.columns import Columns
 from fedspan.sums.moments import Moments, deviations, learned, moments, moments_of, row_moments, site_weights
 from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments, OneRound
+from fedspan.sums.row_blocks import dense_parts
 from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import project, standardize
 
@@ -148,6 +149,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
     """
 
     components_: Array
+    takes_sparse = True
 
     def __init__(
         self,
@@ -350,7 +352,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         if isinstance(X, Federation):
             centred = X.apply(standardize, columns=self._names(), **self._transform_parameters())
             return centred.apply(project, components=self._axes())
-        return project(standardize(self._validated(X), **self._transform_parameters()), components=self._axes())
+        parts = (standardize(part, **self._transform_parameters()) for part in dense_parts(self._validated(X)))
+        return np.concatenate([project(part, components=self._axes()) for part in parts])
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the rows that have the coordinates `X` (n, k)."""
@@ -368,7 +371,10 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the log-likelihood of each row under probabilistic PCA, as scikit-learn does."""
         check_is_fitted(self)
-        D = standardize(self._validated(X), **self._transform_parameters()).astype(np.float64)
+        return np.concatenate([self._likelihoods(part) for part in dense_parts(self._validated(X))])
+
+    def _likelihoods(self, X: Array) -> NDArray[np.float64]:
+        D = standardize(X, **self._transform_parameters()).astype(np.float64)
         d, k = self.n_features_in_, self.n_components_
         noise, spread = self.noise_variance_, self.explained_variance_
         if (noise <= 0 and k < d) or spread[-1] <= 0:

@@ -19,11 +19,16 @@ from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.sums.moments import row_totals
 from fedspan.sums.plausible_totals import refuse_absurd
 from fedspan.sums.row_blocks import blocks
+from fedspan.sums.sparse_rows import sparse_rows
 
 
 @step("pca.product", reveals="sums", moments=True)
 def local_product(site: Site, V: Matrix) -> dict[str, Any]:
     """Leaves the site: ``X'X V`` (d, k + p), the trace of ``X'X`` and the number of rows."""
+    sparse = sparse_rows(site)
+    if sparse is not None:
+        product, trace = sparse.transposed_times(sparse.times(V)), float(sparse.squares(np.zeros(len(V))).sum())
+        return {"product": product, "trace": trace, "n": len(site)}
     product, trace = np.zeros(V.shape), 0.0
     for X in blocks(site):
         product += X.T @ (X @ V)

@@ -29,6 +29,7 @@ from fedspan.sums.one_round import MergedMoments, merged_moments
 from fedspan.sums.plausible_totals import CountedRows
 from fedspan.sums.row_blocks import bad_values, n_columns, site_weight, weighted_blocks
 from fedspan.sums.row_moments import RowMoments, packed
+from fedspan.sums.sparse_rows import sparse_rows
 
 #: Rounds about a centre, where sites come and go; one, unless the centre is of other sites.
 _MOST_ROUNDS = 4
@@ -65,7 +66,11 @@ def local_sums(site: Site) -> dict[str, Any]:
     Also 1 if its rows have weights of their own, else 0.
     """
     total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
-    for X, weights in weighted_blocks(site):
+    sparse = sparse_rows(site)
+    if sparse is not None:
+        bad = sparse.bad
+        total = total if bad.any() else sparse.sums()
+    for X, weights in weighted_blocks(site) if sparse is None else ():
         finite = np.isfinite(X)
         bad += len(X) - finite.sum(axis=0)
         rows = np.where(finite, X, 0.0) if bad.any() else X
@@ -78,7 +83,10 @@ def local_sums(site: Site) -> dict[str, Any]:
 def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
     """Leaves the site: number and weight of its rows, and sum and sum of squares of each column about `centre`."""
     total, squares = np.zeros(len(centre)), np.zeros(len(centre))
-    for X, weights in weighted_blocks(site):
+    sparse = sparse_rows(site)
+    if sparse is not None:
+        total, squares = sparse.sums() - sparse.weight * centre, sparse.squares(centre)
+    for X, weights in weighted_blocks(site) if sparse is None else ():
         D = X - centre
         W = D if weights is None else weights[:, None] * D
         total += W.sum(axis=0)

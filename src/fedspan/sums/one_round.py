@@ -30,6 +30,7 @@ from fedspan.sums.columns import (
 )
 from fedspan.sums.row_blocks import bad_values, n_columns, weighted_blocks
 from fedspan.sums.row_moments import RowMoments
+from fedspan.sums.sparse_rows import sparse_rows
 from fedspan.wire import Message
 
 #: Tables of at most this number of columns get all products; of wider ones the squares are enough.
@@ -62,7 +63,11 @@ def local_moments(site: Site, widest: Widest) -> dict[str, Any]:
     d = n_columns(site)
     products = d <= widest
     with np.errstate(over="ignore", invalid="ignore"):
-        found = RowMoments.of_blocks(weighted_blocks(site, d), d, products=products)
+        sparse = None if products else sparse_rows(site)
+        if sparse is not None:
+            found = sparse.moments()
+        else:
+            found = RowMoments.of_blocks(weighted_blocks(site, d), d, products=products)
     bad = np.zeros(d, dtype=np.int64)
     if not np.isfinite(found.scatter).all():
         bad = bad_values(site)

@@ -33,6 +33,16 @@ def whole(total: Total, **shapes: tuple[int, ...]) -> Total:
     return total
 
 
+def not_negative(total: Total, *keys: str) -> Total:
+    """Return `total` if the values of these keys, which count or add up what is not negative, are not, or refuse it."""
+    for name in keys:
+        if np.asarray(total[name]).min(initial=0) < 0:
+            raise MessageError(
+                f"the sites' values of {name!r} add up to less than 0: some site sends impossible numbers"
+            )
+    return total
+
+
 class CountedRows:
     """Compare the number of rows from one sum to the next; keeps `n` and `sites` of the sum over the most sites.
 

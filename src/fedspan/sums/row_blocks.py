@@ -29,6 +29,16 @@ def weighted_blocks(
         yield np.asarray(batch.X, dtype=np.float64), batch.sample_weight
 
 
+def dense_parts(X: Any) -> Iterator[NDArray[Any]]:
+    """Yield a table in dense parts: a sparse matrix in parts of about 4 MiB, a dense one as it is."""
+    if not hasattr(X, "tocsr"):
+        yield X
+        return
+    rows = max(1, _BLOCK_BYTES // (8 * max(1, X.shape[1])))
+    for start in range(0, max(1, X.shape[0]), rows):
+        yield X[start : start + rows].toarray()
+
+
 def site_weight(site: Site) -> float:
     """Return the sum of the weights of the site's rows: their number, where every row counts once."""
     weights = site.sample_weight

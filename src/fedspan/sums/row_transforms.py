@@ -14,15 +14,35 @@ from fedspan.federation.site.parameters import Matrix, Vector
 Array = NDArray[Any]
 
 
-@transform("sums.standardize", affine=True)
+def _shift_and_scale(mean: Vector | None, scale: Vector | None, double: bool = False) -> tuple[Any, Any]:
+    return mean, scale
+
+
+@transform("sums.standardize", affine=True, diagonal=_shift_and_scale)
 def standardize(X: Array, mean: Vector | None, scale: Vector | None, double: bool = False) -> Array:
-    """Return ``(X - mean) / scale``, without what is ``None``. float32 stays float32 unless `double`."""
+    """Return ``(X - mean) / scale``, without what is ``None``. float32 stays float32 unless `double`.
+
+    A sparse matrix stays one, and has no mean subtracted.
+    """
     for fitted in (mean, scale):
         if fitted is not None:
             same_columns(X, len(fitted))
+    if hasattr(X, "tocsr"):
+        scaled: Array = _scaled(X, mean, scale)
+        return scaled
     result = X if mean is None else X - mean  # in double precision, where a large mean keeps its digits
     result = result if scale is None else result / scale
     return result.astype(np.float32 if X.dtype == np.float32 and not double else np.float64)
+
+
+def _scaled(X: Any, mean: Vector | None, scale: Vector | None) -> Any:
+    """Return a sparse matrix by rows with each column divided by its scale."""
+    if mean is not None:
+        raise InputError("X is sparse, and subtracting a mean would make it dense: use with_mean=False, or X.toarray()")
+    found = X.copy()
+    if scale is not None:
+        found.data = (found.data / scale.take(found.indices)).astype(X.dtype)
+    return found
 
 
 @transform("sums.project", affine=True)

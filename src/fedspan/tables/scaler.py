@@ -31,7 +31,8 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
     Parameters
     ----------
     with_mean, with_std : bool, default=True
-        Whether to subtract the mean, and to divide by the deviation.
+        Whether to subtract the mean, and to divide by the deviation. A sparse matrix stays one with
+        ``with_mean=False``.
     aggregator : Aggregator, optional
         Combines the sites' own means, instead of exact sums, where some sites may be malicious. With
         ``fedspan.aggregation.CoordinateMedian()`` a minority moves a mean or a deviation by no more than the honest
@@ -59,6 +60,8 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
     (array([2., 5.]), array([1., 1.]))
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         *,
@@ -83,6 +86,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         """
         check_aggregator(self.aggregator)
         check_moments(self.privacy, self.aggregator)
+        self._refuse_dense(X)
         exact = self.privacy is None and self.aggregator is None
         one = OneRound() if exact and not secure(X) else None
         with self._fitting(X, y, sites, sample_weight=sample_weight, agree=one) as fed:
@@ -150,9 +154,23 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         """Undo `transform`."""
         check_is_fitted(self)
         X = self._validated(X)
+        self._refuse_dense(X)
+        if hasattr(X, "tocsr"):
+            return standardize(X, None, 1.0 / self.scale_ if self.with_std else None)
         scaled = X * self.scale_ if self.with_std else X
         shifted = scaled + self.mean_ if self.with_mean else scaled
         return cast(NDArray[Any], shifted.astype(X.dtype))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self.with_mean
+        return tags
+
+    def _refuse_dense(self, X: Any) -> None:
+        if hasattr(X, "tocsr") and self.with_mean:
+            raise InputError(
+                "Cannot center sparse matrices: pass `with_mean=False` instead, or make X dense with X.toarray()"
+            )
 
     def _check_weights(self) -> None:
         self._refuse_weights_with(privacy=self.privacy, aggregator=self.aggregator)

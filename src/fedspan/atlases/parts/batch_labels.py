@@ -81,7 +81,11 @@ def labels_of(X: Any, column: int) -> NDArray[np.str_]:
     """Return the values of the batch column as text; whole numbers look alike whatever their type."""
     if column >= X.shape[1]:
         raise InputError(f"the batch column has the number {column}, and the rows have {X.shape[1]} columns")
-    values = X.iloc[:, column].to_numpy() if hasattr(X, "iloc") else np.asarray(X)[:, column]
+    return texts_of(X.iloc[:, column].to_numpy() if hasattr(X, "iloc") else np.asarray(X)[:, column])
+
+
+def texts_of(values: Array) -> NDArray[np.str_]:
+    """Return values as text; whole numbers look alike whatever their type."""
     if values.dtype.kind in "fiub":
         numbers = values.astype(np.float64)
         if not np.isfinite(numbers).all():
@@ -97,8 +101,12 @@ def labels_of(X: Any, column: int) -> NDArray[np.str_]:
 
 def batch_codes(X: Any, site: str, column: int, names: NDArray[np.str_]) -> Codes:
     """Return the number in `names` of the batch of each row: that of the site, or of its value in a column."""
+    return codes_in(np.full(len(X), site) if column < 0 else labels_of(X, column), names)
+
+
+def codes_in(labels: NDArray[np.str_], names: NDArray[np.str_]) -> Codes:
+    """Return the number of each label in `names`."""
     known = {name: number for number, name in enumerate(names.tolist())}
-    labels = np.full(len(X), site) if column < 0 else labels_of(X, column)
     different, places = np.unique(labels, return_inverse=True)
     strangers = [name for name in different.tolist() if name not in known]
     if strangers:

@@ -104,7 +104,7 @@ def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], 
 
 
 def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:
-    if not site.streamed and 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
+    if not site.streamed and not site.sparse and 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
         X = site.X
         for start in range(0, len(site), rows):
             yield np.asarray(X[start : start + rows], dtype=np.float64)
@@ -201,8 +201,9 @@ def closest_labels(X: Array, centres: Array) -> Labels:
 @step("clustering.labels", reveals="rows", weighted=True)
 def local_labels(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: the number of the closest centre of each of its rows, in their order."""
-    if site.streamed:
-        found = [closest_labels(batch.X, centres) for batch in site.batches(2**14)]
+    if site.streamed or site.sparse:
+        rows = max(16, _BLOCK_BYTES // (8 * max(1, n_columns(site))))
+        found = [closest_labels(X, centres) for X in _blocks(site, rows)]
         return {"labels": np.concatenate([np.empty(0, np.int32), *found])}
     return {"labels": closest_labels(site.X, centres)}
 

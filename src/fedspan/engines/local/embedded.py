@@ -313,6 +313,8 @@ def _without_columns(X: Any, wanted: Mapping[str, Any], whose: str = "X") -> tup
 def _rows(values: Any, index: Any) -> Any:
     if values is None:
         return None
+    if hasattr(values, "tocsr"):
+        return values.tocsr()[index]
     return values.iloc[index] if hasattr(values, "iloc") else np.asarray(values)[index]
 
 

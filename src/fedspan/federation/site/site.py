@@ -16,7 +16,15 @@ from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.row_stream import RowStream
-from fedspan.federation.site.site_data import Array, SiteData, copies_on_write, raw_bytes, read_only
+from fedspan.federation.site.site_data import (
+    Array,
+    Diagonal,
+    SiteData,
+    check_dense,
+    copies_on_write,
+    raw_bytes,
+    read_only,
+)
 from fedspan.federation.site.state import Changes, State
 from fedspan.wire import Message
 
@@ -27,6 +35,8 @@ _KEPT_BYTES, _STREAMED_ROWS = 2**28, 2**14
 #: Deviation of a share of the noise, in steps of a secure sum's resolution, from which rounding each part leaves the
 #: distribution of their sum unchanged for all purposes.
 _LEAST_STEPS = 1024
+#: Bytes of sparse rows that are made dense at a time.
+_SPARSE_BLOCK = 2**22
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class Site:
     ----------
     name : str
         Unique within its federation.
-    X : array (n, ...), memory map, data frame or stream
+    X : array (n, ...), memory map, data frame, sparse matrix or stream
         One row per sample. Steps see it read-only. Frames of polars and tables of pyarrow become frames of pandas. For
         data larger than memory see `fedspan.stream`.
     y, task : array (n,), optional
@@ -119,9 +129,36 @@ class Site:
         transform = data.transform
         if transform is None:
             return data.X
+        if data.sparse is not None:
+            return self.cached("", self._dense_rows)
         if data.stream is not None:
             return self.cached("", lambda: self._kept_rows(transform))
         return self.cached("", lambda: read_only(transform(data.rows(slice(None))), data.name, "X"))
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the site has a sparse matrix; `batches` shows blocks of its rows as dense ones."""
+        return self._data.sparse is not None
+
+    @property
+    def sparse_rows(self) -> tuple[Any, Array | None, Array | None] | None:
+        """A sparse matrix by rows, and the shift and scale of its columns by which transforms show it.
+
+        The rows are ``(x - shift) / scale``. ``None`` where the rows are not sparse, or transforms mix columns.
+        """
+        data = self._open
+        return None if data.sparse is None or data.diagonal is None else (data.sparse, *data.diagonal)
+
+    def _dense_rows(self) -> Array:
+        """Return sparse rows as transforms show them, made block by block."""
+        data = self._open
+        transform = data.transform
+        assert transform is not None
+        size = max(1, _SPARSE_BLOCK // (8 * max(1, data.shape[1])))
+        first = transform(data.rows(slice(0, size)))
+        check_dense(self.name, (len(self), *first.shape[1:]))
+        rest = [transform(data.rows(slice(start, start + size))) for start in range(size, len(self), size)]
+        return read_only(np.concatenate([first, *rest]), data.name, "X")
 
     @property
     def y(self) -> Array | None:
@@ -141,7 +178,8 @@ class Site:
     @property
     def is_array(self) -> bool:
         """Whether ``X`` is the array that the site was made of, so that reading it costs nothing."""
-        return self._data.frame is None and self._data.transform is None and self._data.stream is None
+        data = self._data
+        return all(one is None for one in (data.frame, data.transform, data.stream, data.sparse))
 
     @property
     def weighted(self) -> bool:
@@ -171,7 +209,10 @@ class Site:
         transform = None if data.transform_takes_frame else data.transform
         for start in range(0, len(self), rows):
             part = slice(start, start + rows)
-            X = self.X[part] if transform is None else transform(data.rows(part))
+            if transform is None:
+                X = self.X[part] if data.sparse is None else data.rows(part)
+            else:
+                X = transform(data.rows(part))
             columns = (data.y, data.task, data.sample_weight)
             yield RowBatch(X, *(None if column is None else column[part] for column in columns))
 
@@ -332,18 +373,23 @@ class Site:
         """Return a digest of all of the site's data, as they are without any transform."""
         return self._open.digest()
 
-    def through(self, transform: Callable[[Any], Array], *, frames: bool = False) -> Site:
+    def through(
+        self, transform: Callable[[Any], Array], *, frames: bool = False, diagonal: Diagonal | None = None
+    ) -> Site:
         """Return this site as a transform shows it: same rows, ``X`` transformed when it is read.
+
+        `diagonal` are shift and scale (d,) of a transform that is ``(x - shift) / scale``.
 
         With `frames` the transform receives a data frame, where the site was made of one and it is the first transform.
         """
         inner = self._open.transform
         takes_frame = self._data.transform_takes_frame if inner else frames and self._data.frame is not None
-        if not takes_frame and self._data.stream is None:
+        if not takes_frame and self._data.stream is None and self._data.sparse is None:
             _ = self._data.X  # made here, so that all views share it
         data = self._data.seen()
         data.transform = (lambda rows: transform(inner(rows))) if inner else transform
         data.transform_takes_frame = takes_frame
+        data.diagonal = _composed(data.diagonal, diagonal)
         return _site(data, None)
 
     def in_order(self, names: tuple[str, ...]) -> Site:
@@ -415,6 +461,16 @@ class Site:
 
 
 _new = object.__new__
+
+
+def _composed(first: Diagonal | None, second: Diagonal | None) -> Diagonal | None:
+    """Return shift and scale of two transforms ``(x - shift) / scale``, one after the other."""
+    if first is None or second is None:
+        return None
+    (m, s), (shift, scale) = first, second
+    moved = shift if s is None or shift is None else s * shift
+    m = moved if m is None else m if moved is None else m + moved
+    return m, scale if s is None else s if scale is None else s * scale
 
 
 def _site(data: SiteData, context: CallContext | None) -> Site:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -19,11 +20,14 @@ from fedspan.federation.site.row_stream import RowStream
 from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]
+Diagonal = tuple[Array | None, Array | None]
 
 _DIGEST_ROWS = 4096
 _INVENTED_ROWS = 2**16
 #: A site with a ledger copies what it is given, and memory-mapped files up to this size.
 _COPIED_BYTES = 2**30
+#: Sparse rows of at most this size become a dense table where a step needs one.
+MOST_DENSE_BYTES = 2**28
 
 
 class SiteData:
@@ -44,6 +48,9 @@ class SiteData:
         self.ledger = ledger
         self._rewritable = False  # whether the data are a file that others may write to
         self.frame: Any = None
+        self.sparse: Any = None  # a matrix of scipy, by rows
+        #: What transforms have made of sparse rows so far, (x - shift) / scale; None where it is something else.
+        self.diagonal: Diagonal | None = (None, None)
         self.feature_names: tuple[str, ...] | None = None
         self.stream: RowStream | None = None
         if isinstance(X, RowStream):
@@ -55,10 +62,12 @@ class SiteData:
             self.feature_names = tuple(str(column) for column in X.columns)
             # Later writes to the caller's frame do not reach the site, nor with a ledger those to its arrays.
             self.frame = X.copy(deep=ledger is not None or not copies_on_write())
-        if self.frame is None and self.stream is None:
+        if hasattr(X, "tocsr"):
+            self.sparse = _by_rows(X, name, ledger)
+        elif self.frame is None and self.stream is None:
             self.X = self._own(X, "X")
-        held = X if self.frame is not None or self.stream is not None else self.X
-        self.shape: tuple[int, ...] = held.shape
+        elsewhere = self.frame is not None or self.stream is not None or self.sparse is not None
+        self.shape: tuple[int, ...] = X.shape if elsewhere else self.X.shape
         if not self.shape:
             raise InputError(f"site {name!r}: X must have rows, and is a single value")
         self.y = self._column(y, "y")
@@ -74,6 +83,9 @@ class SiteData:
     @cached_property
     def X(self) -> Array:
         """The values. Those of a frame are made when first needed: they may double its memory."""
+        if self.sparse is not None:
+            check_dense(self.name, self.shape)
+            return read_only(self.sparse.toarray(), self.name, "X")
         if self.stream is not None:
             n, d = self.stream.shape
             raise InputError(
@@ -84,17 +96,25 @@ class SiteData:
 
     def values(self, part: slice) -> Array:
         """Return the values of some rows, without those of the others."""
+        if self.sparse is not None:
+            return np.asarray(self.sparse[part].toarray())
         if self.stream is not None:
             return np.frombuffer(self.stream.stamp().encode(), dtype=np.uint8)[:, None]
         return self.X[part] if self.frame is None else _frame_values(self.frame.iloc[part])
 
     def rows(self, part: slice) -> Any:
         """Return the rows that the transform receives: of the data frame, if it takes one, or of the values."""
+        if self.sparse is not None:
+            return self.values(part)
         return self.frame.iloc[part] if self.transform_takes_frame else self.X[part]
 
     def blocks(self, part: slice) -> Iterator[Array]:
         """Yield some rows of X, y, task and weights."""
-        yield self.values(part)
+        if self.sparse is None:
+            yield self.values(part)
+        else:
+            some = self.sparse[part]
+            yield from (some.data, some.indices, some.indptr)
         yield from (column[part] for column in (self.y, self.task, self.sample_weight) if column is not None)
 
     @property
@@ -120,6 +140,7 @@ class SiteData:
         data = self.seen()
         data._digest, data._rewritable = self._digest[:1] or [self.digest()], False  # of what these rows were made of
         data.X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
+        data.sparse = None
         data.stream = None
         data.shape = X.shape
         data.transform, data.transform_takes_frame = None, False
@@ -141,7 +162,8 @@ class SiteData:
                 plain = np.dtype(getattr(dtype, "kind", "O") if getattr(dtype, "kind", "O") in "buif" else "O")
                 data.frame.isetitem(k, invented_values(plain, (self.shape[0],), scale))
         else:
-            data.X = invented_values(self.X.dtype, self.X.shape, scale)
+            dtype = self.X.dtype if self.sparse is None else self.sparse.dtype
+            data.X, data.sparse = invented_values(dtype, self.shape, scale), None
         data.y, data.task = (
             None if column is None else invented_values(column.dtype, column.shape, scale)
             for column in (self.y, self.task)
@@ -157,6 +179,9 @@ class SiteData:
             raise InputError(f"the rows of site {self.name!r} are streamed, and folds need them in memory")
         if self.frame is not None:
             data.frame = self.frame.iloc[rows]
+            vars(data).pop("X", None)
+        elif self.sparse is not None:
+            data.sparse = self.sparse[rows]
             vars(data).pop("X", None)
         else:
             data.X = read_only(self.X[rows], self.name, "X")
@@ -241,6 +266,29 @@ def _is_mapped(values: Any) -> bool:
     return isinstance(values, mmap)
 
 
+def _by_rows(X: Any, name: str, ledger: SiteLedger | None) -> Any:
+    """Return a sparse matrix by rows, each entry once."""
+    if ledger is not None:
+        raise InputError(f"site {name!r}: X is a sparse matrix, and a site with a ledger takes dense tables only")
+    if X.dtype.kind not in "buif" or X.ndim != 2:
+        raise InputError(f"site {name!r}: X is a sparse matrix of {X.dtype}, and must be a table of real numbers")
+    rows = X.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy() if rows is X else rows
+        rows.sum_duplicates()
+    return rows
+
+
+def check_dense(name: str, shape: tuple[int, ...]) -> None:
+    """Refuse to make a large dense table of sparse rows."""
+    if 8 * math.prod(shape) > MOST_DENSE_BYTES:
+        raise InputError(
+            f"site {name!r}: X is sparse, and this step would make a dense table of {8 * math.prod(shape):,} bytes: "
+            "FedStandardScaler, FedKMeans and FedPCA(solver='subspace_iteration') need none; for others reduce the "
+            "columns first"
+        )
+
+
 def copies_on_write() -> bool:
     """Return whether a shallow copy of a frame keeps its values when that is written to: pandas 3, or an option."""
     pandas = sys.modules.get("pandas")
@@ -260,9 +308,7 @@ def _frame_values(frame: Any) -> Array:
 def as_pandas(X: Any) -> Any:
     """Return a table of polars or pyarrow as a pandas frame, so that its names stay, and anything else as it is."""
     kind = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
-    if hasattr(X, "tocsr"):
-        raise InputError(f"X is a sparse matrix ({kind}), which fedspan does not take: use X.toarray()")
-    if hasattr(X, "iloc") or isinstance(X, np.ndarray | RowStream):
+    if hasattr(X, "tocsr") or hasattr(X, "iloc") or isinstance(X, np.ndarray | RowStream):
         return X
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
         raise InputError(f"X is a {kind}, which holds no rows yet: use X.collect()")
@@ -277,7 +323,7 @@ def as_pandas(X: Any) -> Any:
 def read_only(values: Any, site: str, what: str) -> Array:
     """Return `values` as an array that can't be written to."""
     if hasattr(values, "tocsr"):
-        raise InputError(f"site {site!r}: {what} is a sparse matrix, which fedspan does not take: give a dense array")
+        raise InputError(f"site {site!r}: {what} is a sparse matrix, and only X may be one: give a dense array")
     array: Array = values if isinstance(values, np.ndarray) else np.asarray(values)
     view = array.view()
     view.flags.writeable = False

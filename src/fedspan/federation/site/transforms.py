@@ -38,6 +38,7 @@ class InstalledTransform(Installed):
     affine: bool = False
     view: bool = False
     selects: bool = False
+    diagonal: Callable[..., Any] | None = None
 
     @property
     def reorders(self) -> bool:
@@ -65,6 +66,7 @@ def transform(
     affine: bool = False,
     view: bool = False,
     selects: bool = False,
+    diagonal: Callable[..., Any] | None = None,
 ) -> Callable[[F], F]: ...
 
 
@@ -77,6 +79,7 @@ def transform(
     affine: bool = False,
     view: bool = False,
     selects: bool = False,
+    diagonal: Callable[..., Any] | None = None,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -98,6 +101,9 @@ def transform(
         another order.
     selects : bool, default=False
         Whether the view shows some of the rows alone. Owners allow such a transform by its id only.
+    diagonal : callable, optional
+        ``diagonal(**parameters)`` returns a shift and a scale (d,), or ``None`` for each: the transform is
+        ``(x - shift) / scale``, and steps may apply it to sparse rows without making them dense.
 
     Examples
     --------
@@ -109,7 +115,9 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        _transforms.add(InstalledTransform(id or dotted_name(function), function, frames, mu2, affine, view, selects))
+        _transforms.add(
+            InstalledTransform(id or dotted_name(function), function, frames, mu2, affine, view, selects, diagonal)
+        )
         return function
 
     return register
@@ -172,7 +180,9 @@ class Transform:
         if found.mu2 is not None:
             site.refuse_chosen_rows()
             return self._noisy(site, found, ledger, run, before)
-        return site.through(partial(found.function, **found.validated(self.parameters)), frames=found.frames)
+        parameters = found.validated(self.parameters)
+        diagonal = None if found.diagonal is None else found.diagonal(**parameters)
+        return site.through(partial(found.function, **parameters), frames=found.frames, diagonal=diagonal)
 
     def _noisy(
         self, site: Site, found: InstalledTransform, ledger: SiteLedger | None, run: str, before: Digests

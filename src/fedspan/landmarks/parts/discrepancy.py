@@ -9,20 +9,23 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix
-from fedspan.landmarks.parts.kernel_pull import per_row, rows_and_norms
+from fedspan.landmarks.parts.kernel_pull import Device, per_row, rows_and_norms
+from fedspan.linalg.array_backend import device_here, to_device
 from fedspan.linalg.kernels.gaussian_kernel import characteristic, frequencies
 from fedspan.sums.plausible_totals import CountedRows, whole
 
 
 @step("landmarks.characteristic", reveals="sums", counts=["n"])
-def local_characteristic(site: Site, W: Matrix, viewed: bool = False) -> dict[str, Any]:
+def local_characteristic(site: Site, W: Matrix, viewed: bool = False, device: Device = "") -> dict[str, Any]:
     """Leaves the site: the sums of cos w'x and sin w'x over its rows, for a few random directions w; their number.
 
     `viewed` rows are seen along the axes that the site keeps.
     """
     total = np.zeros((2, len(W)))
-    for X, _ in rows_and_norms(site, viewed=viewed):
-        total += characteristic(X, W)
+    here = device_here(device or None) if viewed else None
+    directions = to_device(W, here)
+    for X, _ in rows_and_norms(site, here, viewed=viewed):
+        total += characteristic(X, directions)
     return {"characteristic": total, "n": len(site)}
 
 

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site, step, transform
 from fedspan.federation.site.parameters import Matrix, OneOf, Passes, Positive, Text, Vector
-from fedspan.linalg.array_backend import device_here, to_device
+from fedspan.linalg.array_backend import device_here, namespace, to_device
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
 from fedspan.sums.plausible_totals import ABSURD
 from fedspan.sums.row_blocks import n_columns
-from fedspan.sums.row_transforms import same_columns
 
 Array = NDArray[Any]
 Device = Annotated[str, Text(20)]
@@ -29,6 +28,9 @@ Upload = Annotated[str, OneOf(("gradient", "landmarks"))]
 #: Sites keep rows that were prepared for the products up to this size; they prepare larger ones in every round.
 _KEPT_BYTES = 2**30
 _BATCH_ROWS = 8192
+#: The same on a card, for the rows themselves and for those prepared; and the rows of a block there.
+CARD_BYTES = 2**34
+_CARD_ROWS = 65536
 
 
 @transform("landmarks.reduced", affine=True)
@@ -41,9 +43,14 @@ def reduced(X: Array, centre: Vector, scale: Positive, precision: Precision) -> 
 
 
 @step("landmarks.view", reveals="nothing", counts=["n"])
-def local_view(site: Site, mean: Vector, axes: Matrix, scale: Positive, precision: Precision) -> dict[str, Any]:
-    """Leaves the site: its number of rows. It will see them as ``(x - mean) @ axes.T / scale`` in this run."""
-    same_columns(site.X, len(mean))
+def local_view(site: Site, mean: Vector, axes: Matrix | None, scale: Positive, precision: Precision) -> dict[str, Any]:
+    """Leaves the site: its number of rows. It will see them as ``(x - mean) @ axes.T / scale`` in this run.
+
+    Without axes it will see ``(x - mean) / scale``.
+    """
+    if len(mean) != n_columns(site):
+        raise InputError(f"this site has {n_columns(site)} columns, and the view of this run has {len(mean)}")
+    axes = np.zeros((0, len(mean)), dtype=np.float32) if axes is None else axes
     site.state.update({"mean": mean, "axes": axes, "scale": scale, "precision": precision})
     site.state["view"] = blake2b(axes.tobytes() + mean.tobytes() + repr((scale, precision)).encode()).hexdigest()
     return {"n": len(site)}
@@ -109,34 +116,70 @@ def rows_and_norms(
     """
     if viewed and "view" not in site.state:
         raise InputError(f"site {site.name!r} has not received the axes along which this run sees rows")
-    columns = len(site.state["axes"]) if viewed else n_columns(site)
+    if not viewed:
+        yield from _rows_and_norms(site, device, kind)
+        return
+    columns = len(site.state["axes"]) or n_columns(site)
+    viewer = _Viewer(site.state, device)
 
+    def all_rows() -> tuple[Any, Any]:
+        found = viewer.concat([viewer(X) for X in raw_blocks(site, device)])
+        return found, squared_norms(found)
+
+    if 8 * len(site) * columns <= (_KEPT_BYTES if device is None else CARD_BYTES):
+        yield site.last_of(f"viewed rows on {device}", site.state["view"], all_rows)
+    else:
+        for X in raw_blocks(site, device):
+            found = viewer(X)
+            yield found, squared_norms(found)
+
+
+def _rows_and_norms(site: Site, device: str | None, kind: Any) -> Iterator[tuple[Any, Any]]:
     def moved(X: Array) -> tuple[Any, Any]:
-        X = _along_axes(site, X) if viewed else X
         there = to_device(X if kind is None else X.astype(kind, copy=False), device)
         return there, squared_norms(there)
 
-    def all_rows() -> tuple[Any, Any]:
-        if not viewed:
-            return moved(site.X)
-        parts = [_along_axes(site, batch.X) for batch in site.batches(_BATCH_ROWS)]
-        there = to_device(np.concatenate(parts), device)
-        return there, squared_norms(there)
-
-    if 8 * len(site) * columns <= _KEPT_BYTES:
-        view = site.state["view"] if viewed else None
-        yield site.last_of(f"rows and norms on {device} as {kind}", view, all_rows)
+    if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
+        yield site.cached(f"rows and norms on {device} as {kind}", lambda: moved(site.X))
     else:
         for batch in site.batches(_BATCH_ROWS):
             yield moved(batch.X)
 
 
-def _along_axes(site: Site, X: Array) -> Array:
-    """Return rows as the site's view shows them."""
-    axes, kind = site.state["axes"], np.float32 if site.state["precision"] == "single" else np.float64
-    D = np.asarray(X, dtype=np.float64) - site.state["mean"]
-    with np.errstate(over="ignore"):
-        return np.asarray((D @ axes.astype(np.float64).T) / site.state["scale"]).astype(kind)
+def raw_blocks(site: Site, device: str | None = None) -> Iterator[Any]:
+    """Yield the site's own rows in blocks, on the device, where rows of up to `CARD_BYTES` stay for later calls."""
+    if device is None:
+        for batch in site.batches(_BATCH_ROWS):
+            yield batch.X
+    elif 8 * len(site) * n_columns(site) <= CARD_BYTES:
+        X = site.cached(f"rows on {device}", lambda: to_device(site.X, device))
+        for start in range(0, len(site), _CARD_ROWS):
+            yield X[start : start + _CARD_ROWS]
+    else:
+        for batch in site.batches(_CARD_ROWS):
+            yield to_device(batch.X, device)
+
+
+class _Viewer:
+    """Rows as a site's view shows them, on a device; products are in double precision."""
+
+    def __init__(self, state: Any, device: str | None) -> None:
+        self._single, self._scale = state["precision"] == "single", state["scale"]
+        self._mean = to_device(np.asarray(state["mean"], dtype=np.float64), device)
+        axes = np.asarray(state["axes"], dtype=np.float64)
+        self._axes = to_device(axes, device) if len(axes) else None
+        self._xp = namespace(self._mean)
+
+    def __call__(self, X: Any) -> Any:
+        xp = self._xp
+        D = xp.asarray(X, dtype=xp.float64) - self._mean
+        D = D if self._axes is None else D @ self._axes.T
+        D /= self._scale
+        with np.errstate(over="ignore"):
+            return xp.asarray(D, dtype=xp.float32 if self._single else xp.float64)
+
+    def concat(self, parts: list[Any]) -> Any:
+        return self._xp.concat(parts)
 
 
 def descent_reply(

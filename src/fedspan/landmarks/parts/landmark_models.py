@@ -20,6 +20,7 @@ from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.feddl import PLAIN, Landmarks, feddl
 from fedspan.landmarks.landmark_distances import landmark_distances, neighbor_hits, spread_out
+from fedspan.landmarks.parts.card_rows import double_device
 from fedspan.landmarks.parts.feddl_settings import FedDLSettings
 from fedspan.landmarks.parts.neighbor_search import check_search
 from fedspan.landmarks.parts.principal_view import Reduce, check_reduce
@@ -199,7 +200,8 @@ class PostedRows(LandmarkEstimator):
         return found, self._requested(federation, found, "single")
 
     def _requested(self, federation: Federation, found: Landmarks, precision: str) -> Array:
-        posted = landmark_distances(self._seen(federation), landmarks=found, precision=precision)
+        device = None if self.privacy is not None else self.device
+        posted = landmark_distances(self._seen(federation), landmarks=found, precision=precision, device=device)
         self._keep_row_sites(posted)
         return np.concatenate(list(posted.values()))
 
@@ -212,13 +214,13 @@ class PostedRows(LandmarkEstimator):
         found, B = self._posted(federation, settings)
         # The part of a row outside principal axes is not posted.
         form = landmark_form(found.reduced, self.method, None if settings["rounds"] and found.view is None else False)
-        rows, precision = form.of(B), "single"
+        rows, precision = form.of(B, device=double_device(self.device)), "single"
         if not _fine(rows, settings["device"]):
             precision = "double"
             federation.log(posted=precision)
             B = self._requested(federation, found, precision)
             rows = form.of(B, np.float64)
-        how = {"method": self.method, "residuals": form.residuals, "precision": precision}
+        how = {"method": self.method, "residuals": form.residuals, "precision": precision, "device": self.device}
         share, of = neighbor_hits(self._seen(federation), landmarks=found, **how)
         if of:
             federation.log(site_recall=share, site_recall_of=of)

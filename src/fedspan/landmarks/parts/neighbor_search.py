@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedspan.checks import one_of
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation
+from fedspan.linalg.kernels.coarse_neighbors import QUERIES, coarse_nearest
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import block_rows, nearest, nearest_in_blocks
 
@@ -21,6 +22,9 @@ DESCENT_ABOVE = 100_000
 #: NN-descent searches more neighbours than are wanted, by plain coordinates; then residuals decide among them.
 _MORE = 1.5
 _SAMPLE = 500
+#: Rows from which on a search on a device scores all pairs coarsely; and the share of neighbours that is enough.
+COARSE_ABOVE = 4096
+_ENOUGH = 0.995
 _BLOCK = 256
 
 
@@ -71,6 +75,8 @@ def find_neighbors(
         some = np.sort(federation.rng.choice(len(rows), min(_SAMPLE, len(rows)), replace=False))
         federation.log(search_recall=_recall(rows, some, indices[some]), search_sample=len(some))
         return indices, distances
+    if device is not None and euclidean and rows.factor.dtype == np.float32 and len(rows) >= COARSE_ABOVE:
+        return _by_coarse_scores(federation, rows, indices, distances, device)
     if device is not None and device.startswith("mps") and rows.factor.dtype == np.float64:
         device = None  # which has no double precision
     blocks = nearest_in_blocks(rows, k, device=device)
@@ -78,6 +84,23 @@ def find_neighbors(
         part, found, far = next(blocks)
         indices[part], distances[part] = found, far
     federation.log(search_recall=1.0)
+    return indices, distances
+
+
+def _by_coarse_scores(
+    federation: Federation, rows: LowRankDistances, indices: Array, distances: Array, device: str
+) -> tuple[NDArray[np.int32], Array]:
+    """Fill in neighbours by scores in half precision or, where these miss too many, in single."""
+    some = np.sort(federation.rng.choice(len(rows), min(_SAMPLE, len(rows)), replace=False))
+    for half in (True, False) if device.startswith("cuda") else (False,):
+        blocks = coarse_nearest(rows, indices.shape[1], device, half=half)
+        for _ in federation.rounds(-(-len(rows) // QUERIES)):
+            part, found, far = next(blocks)
+            indices[part], distances[part] = found, far
+        recall = _recall(rows, some, indices[some], device)
+        federation.log(search_recall=recall, search_sample=len(some), scores="half" if half else "single")
+        if recall >= _ENOUGH:
+            break
     return indices, distances
 
 
@@ -104,10 +127,10 @@ def _best(rows: LowRankDistances, own: Array, candidates: Array, k: int) -> tupl
     return np.take_along_axis(candidates, order, axis=1), rows.as_distances(np.take_along_axis(values, order, axis=1))
 
 
-def _recall(rows: LowRankDistances, some: Array, found: Array) -> float:
+def _recall(rows: LowRankDistances, some: Array, found: Array, device: str | None = None) -> float:
     """Return the share of the true neighbours of `some` rows that were found."""
     k = found.shape[1]
-    true = nearest(rows, min(k + 1, len(rows)), rows.rows(some))[0]
+    true = nearest(rows, min(k + 1, len(rows)), rows.rows(some), device)[0]
     hits = 0
     for row, exact, mine in zip(some, true, found, strict=True):
         hits += len(np.intersect1d([i for i in exact if i != row][:k], mine))

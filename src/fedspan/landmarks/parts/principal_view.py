@@ -17,7 +17,9 @@ from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.parts.kernel_pull import local_view
+from fedspan.linalg import top_eigenpairs
 from fedspan.pca.covariance import covariance_pca
+from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.pca.solvers import cheaper_solver
 from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.sums.moments import Moments
@@ -69,12 +71,12 @@ class PrincipalView:
         """Return the rows (n, d) that have these coordinates (n, k), and no part outside the axes."""
         return np.asarray(self.mean + Y @ self.axes.astype(np.float64))
 
-    def sent_to(self, fed: Federation, precision: str) -> None:
-        """Let all sites keep the view, in units of the spread; a site that never answers is in no round."""
-        view = {"mean": self.mean, "axes": self.axes, "scale": self.spread, "precision": precision}
-        for _ in range(_TRIES):
-            if not fed.sum(local_view, **view).failed:
-                break
+
+def send_view(federation: Federation, **view: Any) -> None:
+    """Let all sites keep the view of a run (`local_view`); a site that never answers is in no round."""
+    for _ in range(_TRIES):
+        if not federation.sum(local_view, **view).failed:
+            break
 
 
 def check_reduce(reduce: Any) -> None:
@@ -96,20 +98,29 @@ def may_reduce(reduce: Reduce, columns: int) -> bool:
     return columns > MANY_COLUMNS if reduce == "auto" else not isinstance(reduce, int) or reduce < columns
 
 
-def principal_view(federation: Federation, found: Moments, reduce: Reduce) -> PrincipalView | None:
+def needs_scatter(reduce: Reduce, columns: int, max_bytes: int) -> bool:
+    """Return whether the axes follow from the scatter matrix; if not, subspace iteration sends less."""
+    most = min(reduce if isinstance(reduce, int) else MOST_AXES, columns)
+    return isinstance(reduce, float) or cheaper_solver(columns, most + _OVERSAMPLING, max_bytes)[0] == "covariance"
+
+
+def principal_view(
+    federation: Federation, found: Moments, reduce: Reduce, scatter: Array | None = None
+) -> PrincipalView | None:
     """Return the leading axes of all rows, whose moments are `found`; ``None`` where they are not reduced.
 
-    Up per site: d (d + 1) / 2 numbers once, or fewer by subspace iteration.
+    Up per site: d (d + 1) / 2 numbers once, or fewer by subspace iteration; nothing where the `scatter` matrix (d, d)
+    is known.
     """
     d = len(found.mean)
     if not may_reduce(reduce, d):
         return None
     most = min(reduce if isinstance(reduce, int) else d if isinstance(reduce, float) else MOST_AXES, d, found.n)
     about = federation.apply(standardize, mean=found.mean, scale=None, double=True)
-    if (
-        isinstance(reduce, float)
-        or cheaper_solver(d, most + _OVERSAMPLING, federation.policy.max_bytes)[0] == "covariance"
-    ):
+    if scatter is not None:
+        values, vectors = top_eigenpairs(scatter, most)
+        axes = PrincipalAxes(vectors.T, np.maximum(values, 0.0), float(np.trace(scatter)), found.n)
+    elif needs_scatter(reduce, d, federation.policy.max_bytes):
         axes, _ = covariance_pca(about, rank=most)
     else:
         axes, _ = subspace_iteration(about, rank=most, n_columns=d, tol=_TOLERANCE)

@@ -110,13 +110,15 @@ def characteristic(X: Array, W: Array) -> Matrix:
     The mean square of the difference of two such means is an unbiased estimate of `mmd2`, with a relative error of
     about ``sqrt(2 / count)``.
     """
-    total = np.zeros((2, len(W)))
-    W = np.asarray(W, dtype=X.dtype)
-    for start in range(0, len(X), BLOCK_ROWS):
-        angles = X[start : start + BLOCK_ROWS] @ W.T
-        total[0] += np.cos(angles).sum(axis=0, dtype=np.float64)
-        total[1] += np.sin(angles).sum(axis=0, dtype=np.float64)
-    return total
+    xp = namespace(X)
+    total = xp.zeros((2, len(W)), dtype=xp.float64, device=X.device)
+    W = xp.asarray(W, dtype=X.dtype)
+    size = BLOCK_ROWS if on_processor(X) else CARD_BLOCK_ROWS
+    for start in range(0, len(X), size):
+        angles = X[start : start + size] @ W.T
+        total[0] += xp.sum(xp.cos(angles), axis=0, dtype=xp.float64)
+        total[1] += xp.sum(xp.sin(angles), axis=0, dtype=xp.float64)
+    return to_numpy(total)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import one_of
+from fedspan.linalg.array_backend import namespace, to_device, to_numpy
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 
 Array = NDArray[Any]
@@ -37,6 +38,8 @@ FARTHEST = 1e6
 #: The least ratio of nearest distances to their rounding errors: below it, neighbours are confused.
 FINE_ENOUGH = 300.0
 _BLOCK_ROWS = 2048
+#: The same on a graphics card.
+_CARD_BLOCK_ROWS = 65536
 
 
 @dataclass(frozen=True)
@@ -91,31 +94,44 @@ class LandmarkForm:
     squares: Matrix
     residuals: bool
 
-    def of(self, B: Array, kind: Any = np.float32) -> LowRankDistances:
-        """Return the form of rows with distances B (n, n_y), computed in double precision, as numbers of `kind`."""
+    def of(self, B: Array, kind: Any = np.float32, device: str | None = None) -> LowRankDistances:
+        """Return the form of rows with distances B (n, n_y), computed in double precision, as numbers of `kind`.
+
+        `device` is the torch name of the device to compute on (default: numpy).
+        """
         factor = np.empty((len(B), len(self.signs)), dtype=kind)
         offset = np.zeros(len(B), dtype=kind)
-        for start in range(0, len(B), _BLOCK_ROWS):
-            part = slice(start, start + _BLOCK_ROWS)
-            factor[part], offset[part] = self._block(np.asarray(B[part], dtype=np.float64))
+        matrix, squares = to_device(self.matrix, device), to_device(self.squares, device)
+        xp = namespace(matrix)
+        size = _BLOCK_ROWS if device is None else _CARD_BLOCK_ROWS
+        for start in range(0, len(B), size):
+            part = slice(start, start + size)
+            there = xp.asarray(to_device(B[part], device), dtype=xp.float64)
+            found, far = self._block(there, matrix, squares)
+            sent = xp.float32 if kind == np.float32 else xp.float64
+            factor[part] = to_numpy(xp.asarray(found, dtype=sent))
+            if far is not None:
+                offset[part] = to_numpy(far)
         return self.form_of(factor, offset)
 
     def form_of(self, factor: Array, offset: Array) -> LowRankDistances:
         """Return the form of rows whose factor and offset are known."""
         return LowRankDistances(factor, self.signs.astype(factor.dtype), offset, self.method != "paper")
 
-    def _block(self, B: Matrix) -> tuple[Matrix, Any]:
+    def _block(self, B: Any, matrix: Any, squares: Any) -> tuple[Any, Any]:
+        """Return factor and offset (None: 0) of some rows, on the device of all arguments."""
+        xp = namespace(B)
         if self.method == "paper":
-            return B @ self.matrix, 0.0
+            return B @ matrix, None
         B2 = B**2
         if self.method == "squared":
-            return B2 @ self.matrix, 0.0
-        T = -0.5 * (B2 - self.squares)  # (x - ybar)'(y_j - ybar), up to a constant of each row
-        C = (T - T.mean(axis=1, keepdims=True)) @ self.matrix
-        inside = np.vecdot(C, C)
+            return B2 @ matrix, None
+        T = -0.5 * (B2 - squares)  # (x - ybar)'(y_j - ybar), up to a constant of each row
+        C = (T - xp.mean(T, axis=1, keepdims=True)) @ matrix
+        inside = xp.vecdot(C, C)
         if not self.residuals:
             return C, inside
-        return C, np.maximum(B2.mean(axis=1) - self.squares.mean(), inside)  # ||x - ybar||^2 = ||c||^2 + h
+        return C, xp.maximum(xp.mean(B2, axis=1) - xp.mean(squares), inside)  # ||x - ybar||^2 = ||c||^2 + h
 
 
 def landmark_form(Y: Array, method: str = "coordinates", residuals: bool | None = None) -> LandmarkForm:

@@ -62,7 +62,23 @@ def fuzzy_graph(indices: Array, distances: Array) -> FuzzyGraph:
 
 def graph_parts(graph: FuzzyGraph) -> int:
     """Return the number of parts of the graph that no tie joins."""
+    if not isinstance(graph.weights, np.ndarray):
+        return _parts_on_device(graph)
     return int(connected_components(_matrix(graph), directed=False, return_labels=False))
+
+
+def _parts_on_device(graph: FuzzyGraph) -> int:
+    """Return the same for tensors: every row takes the least number among its neighbours', until none changes."""
+    import torch
+
+    labels = torch.arange(graph.n, device=graph.heads.device)
+    while True:
+        least = torch.minimum(labels[graph.heads], labels[graph.tails])
+        found = labels.scatter_reduce(0, graph.heads, least, "amin").scatter_reduce(0, graph.tails, least, "amin")
+        found = found[found]
+        if torch.equal(found, labels):
+            return len(torch.unique(labels))
+        labels = found
 
 
 def spectral_start(graph: FuzzyGraph, q: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -77,14 +77,24 @@ def responsibilities(losses: Vector, shares: Vector, variance: float | None) -> 
 
 
 def local_rounds(
-    federation: Federation, summed: Any, single: Any, steps: Mapping[str, Any], aggregator: Aggregator | None
+    federation: Federation,
+    summed: Any,
+    single: Any,
+    steps: Mapping[str, Any],
+    aggregator: Aggregator | None,
+    first: Mapping[str, Any] | None = None,
 ) -> Callable[[Matrix, Belief], Moved]:
-    """Return the function of one round: sums of the step `summed`, or with an aggregator the replies of `single`."""
+    """Return the function of one round: sums of the step `summed`, or with an aggregator the replies of `single`.
+
+    `first` are further parameters of `summed` in the first round.
+    """
+    more = [dict(first or {})]
 
     def one_round(models: Matrix, belief: Belief) -> Moved:
         payload = {"models": models, **steps, **belief.payload()}
         if aggregator is None:
-            return _summed_changes(federation.sum(summed, **payload))
+            now = more.pop() if more and belief.variance is None else {}
+            return _summed_changes(federation.sum(summed, **payload, **now))
         return _combined_changes(federation, federation.ask(single, **payload), models.shape, aggregator)
 
     return one_round

@@ -13,6 +13,7 @@ from fedspan.federation.site.parameters import Matrix, Vector, Whole
 from fedspan.linalg import top_eigenpairs, with_fixed_signs
 from fedspan.sums.moments import row_totals
 from fedspan.sums.row_blocks import blocks, site_weight, weighted_blocks
+from fedspan.sums.sparse_rows import sparse_rows
 
 #: The number of directions that a site sends, as a parameter of a step.
 Rank = Annotated[int, Whole(1, 2**20)]
@@ -64,7 +65,13 @@ def axis_variances(fed: Federation, *, U: Matrix, aggregator: Aggregator | None 
 def local_residual(site: Site, components: Matrix) -> dict[str, Any]:
     """Leaves the site: the sum of the squared distances of its rows from the span of `components` (k, d)."""
     total = 0.0
-    for X, weights in weighted_blocks(site):
+    sparse = sparse_rows(site)
+    if sparse is not None:
+        T = sparse.times(components.T.astype(np.float64))
+        lengths = np.vecdot(T, T)
+        inside = lengths.sum() if sparse.weights is None else sparse.weights @ lengths
+        total = max(0.0, float(sparse.squares(np.zeros(components.shape[1])).sum() - inside))
+    for X, weights in weighted_blocks(site) if sparse is None else ():
         R = X - (X @ components.T) @ components
         total += float(np.vdot(R, R) if weights is None else weights @ np.vecdot(R, R))
     return {"residual": total, "n": len(site), "weight": site_weight(site)}

@@ -20,6 +20,7 @@ from fedspan.statistics.describe.parts.grouped_rows import group_codes
 from fedspan.statistics.describe.parts.suppression import hidden_cells, shown, table_sums
 from fedspan.statistics.describe.parts.table_columns import (
     TableColumns,
+    federation_of,
     named_columns,
     position,
     public_columns,
@@ -112,7 +113,9 @@ def crosstab(
     for name, value in (("least_set", least_set), ("min_count", min_count)):
         whole_number(name, value, 1)
     check_moments(privacy)
-    with fed.begin("crosstab", {"rows": rows, "columns": columns, "least_set": least_set, "privacy": privacy}) as run:
+    with federation_of(fed, "crosstab").begin(
+        "crosstab", {"rows": rows, "columns": columns, "least_set": least_set, "privacy": privacy}
+    ) as run:
         names, seen = named_columns(run)
         at = (position(rows, names, "rows"), position(columns, names, "columns"))
         if at[0] == at[1]:

@@ -29,6 +29,7 @@ from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_
 from fedspan.statistics.describe.parts.table_columns import (
     SITE,
     TableColumns,
+    federation_of,
     grouping_of,
     named_columns,
     position,
@@ -108,7 +109,7 @@ def describe(
     one_of("ranks", ranks, ("bins", "exact"))
     check_moments(privacy)
     settings = {"by": by, "quantiles": levels, "least_set": least_set, "ranks": ranks, "privacy": privacy}
-    with fed.begin("describe", settings) as run:
+    with federation_of(fed, "describe").begin("describe", settings) as run:
         names, seen = named_columns(run)
         as_text = [position(by, names, "by")] if by is not None and (by in names or isinstance(by, int)) else []
         if privacy is not None:

@@ -26,6 +26,7 @@ from fedspan.statistics.describe.parts.grouped_rows import Counts, Grouping
 from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_in_groups, shown
 from fedspan.statistics.describe.parts.table_columns import (
     TableColumns,
+    federation_of,
     grouping_of,
     named_columns,
     position,
@@ -111,7 +112,7 @@ def histogram(
     edges = _checked_edges(bins)
     check_moments(privacy)
     settings = {"column": column, "bins": bins, "by": by, "least_set": least_set, "privacy": privacy}
-    with fed.begin("histogram", settings) as run:
+    with federation_of(fed, "histogram").begin("histogram", settings) as run:
         names, seen = named_columns(run)
         place = position(column, names, "column")
         if privacy is not None:

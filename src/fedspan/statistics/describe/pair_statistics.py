@@ -23,7 +23,7 @@ from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.parts.group_counts import Edges
 from fedspan.statistics.describe.parts.grouped_rows import Grouping, Numbers, numbers_of
-from fedspan.statistics.describe.parts.table_columns import TableColumns, named_columns, read_columns
+from fedspan.statistics.describe.parts.table_columns import TableColumns, federation_of, named_columns, read_columns
 from fedspan.statistics.describe.parts.value_bins import distinct_values, rank_edges
 from fedspan.sums.plausible_totals import whole
 
@@ -182,7 +182,7 @@ def _noisy_correlation(begun: Federation, method: str, privacy: GaussianMoments)
     """Return correlations from the covariance with noise; NaN where the noise hides a column's variance."""
     if method != "pearson":
         raise InputError(f"method={method!r} has no sums with noise: under privacy use method='pearson'")
-    with begun.begin(method, {"method": method, "privacy": privacy}) as run:
+    with federation_of(begun, "correlation").begin(method, {"method": method, "privacy": privacy}) as run:
         names, seen = named_columns(run)
         found = noisy_covariance(seen, privacy=privacy, n_columns=len(names))
         variance = np.diag(found.covariance)
@@ -197,7 +197,9 @@ def _noisy_correlation(begun: Federation, method: str, privacy: GaussianMoments)
 
 def _pair_table(begun: Federation, method: str, ranks: str, least: int) -> PairTable:
     whole_number("least_set", least, 1)
-    with begun.begin(method, {"method": method, "ranks": ranks, "least_set": least}) as run:
+    with federation_of(begun, "correlation").begin(
+        method, {"method": method, "ranks": ranks, "least_set": least}
+    ) as run:
         names, seen = named_columns(run)
         known, seen = read_columns(seen, names, categories=None, list_names=False)
         found = pair_table(seen, known, method, ranks, least)

@@ -46,7 +46,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     numbers_of,
 )
 from fedspan.statistics.describe.parts.suppression import hidden_groups
-from fedspan.statistics.describe.parts.table_columns import TableColumns, named_columns, read_columns
+from fedspan.statistics.describe.parts.table_columns import TableColumns, federation_of, named_columns, read_columns
 from fedspan.sums.plausible_totals import whole
 
 if TYPE_CHECKING:
@@ -149,7 +149,9 @@ def site_differences(
     """
     for name, value in (("least_set", least_set), ("rank", rank)):
         whole_number(name, value, 1)
-    with fed.begin("site_differences", {"least_set": least_set, "rank": rank}) as run:
+    with federation_of(fed, "site_differences").begin(
+        "site_differences", {"least_set": least_set, "rank": rank}
+    ) as run:
         run.need_single_replies("site_differences")
         names, seen = named_columns(run)
         columns, seen = read_columns(seen, names, categorical=categorical, categories=categories)

@@ -11,7 +11,13 @@ from fedspan.statistics.describe.describe_table import LEAST_SET, described
 from fedspan.statistics.describe.description import Description
 from fedspan.statistics.describe.histograms import Histogram, histograms_of
 from fedspan.statistics.describe.pair_statistics import PairTable, pair_table
-from fedspan.statistics.describe.parts.table_columns import grouping_of, named_columns, position, read_columns
+from fedspan.statistics.describe.parts.table_columns import (
+    federation_of,
+    grouping_of,
+    named_columns,
+    position,
+    read_columns,
+)
 from fedspan.statistics.describe.site_differences import SiteDifferences, site_differences_of
 
 _QUARTILES = (0.25, 0.5, 0.75)
@@ -66,7 +72,7 @@ def overview(
     """
     for name, value in (("max_categories", max_categories), ("bins", bins), ("least_set", least_set)):
         whole_number(name, value, 1)
-    with fed.begin("overview", {"by": by, "bins": bins, "least_set": least_set}) as run:
+    with federation_of(fed, "overview").begin("overview", {"by": by, "bins": bins, "least_set": least_set}) as run:
         names, seen = named_columns(run)
         as_text = [position(by, names, "by")] if by is not None and (by in names or isinstance(by, int)) else []
         columns, seen = read_columns(seen, names, categorical=categorical, categories=categories, as_text=as_text)

@@ -73,6 +73,16 @@ class TableColumns:
         return column in self.categories and len(self.categories[column]) < _LONGEST_LIST
 
 
+def federation_of(fed: Any, what: str) -> Federation:
+    """Return a federation as it is, and refuse a table, with the way out."""
+    if not isinstance(fed, Federation):
+        raise InputError(
+            f"{what} takes a federation, and this is a {type(fed).__name__}: fedspan.federate(table, sites=...) makes "
+            "one"
+        )
+    return fed
+
+
 def named_columns(seen: Federation) -> tuple[tuple[str, ...], Federation]:
     """Return the names of the columns, and the federation without sites that have others."""
     columns, seen = agree_on_columns(seen, text=True)

@@ -1,0 +1,220 @@
+"""The whole way from counts to clusters, markers, labels and a map; AnnData in and out."""
+
+from __future__ import annotations
+
+import warnings
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import ttest_ind
+from sklearn.decomposition import PCA
+from sklearn.metrics import adjusted_rand_score
+
+import fedspan as fs
+from fedspan.datasets.sources.cell_table import CellTable
+from fedspan.errors import FedspanError, InputError, PolicyError
+from tests.atlases.cell_examples import cells, log_counts
+
+QUICK = {"n_init": 1, "max_iter": 3, "max_iter_cluster": 3, "block_size": 0.25}
+MAP = {"sums_settings": {"rounds": 30, "exaggeration_rounds": 10}}
+SETTINGS = {"n_top_genes": 150, "n_components": 10, "random_state": 0, "harmony": QUICK, "measures": False}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return cells(600)
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    fed = fs.federate_anndata(data, sites="site", labels="type")
+    return fs.atlas(fed, labels=True, map_settings=MAP, **SETTINGS | {"measures": True})
+
+
+@pytest.fixture
+def never_dense(monkeypatch):
+    """Refuse to make more than a few rows dense."""
+    monkeypatch.setattr(CellTable, "to_numpy", lambda self, *args: pytest.fail("the counts were made dense"))
+
+
+def written(adata, path):
+    """Write a file of AnnData; pandas' own strings can't be written by every version of anndata."""
+    with warnings.catch_warnings(), pd.option_context("future.infer_string", False):
+        warnings.simplefilter("ignore")
+        copy = anndata.AnnData(adata.X, obs=adata.obs.astype(object), var=pd.DataFrame(index=list(adata.var_names)))
+        copy.obs.index = copy.obs.index.astype(object)
+        copy.uns.update({key: value for key, value in adata.uns.items() if key != "pca"})
+        copy.obsm.update(adata.obsm)
+        copy.write_h5ad(path)
+    return path
+
+
+def annotated(found, data):
+    parts = [found.annotate(data[data.obs["site"] == name].copy(), site=name) for name in ("lab 0", "lab 1", "lab 2")]
+    return anndata.concat(parts)
+
+
+def test_clusters_are_the_types_and_sites_mix(found, data):
+    whole = annotated(found, data)
+    assert adjusted_rand_score(whole.obs["type"], whole.obs["leiden"]) > 0.85
+    assert (whole.obs["label"].astype(str) == whole.obs["type"].astype(str)).mean() > 0.95
+    before, after = found.mixing
+    assert before.ratio > 1.8
+    assert after.ratio < 1.2
+    assert whole.obsm["X_tsne"].shape == (600, 2)
+    assert "own site among neighbours" in found.summary()
+    assert len(found.marker_table(5)["0"]) == 5
+
+
+def test_results_are_where_scanpy_puts_them(found, data):
+    one = found.annotate(data[data.obs["site"] == "lab 1"].copy(), site="lab 1")
+    assert {"X_pca", "X_pca_harmony", "X_tsne"} <= set(one.obsm)
+    assert one.obs["leiden"].dtype == "category"
+    assert one.var["highly_variable"].sum() == 150
+    assert one.varm["PCs"].shape == (300, 10)
+    ranked = one.uns["rank_genes_groups"]
+    assert ranked["names"].dtype.names == tuple(str(c) for c in range(found.n_clusters))
+    first = [name[0] for name in ranked["names"].tolist()[:2]]
+    assert first == [name for name, _, _ in found.marker_table(2)["0"]]
+    np.testing.assert_allclose(one.uns["pca"]["variance_ratio"], found.axes.variances / found.axes.total_variance)
+
+
+def test_genes_and_components_are_those_of_the_pooled_cells(found, data):
+    X = np.asarray(data.X.todense(), dtype=float)
+    scaled = 1e4 * X / X.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.moments.mean, scaled.mean(axis=0))
+    np.testing.assert_allclose(found.moments.variance, scaled.var(axis=0, ddof=1))
+    chosen = found.variable.chosen
+    mean = np.maximum(scaled.mean(axis=0), 1e-12)
+    dispersion = pd.Series(scaled.var(axis=0, ddof=1) / mean)
+    frame = pd.DataFrame({"mean": np.log1p(mean), "dispersion": np.log(dispersion.where(dispersion > 0))})
+    groups = frame.groupby(pd.cut(frame["mean"], 20), observed=True)["dispersion"]
+    spread = groups.transform("std")
+    expected = ((frame["dispersion"] - groups.transform("mean")) / spread).where(spread.notna(), 1.0)
+    expected = expected.where(frame["dispersion"].notna(), -np.inf)
+    np.testing.assert_allclose(found.variable.normalised, expected)
+    assert set(chosen) == set(np.argsort(-expected.to_numpy(), kind="stable")[:150])
+    pooled = PCA(10, svd_solver="full").fit(log_counts(data)[:, chosen])
+    np.testing.assert_allclose(found.axes.variances, pooled.explained_variance_, rtol=1e-6)
+    overlap = np.linalg.svd(found.axes.components @ pooled.components_.T)[1]
+    assert overlap.min() > 1 - 1e-5
+
+
+def _welch(own, others):
+    with np.errstate(all="ignore"):
+        return ttest_ind(own, others, equal_var=False)
+
+
+def test_markers_are_those_of_the_pooled_test(found, data):
+    whole = annotated(found, data)
+    X = log_counts(whole)
+    for cluster in range(2):
+        mine = (whole.obs["leiden"].astype(str) == str(cluster)).to_numpy()
+        assert mine.sum() == found.markers.sizes[cluster]
+        varied = X.std(axis=0) > 0
+        assert (found.markers.pvalues[:, ~varied] == 1.0).all()
+        t, p = (np.where(varied, one, other) for one, other in zip(_welch(X[mine], X[~mine]), (0.0, 1.0), strict=True))
+        np.testing.assert_allclose(found.markers.scores[cluster], t, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found.markers.pvalues[cluster], p, rtol=1e-5, atol=1e-300)
+        np.testing.assert_allclose(found.markers.shares[cluster], (X[mine] > 0).mean(axis=0))
+
+
+def test_files_are_read_in_blocks_and_give_the_same(found, data, tmp_path, never_dense):
+    names = sorted(set(data.obs["site"]))
+    paths = {name: written(data[data.obs["site"] == name].copy(), tmp_path / f"{name}.h5ad") for name in names}
+    again = fs.atlas(fs.federate_anndata(paths, labels="type"), map="none", **SETTINGS)
+    np.testing.assert_array_equal(again.clusters.of_centre, found.clusters.of_centre)
+    np.testing.assert_array_equal(again.markers.scores, found.markers.scores)
+    annotation = found.annotate(data[data.obs["site"] == "lab 0"].copy(), site="lab 0")
+    written(annotation, tmp_path / "out.h5ad")
+    assert "rank_genes_groups" in anndata.read_h5ad(tmp_path / "out.h5ad").uns
+
+
+def test_a_batch_column_gives_the_same_clusters_however_cells_are_split(data):
+    results = []
+    for split in (np.zeros(600, int), np.arange(600) % 3):
+        parted = data.copy()
+        parted.obs["room"] = split.astype(str)
+        fed = fs.federate_anndata(parted, sites="room")
+        one = fs.atlas(fed, batch="site", map="none", **SETTINGS)
+        assert one.batch_names == ("lab 0", "lab 1", "lab 2")
+        results.append(one.annotate(parted).obs["leiden"].astype(str).to_numpy())
+    assert adjusted_rand_score(*results) >= 0.99
+    with pytest.raises(FedspanError, match="obs has no column 'donor'"):
+        fs.atlas(fed, batch="donor", map="none", **SETTINGS)
+
+
+def test_with_secure_sums_nothing_but_totals_leaves(found, data):
+    fed = fs.federate_anndata(data, sites="site", labels="type", policy=fs.Policy(secure_sum=True))
+    names = [f"type {i}" for i in range(4)]
+    secure = fs.atlas(fed, map="none", labels=names, **SETTINGS)
+    np.testing.assert_allclose(secure.axes.variances, found.axes.variances, rtol=1e-6)
+    asked = {call.step for call in secure.run_.calls if call.how == "ask"}
+    assert asked == {"sums.columns", "atlases.begin", "atlases.keep_clusters"}
+    with pytest.raises(PolicyError, match="an atlas whose batches or labels sites report"):
+        fs.atlas(fed, labels=True)
+
+
+def test_a_new_site_gets_labels_and_clusters(data):
+    old, new = data[data.obs["site"] != "lab 2"].copy(), data[data.obs["site"] == "lab 2"].copy()
+    made = fs.atlas(fs.federate_anndata(old, sites="site", labels="type"), labels=True, map="none", **SETTINGS)
+    as_new = made.annotate(new.copy())
+    made.adapt(fs.federate_anndata({"lab 2": new}))
+    assert made.harmony.batches_ == ("lab 0", "lab 1", "lab 2")
+    placed = made.annotate(new, site="lab 2")
+    np.testing.assert_allclose(placed.obsm["X_pca_harmony"], as_new.obsm["X_pca_harmony"], atol=1e-10)
+    assert (placed.obs["label"].astype(str) == placed.obs["type"].astype(str)).mean() > 0.9
+
+
+def test_a_killed_atlas_is_continued_to_the_same_result(data, tmp_path):
+    made = [None, None]
+    for turn in range(2):
+        fed = fs.federate_anndata(data, sites="site", run_dir=tmp_path)
+        made[turn] = fs.atlas(fed, map="none", **SETTINGS)
+        journal = tmp_path / "run-000" / "journal"
+        journal.write_bytes(journal.read_bytes()[: int(0.7 * journal.stat().st_size)])
+    np.testing.assert_array_equal(made[0].harmony.effects_, made[1].harmony.effects_)
+    np.testing.assert_array_equal(made[0].markers.scores, made[1].markers.scores)
+
+
+def test_sites_with_other_genes_keep_those_that_all_have(data):
+    first, second = data[:300, 10:].copy(), data[300:, ::-1].copy()
+    fed = fs.federate_anndata({"a": first, "b": second})
+    made = fs.atlas(fed, map="none", **SETTINGS)
+    assert made.genes == tuple(first.var_names)
+    assert made.annotate(second, site="b").var["means"].isna().sum() == 10
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"map": "pca"}, "map='pca' must be one of"),
+        ({"n_top_genes": 0}, "n_top_genes=0"),
+        ({"resolution": 0}, "resolution=0"),
+        ({"n_codes": 1}, "n_codes=1"),
+        ({"batches": ["a"]}, r"batches=\.\.\. goes with batch"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(data, given, message):
+    with pytest.raises(InputError, match=message):
+        fs.atlas(fs.federate_anndata(data, sites="site"), **given)
+
+
+def test_what_is_no_table_of_counts_is_refused(data, tmp_path):
+    with pytest.raises(FedspanError, match=r"has no table of cells|no names of genes"):
+        fs.atlas(fs.federate(np.eye(6), sites=[0, 0, 0, 1, 1, 1]))
+    logged = data.copy()
+    logged.X = logged.X - 0.5 * (logged.X > 3)
+    logged.X.data[:3] = -1.0
+    with pytest.raises(InputError, match=r"3 values are negative or not finite, and counts are needed"):
+        fs.atlas(fs.federate_anndata(logged, sites="site"))
+    with pytest.raises(InputError, match=r"sites=\.\.\. must name the column of obs"):
+        fs.federate_anndata(data)
+    with pytest.raises(InputError, match="must be an AnnData object or the path"):
+        fs.federate_anndata({"a": np.eye(3)})
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        fs.federate_anndata({"a": tmp_path / "no.h5ad"})
+    with pytest.raises(InputError, match="layer='raw' is not one of none"):
+        fs.federate_anndata(data, sites="site", layer="raw")

@@ -21,6 +21,7 @@ PAPERS = {
     "fedpca": "fedspan.papers.fedpca",
     "few-shot": "fedspan.papers.few_shot_paper",
     "mixed-regression": "fedspan.papers.mixed_regression_paper",
+    "streams": "fedspan.papers.streams_paper",
     "subspace-median": "fedspan.papers.subspace_median_paper",
 }
 

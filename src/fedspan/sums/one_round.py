@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from fedspan.errors import QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.parameters import Whole
@@ -21,6 +22,7 @@ from fedspan.sums.columns import (
     HOW_TO_FIX,
     WHY_LEFT_OUT,
     Columns,
+    agree_on_columns,
     columns_of,
     columns_of_most,
     in_order_of,
@@ -124,7 +126,13 @@ def merged_moments(widest: int, fed: Federation) -> tuple[MergedMoments, Federat
                 failures[site] = Failure(FailureKind.MISSHAPEN, reason)
         return failures
 
-    total = fed.merge(local_moments, check, widest=widest)
+    try:
+        total = fed.merge(local_moments, check, widest=widest)
+    except QuorumError as error:
+        # So many sites have their columns in another order: agree on one first.
+        if not any("reordered" in getattr(why, "facts", {}) for why in error.failed.values()):
+            raise
+        return merged_moments(widest, agree_on_columns(fed)[1])
     if any("reordered" in why.facts for why in total.failed.values()):  # once more, with all columns in one order
         most = Columns(total["columns"], tuple(map(str, total["names"])))
         return merged_moments(widest, in_order_of(most, fed))

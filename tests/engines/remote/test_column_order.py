@@ -38,6 +38,17 @@ def test_a_fit_matches_columns_by_name(secure, tmp_path):
     np.testing.assert_array_equal(again.mean_, scaler.mean_)
 
 
+def test_all_sites_may_have_orders_of_their_own(tmp_path):
+    orders = {"a": list("abcd"), "b": list("badc"), "c": list("dbac")}
+    found = [fs.Site(name, ROWS.iloc[k::3][order]) for k, (name, order) in enumerate(orders.items())]
+    network = Network(found, tmp_path)
+    scaler = fs.FedStandardScaler().fit(network.federation(run_dir=tmp_path / "run"))
+    assert scaler.sites_ == ("a", "b", "c")
+    np.testing.assert_allclose(scaler.mean_, ROWS[list(scaler.feature_names_in_)].mean())
+    again = fs.FedStandardScaler().fit(network.federation(run_dir=tmp_path / "run"))
+    np.testing.assert_array_equal(again.mean_, scaler.mean_)
+
+
 def test_names_that_differ_or_stand_twice_still_cost_a_site(tmp_path):
     last = fs.Site("d", ROWS.iloc[:9].set_axis(list("abce"), axis=1))
     network = Network([*sites(), last], tmp_path)
